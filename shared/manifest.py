@@ -1,0 +1,114 @@
+"""The manifest: the list of a dataset version's shards, written once when the version closes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.example_schema import FeatureSpec, SchemaError
+from shared.shard_names import DataFormat
+
+FORMAT_VERSION = 1
+MAX_MANIFEST_BYTES = 64 << 20
+"""100,000 shards at about 200 bytes each, three times over."""
+
+
+class ManifestError(ValueError):
+    """A manifest could not be read; the message says which member, what was expected and what was seen."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class ManifestShard:
+    """One accepted shard."""
+
+    split: str
+    index: int
+    num_shards: int
+    name: str
+    size_bytes: int
+    crc32c: str
+    """CRC32C of the whole content, eight lower-case hexadecimal digits."""
+    num_records: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A closed dataset version, as the training sees it."""
+
+    dataset: str
+    version: str
+    generation: int
+    fingerprint: str
+    data_format: DataFormat
+    features: tuple[FeatureSpec, ...]
+    shards: tuple[ManifestShard, ...]
+    """Sorted by split and index."""
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    """What validation saw: counts, label histogram, value ranges. For people; the training needs none of it."""
+
+    def split(self, name: str) -> tuple[ManifestShard, ...]:
+        """Return the shards of one split in index order; empty where there is no such split."""
+        return tuple(s for s in self.shards if s.split == name)
+
+    def num_records(self, split: str) -> int:
+        """Return the number of records in one split."""
+        return sum(s.num_records for s in self.split(split))
+
+    def to_json(self) -> str:
+        """Return the manifest as JSON text, the same text for the same manifest."""
+        members = {
+            "format_version": FORMAT_VERSION,
+            "dataset": self.dataset,
+            "version": self.version,
+            "generation": self.generation,
+            "fingerprint": self.fingerprint,
+            "data_format": self.data_format,
+            "features": [f.to_json() for f in self.features],
+            "shards": [vars(s) for s in self.shards],
+            "statistics": self.statistics,
+        }
+        return json.dumps(members, indent=1, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Manifest:
+        """Read and check a manifest. Raises ManifestError, also where the fingerprint does not fit the shards."""
+        if len(text) > MAX_MANIFEST_BYTES:
+            raise ManifestError(f"manifest should be at most {MAX_MANIFEST_BYTES} bytes, was {len(text)}")
+        try:
+            members = json.loads(text)
+            manifest = _from_members(members)
+        except (ValueError, KeyError, TypeError, AttributeError, SchemaError) as error:
+            raise ManifestError(f"not a manifest of format version {FORMAT_VERSION}: {error!r}") from error
+        expected = fingerprint(manifest.shards)
+        if manifest.fingerprint != expected:
+            raise ManifestError(
+                f"manifest of {manifest.dataset}/{manifest.version}: fingerprint should be {expected} "
+                f"for the shards it lists, was {manifest.fingerprint}"
+            )
+        return manifest
+
+
+def _from_members(members: Mapping[str, Any]) -> Manifest:
+    if members["format_version"] != FORMAT_VERSION:
+        raise ValueError(f"format_version should be {FORMAT_VERSION}, was {members['format_version']!r}")
+    return Manifest(
+        dataset=members["dataset"],
+        version=members["version"],
+        generation=members["generation"],
+        fingerprint=members["fingerprint"],
+        data_format=members["data_format"],
+        features=tuple(FeatureSpec.from_json(f) for f in members["features"]),
+        shards=tuple(sorted(ManifestShard(**s) for s in members["shards"])),
+        statistics=members["statistics"],
+    )
+
+
+def fingerprint(shards: Iterable[ManifestShard]) -> str:
+    """SHA-256 over the sorted (name, size, CRC32C) of the shards: what is trained on, and nothing else."""
+    digest = hashlib.sha256()
+    for name, size_bytes, crc in sorted((s.name, s.size_bytes, s.crc32c) for s in shards):
+        digest.update(f"{name}\t{size_bytes}\t{crc}\n".encode())
+    return digest.hexdigest()

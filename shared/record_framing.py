@@ -1,0 +1,38 @@
+"""TFRecord framing: how one record is laid out in a shard.
+
+A record is ``length`` (uint64, little endian), the masked CRC32C of those eight bytes, the payload, and
+the masked CRC32C of the payload.
+Source: tensorflow/core/lib/io/record_writer.cc and crc32c.h (the mask).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from crc32c import crc32c
+
+HEADER_BYTES = 12
+TRAILER_BYTES = 4
+FRAME_OVERHEAD_BYTES = HEADER_BYTES + TRAILER_BYTES
+
+_MASK_DELTA = 0xA282EAD8
+_UINT32 = 0xFFFFFFFF
+_HEADER = struct.Struct("<QI")
+_LENGTH = struct.Struct("<Q")
+_CRC = struct.Struct("<I")
+
+
+def mask_crc(crc: int) -> int:
+    """Mask a CRC32C as TFRecord stores it, so that a CRC over data holding CRCs stays meaningful."""
+    return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & _UINT32
+
+
+def masked_crc32c(data: bytes | memoryview) -> int:
+    """CRC32C (Castagnoli) of ``data``, masked."""
+    return mask_crc(crc32c(data))
+
+
+def frame_record(payload: bytes) -> bytes:
+    """Return ``payload`` framed as one TFRecord record."""
+    length = _LENGTH.pack(len(payload))
+    return b"".join((_HEADER.pack(len(payload), masked_crc32c(length)), payload, _CRC.pack(masked_crc32c(payload))))

@@ -1,0 +1,81 @@
+"""Names of shards: plain, TensorFlow Datasets' and Hugging Face's conventions.
+
+Understood, with ``.tfrecord``, ``.tfrecords``, ``.tfrecord.gz`` or ``.parquet`` where marked ``[.ext]``::
+
+    train-00003-of-00128[.ext]
+    mnist-train.tfrecord-00003-of-00128
+    train-00003-of-00010-1a2b3c4d.parquet
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+DataFormat = Literal["tfrecord", "parquet"]
+
+MAX_SHARDS_PER_SPLIT = 100_000
+"""Names are five digits wide in every convention understood here; six would be somebody's mistake."""
+
+MAX_NAME_CHARS = 255
+
+_SPLIT = r"(?P<split>[A-Za-z][A-Za-z0-9_]{0,63})"
+_OF = r"(?P<index>\d{5,6})-of-(?P<count>\d{5,6})"
+_PATTERNS = (
+    re.compile(rf"{_SPLIT}-{_OF}(?P<suffix>\.tfrecords?(?:\.gz)?|\.parquet)?", re.ASCII),
+    re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,127}}-{_SPLIT}(?P<suffix>\.tfrecord)-{_OF}", re.ASCII),
+    re.compile(rf"{_SPLIT}-{_OF}-[0-9a-f]{{4,64}}(?P<suffix>\.parquet)", re.ASCII),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardName:
+    """What a shard's file name says."""
+
+    name: str
+    """The whole file name."""
+    split: str
+    """``train``, ``validation``, ``test`` or what the owner called it."""
+    index: int
+    """0 ≤ index < num_shards."""
+    num_shards: int
+    """The N of ``-of-N``."""
+    data_format: DataFormat | None
+    """What the suffix promises; None where there is no suffix."""
+
+
+class ShardNameError(ValueError):
+    """The name does not say which shard of how many it is; the message says what was expected."""
+
+
+def parse_shard_name(name: str) -> ShardName:
+    """Parse a shard's file name (no folders).
+
+    Raises ShardNameError where it follows no convention or contradicts itself.
+    """
+    if len(name) > MAX_NAME_CHARS:
+        raise ShardNameError(
+            f"shard name should be at most {MAX_NAME_CHARS} characters, was {len(name)}: {name[:40]!r}…"
+        )
+    match = next((m for p in _PATTERNS if (m := p.fullmatch(name))), None)
+    if match is None:
+        raise ShardNameError(f"shard name should look like train-00003-of-00128.tfrecord, was {name!r}")
+    return _checked(name, match)
+
+
+def _checked(name: str, match: re.Match[str]) -> ShardName:
+    index, count = int(match["index"]), int(match["count"])
+    if not 0 < count <= MAX_SHARDS_PER_SPLIT:
+        raise ShardNameError(f"{name}: -of-N should be 1 to {MAX_SHARDS_PER_SPLIT}, was {count}")
+    if index >= count:
+        raise ShardNameError(f"{name}: shard index should be below {count}, was {index}")
+    return ShardName(
+        name=name, split=match["split"], index=index, num_shards=count, data_format=_format(match["suffix"])
+    )
+
+
+def _format(suffix: str | None) -> DataFormat | None:
+    if suffix is None:
+        return None
+    return "parquet" if suffix == ".parquet" else "tfrecord"

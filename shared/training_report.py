@@ -1,0 +1,69 @@
+"""The training report: what the root writes when a training has ended, and the gate decides on."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+FORMAT_VERSION = 1
+FILE_NAME = "training_report.json"
+MAX_REPORT_BYTES = 4 << 20
+
+
+class TrainingReportError(ValueError):
+    """A training report could not be read; the message says which member, what was expected, what was seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingReport:
+    """Evidence of one attempt. Metrics are averaged over all ranks, weighted by examples."""
+
+    run_id: str
+    fingerprint: str
+    metrics: Mapping[str, float]
+    """Of the exported model: ``val_accuracy``, ``val_loss``, ``accuracy``, ``loss`` …"""
+    epochs: tuple[Mapping[str, float], ...]
+    """One mapping for each epoch: ``epoch``, ``loss``, ``accuracy``, ``val_*``, ``images_per_s``, ``duration_s``."""
+    world_size: int
+    num_nodes: int
+    images_per_s: float | None
+    """Of all ranks together, after timing warm-up; None where nothing was timed."""
+    rank_plan: Mapping[str, Any]
+    seed: int
+    versions: Mapping[str, str]
+    started_at: str
+    ended_at: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What else the training wants to say; nothing decides on it."""
+
+    def to_json(self) -> str:
+        """Return the report as JSON text."""
+        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, indent=1, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> TrainingReport:
+        """Read a report. Raises TrainingReportError; a metric that is not a finite number is refused."""
+        if len(text) > MAX_REPORT_BYTES:
+            raise TrainingReportError(f"training report should be at most {MAX_REPORT_BYTES} bytes, was {len(text)}")
+        try:
+            members = json.loads(text)
+            _check_format(members.pop("format_version"))
+            report = cls(**{**members, "epochs": tuple(members["epochs"])})
+            _check_metrics(report.metrics)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TrainingReportError(f"not a training report: {error}") from error
+        return report
+
+
+def _check_format(version: Any) -> None:
+    if version != FORMAT_VERSION:
+        raise ValueError(f"format_version should be {FORMAT_VERSION}, was {version!r}")
+
+
+def _check_metrics(metrics: Mapping[str, Any]) -> None:
+    for name, value in metrics.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise ValueError(f"metric {name} should be a finite number, was {value!r}")

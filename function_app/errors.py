@@ -1,0 +1,58 @@
+"""Every error that Landfall raises on purpose: one base, one class for each cause.
+
+A message holds what was expected, what was seen and where to look next; the data are attributes.
+"""
+
+from __future__ import annotations
+
+
+class LandfallError(Exception):
+    """Base of everything that Landfall raises on purpose; its message is fit for a person."""
+
+
+class SettingsError(LandfallError):
+    """App settings are missing or wrong; the message lists all of them at once."""
+
+
+class PipelineError(LandfallError):
+    """A pipeline file is wrong; the message names the file, the field, what was expected and what was seen."""
+
+
+class InvalidEventError(LandfallError):
+    """An event or a queue message cannot be understood; trying again will not help."""
+
+
+class NotFoundError(LandfallError):
+    """What was asked for by name is not there."""
+
+
+class VersionNotWholeError(LandfallError):
+    """A training was asked for a dataset version that is not closed; the message says which shards are missing."""
+
+
+class OverrideError(LandfallError):
+    """A caller asked for more than the pipeline allows; the message names the field and its limit."""
+
+
+class LedgerConflictError(LandfallError):
+    """Somebody else changed the row first: read again, decide again."""
+
+
+class IllegalTransitionError(LandfallError):
+    """A run was to be moved where its state does not lead; nothing was changed."""
+
+    def __init__(self, run_id: str, current: str, target: str) -> None:
+        super().__init__(f"run {run_id}: there is no transition from {current} to {target}")
+        self.run_id, self.current, self.target = run_id, current, target
+
+
+class SubmissionRefusedError(LandfallError):
+    """Azure ML said no, and will say no again: the message is the service's."""
+
+
+class ServiceUnavailableError(LandfallError):
+    """A service did not answer, or asked to be left alone for a while: trying again later may help."""
+
+
+class NotificationError(LandfallError):
+    """A recipient could not be told; the notification stays in the outbox."""

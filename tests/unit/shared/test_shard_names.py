@@ -1,0 +1,49 @@
+"""Names of shards: what is understood, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.shard_names import MAX_SHARDS_PER_SPLIT, ShardName, ShardNameError, parse_shard_name
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "index", "num_shards", "data_format"),
+    [
+        ("train-00003-of-00128", "train", 3, 128, None),
+        ("train-00003-of-00128.tfrecord", "train", 3, 128, "tfrecord"),
+        ("validation-00000-of-00002.tfrecords", "validation", 0, 2, "tfrecord"),
+        ("train-00003-of-00128.tfrecord.gz", "train", 3, 128, "tfrecord"),
+        ("test-00001-of-00002.parquet", "test", 1, 2, "parquet"),
+        ("mnist-train.tfrecord-00003-of-00128", "train", 3, 128, "tfrecord"),
+        ("train-00003-of-00010-1a2b3c4d5e6f7a8b.parquet", "train", 3, 10, "parquet"),
+    ],
+)
+def test_every_convention_is_understood(
+    name: str, split: str, index: int, num_shards: int, data_format: str | None
+) -> None:
+    """Plain, TensorFlow Datasets' and Hugging Face's names give split, index, number and format."""
+    seen = parse_shard_name(name)
+    assert (seen.split, seen.index, seen.num_shards, seen.data_format) == (split, index, num_shards, data_format)
+    assert isinstance(seen, ShardName)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("README.md", "should look like"),
+        ("train-3-of-8.tfrecord", "should look like"),
+        ("train-00003-of-00008.csv", "should look like"),
+        ("../train-00003-of-00008", "should look like"),
+        ("train-00003-of-00008\n", "should look like"),
+        ("train-٠٠٠٠٣-of-00008", "should look like"),
+        ("train-00008-of-00008", "index should be below 8, was 8"),
+        ("train-00000-of-00000", "should be 1 to"),
+        (f"train-000000-of-{MAX_SHARDS_PER_SPLIT + 1}", "should be 1 to"),
+        ("t" * 300, "at most 255 characters, was 300"),
+    ],
+)
+def test_what_is_no_shard_name_is_refused_with_what_was_expected(name: str, complaint: str) -> None:
+    """A name that follows no convention, or contradicts itself, raises and says what it should have been."""
+    with pytest.raises(ShardNameError, match=complaint):
+        parse_shard_name(name)

@@ -1,0 +1,34 @@
+"""What is known about GPU sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.vm_sizes import network_environment, vm_size
+
+
+def test_names_compare_without_case() -> None:
+    """Azure spells a size in more than one way."""
+    assert vm_size("STANDARD_NC24rs_v3") == vm_size("standard_nc24RS_v3")
+
+
+def test_a_retired_size_says_what_replaces_it() -> None:
+    """NCv3 is the default profile and is retired in public regions: its row says so, and names a successor."""
+    size = vm_size("Standard_NC6s_v3")
+    assert size is not None
+    assert (size.retired, size.successor) == ("retired 2025-09-30 in public regions", "Standard_NC40ads_H100_v5")
+
+
+@pytest.mark.parametrize(
+    ("name", "infiniband"),
+    [
+        ("Standard_NC24rs_v3", True),
+        ("Standard_ND96isr_H100_v5", True),
+        ("Standard_NC24ads_A100_v4", False),
+        ("Standard_ND128isr_NG_v9", True),
+        ("Standard_NC640ads_future_v9", False),
+    ],
+)
+def test_infiniband_is_switched_off_only_where_there_is_none(name: str, infiniband: bool) -> None:  # noqa: FBT001 -- a table's column
+    """NCCL is left alone on RDMA sizes, also on one that is not in the table yet."""
+    assert (network_environment(name) == {}) == infiniband

@@ -1,0 +1,44 @@
+# Everything that a clone needs. `make` alone says what there is.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench constraints clean distclean
+.SUFFIXES:
+SHELL := /bin/sh
+
+VENV := .venv/bin
+# What mypy reads. function_app.py at the root is left out: the package of the same name is the module.
+PACKAGES := $(patsubst %/,%,$(wildcard shared/ training_job/ function_app/ cli/ local_azure/ bench/ tools/ tests/))
+
+# The sandbox or container a developer works in may set this; the Functions worker would believe it is in Azure.
+unexport CONTAINER_NAME
+
+help: ## say what there is
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+setup: ## prepare .venv, .venv-training and node_modules (the other targets do it themselves)
+	@python=$$(sh tools/find_machine.sh) && "$$python" -m tools.setup
+
+demo: setup ## start the local twin, upload a data set and follow it to a registered model [ARGS=...]
+	@$(VENV)/python -m cli demo $(ARGS)
+
+test: setup ## run every test [ARGS="tests/unit -x"]
+	@$(VENV)/python -m pytest $(ARGS)
+
+check: setup ## lint, format, types, who may import whom, and the tree's own rules
+	$(VENV)/python -m ruff check .
+	$(VENV)/python -m ruff format --check .
+	$(VENV)/python -m mypy $(PACKAGES)
+	$(VENV)/lint-imports
+	$(VENV)/python -m tools.check_tree
+
+bench: setup ## measure what the design promises [ONLY=name]
+	@$(VENV)/python -m bench $(ONLY)
+
+constraints: setup ## write the closure of the installed requirements into both constraints.txt
+	@$(VENV)/python -m tools.constraints
+
+clean: ## remove caches and the local twin's state
+	@rm -rf .landfall .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist
+	@find . -name __pycache__ -not -path './.venv*' -not -path './node_modules/*' -prune -exec rm -rf {} +
+
+distclean: clean ## remove the three environments too
+	@rm -rf .venv .venv-training node_modules

@@ -1,0 +1,62 @@
+"""Run a long command with its output in a log, a sign of life on the terminal, and its last lines on failure."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+SIGN_OF_LIFE_S = 30
+TAIL_LINES = 20
+
+
+class SetupError(Exception):
+    """Setting up failed; the message says what, with the last lines of the log and where all of it is."""
+
+
+def say(line: str) -> None:
+    """Print one line of progress at once, also into a pipe."""
+    print(f"setup: {line}", file=sys.stderr, flush=True)
+
+
+def run_logged(what: str, command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) -> None:
+    """Run `command`, appending its output to `log`.
+
+    Raises SetupError when it cannot start or ends with a status other than 0.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        output.write(f"\n$ {' '.join(command)}\n".encode())
+        output.flush()
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=cwd, env=dict(env)
+            )
+        except OSError as error:
+            raise SetupError(f"{what}: {command[0]} does not start: {error}") from error
+        status = _wait(what, process, log)
+    if status != 0:
+        raise SetupError(f"{what} ended with status {status}. The last lines of {log}:\n{tail(log)}")
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log, indented, without pip's remarks on package locations that do not exist."""
+    lines = log.read_text(errors="replace").splitlines()
+    telling = [line for line in lines if not line.startswith("WARNING: Location")]
+    return "\n".join(f"    {line}" for line in telling[-TAIL_LINES:])
+
+
+def _wait(what: str, process: subprocess.Popen[bytes], log: Path) -> int:
+    started = time.monotonic()
+    try:
+        while True:
+            try:
+                return process.wait(timeout=SIGN_OF_LIFE_S)
+            except subprocess.TimeoutExpired:
+                say(f"{what}: {time.monotonic() - started:.0f} s so far (log: {log})")
+    finally:
+        if process.poll() is None:  # interrupted: the child must not outlive us
+            process.terminate()
+            process.wait()

@@ -1,0 +1,202 @@
+"""Storage connections by the convention of Azure Functions: one setting, or several with a common prefix.
+
+``X`` holds a connection string. Without one, ``X__blobServiceUri``, ``X__queueServiceUri`` and
+``X__tableServiceUri`` (or ``X__accountName`` for all three) name the services, and an identity opens them:
+``X__clientId`` a user-assigned one, ``X__credential=managedidentity`` the app's own, otherwise whatever
+azure-identity finds. Source: https://learn.microsoft.com/azure/azure-functions/functions-reference#connections
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from function_app.errors import SettingsError
+
+if TYPE_CHECKING:
+    from azure.core.credentials import TokenCredential
+    from azure.data.tables import TableServiceClient
+    from azure.storage.blob import BlobServiceClient
+    from azure.storage.queue import QueueServiceClient
+
+Service = Literal["blob", "queue", "table"]
+ALL_SERVICES: tuple[Service, ...] = ("blob", "queue", "table")
+
+MAX_SETTING_CHARS = 8192
+CONNECTION_TIMEOUT_S = 5
+READ_TIMEOUT_S = 30
+"""Half of the SDK's 60 s: the largest single read is one range of a shard, and a stuck one is better repeated."""
+RETRY_TOTAL = 3
+"""The queue delivers again in any case; more repetitions here would only hold up the other shards of the batch."""
+
+_ACCOUNT_NAME = re.compile(r"[a-z0-9]{3,24}")
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionSettings:
+    """What the app settings say about one storage account."""
+
+    name: str
+    """The setting's name, or the prefix of several."""
+    connection_string: str | None = field(default=None, repr=False)
+    """None where an identity is used."""
+    service_uris: Mapping[Service, str] = field(default_factory=dict)
+    client_id: str | None = None
+    """Of the user-assigned identity; None for the app's own."""
+    managed_identity: bool = False
+    """True where only a managed identity will do, and developers' credentials should not be tried."""
+
+
+def read_connection(
+    settings: Mapping[str, str], name: str, services: tuple[Service, ...] = ALL_SERVICES
+) -> ConnectionSettings:
+    """Return one connection; ``services`` are those that it must reach.
+
+    Raises SettingsError naming every setting that is missing or wrong; values are never repeated in it.
+    """
+    connection_string = _bounded(settings, name)
+    if connection_string is not None:
+        return ConnectionSettings(name=name, connection_string=_checked_string(name, connection_string))
+    uris = _service_uris(settings, name)
+    missing = [f"{name}__{service}ServiceUri" for service in services if service not in uris]
+    if missing:
+        raise SettingsError(
+            f"{name} should hold a connection string, or {', '.join(missing)} a service's address; neither is set"
+        )
+    client_id = _bounded(settings, f"{name}__clientId")
+    credential = _bounded(settings, f"{name}__credential")
+    if credential not in (None, "managedidentity"):
+        raise SettingsError(f"{name}__credential should be managedidentity or absent, was {credential!r}")
+    return ConnectionSettings(
+        name=name,
+        service_uris=uris,
+        client_id=client_id,
+        managed_identity=credential is not None or client_id is not None,
+    )
+
+
+def _bounded(settings: Mapping[str, str], key: str) -> str | None:
+    value = settings.get(key, "").strip()
+    if len(value) > MAX_SETTING_CHARS:
+        raise SettingsError(f"{key} should be at most {MAX_SETTING_CHARS} characters, was {len(value)}")
+    return value or None
+
+
+def _checked_string(name: str, text: str) -> str:
+    text = text.rstrip(";")
+    if text.lower() == "usedevelopmentstorage=true":
+        return "UseDevelopmentStorage=true"  # both SDKs compare it; one of them minds the case
+    members = {part.partition("=")[0].strip().lower() for part in text.split(";") if "=" in part}
+    if not {"accountkey", "sharedaccesssignature"} & members:
+        raise SettingsError(
+            f"{name} should be a connection string with AccountKey or SharedAccessSignature; it has "
+            f"{len(members)} members, and neither of the two. For an identity set {name}__blobServiceUri instead"
+        )
+    return text
+
+
+def _service_uris(settings: Mapping[str, str], name: str) -> dict[Service, str]:
+    account = _bounded(settings, f"{name}__accountName")
+    if account is not None and not _ACCOUNT_NAME.fullmatch(account):
+        raise SettingsError(f"{name}__accountName should be 3 to 24 lower-case letters and digits, was {account!r}")
+    uris: dict[Service, str] = {}
+    for service in ALL_SERVICES:
+        key = f"{name}__{service}ServiceUri"
+        uri = _bounded(settings, key)
+        if uri is not None:
+            uris[service] = _checked_uri(key, uri)
+        elif account is not None:
+            uris[service] = f"https://{account}.{service}.core.windows.net"
+    return uris
+
+
+def _checked_uri(key: str, uri: str) -> str:
+    parts = urlsplit(uri)
+    local = parts.scheme == "http" and parts.hostname in _LOOPBACK
+    if not parts.hostname or not (parts.scheme == "https" or local) or parts.query:
+        raise SettingsError(f"{key} should look like https://<account>.<service>.core.windows.net, was {uri[:200]!r}")
+    return uri.rstrip("/")
+
+
+class StorageConnection:
+    """The clients of one storage account: built when first used, shared by everybody afterwards.
+
+    ``client_options`` go to every client and win over the time-outs and the number of repetitions set here.
+    """
+
+    def __init__(self, settings: ConnectionSettings, **client_options: Any) -> None:
+        self.settings = settings
+        self._client_options = client_options
+        self._lock = threading.RLock()
+        self._clients: dict[Service, Any] = {}
+
+    @property
+    def blob_service(self) -> BlobServiceClient:
+        """The account's blobs. Raises SettingsError where the connection does not reach them."""
+        from azure.storage.blob import BlobServiceClient, ExponentialRetry
+
+        client: BlobServiceClient = self._client("blob", BlobServiceClient, "account_url", ExponentialRetry)
+        return client
+
+    @property
+    def queue_service(self) -> QueueServiceClient:
+        """The account's queues. Raises SettingsError where the connection does not reach them."""
+        from azure.storage.queue import ExponentialRetry, QueueServiceClient
+
+        client: QueueServiceClient = self._client("queue", QueueServiceClient, "account_url", ExponentialRetry)
+        return client
+
+    @property
+    def table_service(self) -> TableServiceClient:
+        """The account's tables. Raises SettingsError where the connection does not reach them."""
+        from azure.data.tables import TableServiceClient
+
+        client: TableServiceClient = self._client("table", TableServiceClient, "endpoint", None)
+        return client
+
+    def _client(self, service: Service, client_class: Any, uri_name: str, retry_class: Any) -> Any:
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = self._build(service, client_class, uri_name, self._options(retry_class))
+            return self._clients[service]
+
+    def _build(self, service: Service, client_class: Any, uri_name: str, options: dict[str, Any]) -> Any:
+        name, text = self.settings.name, self.settings.connection_string
+        if text is None:
+            uri = self.settings.service_uris.get(service)
+            if uri is None:
+                raise SettingsError(f"{name}__{service}ServiceUri should be set: this account's {service}s are used")
+            return client_class(**{uri_name: uri}, credential=self._credential, **options)
+        try:
+            return client_class.from_connection_string(text, **options)
+        except ValueError as error:
+            raise SettingsError(f"{name} should be a storage account's connection string: {error}") from error
+
+    def _options(self, retry_class: Any) -> dict[str, Any]:
+        options = {
+            "connection_timeout": CONNECTION_TIMEOUT_S,
+            "read_timeout": READ_TIMEOUT_S,
+            "retry_total": RETRY_TOTAL,
+            "retry_backoff_max": 10,
+        } | self._client_options
+        if retry_class is not None:
+            # blob and queue wait 15 s before the first repetition unless told otherwise
+            options["retry_policy"] = retry_class(
+                initial_backoff=1, increment_base=2, retry_total=options["retry_total"], random_jitter_range=1
+            )
+        return options
+
+    @cached_property
+    def _credential(self) -> TokenCredential:
+        from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
+
+        if self.settings.managed_identity:
+            client_id = self.settings.client_id
+            return ManagedIdentityCredential(client_id=client_id) if client_id else ManagedIdentityCredential()
+        return DefaultAzureCredential()

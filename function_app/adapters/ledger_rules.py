@@ -1,0 +1,28 @@
+"""What both ledgers decide in the same way, whatever they store their rows in."""
+
+from __future__ import annotations
+
+from function_app.errors import IllegalTransitionError
+from function_app.ledger import SETTLED, TRANSITIONS, RunRecord, RunState, ShardRecord, ShardState
+
+
+def same_verdict(stored: ShardRecord | None, shard: ShardRecord) -> bool:
+    """Whether a verdict repeats the one on record: the same bytes were judged, with the same outcome."""
+    return stored is not None and (stored.etag, stored.state) == (shard.etag, shard.state)
+
+
+def counter_change(stored: ShardRecord | None, shard: ShardRecord) -> int:
+    """By how much the accepted shards of a bucket change when a verdict replaces the one on record: -1, 0 or 1."""
+    was_accepted = stored is not None and stored.state is ShardState.ACCEPTED
+    return int(shard.state is ShardState.ACCEPTED) - int(was_accepted)
+
+
+def check_transition(run_id: str, current: RunState, target: RunState) -> None:
+    """Raise IllegalTransitionError where a run's state does not lead to another; staying is always legal."""
+    if target is not current and target not in TRANSITIONS[current]:
+        raise IllegalTransitionError(run_id, current, target)
+
+
+def is_unfinished(run: RunRecord) -> bool:
+    """Whether a run still needs care: it is not settled, or nobody was told how it ended."""
+    return run.state not in SETTLED or run.notified_at is None

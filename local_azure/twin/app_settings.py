@@ -1,0 +1,41 @@
+"""The app settings that the deployment would give the function app, for the twin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from local_azure.twin import places as names
+from local_azure.twin.places import Places
+
+
+def app_settings(
+    places: Places, published: Mapping[str, str], *, pipelines: Path, reconcile_schedule: str
+) -> dict[str, str]:
+    """Return every app setting; `published` holds those that publishing assets printed."""
+    return {
+        **workspace_settings(),
+        **published,
+        **places.identity,
+        "AzureWebJobsStorage": places.host_connection,
+        "DataStorage": places.data_connection,
+        "FUNCTIONS_WORKER_RUNTIME": "python",
+        "LANDFALL_DATA_CONTAINER": names.DATA_CONTAINER,
+        "LANDFALL_STATE_CONTAINER": names.STATE_CONTAINER,
+        "LANDFALL_RUNS_CONTAINER": names.RUNS_CONTAINER,
+        "LANDFALL_NOTIFICATION_TOPIC_ENDPOINT": f"{places.event_grid_url}/topics/landfall/api/events",
+        "LANDFALL_NOTIFICATION_TOPIC_KEY": places.secrets.topic_key,
+        "LANDFALL_WEBHOOK_PEOPLE": places.webhook_url,
+        "LANDFALL_PIPELINES_DIR": str(pipelines),
+        "LANDFALL_RECONCILE_SCHEDULE": reconcile_schedule,
+        "AZURE_CLIENT_ID": names.FUNCTION_APP_IDENTITY,
+    }
+
+
+def workspace_settings() -> dict[str, str]:
+    """Return the settings that say which workspace is meant."""
+    return {
+        "LANDFALL_SUBSCRIPTION_ID": names.SUBSCRIPTION,
+        "LANDFALL_RESOURCE_GROUP": names.RESOURCE_GROUP,
+        "LANDFALL_WORKSPACE": names.WORKSPACE,
+    }

@@ -1,0 +1,28 @@
+"""What can be chosen about a twin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from local_azure.twin.children import ROOT
+from local_azure.twin.ports import DEFAULTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwinOptions:
+    """The defaults are those of `landfall up`; tests choose shorter delays and other ports."""
+
+    base: Path = ROOT / ".landfall"
+    """Folder of all twins of this clone."""
+    pipelines: Path = ROOT / "pipelines"
+    ports: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULTS))
+    """Where to look for free ports, by name."""
+    node_start_delay_s: float = 2.0
+    node_idle_s: float = 120.0
+    environment_build_s: float = 1.0
+    reconcile_schedule: str = "0 */5 * * * *"
+    training_python: Path = ROOT / ".venv-training"
+    """The virtual environment that stands for the training image."""
+    azurite: Path = ROOT / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"

@@ -1,0 +1,96 @@
+"""Names and addresses: where each part of a running twin is, and what its accounts and ids are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_azure.twin.ports import Ports
+from local_azure.twin.state import Secrets
+
+HOST_ACCOUNT = "devstoreaccount1"
+HOST_ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""No secret: Azurite's documented default (README of Azure/Azurite, "Default Storage Account")."""
+DATA_ACCOUNT = "landfalldata"
+DATA_CONTAINER, STATE_CONTAINER, RUNS_CONTAINER, WORKSPACE_CONTAINER = "datasets", "landfall", "runs", "azureml"
+QUEUES = ("shard-uploaded", "training-requested")
+
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+RESOURCE_GROUP = "landfall-local"
+WORKSPACE = "landfall-local"
+FUNCTION_APP_IDENTITY = "00000000-0000-0000-0000-0000000000fa"
+"""Client id under which the function app calls Azure ML; others have their own, so calls can be told apart."""
+OPERATOR_IDENTITY = "00000000-0000-0000-0000-00000000000c"
+"""Client id of whoever publishes environment and code."""
+PEOPLE_WEBHOOK = "people"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Addresses that follow from the ports and the secrets."""
+
+    folder: Path
+    ports: Ports
+    secrets: Secrets
+
+    @property
+    def functions_url(self) -> str:
+        """The dev host: HTTP API and /admin."""
+        return f"http://127.0.0.1:{self.ports['functions']}"
+
+    @property
+    def azure_ml_url(self) -> str:
+        """The Azure ML emulator; by name, as its certificate is for a name."""
+        return f"https://localhost:{self.ports['azure_ml']}"
+
+    @property
+    def event_grid_url(self) -> str:
+        """The Event Grid emulator."""
+        return f"http://127.0.0.1:{self.ports['event_grid']}"
+
+    @property
+    def ca_file(self) -> Path:
+        """Certificate of the authority that the Azure ML emulator makes."""
+        return self.folder / "azure_ml" / "ca.pem"
+
+    @property
+    def access_log(self) -> Path:
+        """Azurite's log of requests, which the Event Grid emulator follows."""
+        return self.logs / "azurite-access.log"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of every part's log."""
+        return self.folder / "logs"
+
+    @property
+    def host_connection(self) -> str:
+        """Connection string of the host's account: blobs, queues, tables."""
+        return self._connection(HOST_ACCOUNT, HOST_ACCOUNT_KEY, ("Blob", "Queue", "Table"))
+
+    @property
+    def data_connection(self) -> str:
+        """Connection string of the data account: blobs only, as a premium account has it."""
+        return self._connection(DATA_ACCOUNT, self.secrets.data_account_key, ("Blob",))
+
+    @property
+    def webhook_url(self) -> str:
+        """The plain webhook that stands for the people's chat."""
+        return f"{self.event_grid_url}/webhooks/{PEOPLE_WEBHOOK}"
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What makes Microsoft's unmodified clients talk to the Azure ML emulator."""
+        return {
+            "AZUREML_DEV_URL_MFE": self.azure_ml_url,
+            "REQUESTS_CA_BUNDLE": str(self.ca_file),
+            "IDENTITY_ENDPOINT": f"{self.azure_ml_url}/msi/token",
+            "IDENTITY_HEADER": self.secrets.identity_header,
+        }
+
+    def _connection(self, account: str, key: str, services: tuple[str, ...]) -> str:
+        endpoints = [
+            f"{service}Endpoint=http://127.0.0.1:{self.ports[service.lower()]}/{account}" for service in services
+        ]
+        return ";".join(["DefaultEndpointsProtocol=http", f"AccountName={account}", f"AccountKey={key}", *endpoints])

@@ -1,0 +1,141 @@
+"""Start, wire and stop the twin."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from local_azure.twin import parts
+from local_azure.twin.app_settings import app_settings
+from local_azure.twin.children import Child, Part
+from local_azure.twin.errors import TwinError
+from local_azure.twin.options import TwinOptions
+from local_azure.twin.places import Places
+from local_azure.twin.ports import take_ports
+from local_azure.twin.state import TWIN_FILE, StateFolder, take_state_folder, write_twin_file
+from local_azure.twin.storage import create_containers_and_queues
+
+PUBLISH_WITHIN_S = 120
+Say = Callable[[str], None]
+
+
+def silent(_line: str) -> None:
+    """Say nothing."""
+
+
+class Twin:
+    """A running twin. Made by `running_twin` only."""
+
+    def __init__(self, places: Places, options: TwinOptions, state: StateFolder) -> None:
+        self.places = places
+        self.options = options
+        self._state = state
+        self._children: list[Child] = []
+
+    def check_running(self) -> None:
+        """Raise TwinError where a part has ended."""
+        for child in self._children:
+            child.check_running()
+
+    def pids(self) -> dict[str, int]:
+        """Return each part's guard."""
+        return {child.part.name: child.pid for child in self._children}
+
+    def start(self, say: Say) -> None:
+        """Start every part, publish the assets, and return when everything answers."""
+        say("starting Azurite (storage) and the Azure ML emulator")
+        storage = self._launch(parts.azurite(self.places, self.options))
+        azure_ml = self._launch(parts.azure_ml(self.places, self.options))
+        storage.await_ready()
+        create_containers_and_queues(self.places)
+        event_grid = self._launch(parts.event_grid(self.places))
+        azure_ml.await_ready()
+        say("publishing the training's environment and code to Azure ML")
+        settings = self._app_settings(self._publish())
+        say("starting the Functions dev host with this function app")
+        self._launch(parts.functions_host(self.places, settings)).await_ready()
+        event_grid.await_ready()
+        write_twin_file(self.places.folder, self.describe())
+
+    def stop(self) -> None:
+        """End everything that was started: first what makes work, storage last."""
+        (self.places.folder / TWIN_FILE).unlink(missing_ok=True)
+        storage, others = self._children[:1], self._children[1:]
+        problems: list[str] = []
+        for group in (others, storage):
+            for child in group:
+                child.ask_to_stop()
+            for child in group:
+                try:
+                    child.await_stopped()
+                except TwinError as error:
+                    problems.append(str(error))
+        self._children = []
+        if problems:
+            raise TwinError("; ".join(problems))
+
+    def describe(self) -> dict[str, Any]:
+        """Return where everything is, for other processes of this user."""
+        return {
+            "pid": os.getpid(),
+            "ports": dict(self.places.ports.numbers),
+            "functions_url": self.places.functions_url,
+            "azure_ml_url": self.places.azure_ml_url,
+            "event_grid_url": self.places.event_grid_url,
+            "function_key": self.places.secrets.function_key,
+            "data_connection": self.places.data_connection,
+            "host_connection": self.places.host_connection,
+            "ca_file": str(self.places.ca_file),
+            "logs": str(self.places.logs),
+            "parts": self.pids(),
+        }
+
+    def _publish(self) -> dict[str, str]:
+        """Register environment, code, datastores and compute as a deployment does; return the settings it prints."""
+        part = parts.publishing(self.places, self.options)
+        publishing = Child(part)
+        try:
+            publishing.await_end()
+        finally:
+            publishing.ask_to_stop()
+            publishing.await_stopped()
+        return {
+            str(name): str(value) for name, value in json.loads(parts.published_file(self.places).read_text()).items()
+        }
+
+    def _launch(self, part: Part) -> Child:
+        child = Child(part, hold=[self._state.lock, *self.places.ports.held])
+        self._children.append(child)
+        return child
+
+    def _app_settings(self, published: Mapping[str, str]) -> dict[str, str]:
+        options = self.options
+        settings = app_settings(
+            self.places, published, pipelines=options.pipelines, reconcile_schedule=options.reconcile_schedule
+        )
+        return {**settings, "LANDFALL_TWIN_FUNCTION_KEY": self.places.secrets.function_key}
+
+
+@contextlib.contextmanager
+def running_twin(options: TwinOptions, *, say: Say = silent) -> Iterator[Twin]:
+    """Start a twin and stop it again, whatever happens in between. Raises TwinError where it does not start."""
+    state = take_state_folder(options.base)
+    ports = None
+    try:
+        ports = take_ports(options.ports)
+        places = Places(folder=state.path, ports=ports, secrets=state.secrets())
+        places.access_log.parent.mkdir(parents=True, exist_ok=True)
+        places.access_log.write_bytes(b"")
+        twin = Twin(places, options, state)
+        try:
+            twin.start(say)
+            yield twin
+        finally:
+            twin.stop()
+    finally:
+        if ports is not None:
+            ports.release()
+        state.release()

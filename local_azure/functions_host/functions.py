@@ -1,0 +1,75 @@
+"""The functions of an app, as its decorators declare them, with app settings put in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from local_azure.functions_host.errors import BindingError
+
+Binding = dict[str, Any]
+"""A binding as function.json would hold it: name, type, direction and what its type needs."""
+
+SERVED_TRIGGERS = ("httpTrigger", "queueTrigger", "timerTrigger", "eventGridTrigger")
+
+_SETTING = re.compile(r"%([^%\s]+)%")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """One indexed function."""
+
+    name: str
+    function_id: str
+    """The worker's id for it."""
+    bindings: tuple[Binding, ...]
+    """With every ``%SETTING%`` resolved."""
+    disabled: bool = False
+    """As the setting ``AzureWebJobs.<name>.Disabled`` says."""
+
+    @property
+    def trigger(self) -> Binding:
+        """The binding that starts it; the runtime has made sure that there is exactly one."""
+        return next(binding for binding in self.bindings if is_trigger(binding))
+
+    def trigger_is(self, trigger_type: str) -> bool:
+        """Whether it is started by ``trigger_type``, such as ``queueTrigger``, and is not disabled."""
+        return not self.disabled and str(self.trigger["type"]).lower() == trigger_type.lower()
+
+
+def is_trigger(binding: Binding) -> bool:
+    """Whether the binding starts a function."""
+    return str(binding.get("type", "")).lower().endswith("trigger")
+
+
+def make_function(name: str, function_id: str, bindings: list[Binding], settings: Mapping[str, str]) -> Function:
+    """A function with its settings put in. Raises BindingError for a missing setting or trigger."""
+    resolved = tuple(_resolve(binding, name, settings) for binding in bindings)
+    if not any(is_trigger(binding) for binding in resolved):
+        raise BindingError(
+            f"function {name} should have a trigger, has {[binding.get('type') for binding in resolved]}"
+        )
+    disabled = settings.get(f"AzureWebJobs.{name}.Disabled", "").lower() in ("1", "true")
+    return Function(name=name, function_id=function_id, bindings=resolved, disabled=disabled)
+
+
+def _resolve(value: Any, function_name: str, settings: Mapping[str, str]) -> Any:
+    """``value`` with every ``%SETTING%`` in its strings replaced, at any depth."""
+    if isinstance(value, dict):
+        return {key: _resolve(item, function_name, settings) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_resolve(item, function_name, settings) for item in value]
+    if not isinstance(value, str):
+        return value
+    return _SETTING.sub(lambda match: _setting(match[1], value, function_name, settings), value)
+
+
+def _setting(name: str, text: str, function_name: str, settings: Mapping[str, str]) -> str:
+    if name not in settings:
+        raise BindingError(
+            f"function {function_name} has a binding with {text!r}, but the app setting {name} is not set; "
+            "set it in the environment or in local.settings.json"
+        )
+    return settings[name]

@@ -1,0 +1,127 @@
+"""Calling functions: one id, one log line and one outcome per invocation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from local_azure.functions_host.functions import Function
+from local_azure.functions_host.indexing_report import failing_line
+from local_azure.functions_host.worker_messages import InvocationRequest, ParameterBinding, StatusResult, TypedData
+
+log = logging.getLogger("dev_host")
+
+
+class InvokesFunctions(Protocol):
+    """What the worker can do; tests put a small double in its place."""
+
+    async def invoke(self, request: InvocationRequest) -> Any:
+        """Call a function and return the runtime's InvocationResponse."""
+
+
+class WritesOutputs(Protocol):
+    """Takes what a function returned or set, and writes it where its output bindings say."""
+
+    async def write(self, function: Function, response: Any) -> None:
+        """Write every output of ``response``; raises where one cannot be written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How an invocation ended."""
+
+    invocation_id: str
+    error: str = ""
+    """The exception's type and message; empty for success."""
+    return_value: Any = None
+    """TypedData, or None."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the function returned and its outputs were written."""
+        return not self.error
+
+
+@dataclass(kw_only=True)
+class Invoker:
+    """Calls functions and remembers which are running."""
+
+    worker: InvokesFunctions
+    outputs: WritesOutputs
+    root: Path
+    verbose: bool = False
+    """Log the stack trace of a failed invocation too."""
+    running: dict[str, str] = field(default_factory=dict)
+    """Invocation id to function name."""
+    _idle: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while nothing runs; only ``drain`` looks at it."""
+
+    async def invoke(
+        self, function: Function, data: TypedData, metadata: Mapping[str, TypedData] | None = None
+    ) -> Outcome:
+        """Call ``function`` with the trigger's ``data`` and log one line about it."""
+        invocation_id = str(uuid.uuid4())
+        self.running[invocation_id] = function.name
+        self._idle.clear()
+        started = time.monotonic()
+        try:
+            outcome = await self._call(function, _request(function, invocation_id, data, metadata or {}))
+        finally:
+            del self.running[invocation_id]
+            if not self.running:
+                self._idle.set()
+        self._log(function, outcome, time.monotonic() - started)
+        return outcome
+
+    async def drain(self, grace_s: float) -> bool:
+        """Wait until nothing runs, at most ``grace_s``; whether that was reached."""
+        if self.running:
+            with contextlib.suppress(TimeoutError):  # the caller is told by the return value
+                await asyncio.wait_for(self._idle.wait(), grace_s)
+        return not self.running
+
+    async def _call(self, function: Function, request: InvocationRequest) -> Outcome:
+        response = await self.worker.invoke(request)
+        if response.result.status != StatusResult.Success:
+            exception = response.result.exception
+            return Outcome(invocation_id=request.invocation_id, error=self._describe(exception))
+        try:
+            await self.outputs.write(function, response)
+        except Exception as error:  # noqa: BLE001 (whatever a storage client raises fails this invocation, not the host)
+            reason = str(error).split("\n", maxsplit=1)[0]
+            message = f"output not written: {type(error).__name__}: {reason}"
+            return Outcome(invocation_id=request.invocation_id, error=message)
+        return Outcome(invocation_id=request.invocation_id, return_value=response.return_value)
+
+    def _describe(self, exception: Any) -> str:
+        stack_trace = str(exception.stack_trace or "")
+        if self.verbose:
+            return f"{exception.message}\n{stack_trace}"
+        line = failing_line(self.root, stack_trace)
+        return f"{exception.message} ({line})" if line else str(exception.message)
+
+    def _log(self, function: Function, outcome: Outcome, duration_s: float) -> None:
+        what = f"invocation of {function.name} {outcome.invocation_id} took {duration_s * 1000:.0f} ms"
+        if outcome.succeeded:
+            log.info(f"{what}: succeeded")
+        else:
+            log.error(f"{what}: failed: {outcome.error}")
+
+
+def _request(
+    function: Function, invocation_id: str, data: TypedData, metadata: Mapping[str, TypedData]
+) -> InvocationRequest:
+    parameter = ParameterBinding(name=function.trigger["name"], data=data)
+    return InvocationRequest(
+        invocation_id=invocation_id,
+        function_id=function.function_id,
+        input_data=[parameter],
+        trigger_metadata=dict(metadata),
+    )

@@ -1,0 +1,124 @@
+"""App settings and host.json of the served app."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from local_azure.functions_host.errors import DevHostError
+
+MAX_FILE_BYTES = 1 << 20
+MAX_BATCH_SIZE = 32
+"""A queue gives at most this many messages at once."""
+
+LOCAL_POLLING_CAP_S = 1.0
+"""The Functions host lets an idle queue rest for up to a minute; nobody at a terminal wants to wait for that."""
+
+_TIME_SPAN = re.compile(r"(?:(\d+)\.)?(\d{1,2}):(\d{2}):(\d{2})(?:\.(\d{1,7}))?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueOptions:
+    """``extensions.queues`` of host.json, with the Functions host's defaults."""
+
+    batch_size: int = 16
+    new_batch_threshold: int = 8
+    """Fetch again when this many or fewer messages are being worked on."""
+    max_dequeue_count: int = 5
+    """Tries before a message goes to the poison queue."""
+    visibility_timeout_s: float = 0.0
+    """How long a failed message stays invisible before its next try."""
+    max_polling_interval_s: float = LOCAL_POLLING_CAP_S
+    message_encoding: Literal["base64", "none"] = "base64"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostOptions:
+    """What the dev host uses of host.json."""
+
+    route_prefix: str = "api"
+    queues: QueueOptions = QueueOptions()
+
+
+def local_settings(root: Path) -> dict[str, str]:
+    """``Values`` of local.settings.json in ``root``, or nothing where the file is absent."""
+    values = _read_json(root / "local.settings.json").get("Values", {})
+    if not isinstance(values, dict):
+        raise DevHostError(f"{root / 'local.settings.json'}: Values should be an object, is {type(values).__name__}")
+    return {str(key): str(value) for key, value in values.items()}
+
+
+def app_settings(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """The app's settings: local.settings.json under the environment, which wins."""
+    return local_settings(root) | dict(environment)
+
+
+def host_options(root: Path) -> HostOptions:
+    """What host.json in ``root`` says. Raises DevHostError naming the field that cannot be used."""
+    path = root / "host.json"
+    extensions = _section(_read_json(path), "extensions", path)
+    http = _section(extensions, "http", path)
+    queues = _section(extensions, "queues", path)
+    try:
+        return HostOptions(route_prefix=str(http.get("routePrefix", "api")).strip("/"), queues=_queue_options(queues))
+    except ValueError as error:
+        raise DevHostError(f"{path}: extensions.queues: {error}") from error
+
+
+def _queue_options(section: Mapping[str, Any]) -> QueueOptions:
+    batch_size = _whole_number(section, "batchSize", 16, 1, MAX_BATCH_SIZE)
+    encoding = str(section.get("messageEncoding", "base64")).lower()
+    if encoding not in ("base64", "none"):
+        raise ValueError(f"messageEncoding should be base64 or none, is {encoding!r}")
+    return QueueOptions(
+        batch_size=batch_size,
+        new_batch_threshold=_whole_number(section, "newBatchThreshold", batch_size // 2, 0, 1000),
+        max_dequeue_count=_whole_number(section, "maxDequeueCount", 5, 1, 1000),
+        visibility_timeout_s=seconds(section.get("visibilityTimeout", "00:00:00")),
+        max_polling_interval_s=min(seconds(section.get("maxPollingInterval", "00:01:00")), LOCAL_POLLING_CAP_S),
+        message_encoding="base64" if encoding == "base64" else "none",
+    )
+
+
+def seconds(value: object) -> float:
+    """A .NET time span such as ``00:00:30`` or ``1.02:00:00.5`` in seconds, or whole milliseconds."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value / 1000
+    match = _TIME_SPAN.fullmatch(str(value).strip())
+    if not match:
+        raise ValueError(f"a time span should look like 00:00:30, is {value!r}")
+    days, hours, minutes, whole, fraction = match.groups()
+    total = ((int(days or 0) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(whole)
+    return total + float(f"0.{fraction or 0}")
+
+
+def _whole_number(section: Mapping[str, Any], name: str, default: int, low: int, high: int) -> int:
+    value = section.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{name} should be a whole number from {low} to {high}, is {value!r}")
+    return value
+
+
+def _section(parent: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
+    section = parent.get(name) or {}
+    if not isinstance(section, dict):
+        raise DevHostError(f"{path}: {name} should be an object, is {type(section).__name__}")
+    return section
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise DevHostError(f"{path} should be at most {MAX_FILE_BYTES} bytes, has {path.stat().st_size}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise DevHostError(f"{path} should be JSON, is not: {error}") from error
+    if not isinstance(content, dict):
+        raise DevHostError(f"{path} should hold a JSON object, holds {type(content).__name__}")
+    return content

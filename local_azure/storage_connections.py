@@ -1,0 +1,102 @@
+"""Storage connections as Azure Functions names them: a setting with a connection string, or service URIs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from azure.storage.blob.aio import BlobServiceClient
+    from azure.storage.queue.aio import QueueServiceClient
+
+DEVELOPMENT_STORAGE = (
+    "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;"
+    "AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;"
+    "BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;QueueEndpoint=http://127.0.0.1:10001/devstoreaccount1;"
+    "TableEndpoint=http://127.0.0.1:10002/devstoreaccount1;"
+)
+"""What ``UseDevelopmentStorage=true`` stands for: Azurite's published key and default ports. The Python SDK
+does not know the short form: https://learn.microsoft.com/azure/storage/common/storage-use-azurite."""
+
+ATTEMPT_TIMEOUT_S = 10
+"""Connecting and each read: an emulator on loopback that needs longer is not there."""
+
+
+class StorageConnectionError(ValueError):
+    """The settings name no usable storage account; the message says which settings were looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageConnection:
+    """One named storage account. Clients are made on request; whoever asks closes them."""
+
+    name: str
+    """The setting's name, such as ``AzureWebJobsStorage``."""
+    connection_string: str = ""
+    """Empty where the account is named by URIs."""
+    blob_uri: str = ""
+    queue_uri: str = ""
+    client_id: str = ""
+    """Of the user-assigned identity that goes with the URIs; empty for the default identity."""
+
+    def blob_service(self) -> BlobServiceClient:
+        """An asynchronous blob client for the account."""
+        from azure.storage.blob.aio import BlobServiceClient
+
+        if self.connection_string:
+            return BlobServiceClient.from_connection_string(self.connection_string, **_timeouts())
+        self._require(self.blob_uri, "blobServiceUri")
+        return BlobServiceClient(self.blob_uri, credential=self._credential(), **_timeouts())
+
+    def queue_service(self) -> QueueServiceClient:
+        """An asynchronous queue client for the account."""
+        from azure.storage.queue.aio import QueueServiceClient
+
+        if self.connection_string:
+            return QueueServiceClient.from_connection_string(self.connection_string, **_timeouts())
+        self._require(self.queue_uri, "queueServiceUri")
+        return QueueServiceClient(self.queue_uri, credential=self._credential(), **_timeouts())
+
+    def _credential(self) -> Any:
+        from azure.identity.aio import DefaultAzureCredential
+
+        if self.client_id:
+            return DefaultAzureCredential(managed_identity_client_id=self.client_id)
+        return DefaultAzureCredential()
+
+    def _require(self, uri: str, suffix: str) -> None:
+        if not uri:
+            raise StorageConnectionError(f"setting {self.name}__{suffix} should hold a service URI, is not set")
+
+
+def storage_connection(name: str, settings: Mapping[str, str]) -> StorageConnection:
+    """The connection called ``name`` in ``settings``: a connection string in ``name``, or ``name__…Uri``.
+
+    Like the Functions host it also accepts the name with ``AzureWebJobs`` before it.
+    Raises StorageConnectionError where there is neither.
+    """
+    for candidate in (name, f"AzureWebJobs{name}"):
+        found = _from_settings(candidate, settings)
+        if found:
+            return found
+    raise StorageConnectionError(
+        f"storage connection {name} should be a connection string in the setting {name}, or URIs in "
+        f"{name}__blobServiceUri and {name}__queueServiceUri; none of them is set"
+    )
+
+
+def _from_settings(name: str, settings: Mapping[str, str]) -> StorageConnection | None:
+    value = settings.get(name, "").strip()
+    if value:
+        development = value.rstrip(";").lower() == "usedevelopmentstorage=true"
+        return StorageConnection(name=name, connection_string=DEVELOPMENT_STORAGE if development else value)
+    blob_uri, queue_uri = settings.get(f"{name}__blobServiceUri", ""), settings.get(f"{name}__queueServiceUri", "")
+    if not blob_uri and not queue_uri:
+        return None
+    client_id = settings.get(f"{name}__clientId", "")
+    return StorageConnection(name=name, blob_uri=blob_uri, queue_uri=queue_uri, client_id=client_id)
+
+
+def _timeouts() -> dict[str, Any]:
+    return {"connection_timeout": ATTEMPT_TIMEOUT_S, "read_timeout": ATTEMPT_TIMEOUT_S}

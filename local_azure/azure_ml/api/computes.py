@@ -1,0 +1,106 @@
+"""Compute clusters."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any
+
+from local_azure.azure_ml.api.call import PROVIDER, Answer, Call, not_found, system_data
+from local_azure.azure_ml.api.emulator import Emulator
+from local_azure.azure_ml.api.workspaces import LOCATION
+from local_azure.azure_ml.clock import duration_s, iso, utcnow
+from local_azure.azure_ml.cluster import Cluster, NodeState, Scale
+from local_azure.azure_ml.errors import ServiceError
+from local_azure.azure_ml.schema import check_body
+from local_azure.azure_ml.store import Document
+from local_azure.azure_ml.workspace import COMPUTES
+
+NAME = re.compile(r"[a-zA-Z](?![a-zA-Z0-9-]*-\d+$)[a-zA-Z0-9\-]{2,23}")  # the service's own rule
+_DEFAULT_IDLE = "PT120S"
+
+
+def put_compute(emulator: Emulator, call: Call) -> Answer:
+    """Create or update a cluster; the client then polls the operation."""
+    body = call.document()
+    check_body("computes", body)
+    _check_name(call.parts["name"])
+    scale = compute_scale(body, emulator.settings.node_idle_s)
+    resource = _resource(call, body)
+    created = emulator.store.put(COMPUTES, call.path, resource)
+    emulator.pool.configure(call.path, scale)
+    operation = (
+        f"{call.base_url}/subscriptions/{call.path.split('/')[2]}/providers/{PROVIDER}/locations/{LOCATION}"
+        f"/computeOperationsStatus/{uuid.uuid4().hex}?api-version=2022-01-01-preview&service=new"
+    )
+    headers = {"Azure-AsyncOperation": operation, "Retry-After": "0"}
+    return Answer(status=201 if created else 200, body=_live(emulator, resource), headers=headers)
+
+
+def get_compute(emulator: Emulator, call: Call) -> Answer:
+    """Describe a cluster with its nodes as they are now."""
+    resource = emulator.store.get(COMPUTES, call.path)
+    if resource is None:
+        raise not_found(f"Compute {call.parts['name']} was not found.")
+    return Answer(body=_live(emulator, resource))
+
+
+def list_computes(emulator: Emulator, call: Call) -> Answer:
+    """List the clusters of a workspace."""
+    resources = emulator.store.below(COMPUTES, call.path.rstrip("/") + "/")
+    return Answer(body={"value": [_live(emulator, resource) for resource in resources]})
+
+
+def get_operation(_emulator: Emulator, call: Call) -> Answer:
+    """Say that the operation is done: a simulated cluster exists at once."""
+    return Answer(body={"id": call.path, "name": call.parts["operation"], "status": "Succeeded"})
+
+
+def compute_scale(body: Document, idle_override_s: float | None) -> Scale:
+    """Read how a cluster scales; ServiceError 400 where the numbers make no sense."""
+    settings = body["properties"].get("properties", {}).get("scaleSettings", {"maxNodeCount": 1})
+    try:
+        idle_s = duration_s(settings.get("nodeIdleTimeBeforeScaleDown") or _DEFAULT_IDLE)
+    except ValueError as error:
+        raise ServiceError(400, "UserError", f"nodeIdleTimeBeforeScaleDown: {error}.") from error
+    least, most = settings.get("minNodeCount", 0), settings["maxNodeCount"]
+    if not 0 <= least <= most:
+        message = f"minNodeCount {least} and maxNodeCount {most} must satisfy 0 <= min <= max."
+        raise ServiceError(400, "UserError", message)
+    return Scale(min_nodes=least, max_nodes=most, idle_s=idle_s if idle_override_s is None else idle_override_s)
+
+
+def _check_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        message = f"Compute name {name!r} is invalid: 3 to 24 letters, digits or -, a letter first, no -digits last."
+        raise ServiceError(400, "UserError", message, inner=("BadArgument", "InvalidComputeName"))
+
+
+def _resource(call: Call, body: Document) -> Document:
+    now = iso(utcnow())
+    properties = {**body["properties"], "provisioningState": "Succeeded", "createdOn": now, "modifiedOn": now}
+    return {
+        **body,
+        "id": call.path,
+        "name": call.parts["name"],
+        "type": f"{PROVIDER}/workspaces/computes",
+        "systemData": system_data(),
+        "properties": {**properties, "isAttachedCompute": False},
+    }
+
+
+def _live(emulator: Emulator, resource: Document) -> Document:
+    own = resource["properties"].get("properties") or {}
+    state = _node_figures(emulator.pool.snapshot(resource["id"]))
+    return {**resource, "properties": {**resource["properties"], "properties": {**own, **state}}}
+
+
+def _node_figures(cluster: Cluster) -> dict[str, Any]:
+    counts = {f"{state}NodeCount": cluster.count(state) for state in NodeState}
+    moving = cluster.count(NodeState.PREPARING, NodeState.LEAVING)
+    return {
+        "allocationState": "Resizing" if moving else "Steady",
+        "currentNodeCount": len(cluster.nodes),
+        "targetNodeCount": cluster.target,
+        "nodeStateCounts": {**counts, "unusableNodeCount": 0, "preemptedNodeCount": 0},
+    }

@@ -1,0 +1,129 @@
+"""A simulated cluster: nodes that come up from zero, wait, run, and leave. Pure: the caller brings the time."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class NodeState(StrEnum):
+    """State of a node as the service counts them."""
+
+    PREPARING = "preparing"
+    IDLE = "idle"
+    RUNNING = "running"
+    LEAVING = "leaving"
+
+
+@dataclass(kw_only=True)
+class Node:
+    """One simulated machine; `since_s` is when it entered its state, on the monotonic clock."""
+
+    node_id: str
+    state: NodeState
+    since_s: float
+    run: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How far a cluster scales: nodes kept, nodes allowed, seconds a node may idle."""
+
+    min_nodes: int
+    max_nodes: int
+    idle_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delays:
+    """How long a simulated node takes to come and to go, in seconds."""
+
+    start_s: float
+    leave_s: float
+
+
+@dataclass(kw_only=True)
+class Cluster:
+    """Nodes, and the runs that wait for them, first come first served."""
+
+    scale: Scale
+    delays: Delays
+    nodes: list[Node] = field(default_factory=list)
+    waiting: dict[str, int] = field(default_factory=dict)  # run → nodes wanted, in order of arrival
+
+    def ask(self, run: str, count: int) -> None:
+        """Queue `run` for `count` nodes."""
+        self.waiting[run] = count
+
+    def release(self, run: str, now_s: float) -> None:
+        """Give back the nodes of `run`, or its place in the queue."""
+        self.waiting.pop(run, None)
+        for node in self.nodes:
+            if node.run == run:
+                node.run = None
+                _enter(node, NodeState.IDLE, now_s)
+
+    def holds(self, run: str) -> bool:
+        """Whether `run` has its nodes."""
+        return any(node.run == run for node in self.nodes)
+
+    def tick(self, now_s: float) -> None:
+        """Bring the cluster to `now_s`: finish moves, hand out nodes, start and stop nodes."""
+        self._finish_moves(now_s)
+        self._grant(now_s)
+        self._start_nodes(now_s)
+        self._stop_nodes(now_s)
+
+    def count(self, *states: NodeState) -> int:
+        """Nodes in any of `states`."""
+        return sum(node.state in states for node in self.nodes)
+
+    @property
+    def target(self) -> int:
+        """Nodes that the cluster is heading for: all but those that leave."""
+        return len(self.nodes) - self.count(NodeState.LEAVING)
+
+    def _finish_moves(self, now_s: float) -> None:
+        for node in self.nodes:
+            if node.state is NodeState.PREPARING and now_s - node.since_s >= self.delays.start_s:
+                _enter(node, NodeState.IDLE, now_s)
+        self.nodes = [
+            node
+            for node in self.nodes
+            if node.state is not NodeState.LEAVING or now_s - node.since_s < self.delays.leave_s
+        ]
+
+    def _idle(self) -> list[Node]:
+        return [node for node in self.nodes if node.state is NodeState.IDLE]
+
+    def _grant(self, now_s: float) -> None:
+        for run, wanted in list(self.waiting.items()):
+            idle = self._idle()
+            if len(idle) < wanted:
+                return  # strictly in order: a small job does not overtake a large one for ever
+            for node in idle[:wanted]:
+                node.run = run
+                _enter(node, NodeState.RUNNING, now_s)
+            del self.waiting[run]
+
+    def _start_nodes(self, now_s: float) -> None:
+        free = self.count(NodeState.IDLE, NodeState.PREPARING)
+        missing = max(sum(self.waiting.values()) - free, self.scale.min_nodes - self.target)
+        for _ in range(min(missing, self.scale.max_nodes - len(self.nodes))):
+            self.nodes.append(Node(node_id=_node_id(), state=NodeState.PREPARING, since_s=now_s))
+
+    def _stop_nodes(self, now_s: float) -> None:
+        if self.waiting:
+            return
+        for node in self._idle():
+            if self.target > self.scale.min_nodes and now_s - node.since_s >= self.scale.idle_s:
+                _enter(node, NodeState.LEAVING, now_s)
+
+
+def _enter(node: Node, state: NodeState, now_s: float) -> None:
+    node.state, node.since_s = state, now_s
+
+
+def _node_id() -> str:
+    return f"tvmps_{uuid.uuid4().hex}_d"

@@ -1,0 +1,228 @@
+"""One run from its first state to its last, in a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_azure.azure_ml.errors import JobFailure, RunCanceled
+from local_azure.azure_ml.failure import process_failure
+from local_azure.azure_ml.launch import launch_of, start
+from local_azure.azure_ml.logs import LogMirror
+from local_azure.azure_ml.pool import ClusterPool
+from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunBook
+from local_azure.azure_ml.settings import Settings
+from local_azure.azure_ml.spec import JobSpec, job_spec
+from local_azure.azure_ml.staging import RunDirectory, Staged, Stager
+from local_azure.azure_ml.states import RunState
+from local_azure.azure_ml.storage import Storage
+from local_azure.azure_ml.store import Store
+from local_azure.azure_ml.workspace import asset_name, catalogue
+
+_POLL_S = 0.05
+_BUILT = "built-environment"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workbench:
+    """What every execution works with."""
+
+    settings: Settings
+    store: Store
+    runs: RunBook
+    storage: Storage
+    pool: ClusterPool
+
+    def run_root(self, run_name: str) -> Path:
+        """Directory of a run."""
+        return self.settings.state / "runs" / run_name
+
+
+class Execution:
+    """Walks a run through its states. `cancel` and `abandon` may be called from any thread."""
+
+    def __init__(self, bench: Workbench, run: Run, ended: Callable[[str], None]) -> None:
+        self._bench = bench
+        self._run = run
+        self._spec: JobSpec = job_spec(run.properties)
+        self._canceled = threading.Event()
+        self._abandoned = threading.Event()
+        self._ended = ended
+        self._thread = threading.Thread(target=self._work, name=f"run {run.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """End the processes, with grace, and the run as Canceled."""
+        self._canceled.set()
+
+    def abandon(self) -> None:
+        """End the processes at once and leave the run as it is: the emulator stops."""
+        self._abandoned.set()
+        self._canceled.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread."""
+        self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        try:
+            self._walk()
+        except RunCanceled:
+            self._end(RunState.CANCELED, None)
+        except IllegalTransitionError as error:
+            logger.info("%s", error)  # a cancel request came in between
+            self._end(RunState.CANCELED, None)
+        except JobFailure as failure:
+            self._end(RunState.FAILED, failure)
+        except Exception as error:
+            logger.exception("run %s broke the emulator", self._run.name)
+            message = f"The emulator failed while it ran the job: {error!r}."
+            self._end(RunState.FAILED, JobFailure(message, code="ServiceError"))
+        finally:
+            self._ended(self._run.job_id)
+
+    def _end(self, state: RunState, failure: JobFailure | None) -> None:
+        if self._abandoned.is_set():
+            return
+        if self._bench.runs.current(self._run.job_id).status is RunState.CANCEL_REQUESTED:
+            state, failure = RunState.CANCELED, None
+        self._move(state, failure)
+
+    def _move(self, state: RunState, failure: JobFailure | None = None) -> None:
+        error = failure.error() if failure else None
+        self._run = self._bench.runs.move(self._run.job_id, state, error=error)
+
+    def _walk(self) -> None:
+        self._move(RunState.STARTING)
+        self._move(RunState.PREPARING)
+        virtual_environment = self._prepare_environment()
+        self._move(RunState.QUEUED)
+        spec = self._spec
+        with self._bench.pool.nodes(spec.compute_id, self._run.name, spec.instance_count, self._canceled):
+            self._move(RunState.RUNNING)
+            self._run_on_nodes(virtual_environment)
+        self._move(RunState.COMPLETED)
+
+    def _prepare_environment(self) -> Path:
+        """Find the virtual environment that stands for the image; takes its time on first use."""
+        name = asset_name(self._spec.environment_id)
+        virtual_environment = self._bench.settings.environments.get(name)
+        if virtual_environment is None:
+            raise JobFailure(
+                f"Image build failed: no virtual environment stands for environment {name!r}. "
+                f"Start the emulator with --python-environment {name}=VENV.",
+                inner="ImageBuildFailure",
+            )
+        if self._bench.store.put(_BUILT, self._spec.environment_id, {}):
+            self._pause(self._bench.settings.environment_build_s)
+        return virtual_environment
+
+    def _pause(self, seconds: float) -> None:
+        if self._canceled.wait(seconds):
+            raise RunCanceled
+
+    def _run_on_nodes(self, virtual_environment: Path) -> None:
+        directory = RunDirectory.create(self._bench.run_root(self._run.name))
+        try:
+            staged = self._stage(directory)
+            with self._written_through(staged):
+                self._supervise(
+                    start(
+                        launch_of(self._run, self._spec, staged, virtual_environment),
+                        self._bench.settings.cancel_grace_s,
+                    ),
+                    staged,
+                )
+                self._move(RunState.FINALIZING)
+        finally:
+            directory.remove_data()
+
+    def _stage(self, directory: RunDirectory) -> Staged:
+        bench, run = self._bench, self._run
+        names = catalogue(bench.store, bench.runs, run.workspace_id, bench.storage.workspace_account)
+        stager = Stager(run_name=run.name, directory=directory, storage=bench.storage, catalogue=names)
+        return stager.stage(self._spec, self._code_uri())
+
+    def _code_uri(self) -> str | None:
+        if self._spec.code_id is None:
+            return None
+        code = self._bench.store.get("codes", self._spec.code_id)
+        if code is None:
+            raise JobFailure(f"Could not find code asset {self._spec.code_id}.", inner="SnapshotNotFound")
+        return str(code["properties"]["codeUri"])
+
+    def _supervise(self, guard: subprocess.Popen[bytes], staged: Staged) -> None:
+        """Follow the processes to their end: by themselves, by cancel, or by time-out."""
+        deadline_s = time.monotonic() + (self._spec.timeout_s or float("inf"))
+        with guard:
+            while guard.poll() is None:
+                if time.monotonic() > deadline_s and not self._canceled.is_set():
+                    self._time_out()
+                if self._canceled.wait(_POLL_S):
+                    self._end_processes(guard)
+                    raise RunCanceled
+        if guard.returncode != 0:
+            logs = staged.directory
+            raise process_failure(guard.returncode, self._spec.command, logs.launcher_log, logs.user_logs)
+
+    def _time_out(self) -> None:
+        message = f"The job exceeded its time limit of {self._spec.timeout_s:g} seconds and was canceled."
+        self._bench.runs.update(self._run.job_id, warnings=[message])
+        with contextlib.suppress(IllegalTransitionError):  # somebody canceled it in the same moment
+            self._move(RunState.CANCEL_REQUESTED)
+        self._canceled.set()
+
+    def _end_processes(self, guard: subprocess.Popen[bytes]) -> None:
+        if not self._abandoned.is_set():
+            guard.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # then the closed pipe below ends it
+                self._wait_unless_abandoned(guard)
+        if guard.stdin is not None:
+            guard.stdin.close()
+        guard.wait()
+
+    def _wait_unless_abandoned(self, guard: subprocess.Popen[bytes]) -> None:
+        deadline_s = time.monotonic() + self._bench.settings.cancel_grace_s + 2
+        while guard.poll() is None and time.monotonic() < deadline_s:
+            if self._abandoned.wait(_POLL_S):
+                return
+
+    @contextlib.contextmanager
+    def _written_through(self, staged: Staged) -> Iterator[None]:
+        """Upload logs and outputs every interval while the body runs, and once more after it."""
+        mirror = LogMirror(storage=self._bench.storage, run_name=self._run.name, root=staged.directory.root / "logs")
+        stopping = threading.Event()
+        thread = threading.Thread(target=self._keep_uploading, args=(staged, mirror, stopping), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopping.set()
+            thread.join()
+            if not self._abandoned.is_set():
+                self._upload(staged, mirror)
+
+    def _keep_uploading(self, staged: Staged, mirror: LogMirror, stopping: threading.Event) -> None:
+        while not stopping.wait(self._bench.settings.sync_interval_s):
+            try:
+                self._upload(staged, mirror)
+            except Exception:
+                logger.exception("uploads of run %s failed; they are tried again", self._run.name)
+
+    def _upload(self, staged: Staged, mirror: LogMirror) -> None:
+        mirror.send_new()
+        if mirror.names() != self._bench.runs.current(self._run.job_id).log_files:
+            self._bench.runs.update(self._run.job_id, log_files=mirror.names())
+        for mount in staged.mounts:
+            mount.write_through(self._bench.storage)

@@ -1,0 +1,95 @@
+"""How the emulator was told to run: flags and environment, checked at once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_azure.azure_ml.cluster import Delays
+
+
+class SettingsError(Exception):
+    """Something in the flags or the environment is missing or wrong; the message names all of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that an emulator needs to know. Durations in seconds."""
+
+    port: int  # 0 takes a free one
+    state: Path
+    environments: Mapping[str, Path]  # name of an environment asset → virtual environment that stands for it
+    storage: Mapping[str, str]  # account → connection string
+    identity_header: str  # the secret that App Service gives an app to ask for tokens
+    delays: Delays
+    node_idle_s: float | None  # overrides every compute's own setting
+    environment_build_s: float
+    sync_interval_s: float
+    cancel_grace_s: float
+    events_endpoint: str | None
+    topic_key: str | None
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Parse flags and environment; SettingsError lists everything that is wrong."""
+    flags = _parser().parse_args(arguments)
+    problems: list[str] = []
+    settings = Settings(
+        port=flags.port,
+        state=flags.state.resolve(),
+        environments=_environments(flags.python_environment, problems),
+        storage=_storage(environment.get("LANDFALL_TWIN_STORAGE"), problems),
+        identity_header=environment.get("IDENTITY_HEADER", ""),
+        delays=Delays(start_s=flags.node_start_delay_s, leave_s=flags.node_leave_delay_s),
+        node_idle_s=flags.node_idle_s,
+        environment_build_s=flags.environment_build_s,
+        sync_interval_s=flags.sync_interval_s,
+        cancel_grace_s=flags.cancel_grace_s,
+        events_endpoint=flags.events_endpoint,
+        topic_key=environment.get("LANDFALL_TWIN_TOPIC_KEY"),
+    )
+    if not settings.identity_header:
+        problems.append("IDENTITY_HEADER must hold the secret that callers of /msi/token present")
+    if problems:
+        raise SettingsError("; ".join(problems))
+    return settings
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m local_azure.azure_ml", description="Azure ML emulator")
+    add = parser.add_argument
+    add("--port", type=int, required=True, help="port on localhost; 0 takes a free one")
+    add("--state", type=Path, required=True, help="directory for state, certificates and run directories")
+    add("--python-environment", action="append", default=[], metavar="NAME=VENV", help="environment asset")
+    add("--node-start-delay-s", type=float, default=2.0, help="until a new node is idle")
+    add("--node-leave-delay-s", type=float, default=1.0, help="until a leaving node is gone")
+    add("--node-idle-s", type=float, help="idle time before scale-down, in place of each compute's own")
+    add("--environment-build-s", type=float, default=1.0, help="time an environment's first use takes")
+    add("--sync-interval-s", type=float, default=1.0, help="between uploads of logs and outputs")
+    add("--cancel-grace-s", type=float, default=10.0, help="between SIGTERM and SIGKILL of a canceled job")
+    add("--events-endpoint", help="topic to publish run events to")
+    return parser
+
+
+def _environments(pairs: Sequence[str], problems: list[str]) -> dict[str, Path]:
+    found = {}
+    for pair in pairs:
+        name, _, directory = pair.partition("=")
+        if not (Path(directory) / "bin" / "python").exists():
+            problems.append(f"--python-environment {pair}: expected NAME=VENV with VENV/bin/python")
+        found[name] = Path(directory).absolute()
+    return found
+
+
+def _storage(text: str | None, problems: list[str]) -> dict[str, str]:
+    try:
+        accounts = json.loads(text or "")
+    except json.JSONDecodeError:
+        accounts = None
+    if not isinstance(accounts, dict) or not accounts:
+        problems.append("LANDFALL_TWIN_STORAGE must be JSON {account: connection string}, the host account first")
+        return {}
+    return {str(name): str(connection) for name, connection in accounts.items()}

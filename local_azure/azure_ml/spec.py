@@ -1,0 +1,83 @@
+"""A command job as the emulator runs it, read from the properties that a client put."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from local_azure.azure_ml.clock import duration_s
+from local_azure.azure_ml.errors import ServiceError
+from local_azure.azure_ml.expansion import unknown_placeholders
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """What to run, on how many nodes, on which data."""
+
+    command: str
+    environment_id: str
+    compute_id: str
+    code_id: str | None
+    inputs: Mapping[str, Mapping[str, Any]]
+    outputs: Mapping[str, Mapping[str, Any]]
+    instance_count: int
+    processes_per_instance: int | None  # None: no distribution, the command runs once, without mpirun
+    timeout_s: float | None
+    environment_variables: Mapping[str, str]
+
+
+def job_spec(properties: Mapping[str, Any]) -> JobSpec:
+    """Read a job that fits the schema; ServiceError 400 for what only a closer look finds."""
+    inputs, outputs = _members(properties, "inputs"), _members(properties, "outputs")
+    _check_placeholders(properties["command"], inputs, outputs)
+    return JobSpec(
+        command=properties["command"],
+        environment_id=properties["environmentId"],
+        compute_id=_compute_id(properties),
+        code_id=properties.get("codeId"),
+        inputs=inputs,
+        outputs=outputs,
+        instance_count=int(_members(properties, "resources").get("instanceCount") or 1),
+        processes_per_instance=_processes(properties),
+        timeout_s=_timeout_s(properties),
+        environment_variables=_members(properties, "environmentVariables"),
+    )
+
+
+def _members(properties: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    members: Mapping[str, Any] = properties.get(name) or {}
+    return members
+
+
+def _compute_id(properties: Mapping[str, Any]) -> str:
+    compute_id = properties.get("computeId")
+    if not compute_id:
+        raise ServiceError(400, "UserError", "A computeId is required: this emulator has no serverless compute.")
+    return str(compute_id)
+
+
+def _processes(properties: Mapping[str, Any]) -> int | None:
+    distribution = properties.get("distribution")
+    if not distribution:
+        return None
+    if distribution["distributionType"] != "Mpi":
+        kind = distribution["distributionType"]
+        raise ServiceError(400, "UserError", f"This emulator runs Mpi distributions only, not {kind}.")
+    return int(distribution.get("processCountPerInstance") or 1)
+
+
+def _timeout_s(properties: Mapping[str, Any]) -> float | None:
+    text = _members(properties, "limits").get("timeout")
+    try:
+        return None if text is None else duration_s(text)
+    except ValueError as error:
+        raise ServiceError(400, "UserError", f"limits.timeout: {error}.") from error
+
+
+def _check_placeholders(command: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    unknown = unknown_placeholders(command, set(inputs), set(outputs))
+    if unknown:
+        raise ServiceError(
+            400, "UserError", f"The command refers to {', '.join(unknown)}, which is no input or output of the job."
+        )

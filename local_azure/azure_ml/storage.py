@@ -1,0 +1,115 @@
+"""The storage emulator's blobs, through Microsoft's own client."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
+from azure.storage.blob import (
+    BlobClient,
+    BlobSasPermissions,
+    BlobServiceClient,
+    ContainerClient,
+    ContainerSasPermissions,
+    generate_blob_sas,
+    generate_container_sas,
+)
+
+from local_azure.azure_ml.clock import utcnow
+from local_azure.azure_ml.errors import JobFailure
+from local_azure.azure_ml.uris import BlobLocation
+
+SAS_LIFETIME = dt.timedelta(days=1)
+
+
+class Storage:
+    """Blob accounts by name. The first one is the workspace's own account."""
+
+    def __init__(self, connection_strings: Mapping[str, str]) -> None:
+        self._services = {
+            name: BlobServiceClient.from_connection_string(text, retry_total=3)
+            for name, text in connection_strings.items()
+        }
+        self._lock = threading.Lock()
+        self._ensured: set[tuple[str, str]] = set()
+
+    @property
+    def workspace_account(self) -> str:
+        """Account that holds code, logs and default outputs."""
+        return next(iter(self._services))
+
+    def container(self, location: BlobLocation) -> ContainerClient:
+        """Client of the location's container; JobFailure where the account is unknown."""
+        service = self._services.get(location.account)
+        if service is None:
+            known = ", ".join(self._services)
+            raise JobFailure(
+                f"Storage account {location.account!r} is not one of this emulator's: {known}. "
+                "LANDFALL_TWIN_STORAGE names them.",
+                inner="StorageAccountNotFound",
+            )
+        return service.get_container_client(location.container)
+
+    def writable_container(self, location: BlobLocation) -> ContainerClient:
+        """The same, created where it does not exist."""
+        client = self.container(location)
+        key = (location.account, location.container)
+        with self._lock:
+            if key not in self._ensured:
+                with contextlib.suppress(ResourceExistsError):  # somebody else made it: just as good
+                    client.create_container()
+                self._ensured.add(key)
+        return client
+
+    def blob(self, location: BlobLocation) -> BlobClient:
+        """Client of one blob."""
+        return self.container(location).get_blob_client(location.path)
+
+    def names_below(self, location: BlobLocation) -> Iterator[str]:
+        """Paths, relative to the folder, of every blob in it; none where the container does not exist."""
+        prefix = location.path.rstrip("/") + "/" if location.path.strip("/") else ""
+        try:
+            for name in self.container(location).list_blob_names(name_starts_with=prefix):
+                relative = name[len(prefix) :]
+                if relative:
+                    yield relative
+        except ResourceNotFoundError:
+            return
+
+    def download(self, location: BlobLocation, target: Path) -> None:
+        """Write one blob to `target`; ResourceNotFoundError where there is none."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            self.blob(location).download_blob(max_concurrency=2).readinto(file)
+
+    def read_url(self, location: BlobLocation) -> str:
+        """Address with a signature under which anybody may read the blob for a day."""
+        client = self.blob(location)
+        signature = generate_blob_sas(
+            account_name=location.account,
+            container_name=location.container,
+            blob_name=location.path,
+            account_key=self._key(location.account),
+            permission=BlobSasPermissions(read=True),
+            expiry=utcnow() + SAS_LIFETIME,
+        )
+        return f"{client.url}?{signature}"
+
+    def upload_url(self, location: BlobLocation) -> str:
+        """Address with a signature under which anybody may fill the container for a day."""
+        client = self.writable_container(location)
+        signature = generate_container_sas(
+            account_name=location.account,
+            container_name=location.container,
+            account_key=self._key(location.account),
+            permission=ContainerSasPermissions(read=True, add=True, create=True, write=True, list=True),
+            expiry=utcnow() + SAS_LIFETIME,
+        )
+        return f"{client.url}?{signature}"
+
+    def _key(self, account: str) -> str:
+        return str(self._services[account].credential.account_key)

@@ -1,0 +1,153 @@
+"""The Azure ML emulator for tests, and the real client pointed at it as the twin points it."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from tests.support.azurite import Azurite
+from tests.support.processes import REPOSITORY, ServerProcess, child_environment, start_module, wait_until
+
+if TYPE_CHECKING:
+    from azure.ai.ml import MLClient
+
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+RESOURCE_GROUP = "landfall"
+WORKSPACE = "landfall"
+WORKSPACE_ID = (
+    f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{RESOURCE_GROUP}"
+    f"/providers/Microsoft.MachineLearningServices/workspaces/{WORKSPACE}"
+)
+IDENTITY_HEADER = "secret-of-the-tests"
+TERMINAL = ("Completed", "Failed", "Canceled")
+TRAINING_ENVIRONMENT = REPOSITORY / ".venv-training"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureMl:
+    """A running emulator."""
+
+    process: ServerProcess
+    url: str
+    state: Path
+
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """Variables that point an unmodified azure-ai-ml at the emulator."""
+        return {
+            "AZUREML_DEV_URL_MFE": self.url,
+            "REQUESTS_CA_BUNDLE": str(self.state / "ca.pem"),
+            "IDENTITY_ENDPOINT": f"{self.url}/msi/token",
+            "IDENTITY_HEADER": IDENTITY_HEADER,
+        }
+
+    def http(self) -> httpx.Client:
+        """A plain client that trusts the emulator's certificate and brings no token."""
+        return httpx.Client(base_url=self.url, verify=ssl.create_default_context(cafile=self.state / "ca.pem"))
+
+    def token(self) -> str:
+        """A bearer token of the system identity."""
+        with self.http() as http:
+            answer = http.get("/msi/token?resource=x", headers={"X-IDENTITY-HEADER": IDENTITY_HEADER})
+            return str(answer.raise_for_status().json()["access_token"])
+
+    def ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """One raw call, with a token."""
+        with self.http() as http:
+            headers = {"Authorization": f"Bearer {self.token()}"}
+            return http.request(method, path, json=body, headers=headers)
+
+    def put(self, path: str, body: Any) -> httpx.Response:
+        """PUT a resource of the workspace by its path below the workspace."""
+        return self.ask("PUT", f"{WORKSPACE_ID}/{path}?api-version=2025-01-01-preview", body)
+
+    def get(self, path: str) -> Any:
+        """Read a resource of the workspace."""
+        return self.ask("GET", f"{WORKSPACE_ID}/{path}").raise_for_status().json()
+
+    def twin(self, method: str, path: str, body: Any = None) -> Any:
+        """Call one of the endpoints that only the emulator has."""
+        with self.http() as http:
+            return http.request(method, f"/twin/{path}", json=body).raise_for_status().json()
+
+    def calls(self, fragment: str = "") -> list[dict[str, Any]]:
+        """Calls so far whose path contains ``fragment``."""
+        return [call for call in self.twin("GET", "calls")["calls"] if fragment in call["path"]]
+
+    def status(self, job: str) -> str:
+        """State of a job."""
+        return str(self.get(f"jobs/{job}")["properties"]["status"])
+
+    def details(self, job: str) -> dict[str, Any]:
+        """Run history's view of a job."""
+        found: dict[str, Any] = self.ask("GET", f"/history/v1.0{WORKSPACE_ID}/runs/{job}/details").json()
+        return found
+
+    def await_status(self, job: str, *wanted: str, timeout_s: float = 60.0) -> str:
+        """Wait until the job is in one of ``wanted``, by default in a terminal state."""
+        expected = wanted or TERMINAL
+        status = wait_until(
+            lambda: seen if (seen := self.status(job)) in expected + TERMINAL else None,
+            what=f"job {job} to become {' or '.join(expected)}",
+            timeout_s=timeout_s,
+            poll_s=0.1,
+        )
+        if status not in expected:
+            pytest.fail(f"job {job} should have become {expected}, but is {status}: {self.details(job)['error']}")
+        return status
+
+
+def start_azure_ml(directory: Path, azurite: Azurite, *flags: str, variables: Mapping[str, str] | None = None) -> AzureMl:
+    """Start the emulator with its state in ``directory`` and Azurite's accounts behind it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    accounts = {name: azurite.connection_string(name) for name in azurite.accounts}
+    environment = child_environment(
+        IDENTITY_HEADER=IDENTITY_HEADER, LANDFALL_TWIN_STORAGE=json.dumps(accounts), **(variables or {})
+    )
+    arguments = ["--port", "0", "--state", str(directory / "state"), *flags]
+    log = directory / "azure_ml.log"
+    log.unlink(missing_ok=True)
+    process = start_module("local_azure.azure_ml", *arguments, log=log, environment=environment)
+    url = process.wait_for_line("listening https://").rpartition(" ")[2]
+    return AzureMl(process=process, url=url, state=directory / "state")
+
+
+@contextmanager
+def real_client(emulator: AzureMl, **credential_options: str) -> Iterator[MLClient]:
+    """An unmodified azure-ai-ml client with a managed identity, pointed at the emulator by its environment."""
+    from azure.ai.ml import MLClient
+    from azure.identity import ManagedIdentityCredential
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in emulator.client_environment.items():
+            patch.setenv(name, value)
+        credential = ManagedIdentityCredential(**credential_options)
+        yield MLClient(credential, SUBSCRIPTION, RESOURCE_GROUP, WORKSPACE)
+
+
+def command_job(command: str, **properties: Any) -> dict[str, Any]:
+    """Body of a command job on the tests' cluster and environment, as the client writes it."""
+    return {
+        "properties": {
+            "jobType": "Command",
+            "command": command,
+            "computeId": f"{WORKSPACE_ID}/computes/cluster",
+            "environmentId": f"{WORKSPACE_ID}/environments/plain/versions/1",
+            **properties,
+        }
+    }
+
+
+def cluster_body(max_nodes: int = 4, idle: str = "PT2M") -> dict[str, Any]:
+    """Body of a compute cluster that scales from zero."""
+    scale = {"minNodeCount": 0, "maxNodeCount": max_nodes, "nodeIdleTimeBeforeScaleDown": idle}
+    properties = {"vmSize": "STANDARD_NC24RS_V3", "scaleSettings": scale}
+    return {"location": "westeurope", "properties": {"computeType": "AmlCompute", "properties": properties}}

@@ -8,6 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from function_app.adapters.ledger_bounds import (
+    bounded_decision,
+    bounded_generation,
+    bounded_notification,
+    bounded_run,
+    bounded_shard,
+)
 from function_app.adapters.ledger_rules import check_transition, counter_change, is_unfinished, same_verdict
 from function_app.errors import LedgerConflictError, NotFoundError
 from function_app.ledger import (
@@ -53,6 +60,7 @@ class MemoryLedger:
 
     def record_shard(self, shard: ShardRecord) -> ShardRecord | None:
         """See Ledger."""
+        shard = bounded_shard(shard)
         key = (shard.dataset_version, shard.split, shard.index)
         with self._lock:
             stored = self.shard_rows.get(key)
@@ -83,7 +91,7 @@ class MemoryLedger:
         with self._lock:
             if key in self.generation_rows:
                 return False
-            self.generation_rows[key] = generation
+            self.generation_rows[key] = bounded_generation(generation)
             return True
 
     def latest_generation(self, version: DatasetVersion) -> Generation | None:
@@ -111,7 +119,7 @@ class MemoryLedger:
         with self._lock:
             if run.run_id in self.run_rows:
                 return False
-            self.run_rows[run.run_id] = replace(run, revision=self._revision())
+            self.run_rows[run.run_id] = replace(bounded_run(run), revision=self._revision())
             return True
 
     def run(self, run_id: str) -> RunRecord | None:
@@ -126,13 +134,13 @@ class MemoryLedger:
             if stored is None or stored.revision != run.revision:
                 raise LedgerConflictError(f"run {run.run_id} was changed, or is not there: read it again")
             check_transition(run.run_id, stored.state, run.state)
-            saved = self.run_rows[run.run_id] = replace(run, revision=self._revision())
+            saved = self.run_rows[run.run_id] = replace(bounded_run(run), revision=self._revision())
             return saved
 
     def unfinished_runs(self) -> Iterator[RunRecord]:
         """See Ledger."""
         with self._lock:
-            return iter([row for row in self.run_rows.values() if is_unfinished(row)])
+            return iter([row for _, row in sorted(self.run_rows.items()) if is_unfinished(row)])
 
     def runs(self, *, limit: int = 100, dataset: str | None = None) -> list[RunRecord]:
         """See Ledger."""
@@ -148,7 +156,7 @@ class MemoryLedger:
         with self._lock:
             if key in self.notification_rows:
                 return False
-            self.notification_rows[key] = replace(notification, revision=self._revision())
+            self.notification_rows[key] = replace(bounded_notification(notification), revision=self._revision())
             return True
 
     def save_notification(self, notification: NotificationRecord) -> NotificationRecord:
@@ -160,7 +168,9 @@ class MemoryLedger:
                 raise LedgerConflictError(
                     f"notification {notification.key} was changed, or is not there: read it again"
                 )
-            saved = self.notification_rows[key] = replace(notification, revision=self._revision())
+            saved = self.notification_rows[key] = replace(
+                bounded_notification(notification), revision=self._revision()
+            )
             return saved
 
     def unsent_notifications(self) -> Iterator[NotificationRecord]:
@@ -179,7 +189,7 @@ class MemoryLedger:
     def record_decision(self, decision: Decision) -> None:
         """See Ledger."""
         with self._lock:
-            self.decision_rows[decision.subject].append(decision)
+            self.decision_rows[decision.subject].append(bounded_decision(decision))
 
     def decisions(self, subject: str) -> list[Decision]:
         """See Ledger."""

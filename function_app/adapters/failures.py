@@ -1,0 +1,49 @@
+"""What the storage SDKs raise, in the words of Landfall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from function_app.errors import LandfallError, ServiceUnavailableError
+
+if TYPE_CHECKING:
+    from azure.core.exceptions import HttpResponseError
+
+_TRY_LATER = frozenset({408, 429})
+_SERVER_ERRORS = range(500, 600)
+_MAX_DETAIL_CHARS = 500
+
+
+class StorageRefusedError(LandfallError):
+    """Storage said no for good: a wrong key, a missing role assignment, or a request that it does not take."""
+
+
+@contextmanager
+def storage_errors(action: str) -> Iterator[None]:
+    """Turn SDK errors into ServiceUnavailableError or StorageRefusedError; ``action`` says what was being done."""
+    from azure.core.exceptions import DecodeError, HttpResponseError, ServiceRequestError, ServiceResponseError
+
+    try:
+        yield
+    except (ServiceRequestError, ServiceResponseError, DecodeError) as error:
+        raise ServiceUnavailableError(f"{action}: storage did not answer: {_detail(error)}") from error
+    except HttpResponseError as error:
+        raise _refused_or_unavailable(action, error) from error
+
+
+def _refused_or_unavailable(action: str, error: HttpResponseError) -> LandfallError:
+    status = error.status_code or 0
+    if status in _TRY_LATER or status in _SERVER_ERRORS:
+        return ServiceUnavailableError(f"{action}: storage asked to try later ({status}): {_detail(error)}")
+    hint = ""
+    if status in (0, 401, 403):  # 0: the identity itself could not be had
+        hint = "; look at the connection's settings and at the identity's role assignments on the account"
+    return StorageRefusedError(f"{action}: storage refused it ({status}): {_detail(error)}{hint}")
+
+
+def _detail(error: Exception) -> str:
+    """The first line of a message that may carry a whole response body."""
+    lines = str(error).splitlines()
+    return lines[0][:_MAX_DETAIL_CHARS] if lines else type(error).__name__

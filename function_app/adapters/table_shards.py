@@ -1,0 +1,102 @@
+"""The table of verdicts: a shard's row and its bucket's counter share a partition, and change in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from function_app.adapters.ledger_bounds import bounded_shard
+from function_app.adapters.ledger_rules import counter_change, same_verdict
+from function_app.adapters.table_keys import after, escaped, joined
+from function_app.adapters.table_rows import from_columns, to_columns
+from function_app.adapters.tables import Change, Row, Tables, new_writer, tries
+from function_app.errors import LedgerConflictError
+from function_app.ledger import NUM_BUCKETS, DatasetVersion, ShardRecord
+
+
+class TableShards:
+    """Verdicts and counters. Partition ``dataset|version|bNN``; rows ``shard|split|index`` and ``count|split``."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def shard(self, version: DatasetVersion, split: str, index: int) -> ShardRecord | None:
+        """See Ledger."""
+        row = self._tables.get("shards", _partition(version, index % NUM_BUCKETS), _shard_key(split, index))
+        return _verdict(row) if row is not None else None
+
+    def record_shard(self, shard: ShardRecord) -> ShardRecord | None:
+        """See Ledger. At most three operations where nobody interferes, however many shards there are."""
+        shard, writer = bounded_shard(shard), new_writer()
+        partition = _partition(shard.dataset_version, shard.bucket)
+        replaced: ShardRecord | None = None
+        for _ in tries(f"{shard.dataset_version}/{shard.name}"):
+            row = self._tables.get("shards", partition, _shard_key(shard.split, shard.index))
+            if row is not None and row.writer == writer:  # our own write, whose answer was lost
+                break
+            replaced = _verdict(row) if row is not None else None
+            if same_verdict(replaced, shard) or self._replace(partition, row, replaced, shard, writer):
+                break
+        return replaced
+
+    def accepted_in_bucket(self, version: DatasetVersion, split: str, bucket: int) -> int:
+        """See Ledger."""
+        row = self._tables.get("shards", _partition(version, bucket), _counter_key(split))
+        return 0 if row is None else _accepted(row)
+
+    def shards(self, version: DatasetVersion) -> Iterator[ShardRecord]:
+        """See Ledger."""
+        rows = self._tables.scan(
+            "shards",
+            "PartitionKey ge @first and PartitionKey le @last and RowKey ge @low and RowKey lt @high",
+            first=_partition(version, 0),
+            last=_partition(version, NUM_BUCKETS - 1),
+            low="shard|",
+            high=after("shard"),
+        )
+        return map(_verdict, rows)
+
+    def _replace(
+        self, partition: str, row: Row | None, replaced: ShardRecord | None, shard: ShardRecord, writer: str
+    ) -> bool:
+        """Try once; False where the shard's row or the counter was changed meanwhile."""
+        columns = to_columns(shard) | {"writer": writer}
+        key = _shard_key(shard.split, shard.index)
+        changes = [Change(key=key, columns=columns, etag=_etag(row))]
+        change = counter_change(replaced, shard)
+        if change:
+            changes.append(self._counter_change(partition, shard.split, change))
+        try:
+            self._tables.commit("shards", partition, changes)
+        except LedgerConflictError:
+            return False
+        return True
+
+    def _counter_change(self, partition: str, split: str, change: int) -> Change:
+        row = self._tables.get("shards", partition, _counter_key(split))
+        accepted = change + (0 if row is None else _accepted(row))
+        columns = {"split": split, "accepted": (accepted, "Edm.Int64")}
+        return Change(key=_counter_key(split), columns=columns, etag=_etag(row))
+
+
+def _partition(version: DatasetVersion, bucket: int) -> str:
+    return joined(escaped(version.dataset), escaped(version.version), f"b{bucket:02d}")
+
+
+def _shard_key(split: str, index: int) -> str:
+    return joined("shard", escaped(split), f"{index:06d}")
+
+
+def _counter_key(split: str) -> str:
+    return joined("count", escaped(split))
+
+
+def _verdict(row: Row) -> ShardRecord:
+    return from_columns(ShardRecord, row.columns)
+
+
+def _etag(row: Row | None) -> str | None:
+    return None if row is None else row.etag
+
+
+def _accepted(row: Row) -> int:
+    return int(row.columns["accepted"].value)

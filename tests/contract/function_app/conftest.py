@@ -1,0 +1,43 @@
+"""One Azurite for all contract tests of a process; each test has tables, containers and queues of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from function_app.adapters.connections import ConnectionSettings, StorageConnection
+from function_app.adapters.memory_ledger import MemoryLedger
+from function_app.adapters.table_ledger import TableLedger
+from function_app.ledger import Ledger
+from tests.support.azurite import Azurite, start_azurite
+
+BOTH = ["memory", pytest.param("azurite", marks=pytest.mark.azurite)]
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    running = start_azurite(tmp_path_factory.mktemp("azurite"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def host_storage(azurite: Azurite) -> StorageConnection:
+    """The account of queues, tables and documents."""
+    settings = ConnectionSettings(name="AzureWebJobsStorage", connection_string=azurite.connection_string())
+    return StorageConnection(settings)
+
+
+@pytest.fixture
+def unique() -> str:
+    """A name that no other test has: letters and digits, as tables, queues and containers take it."""
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(params=BOTH)
+def ledger(request: pytest.FixtureRequest, unique: str) -> Ledger:
+    if request.param == "memory":
+        return MemoryLedger()
+    return TableLedger(request.getfixturevalue("host_storage"), prefix=unique)

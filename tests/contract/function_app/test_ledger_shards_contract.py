@@ -1,0 +1,218 @@
+"""Verdicts and counters: what both ledgers keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta, timezone
+from functools import partial
+
+import pytest
+
+from function_app.ledger import NUM_BUCKETS, DatasetVersion, Ledger, ShardRecord, ShardState
+from function_app.validation import Reason
+from function_app.validation.reason_codes import ReasonCode
+from tests.support.ledger_records import DIGITS, NOON, shard_record
+from tests.support.threads import at_once
+
+REASON = Reason(code=ReasonCode.PAYLOAD_CRC, shard="train-00000-of-00064", message="record 3 …", record_index=3)
+
+
+def accepted(ledger: Ledger, split: str = "train") -> list[int]:
+    return [ledger.accepted_in_bucket(DIGITS, split, bucket) for bucket in range(NUM_BUCKETS)]
+
+
+def counted(rows: list[ShardRecord], split: str = "train") -> list[int]:
+    """What the counters should be, from the rows themselves."""
+    mine = [row for row in rows if row.split == split and row.state is ShardState.ACCEPTED]
+    return [sum(row.bucket == bucket for row in mine) for bucket in range(NUM_BUCKETS)]
+
+
+def test_the_first_claim_of_a_split_size_stays(ledger: Ledger) -> None:
+    """Whoever states another number of shards later is told the first one."""
+    assert [64, 64] == [ledger.claim_split_size(DIGITS, "train", n) for n in (64, 65)]
+
+
+def test_split_sizes_are_those_of_one_version(ledger: Ledger) -> None:
+    """A version's splits do not mix with those of a version whose name only begins alike."""
+    ledger.claim_split_size(DIGITS, "train", 64)
+    ledger.claim_split_size(DIGITS, "test", 8)
+    ledger.claim_split_size(DatasetVersion(dataset="digits", version="v10"), "train", 5)
+    assert {"train": 64, "test": 8} == dict(ledger.split_sizes(DIGITS))
+
+
+def test_an_unknown_version_has_no_splits_shards_or_counts(ledger: Ledger) -> None:
+    """Asking for what never came is no error."""
+    found = (ledger.split_sizes(DIGITS), list(ledger.shards(DIGITS)), accepted(ledger))
+    assert ({}, [], [0] * NUM_BUCKETS) == found
+
+
+def test_versions_lists_each_version_once(ledger: Ledger) -> None:
+    """A version with two splits is one version."""
+    other = DatasetVersion(dataset="faces", version="2026-11-20")
+    for version, split in ((DIGITS, "train"), (DIGITS, "test"), (other, "train")):
+        ledger.claim_split_size(version, split, 4)
+    assert [DIGITS, other] == sorted(ledger.versions())
+
+
+def test_a_verdict_is_returned_as_it_was_recorded(ledger: Ledger) -> None:
+    """Every member survives, microseconds and sizes beyond 32 bits included."""
+    shard = shard_record(
+        17,
+        size_bytes=5 << 40,
+        num_records=1 << 33,
+        state=ShardState.REJECTED,
+        reasons=(REASON, replace(REASON, record_index=4)),
+        statistics={"labels": {"0": 5, "1": 5}, "mean": 0.125, "note": "ß…"},
+    )
+    assert ledger.record_shard(shard) is None
+    assert shard == ledger.shard(DIGITS, "train", 17)
+
+
+def test_times_come_back_in_utc(ledger: Ledger) -> None:
+    """A verdict timed in another zone is the same instant, stated in UTC."""
+    ledger.record_shard(shard_record(validated_at=NOON.astimezone(timezone(timedelta(hours=2)))))
+    stored = ledger.shard(DIGITS, "train", 0)
+    assert stored is not None
+    assert NOON.isoformat() == stored.validated_at.isoformat()
+
+
+def test_a_naive_time_is_refused(ledger: Ledger) -> None:
+    """A time without a zone would be read differently on another machine."""
+    with pytest.raises(ValueError, match="aware"):
+        ledger.record_shard(shard_record(validated_at=NOON.replace(tzinfo=None)))
+
+
+def test_an_accepted_shard_is_counted_in_its_bucket(ledger: Ledger) -> None:
+    """Index 17 falls into bucket 1 of 16, and nowhere else."""
+    ledger.record_shard(shard_record(17))
+    assert [0, 1, *[0] * 14] == accepted(ledger)
+
+
+def test_the_counters_of_two_splits_are_apart(ledger: Ledger) -> None:
+    """A test shard does not help to complete the train split."""
+    ledger.record_shard(shard_record(0))
+    ledger.record_shard(shard_record(0, split="test"))
+    ledger.record_shard(shard_record(16, split="test"))
+    assert (1, 2) == (accepted(ledger)[0], accepted(ledger, "test")[0])
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "count"),
+    [
+        (["a1", "a1"], 1),
+        (["a1", "a2"], 1),
+        (["a1", "r2"], 0),
+        (["r1", "a2"], 1),
+        (["r1", "r2"], 0),
+        (["a1", "r1"], 0),
+        (["a1", "r2", "r2", "a3", "a3"], 1),
+    ],
+)
+def test_the_counter_follows_the_verdict(ledger: Ledger, verdicts: list[str], count: int) -> None:
+    """a1 is "content 1 accepted", r2 "content 2 rejected": only the last verdict counts, and once."""
+    states = {"a": ShardState.ACCEPTED, "r": ShardState.REJECTED}
+    for state, etag in verdicts:
+        ledger.record_shard(shard_record(state=states[state], etag=etag))
+    assert count == accepted(ledger)[0]
+
+
+def test_recording_returns_the_row_that_was_replaced(ledger: Ledger) -> None:
+    """The caller learns whether the position had a verdict before, and which."""
+    first, second = shard_record(etag="E1"), shard_record(etag="E2")
+    assert [None, first] == [ledger.record_shard(first), ledger.record_shard(second)]
+
+
+def test_the_same_verdict_on_the_same_bytes_changes_nothing(ledger: Ledger) -> None:
+    """A second delivery does not even move the time of the verdict."""
+    first = shard_record()
+    ledger.record_shard(first)
+    replaced = ledger.record_shard(shard_record(validated_at=NOON + timedelta(hours=1)))
+    assert (first, first) == (replaced, ledger.shard(DIGITS, "train", 0))
+
+
+def test_a_version_lists_its_verdicts_and_no_others(ledger: Ledger) -> None:
+    """All buckets and splits of one version, whatever other versions there are."""
+    mine = [shard_record(index) for index in range(18)] + [shard_record(0, split="test")]
+    other = DatasetVersion(dataset="digits", version="v1-b")
+    for shard in [*mine, shard_record(0, dataset_version=other)]:
+        ledger.record_shard(shard)
+    assert sorted(s.name for s in mine) == sorted(s.name for s in ledger.shards(DIGITS))
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b", "a#b?c", "a\\b", "a|b", "50%", "it's", "größe ✓", "tab\there", "~41", "x" * 900, "é" * 300]
+)
+def test_any_name_can_be_a_dataset_and_a_version(ledger: Ledger, name: str) -> None:
+    """What a table key does not take is stored all the same, and given back unchanged."""
+    version = DatasetVersion(dataset=name, version=name)
+    shard = shard_record(3, dataset_version=version, name=f"{name}/train-00003-of-00064")
+    ledger.claim_split_size(version, "train", 64)
+    ledger.record_shard(shard)
+    found = (list(ledger.versions()), ledger.shard(version, "train", 3), list(ledger.shards(version)))
+    assert ([version], shard, [shard]) == found
+
+
+def test_names_that_differ_only_in_case_are_two_versions(ledger: Ledger) -> None:
+    """Blob paths mind the case, so does the ledger."""
+    versions = [DatasetVersion(dataset="digits", version=version) for version in ("v1", "V1")]
+    for version in versions:
+        ledger.record_shard(shard_record(dataset_version=version))
+    assert [1, 1] == [len(list(ledger.shards(version))) for version in versions]
+
+
+def test_too_many_reasons_are_cut_and_counted(ledger: Ledger) -> None:
+    """The first reasons are kept; the statistics say how many more there were."""
+    reasons = tuple(replace(REASON, record_index=index, message="é" * 200) for index in range(1000))
+    ledger.record_shard(shard_record(state=ShardState.REJECTED, reasons=reasons))
+    stored = ledger.shard(DIGITS, "train", 0)
+    assert stored is not None
+    kept = len(stored.reasons)
+    assert (reasons[:kept], {"reasons_omitted": 1000 - kept}) == (stored.reasons, stored.statistics)
+
+
+def test_statistics_beyond_the_limit_do_not_stop_a_verdict(ledger: Ledger) -> None:
+    """A million labels are not worth losing a verdict; what was left out is named."""
+    ledger.record_shard(shard_record(statistics={"labels": {str(label): 1 for label in range(50_000)}}))
+    stored = ledger.shard(DIGITS, "train", 0)
+    assert stored is not None
+    assert {"omitted": "more than 131072 characters of JSON: labels"} == stored.statistics
+
+
+def test_the_largest_record_fits(ledger: Ledger) -> None:
+    """Reasons and statistics just below their limits, in characters that take the most room, make one row."""
+    reasons = tuple(replace(REASON, record_index=index, message="\U0001f600" * 30) for index in range(100))
+    shard = shard_record(reasons=reasons, statistics={"note": "x" * 131_000}, state=ShardState.REJECTED)
+    ledger.record_shard(shard)
+    assert shard == ledger.shard(DIGITS, "train", 0)
+
+
+def test_twenty_deliveries_of_one_shard_count_once(ledger: Ledger) -> None:
+    """Twenty threads with the same verdict leave one row and one count, and exactly one of them replaced nothing."""
+    replaced = at_once([partial(ledger.record_shard, shard_record())] * 20)
+    assert (1, 1) == (replaced.count(None), accepted(ledger)[0])
+
+
+def test_twenty_shards_of_one_bucket_are_all_counted(ledger: Ledger) -> None:
+    """Twenty threads that meet in one counter lose no count."""
+    at_once([partial(ledger.record_shard, shard_record(index * NUM_BUCKETS, num_shards=320)) for index in range(20)])
+    assert (20, 20) == (accepted(ledger)[0], len(list(ledger.shards(DIGITS))))
+
+
+def test_counters_equal_rows_after_contradicting_verdicts(ledger: Ledger) -> None:
+    """Threads that accept and reject the same few shards in one bucket leave counters that fit the rows."""
+    states = (ShardState.ACCEPTED, ShardState.REJECTED)
+    calls: list[Callable[[], ShardRecord | None]] = [
+        partial(
+            ledger.record_shard, shard_record(number % 3 * NUM_BUCKETS, etag=f"E{number}", state=states[number % 2])
+        )
+        for number in range(18)
+    ]
+    at_once(calls)
+    assert counted(list(ledger.shards(DIGITS))) == accepted(ledger)
+
+
+def test_twenty_claims_of_a_split_size_agree(ledger: Ledger) -> None:
+    """Whatever each of them believes, all are told one number."""
+    told = at_once([partial(ledger.claim_split_size, DIGITS, "train", size) for size in range(1, 21)])
+    assert {ledger.split_sizes(DIGITS)["train"]} == set(told)

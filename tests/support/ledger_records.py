@@ -1,0 +1,91 @@
+"""Ledger records for tests: complete ones, of which a test states only what matters to it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from function_app.ledger import (
+    DatasetVersion,
+    Decision,
+    Generation,
+    NotificationRecord,
+    RunRecord,
+    ShardRecord,
+    ShardState,
+)
+
+NOON = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
+DIGITS = DatasetVersion(dataset="digits", version="v1")
+
+
+def shard_record(index: int = 0, **members: Any) -> ShardRecord:
+    """An accepted shard of ``digits/v1``."""
+    split, num_shards = members.get("split", "train"), members.get("num_shards", 64)
+    defaults: dict[str, Any] = {
+        "dataset_version": DIGITS,
+        "split": split,
+        "num_shards": num_shards,
+        "name": f"{split}-{index:05}-of-{num_shards:05}.tfrecord",
+        "etag": "0X8D1",
+        "state": ShardState.ACCEPTED,
+        "size_bytes": 1000 + index,
+        "crc32c": "00c0ffee",
+        "num_records": 10,
+        "validated_at": NOON,
+    }
+    return ShardRecord(index=index, **(defaults | members))
+
+
+def generation_record(number: int = 1, **members: Any) -> Generation:
+    """A closing of ``digits/v1``."""
+    defaults: dict[str, Any] = {
+        "dataset_version": DIGITS,
+        "fingerprint": "f" * 64,
+        "manifest_path": f"manifests/digits/v1/g{number}-ffffffffffff.json",
+        "num_shards": 64,
+        "num_records": 640,
+        "closed_at": NOON,
+    }
+    return Generation(number=number, **(defaults | members))
+
+
+def run_record(number: int = 1, **members: Any) -> RunRecord:
+    """The planned first attempt of a run; the higher the number, the later it was created."""
+    created_at = NOON + timedelta(seconds=number)
+    logical_run = f"landfall-digits-v1-{number:012x}"
+    defaults: dict[str, Any] = {
+        "run_id": f"{logical_run}-a1",
+        "logical_run": logical_run,
+        "attempt": 1,
+        "dataset_version": DIGITS,
+        "generation": 1,
+        "fingerprint": "f" * 64,
+        "pipeline": "digits",
+        "trigger": "closed",
+        "spec": {"name": f"{logical_run}-a1", "num_nodes": 2, "tags": {"landfall.pipeline": "digits"}},
+        "spec_hash": "5" * 64,
+        "created_at": created_at,
+        "state_since": created_at,
+    }
+    return RunRecord(**(defaults | members))
+
+
+def notification_record(number: int = 1, **members: Any) -> NotificationRecord:
+    """A pending notification; the higher the number, the later it was written."""
+    subject, recipient = members.get("subject", "run-1"), members.get("recipient", f"webhook:PEOPLE_{number}")
+    defaults: dict[str, Any] = {
+        "key": f"{subject}:failed:{recipient}",
+        "subject": subject,
+        "outcome": "failed",
+        "recipient": recipient,
+        "content": {"run_id": subject, "reason": "out of memory"},
+        "created_at": NOON + timedelta(seconds=number),
+    }
+    return NotificationRecord(**(defaults | members))
+
+
+def decision_record(action: str = "event_suppressed", **members: Any) -> Decision:
+    """A line of the story of ``digits/v1``."""
+    defaults: dict[str, Any] = {"subject": "digits/v1", "at": NOON, "reason": "the blob is gone"}
+    return Decision(action=action, **(defaults | members))

@@ -51,7 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake = _wake_on_signals()
     child = subprocess.Popen(
-        options.command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, start_new_session=True
+        options.command,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - there are no threads here
     )
     status = _watch(child.pid, wake)
     if status is None:

@@ -125,7 +125,12 @@ def functions_host(places: Places, settings: Mapping[str, str]) -> Part:
     """The dev host with the function app of this clone."""
     return Part(
         name="the Functions dev host",
-        command=_module("local_azure.functions_host", root=ROOT, port=places.ports["functions"]),
+        command=_module(
+            "local_azure.functions_host",
+            root=ROOT,
+            port=places.ports["functions"],
+            system_key_env="LANDFALL_TWIN_FUNCTION_KEY",
+        ),
         env={**clean_environment(), **settings},
         log=places.logs / "functions_host.log",
         ready=lambda: answers(f"{places.functions_url}/admin/host/status"),

@@ -1,0 +1,5 @@
+"""``python -m cli`` is ``landfall``."""
+
+from cli.main import main
+
+main()

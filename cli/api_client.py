@@ -1,0 +1,107 @@
+"""The HTTP API, as the commands use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+
+from cli.errors import CliError
+
+TIMEOUT_S = 60.0
+"""A cold start of a function app may take half of it."""
+MAX_ANSWER_CHARS = 500
+
+
+class ApiError(CliError):
+    """The function app answered with an error; `status` and `code` say which."""
+
+    def __init__(self, message: str, *, status: int, code: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+class ApiClient:
+    """One function app. Every method raises CliError with what to do."""
+
+    def __init__(self, url: str, key: str | None, *, transport: httpx.BaseTransport | None = None) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise CliError(f"The address of the function app should start with http:// or https://, was {url!r}.")
+        self.url = url.rstrip("/")
+        headers = {"x-functions-key": key} if key else {}
+        local = "127.0.0.1" in url or "localhost" in url
+        self._http = httpx.Client(
+            base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local, transport=transport
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def dataset_version(self, dataset: str, version: str) -> dict[str, Any]:
+        """Return what is known of a dataset version."""
+        return self._object("GET", f"/api/datasets/{quote(dataset, safe='')}/{quote(version, safe='')}")
+
+    def runs(self, **filters: str | int) -> list[dict[str, Any]]:
+        """Return the newest runs first."""
+        runs = self._object("GET", "/api/runs", params=filters).get("runs")
+        if not isinstance(runs, list):
+            raise CliError(f"{self.url}/api/runs should answer with a list of runs, and did not.")
+        return runs
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """Return one run."""
+        return self._object("GET", f"/api/runs/{quote(run_id, safe='')}")
+
+    def submit(self, dataset: str, version: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for a run on a dataset version that is whole; return it."""
+        body = {"dataset": dataset, "version": version, "overrides": dict(overrides)}
+        return self._object("POST", "/api/runs", json=body)
+
+    def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        try:
+            response = self._http.request(method, path, **request)
+        except httpx.TimeoutException as error:
+            raise CliError(f"{self.url} did not answer within {TIMEOUT_S:.0f} s: {error}") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise CliError(
+                f"{self.url} cannot be reached ({error}). Is it running, and is the address right?"
+            ) from error
+        if response.is_error:
+            raise _refusal(self.url, response)
+        answer = _json(response)
+        if not isinstance(answer, dict):
+            raise CliError(f"{self.url}{path} should answer with a JSON object; is this a Landfall function app?")
+        return answer
+
+
+def _refusal(url: str, response: httpx.Response) -> ApiError:
+    if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+        message = f"{url} does not accept the key: give --key or set LANDFALL_FUNCTION_KEY."
+        return ApiError(message, status=response.status_code, code="unauthorized")
+    answer = _json(response)
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if isinstance(error, dict):
+        message = _with_details(str(error.get("message") or "no reason given"), error.get("details"))
+        return ApiError(message, status=response.status_code, code=str(error.get("code")))
+    said = response.text[:MAX_ANSWER_CHARS] or "nothing more"
+    return ApiError(f"{url} answered {response.status_code}: {said}", status=response.status_code, code="unknown")
+
+
+def _with_details(message: str, details: object) -> str:
+    lines = [str(d) for d in details] if isinstance(details, list) else []
+    return "\n".join([message, *(f"  {line[:MAX_ANSWER_CHARS]}" for line in lines)])
+
+
+def _json(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""``landfall demo``: the whole chain on this machine, on real data."""

@@ -1,0 +1,82 @@
+"""The main group: which commands there are, and what becomes of an error."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from cli.lazy_group import LazyCommand, LazyGroup
+from cli.signals import Interrupted
+
+INTERRUPTED = 130
+"""Exit status after SIGINT, as shells have it."""
+
+COMMANDS = {
+    "demo": LazyCommand("cli.demo.command", "demo", "Run the whole chain on this machine, on real data."),
+    "up": LazyCommand("cli.up", "up", "Start the local twin and keep it running until Ctrl-C."),
+    "validate": LazyCommand("cli.validate", "validate", "Check shards as the function app would."),
+    "pack": LazyCommand("cli.pack", "pack", "Pack images or tables into shards."),
+    "lint": LazyCommand("cli.lint", "lint", "Check pipeline files."),
+    "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
+    "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
+    "status": LazyCommand("cli.status", "status", "Show what became of a dataset version."),
+    "submit": LazyCommand("cli.submit", "submit", "Train on a dataset version that is whole."),
+    "runs": LazyCommand("cli.runs", "runs", "List the newest runs."),
+    "run": LazyCommand("cli.runs", "run", "Show one run."),
+}
+
+
+@click.command(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    invoke_without_command=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+def landfall() -> None:
+    """When the last shard lands, training starts.
+
+    Commands that talk to a function app take its address from --url or LANDFALL_URL and its key from
+    LANDFALL_FUNCTION_KEY; without them they talk to the local twin of this clone, if one is running.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit. No stack trace reaches a user: it goes to a file that the message names."""
+    try:
+        landfall.main(args=arguments, prog_name="landfall", standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except Interrupted as interrupted:
+        click.echo("Stopped.", err=True)
+        sys.exit(interrupted.exit_status)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Stopped.", err=True)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        sys.exit(1)  # whoever read our output has gone, as `| head` does
+    except Exception as error:  # noqa: BLE001 - the last resort, written down whole
+        click.echo(f"Error: {_explain(error)}", err=True)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _explain(error: Exception) -> str:
+    if _is_for_people(error):
+        return str(error)
+    with tempfile.NamedTemporaryFile("w", prefix="landfall-", suffix=".log", delete=False) as log:
+        traceback.print_exception(error, file=log)
+    return f"something unexpected happened: {error!r}. The details are in {Path(log.name)}."
+
+
+def _is_for_people(error: Exception) -> bool:
+    """Whether the error belongs to a family whose messages are written for people."""
+    return any(family.__name__ in {"LandfallError", "TwinError"} for family in type(error).__mro__)

@@ -1,0 +1,1 @@
+"""What a deployment does once: register the training's environment and code, datastores and computes."""

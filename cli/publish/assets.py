@@ -1,0 +1,102 @@
+"""Publishes everything that a submission refers to, and says what the function app's settings then are."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.publish import snapshot
+from cli.publish.workspace import Cluster, Workspace, WorkspaceId
+
+ENVIRONMENT_NAME = CODE_NAME = "landfall-training"
+DATASTORES = {"DATA": "landfall_datasets", "STATE": "landfall_state", "RUNS": "landfall_runs"}
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Containers:
+    """Where data, state and runs are; an account of None leaves its datastores to somebody else."""
+
+    data_account: str | None
+    host_account: str | None
+    data: str = "datasets"
+    state: str = "landfall"
+    runs: str = "runs"
+
+    def by_datastore(self) -> dict[str, tuple[str, str]]:
+        """Return datastore name → (account, container)."""
+        found = {
+            DATASTORES["DATA"]: (self.data_account, self.data),
+            DATASTORES["STATE"]: (self.host_account, self.state),
+            DATASTORES["RUNS"]: (self.host_account, self.runs),
+        }
+        return {name: (account, container) for name, (account, container) in found.items() if account}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """What is to be published from where to where."""
+
+    root: Path
+    pipelines: Path
+    identity: WorkspaceId
+    image: str | None
+    """None: Azure ML builds training_job/environment/Dockerfile."""
+    containers: Containers
+    clusters: Iterable[Cluster]
+
+
+def publish(publication: Publication, workspace: Workspace, say: Say) -> dict[str, str]:
+    """Register what is missing and return the app settings that refer to it."""
+    identity = publication.identity
+    environment = _publish_environment(publication, workspace, say)
+    code = _publish_code(publication, workspace, say)
+    for name, (account, container) in publication.containers.by_datastore().items():
+        _tell(
+            say, f"datastore {name}", created=workspace.ensure_datastore(name, account=account, container=container)
+        )
+    for cluster in publication.clusters:
+        _tell(say, f"cluster {cluster.name}", created=workspace.ensure_cluster(cluster))
+    return {
+        "LANDFALL_SUBSCRIPTION_ID": identity.subscription,
+        "LANDFALL_RESOURCE_GROUP": identity.resource_group,
+        "LANDFALL_WORKSPACE": identity.workspace,
+        "LANDFALL_ENVIRONMENT_ID": identity.asset("environments", ENVIRONMENT_NAME, environment),
+        "LANDFALL_CODE_ID": identity.asset("codes", CODE_NAME, code),
+        **{f"LANDFALL_{key}_DATASTORE": name for key, name in DATASTORES.items()},
+    }
+
+
+def environment_version(image: str | None, context: Path) -> str:
+    """Return the version of an environment: a digest of the image's name, or of what it is built from."""
+    sha = hashlib.sha256((image or "").encode())
+    if image is None:
+        for path in sorted(p for p in context.rglob("*") if p.is_file()):
+            sha.update(path.relative_to(context).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return sha.hexdigest()[: snapshot.DIGEST_CHARS]
+
+
+def _publish_environment(publication: Publication, workspace: Workspace, say: Say) -> str:
+    context = publication.root / "training_job" / "environment"
+    version = environment_version(publication.image, context)
+    created = workspace.ensure_environment(ENVIRONMENT_NAME, version, image=publication.image, context=context)
+    _tell(say, f"environment {ENVIRONMENT_NAME}:{version}", created=created)
+    return version
+
+
+def _publish_code(publication: Publication, workspace: Workspace, say: Say) -> str:
+    files = snapshot.collect(publication.root, publication.pipelines)
+    version = snapshot.digest(files)
+    with tempfile.TemporaryDirectory(prefix="landfall-") as temporary:
+        folder = Path(temporary) / CODE_NAME  # the client names the upload after the folder
+        snapshot.build(files, folder)
+        created = workspace.ensure_code(CODE_NAME, version, folder)
+    _tell(say, f"code {CODE_NAME}:{version} ({len(files)} files)", created=created)
+    return version
+
+
+def _tell(say: Say, what: str, *, created: bool) -> None:
+    say(f"{what}: {'created' if created else 'is there already'}")

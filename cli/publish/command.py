@@ -1,0 +1,75 @@
+"""``landfall publish``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from azure.core.exceptions import AzureError
+
+from cli.errors import CliError
+from cli.publish import assets
+from cli.publish.assets import Containers, Publication
+from cli.publish.clusters import clusters_of
+from cli.publish.workspace import Workspace, WorkspaceId
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULT_VM_SIZE = "Standard_NC24rs_v3"
+"""The project's default profile; see shared/vm_sizes.py for what replaces it where it is retired."""
+
+
+@click.command()
+@click.option("--subscription", envvar="LANDFALL_SUBSCRIPTION_ID", required=True)
+@click.option("--resource-group", envvar="LANDFALL_RESOURCE_GROUP", required=True)
+@click.option("--workspace", envvar="LANDFALL_WORKSPACE", required=True)
+@click.option(
+    "--pipelines", type=click.Path(exists=True, file_okay=False, path_type=Path), default=ROOT / "pipelines"
+)
+@click.option("--image", help="Training image; without it Azure ML builds training_job/environment/Dockerfile.")
+@click.option("--data-account", help="Storage account of the data; its datastore is registered.")
+@click.option("--host-account", help="Storage account of the function app; its datastores are registered.")
+@click.option("--vm-size", default=DEFAULT_VM_SIZE, show_default=True, help="Of clusters that do not exist yet.")
+@click.option("--max-nodes", type=click.IntRange(1, 100), default=4, show_default=True, help="Of such clusters.")
+@click.option("--format", "output", type=click.Choice(["settings", "json"]), default="settings", show_default=True)
+def publish(
+    *,
+    subscription: str,
+    resource_group: str,
+    workspace: str,
+    pipelines: Path,
+    image: str | None,
+    data_account: str | None,
+    host_account: str | None,
+    vm_size: str,
+    max_nodes: int,
+    output: str,
+) -> None:
+    """Register the training's environment and code, datastores and clusters in an Azure ML workspace.
+
+    Prints the app settings that refer to them. What exists is left as it is; code is named by its digest, so the
+    same code is not uploaded twice.
+    """
+    publication = Publication(
+        root=ROOT,
+        pipelines=pipelines.resolve(),
+        identity=WorkspaceId(subscription=subscription, resource_group=resource_group, workspace=workspace),
+        image=image,
+        containers=Containers(data_account=data_account, host_account=host_account),
+        clusters=clusters_of(pipelines, vm_size=vm_size, max_nodes=max_nodes),
+    )
+    settings = _publish(publication)
+    if output == "json":
+        click.echo(json.dumps(settings, indent=1))
+    else:
+        for name, value in settings.items():
+            click.echo(f"{name}={value}")
+
+
+def _publish(publication: Publication) -> dict[str, str]:
+    try:
+        workspace = Workspace.open(publication.identity)
+        return assets.publish(publication, workspace, lambda line: click.echo(line, err=True))
+    except AzureError as error:
+        said = str(error).splitlines()[0] if str(error) else repr(error)
+        raise CliError(f"Azure ML workspace {publication.identity.workspace}: {said}") from error

@@ -1,0 +1,147 @@
+"""An Azure ML workspace, through Microsoft's client: registers what is not there yet, changes nothing that is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from azure.core.exceptions import ResourceNotFoundError
+
+from cli.errors import CliError
+
+if TYPE_CHECKING:
+    from azure.ai.ml import MLClient
+
+COMPUTE_WITHIN_S = 600
+COMPUTE_POLL_S = 1.0
+READ_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceId:
+    """Which workspace."""
+
+    subscription: str
+    resource_group: str
+    workspace: str
+
+    def asset(self, kind: str, name: str, version: str) -> str:
+        """Return the full ARM id of an asset version; `kind` is ``codes`` or ``environments``."""
+        return (
+            f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}/providers"
+            f"/Microsoft.MachineLearningServices/workspaces/{self.workspace}/{kind}/{name}/versions/{version}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A compute cluster that a pipeline asks for."""
+
+    name: str
+    vm_size: str
+    max_nodes: int
+
+
+class Workspace:
+    """The assets of one workspace. Every method returns whether it had to create something."""
+
+    def __init__(self, client: MLClient) -> None:
+        self._client = client
+
+    @classmethod
+    def open(cls, identity: WorkspaceId) -> Workspace:
+        """Open a workspace as whoever is signed in (az login, a managed identity, …); calls nothing yet."""
+        from azure.ai.ml import MLClient
+        from azure.identity import DefaultAzureCredential
+
+        credential = DefaultAzureCredential()
+        client = MLClient(
+            credential,
+            identity.subscription,
+            identity.resource_group,
+            identity.workspace,
+            show_progress=False,
+            enable_telemetry=False,
+            read_timeout=READ_TIMEOUT_S,
+        )
+        return cls(client)
+
+    def ensure_code(self, name: str, version: str, folder: Path) -> bool:
+        """Upload a folder as a code asset, unless that version exists."""
+        from azure.ai.ml.entities._assets._artifacts.code import Code
+
+        # The client has no public way to register code by itself: `command(code=...)` does it while it submits a
+        # job, which is the very upload at submission time that this spares. Tests of the twin watch over both names.
+        codes: Any = self._client._code  # noqa: SLF001
+        return _create_if_absent(
+            lambda: codes.get(name, version),
+            lambda: codes.create_or_update(Code(name=name, version=version, path=str(folder.resolve()))),
+        )
+
+    def ensure_environment(self, name: str, version: str, *, image: str | None, context: Path) -> bool:
+        """Register an image, or a Dockerfile with its folder for Azure ML to build, unless that version exists."""
+        from azure.ai.ml.entities import BuildContext, Environment
+
+        source: dict[str, Any] = {"image": image} if image else {"build": BuildContext(path=str(context))}
+        environments: Any = self._client.environments
+        return _create_if_absent(
+            lambda: environments.get(name, version),
+            lambda: environments.create_or_update(Environment(name=name, version=version, **source)),
+        )
+
+    def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
+        """Register a container under a name, without credentials: jobs use the cluster's identity.
+
+        Raises CliError where the name stands for another container already.
+        """
+        from azure.ai.ml.entities import AzureBlobDatastore
+
+        datastores: Any = self._client.datastores
+        wanted = AzureBlobDatastore(name=name, account_name=account, container_name=container)
+        created = _create_if_absent(lambda: datastores.get(name), lambda: datastores.create_or_update(wanted))
+        found = datastores.get(name)
+        if (found.account_name, found.container_name) != (account, container):
+            raise CliError(
+                f"datastore {name} should be container {container} of account {account}, but is "
+                f"{found.container_name} of {found.account_name}. Remove it, or give the right account."
+            )
+        return created
+
+    def ensure_cluster(self, cluster: Cluster) -> bool:
+        """Create a cluster that scales from 0, unless one of that name exists (which is left as it is)."""
+        from azure.ai.ml.entities import AmlCompute
+
+        computes: Any = self._client.compute
+        wanted = AmlCompute(
+            name=cluster.name,
+            size=cluster.vm_size,
+            min_instances=0,
+            max_instances=cluster.max_nodes,
+            idle_time_before_scale_down=120,
+        )
+        created = _create_if_absent(
+            lambda: computes.get(cluster.name), lambda: computes.begin_create_or_update(wanted)
+        )
+        if created:
+            self._await_cluster(cluster.name)
+        return created
+
+    def _await_cluster(self, name: str) -> None:
+        """Return when it is there. Not by the client's poller, which looks every 30 s."""
+        deadline = time.monotonic() + COMPUTE_WITHIN_S
+        computes: Any = self._client.compute
+        while (state := computes.get(name).provisioning_state) != "Succeeded":
+            if state in ("Failed", "Canceled") or time.monotonic() > deadline:
+                raise CliError(f"cluster {name} was not created: its provisioning state is {state}. See the studio.")
+            time.sleep(COMPUTE_POLL_S)
+
+
+def _create_if_absent(look: Any, create: Any) -> bool:
+    try:
+        look()
+    except ResourceNotFoundError:
+        create()
+        return True
+    return False

@@ -1,0 +1,36 @@
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: through `finally`, so that everything it started is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
+
+class Interrupted(BaseException):
+    """A signal asked this process to end. No Exception, so that nothing takes it for a failure."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_status = 128 + number
+
+
+@contextlib.contextmanager
+def ending_on_signals() -> Iterator[None]:
+    """Raise Interrupted on the first SIGINT, SIGTERM or SIGHUP; the following ones find the stopping under way."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        raise Interrupted(number)
+
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

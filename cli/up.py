@@ -1,0 +1,51 @@
+"""``landfall up``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from cli.signals import Interrupted, ending_on_signals
+from cli.twin_options import twin_options
+from local_azure.twin.options import TwinOptions
+from local_azure.twin.twin import Twin, running_twin
+
+LOOK_S = 1.0
+
+
+@click.command()
+@twin_options
+def up(options: TwinOptions) -> None:
+    """Start the local twin and keep it running until Ctrl-C.
+
+    Storage, Event Grid, Azure ML and the function app of this clone, all on this machine. Other commands find it
+    by themselves.
+    """
+    with ending_on_signals():
+        try:
+            with running_twin(options, say=click.echo) as twin:
+                show_addresses(twin)
+                click.echo("Ready. Ctrl-C stops everything.")
+                watch_forever(twin)
+        except Interrupted:
+            click.echo("Stopped.")
+
+
+def watch_forever(twin: Twin) -> None:
+    """Return never; raise TwinError when a part ends."""
+    while True:
+        twin.check_running()
+        time.sleep(LOOK_S)
+
+
+def show_addresses(twin: Twin) -> None:
+    """Print where everything is."""
+    places = twin.places
+    ports = places.ports
+    storage = ", ".join(f"{name} {ports[name]}" for name in ("blob", "queue", "table"))
+    click.echo(f"  storage        127.0.0.1, ports: {storage}")
+    click.echo(f"  function app   {places.functions_url}")
+    click.echo(f"  Azure ML       {places.azure_ml_url}")
+    click.echo(f"  Event Grid     {places.event_grid_url}")
+    click.echo(f"  state, logs    {places.folder}")

@@ -1,0 +1,64 @@
+"""Writes shards into the data container."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from azure.core.exceptions import AzureError, ResourceExistsError
+from azure.storage.blob import BlobServiceClient, ContainerClient
+
+from cli.errors import CliError
+
+MAX_BLOCK_BYTES = 8 << 20
+CONCURRENCY = 4
+"""Blocks of one shard in flight."""
+
+
+class ShardUploader:
+    """One container of one account."""
+
+    def __init__(self, service: BlobServiceClient, container: str) -> None:
+        self._service = service
+        self._container: ContainerClient = service.get_container_client(container)
+
+    @classmethod
+    def connected(cls, connection: str, container: str) -> ShardUploader:
+        """Open an account by connection string. Raises CliError where it is none."""
+        try:
+            service = BlobServiceClient.from_connection_string(connection, max_block_size=MAX_BLOCK_BYTES)
+        except ValueError as error:
+            raise CliError(f"DataStorage is not a storage connection string: {error}") from error
+        return cls(service, container)
+
+    @classmethod
+    def signed_in(cls, account_url: str, container: str) -> ShardUploader:
+        """Open an account with whatever identity this machine has."""
+        from azure.identity import DefaultAzureCredential
+
+        try:
+            service = BlobServiceClient(account_url, DefaultAzureCredential(), max_block_size=MAX_BLOCK_BYTES)
+        except ValueError as error:
+            raise CliError(f"{account_url!r} is not the address of a storage account: {error}") from error
+        return cls(service, container)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._container.close()
+        self._service.close()
+
+    def upload(self, file: Path, path: str, *, overwrite: bool) -> None:
+        """Write one blob. Raises CliError where it exists (and may not be replaced) or the account says no."""
+        try:
+            with file.open("rb") as content:
+                self._container.upload_blob(path, content, overwrite=overwrite, max_concurrency=CONCURRENCY)
+        except ResourceExistsError as error:
+            raise CliError(f"{path} is there already; --overwrite replaces it, or choose another version.") from error
+        except AzureError as error:
+            said = str(error).splitlines()[0] if str(error) else repr(error)
+            raise CliError(f"{path} was not uploaded to {self._service.url}: {said}") from error

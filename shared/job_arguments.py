@@ -26,6 +26,8 @@ class TrainingOptions:
     image_feature: str = "image"
     num_classes: int = 10
     seed: int = 0
+    train_split: str = "train"
+    validation_split: str = "validation"
 
 
 @dataclass(frozen=True, kw_only=True)

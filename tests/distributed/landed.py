@@ -1,0 +1,98 @@
+"""Small dataset versions as they look after landing: shards and a manifest in a folder."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import NDArray
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from shared.example_schema import FeatureSpec
+from shared.manifest import Manifest, ManifestShard, fingerprint
+from shared.record_framing import frame_record
+from tests.support.example_bytes import example_bytes
+
+DIGITS_FEATURES = (
+    FeatureSpec(name="image", kind="bytes", shape=(8, 8, 1), encoding="png"),
+    FeatureSpec(name="label", kind="int64", minimum=0, maximum=9),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Landed:
+    """A closed dataset version on this machine's disk."""
+
+    folder: Path
+    manifest: Path
+
+
+def land_shards(
+    folder: Path, shards: Mapping[str, Sequence[Sequence[bytes]]], features: tuple[FeatureSpec, ...]
+) -> Landed:
+    """Write split → shard → payloads as TFRecord shards with their manifest."""
+    data = folder / "data"
+    data.mkdir(parents=True)
+    facts = [
+        _write(data, split, index, len(of_split), payloads)
+        for split, of_split in shards.items()
+        for index, payloads in enumerate(of_split)
+    ]
+    manifest = Manifest(
+        dataset=folder.name,
+        version="v1",
+        generation=1,
+        fingerprint=fingerprint(facts),
+        data_format="tfrecord",
+        features=features,
+        shards=tuple(sorted(facts)),
+    )
+    (folder / "manifest.json").write_text(manifest.to_json())
+    return Landed(folder=data, manifest=folder / "manifest.json")
+
+
+def land_digits(folder: Path, *, train_shards: int = 8, limit: int | None = None) -> Landed:
+    """Land scikit-learn's 1,797 digits: 80 % to train on, 20 % to evaluate, PNG of 8 x 8, values 0 to 255."""
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))[:limit]
+    payloads = [example_bytes({"image": _png(digits.images[i]), "label": int(digits.target[i])}) for i in order]
+    cut = len(payloads) * 4 // 5
+    return land_shards(
+        folder,
+        {"train": split_evenly(payloads[:cut], train_shards), "validation": split_evenly(payloads[cut:], 2)},
+        DIGITS_FEATURES,
+    )
+
+
+def split_evenly(payloads: Sequence[bytes], parts: int) -> list[Sequence[bytes]]:
+    """Cut into parts whose lengths differ by one at most."""
+    bounds = [part * len(payloads) // parts for part in range(parts + 1)]
+    return [payloads[start:stop] for start, stop in pairwise(bounds)]
+
+
+def _png(image: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.minimum(255, image * 16).astype(np.uint8)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _write(folder: Path, split: str, index: int, num_shards: int, payloads: Sequence[bytes]) -> ManifestShard:
+    name = f"{split}-{index:05d}-of-{num_shards:05d}.tfrecord"
+    content = b"".join(map(frame_record, payloads))
+    (folder / name).write_bytes(content)
+    return ManifestShard(
+        split=split,
+        index=index,
+        num_shards=num_shards,
+        name=name,
+        size_bytes=len(content),
+        crc32c=f"{crc32c(content):08x}",
+        num_records=len(payloads),
+    )

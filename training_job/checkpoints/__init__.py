@@ -1,0 +1,1 @@
+"""Checkpoints: weights, optimizer and position, in files that any numpy reads."""

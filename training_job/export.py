@@ -1,0 +1,59 @@
+"""The exported model, and the proof that it is the one that was evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from training_job.errors import ExportError
+from training_job.evaluation import local_sums
+from training_job.metrics import NAMES, Sums
+from training_job.steps import evaluation_step
+
+KERAS_FILE = "model.keras"
+SAVED_MODEL_FOLDER = "saved_model"
+RELATIVE_TOLERANCE = 1e-3
+"""Of the loss: a model loaded back may run its sums in another order."""
+
+
+def export(model: keras.Model, folder: Path) -> None:
+    """Write ``model.keras`` and ``saved_model/`` (signature ``serve``: images as decoded to logits)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save(folder / KERAS_FILE)
+    model.export(folder / SAVED_MODEL_FOLDER, format="tf_saved_model", verbose=False)
+
+
+def check_exported(folder: Path, data: tf.data.Dataset, expected: Sums) -> None:
+    """Evaluate both exports on the root's own share and compare with its sums of the last evaluation.
+
+    Raises ExportError naming the export and the metric.
+    """
+    for name, load in ((KERAS_FILE, _load_keras), (SAVED_MODEL_FOLDER, _load_saved_model)):
+        _compare(name, local_sums(evaluation_step(load(folder / name)), data), expected)
+
+
+def _load_keras(path: Path) -> Callable[[tf.Tensor], tf.Tensor]:
+    model = keras.saving.load_model(path, compile=False)
+    return lambda images: model(images, training=False)
+
+
+def _load_saved_model(path: Path) -> Callable[[tf.Tensor], tf.Tensor]:
+    loaded = tf.saved_model.load(str(path))
+
+    def serve(images: tf.Tensor) -> tf.Tensor:
+        return loaded.serve(images)  # a bare loaded.serve would let go of the variables
+
+    return serve
+
+
+def _compare(name: str, seen: Sums, expected: Sums) -> None:
+    for i, metric in enumerate(NAMES):
+        if not np.isclose(seen[i], expected[i], rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE):
+            raise ExportError(
+                f"{name}, loaded back, should have {metric} summing to {expected[i]:.6g} as in the last evaluation, "
+                f"but it sums to {seen[i]:.6g}. The model has a part that does not survive saving."
+            )

@@ -1,0 +1,45 @@
+"""The training's entry point: ``mpirun … python -m training_job.train --manifest … --data … (see JobArguments)``.
+
+Two ranks on two cores train scikit-learn's digits to 0.97 validation accuracy in about 20 s, most of it
+TensorFlow's start and the export.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from shared.job_arguments import JobArguments
+from training_job import process_environment
+from training_job.errors import TrainingError
+from training_job.exit_codes import ExitCode
+from training_job.job import prepare
+from training_job.last_words import say
+
+
+def main(argv: Sequence[str]) -> int:
+    """Train; return the exit code."""
+    process_environment.set_defaults()
+    try:
+        job = prepare(JobArguments.from_argv(argv), process_environment.launched_world_size())
+        # Here and not above: this loads TensorFlow, and a mistake in the arguments should cost no time.
+        from training_job.session import run
+
+        run(job)
+    except TrainingError as error:
+        say(error)
+        return error.exit_code
+    return ExitCode.SUCCESS
+
+
+def _leave(code: int) -> None:
+    """End at once where it failed: leaving in good order would wait for ranks that still expect this one."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _leave(main(sys.argv[1:]))

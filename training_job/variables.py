@@ -1,0 +1,37 @@
+"""All that a training changes, as named arrays and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from training_job.errors import CheckpointError
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def all_variables(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> list[Any]:
+    """Return weights, statistics, random seeds and the optimizer's state, in an order that the model decides."""
+    return [*model.variables, *optimizer.variables]
+
+
+def to_arrays(variables: Sequence[Any]) -> Arrays:
+    """Return the values, named by position and path so that a wrong one is noticed."""
+    return {f"{i:05d}/{v.path}": np.asarray(v) for i, v in enumerate(variables)}
+
+
+def assign(variables: Sequence[Any], arrays: Arrays) -> None:
+    """Give variables the values of `to_arrays`. Raises CheckpointError where these are of another model."""
+    shapes = {f"{i:05d}/{v.path}": tuple(v.shape) for i, v in enumerate(variables)}
+    found = {name: tuple(array.shape) for name, array in arrays.items()}
+    if shapes != found:
+        differing = sorted(set(shapes.items()) ^ set(found.items()))[:4]
+        raise CheckpointError(
+            f"The checkpoint is of another model or optimizer: {len(found)} variables, {len(shapes)} expected; "
+            f"the first that differ: {differing}. Start without it, or with the options it was made with."
+        )
+    for variable, array in zip(variables, arrays.values(), strict=True):
+        variable.assign(array)

@@ -10,12 +10,20 @@ class LandfallError(Exception):
     """Base of everything that Landfall raises on purpose; its message is fit for a person."""
 
 
-class SettingsError(LandfallError):
+class ProblemsError(LandfallError):
+    """Several things are wrong at once; the message lists them all."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class SettingsError(ProblemsError):
     """App settings are missing or wrong; the message lists all of them at once."""
 
 
-class PipelineError(LandfallError):
-    """A pipeline file is wrong; the message names the file, the field, what was expected and what was seen."""
+class PipelineError(ProblemsError):
+    """Pipeline files are wrong; each line names the file, the field, what was expected and what was seen."""
 
 
 class InvalidEventError(LandfallError):
@@ -28,6 +36,10 @@ class NotFoundError(LandfallError):
 
 class VersionNotWholeError(LandfallError):
     """A training was asked for a dataset version that is not closed; the message says which shards are missing."""
+
+    def __init__(self, message: str, *, missing: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 class OverrideError(LandfallError):

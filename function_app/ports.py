@@ -5,14 +5,17 @@ Every method may raise ServiceUnavailableError where trying again later may help
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol, Self
 
+from function_app.errors import InvalidEventError
+from function_app.ledger import DatasetVersion, NotificationRecord
 from function_app.validation import ShardSource
 
-from function_app.ledger import DatasetVersion, NotificationRecord
+MAX_REQUEST_BYTES = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,29 @@ class TrainingRequest:
     run_id: str | None = None
     """Where the caller has claimed a run already; None lets the step resolve it."""
 
+    def to_json(self) -> str:
+        """Return the message's text."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read what `to_json` wrote. Raises InvalidEventError."""
+        if len(text) > MAX_REQUEST_BYTES:
+            raise InvalidEventError(f"training request should be at most {MAX_REQUEST_BYTES} bytes, was {len(text)}")
+        try:
+            members = json.loads(text)
+            request = cls(**{**members, "dataset_version": DatasetVersion(**members["dataset_version"])})
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidEventError(f"training request should be what Landfall sends, was not: {error!r}") from error
+        return request._checked()
+
+    def _checked(self) -> Self:
+        version = self.dataset_version
+        texts = (version.dataset, version.version, self.trigger, self.run_id or "-")
+        if not all(isinstance(t, str) and t for t in texts) or type(self.generation) is not int:
+            raise InvalidEventError(f"training request has members of wrong types: {self!r}")
+        return self
+
 
 class RequestQueue(Protocol):
     """The queue ``training-requested``."""
@@ -73,6 +99,26 @@ class RequestQueue(Protocol):
     def send(self, request: TrainingRequest) -> None:
         """Append a message."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """Where jobs run, and what was registered there at deployment."""
+
+    subscription_id: str
+    resource_group: str
+    name: str
+    environment_id: str
+    """Full ARM id with its version, as is ``code_id``."""
+    code_id: str
+    data_datastore: str
+    state_datastore: str
+    runs_datastore: str
+
+    def datastore_uri(self, datastore: str, path: str) -> str:
+        """Return the full form of an ``azureml://`` uri: it means the same from everywhere."""
+        where = f"subscriptions/{self.subscription_id}/resourcegroups/{self.resource_group}/workspaces/{self.name}"
+        return f"azureml://{where}/datastores/{datastore}/paths/{path}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +215,3 @@ class Clock(Protocol):
     def __call__(self) -> datetime:
         """Return the time now, aware, UTC."""
         ...
-
-
-Document = Mapping[str, Any]

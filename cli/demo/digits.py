@@ -1,4 +1,4 @@
-"""Real handwritten digits as a dataset version: scikit-learn's 1,797 images as PNG with labels, in TFRecord shards."""
+"""Real handwritten digits as a dataset version: scikit-learn's 1,797 images, PNG and label, in TFRecord shards."""
 
 from __future__ import annotations
 

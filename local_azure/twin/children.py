@@ -77,7 +77,7 @@ class Child:
             self.check_running()
             if time.monotonic() > deadline:
                 said = last_words(self.part.log)
-                raise TwinError(f"{self.part.name} did not answer within {self.part.ready_within_s:.0f} s. {said}")
+                raise TwinError(f"{self.part.name} did not answer within {self.part.ready_within_s:g} s. {said}")
             time.sleep(POLL_S)
 
     def await_end(self) -> None:
@@ -86,7 +86,7 @@ class Child:
             status = self._process.wait(self.part.ready_within_s)
         except subprocess.TimeoutExpired as error:
             said = last_words(self.part.log)
-            raise TwinError(f"{self.part.name} took more than {self.part.ready_within_s:.0f} s. {said}") from error
+            raise TwinError(f"{self.part.name} took more than {self.part.ready_within_s:g} s. {said}") from error
         if status != 0:
             raise TwinError(f"{self.part.name} ended with status {status}. {last_words(self.part.log)}")
 

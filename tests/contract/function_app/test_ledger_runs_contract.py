@@ -1,0 +1,238 @@
+"""Runs and their transitions: what both ledgers keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from function_app.adapters.ledger_bounds import RecordTooLargeError
+from function_app.errors import IllegalTransitionError, LedgerConflictError
+from function_app.ledger import SETTLED, TRANSITIONS, DatasetVersion, Ledger, RunRecord, RunState
+from tests.support.ledger_records import NOON, run_record
+from tests.support.threads import at_once
+
+EVERY_STEP = [(current, target) for current, targets in TRANSITIONS.items() for target in sorted(targets)]
+EVERY_LEAP = [
+    (current, target)
+    for current, targets in TRANSITIONS.items()
+    for target in RunState
+    if target is not current and target not in targets
+]
+
+
+def added(ledger: Ledger, run: RunRecord) -> RunRecord:
+    """Add a run and return it as the ledger has it, with its revision."""
+    assert ledger.add_run(run)
+    stored = ledger.run(run.run_id)
+    assert stored is not None
+    return stored
+
+
+def without_revision(run: RunRecord | None) -> RunRecord | None:
+    return None if run is None else replace(run, revision="")
+
+
+def test_an_unknown_run_is_none(ledger: Ledger) -> None:
+    """Asking for a run that never was is no error."""
+    assert ledger.run("landfall-nothing-a1") is None
+
+
+def test_a_run_is_returned_as_it_was_added(ledger: Ledger) -> None:
+    """Every member survives, nested ones, long ones and empty ones included."""
+    run = run_record(
+        state=RunState.FAILED,
+        submitted_at=NOON,
+        ended_at=NOON + timedelta(hours=3),
+        notified_at=NOON + timedelta(hours=4),
+        reason="",
+        log_tail="Ünïcode ✓ \x1b[31mred\x1b[0m\r\n" * 2000,
+        model_name="digits",
+        model_version="1",
+        metrics={"accuracy": 0.987654321012345, "loss": 1e-300},
+        num_nodes=4,
+        world_size=16,
+        spec={"environment_variables": {"A": "x" * 100_000}, "list": [1, None, True]},
+    )
+    assert run == without_revision(added(ledger, run))
+
+
+def test_a_run_is_added_once(ledger: Ledger) -> None:
+    """The claim: whoever comes second is told so, and changes nothing, also with another creation time."""
+    first = run_record(1)
+    later = run_record(2, run_id=first.run_id)
+    assert [True, False, False] == [ledger.add_run(run) for run in (first, first, later)]
+    assert first == without_revision(ledger.run(first.run_id))
+
+
+def test_of_twenty_claims_of_a_run_one_wins(ledger: Ledger) -> None:
+    """Twenty threads add the same run at once; one becomes its owner, and it is listed once."""
+    runs = [run_record(n, run_id="landfall-digits-v1-0123456789ab-a1") for n in range(20)]
+    won = at_once([partial(ledger.add_run, run) for run in runs])
+    assert (1, [runs[won.index(True)]]) == (won.count(True), [without_revision(run) for run in ledger.runs()])
+
+
+def test_saving_returns_what_is_on_record(ledger: Ledger) -> None:
+    """The returned run has the new revision, so that it can be saved again at once."""
+    run = added(ledger, run_record())
+    run = ledger.save_run(replace(run, state=RunState.SUBMITTING))
+    run = ledger.save_run(replace(run, state=RunState.SUBMITTED, submitted_at=NOON))
+    assert run == ledger.run(run.run_id)
+
+
+def test_every_write_changes_the_revision(ledger: Ledger) -> None:
+    """Also one that changes nothing else."""
+    run = added(ledger, run_record())
+    assert run.revision != ledger.save_run(run).revision
+
+
+def test_members_can_change_without_a_transition(ledger: Ledger) -> None:
+    """A settled run can still be marked as notified."""
+    run = added(ledger, run_record(state=RunState.FAILED))
+    saved = ledger.save_run(replace(run, notified_at=NOON, reason="capacity"))
+    assert (NOON, "capacity") == (saved.notified_at, saved.reason)
+
+
+def test_a_member_can_be_emptied(ledger: Ledger) -> None:
+    """Saving replaces the row: what is None now is not kept from before."""
+    run = added(ledger, run_record(reason="image", log_tail="x" * 40_000))
+    ledger.save_run(replace(run, reason=None, log_tail="short"))
+    stored = ledger.run(run.run_id)
+    assert stored is not None
+    assert (None, "short") == (stored.reason, stored.log_tail)
+
+
+@pytest.mark.parametrize(("current", "target"), EVERY_STEP)
+def test_every_transition_of_the_table_is_taken(ledger: Ledger, current: RunState, target: RunState) -> None:
+    """What TRANSITIONS names is legal."""
+    run = added(ledger, run_record(state=current))
+    assert target == ledger.save_run(replace(run, state=target)).state
+
+
+def test_no_other_transition_is_taken(ledger: Ledger) -> None:
+    """Every leap raises with both states in it, and changes nothing."""
+    for number, (current, target) in enumerate(EVERY_LEAP):
+        run = added(ledger, run_record(number, state=current))
+        with pytest.raises(IllegalTransitionError) as caught:
+            ledger.save_run(replace(run, state=target, reason="leap"))
+        assert (current, target) == (caught.value.current, caught.value.target)
+        assert run == ledger.run(run.run_id)
+
+
+def test_a_stale_revision_is_a_conflict(ledger: Ledger) -> None:
+    """Whoever read before somebody else wrote must read and decide again."""
+    run = added(ledger, run_record())
+    ledger.save_run(replace(run, state=RunState.SUBMITTING))
+    with pytest.raises(LedgerConflictError, match="read it again"):
+        ledger.save_run(replace(run, state=RunState.CANCELED))
+
+
+def test_a_stale_revision_is_a_conflict_before_it_is_illegal(ledger: Ledger) -> None:
+    """A decision that was taken on an old state says nothing about the new one."""
+    run = added(ledger, run_record(state=RunState.RUNNING))
+    ledger.save_run(replace(run, state=RunState.COMPLETED))
+    with pytest.raises(LedgerConflictError, match="read it again"):
+        ledger.save_run(replace(run, state=RunState.FAILED))
+
+
+def test_a_run_that_was_never_added_cannot_be_saved(ledger: Ledger) -> None:
+    """Saving is no way around the claim."""
+    with pytest.raises(LedgerConflictError, match="is not there"):
+        ledger.save_run(run_record())
+    assert [] == ledger.runs()
+
+
+def test_of_twenty_writers_of_a_run_one_wins(ledger: Ledger) -> None:
+    """Twenty threads end the same run, each in its own way; one does, the others meet a conflict."""
+    run = added(ledger, run_record(state=RunState.RUNNING))
+
+    def end(number: int) -> str | None:
+        try:
+            return ledger.save_run(replace(run, state=RunState.FAILED, reason=f"writer {number}")).reason
+        except LedgerConflictError:
+            return None
+
+    reasons = [reason for reason in at_once([partial(end, number) for number in range(20)]) if reason is not None]
+    stored = ledger.run(run.run_id)
+    assert stored is not None
+    assert [stored.reason] == reasons
+
+
+def test_unfinished_runs_need_care(ledger: Ledger) -> None:
+    """A run is unfinished until it is settled and people were told; COMPLETED alone is not settled."""
+    expected = set()
+    for number, state in enumerate(RunState):
+        ledger.add_run(run_record(2 * number, state=state))
+        told = run_record(2 * number + 1, state=state, notified_at=NOON)
+        ledger.add_run(told)
+        expected |= {run_record(2 * number).run_id} | ({told.run_id} if state not in SETTLED else set())
+    assert expected == {run.run_id for run in ledger.unfinished_runs()}
+
+
+def test_a_run_leaves_the_unfinished_ones_when_people_were_told(ledger: Ledger) -> None:
+    """It is listed through its whole way, as it stands, and no longer."""
+    run = added(ledger, run_record())
+    way = [RunState.SUBMITTING, RunState.SUBMITTED, RunState.RUNNING, RunState.COMPLETED, RunState.REGISTERED]
+    for state in way:
+        run = ledger.save_run(replace(run, state=state))
+        assert [run] == list(ledger.unfinished_runs())
+    ledger.save_run(replace(run, notified_at=NOON))
+    assert [] == list(ledger.unfinished_runs())
+
+
+def test_a_finished_run_can_be_listed_again(ledger: Ledger) -> None:
+    """Whoever takes the mark off gets the care back."""
+    run = added(ledger, run_record(state=RunState.LOST, notified_at=NOON))
+    run = ledger.save_run(replace(run, notified_at=None))
+    assert [run] == list(ledger.unfinished_runs())
+
+
+def test_runs_come_newest_first(ledger: Ledger) -> None:
+    """Whatever the order in which they were added, microseconds apart."""
+    times = {number: NOON + timedelta(microseconds=number) for number in (5, 1, 9, 3)}
+    for number, time in times.items():
+        ledger.add_run(run_record(number, created_at=time))
+    assert [times[n] for n in (9, 5, 3, 1)] == [run.created_at for run in ledger.runs()]
+
+
+def test_runs_can_be_limited_and_asked_for_by_dataset(ledger: Ledger) -> None:
+    """The limit counts what is returned, not what was looked at."""
+    faces = DatasetVersion(dataset="it's faces", version="v1")
+    for number in range(6):
+        ledger.add_run(run_record(number, **({"dataset_version": faces} if number % 2 else {})))
+    newest = [run.run_id for run in ledger.runs(limit=2, dataset="it's faces")]
+    assert ([run_record(5).run_id, run_record(3).run_id], 4) == (newest, len(ledger.runs(limit=4)))
+
+
+def test_a_spec_is_kept_whole_or_refused(ledger: Ledger) -> None:
+    """A repetition must send the very same job; a cut one would be another."""
+    with pytest.raises(RecordTooLargeError, match=r"spec should be at most 131072 characters of JSON, was 2000"):
+        ledger.add_run(run_record(spec={"command": "x" * 200_000}))
+
+
+def test_the_end_of_a_long_log_is_kept(ledger: Ledger) -> None:
+    """The last lines say why; half a surrogate pair does not stop them."""
+    run = added(ledger, run_record(log_tail="x" * 100_000 + "\ud83d out of memory"))
+    assert run.log_tail is not None
+    assert (64 << 10, "? out of memory") == (len(run.log_tail), run.log_tail[-15:])
+
+
+def test_the_largest_run_fits(ledger: Ledger) -> None:
+    """A spec, a log and a reason at their limits, in characters that take the most room, make one row."""
+    run = run_record(
+        spec={"command": "x" * 131_000}, log_tail="\U0001f600" * (64 << 10), reason="\U0001f600" * (16 << 10)
+    )
+    assert run == without_revision(added(ledger, run))
+
+
+def test_changing_a_spec_afterwards_does_not_change_the_ledger(ledger: Ledger) -> None:
+    """What is on record is nobody's dictionary."""
+    spec = {"num_nodes": 2}
+    run = run_record(spec=spec)
+    ledger.add_run(run)
+    spec["num_nodes"] = 100
+    stored = ledger.run(run.run_id)
+    assert stored is not None
+    assert {"num_nodes": 2} == stored.spec

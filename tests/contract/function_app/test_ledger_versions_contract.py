@@ -1,0 +1,85 @@
+"""Closings of a dataset version: what both ledgers keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from function_app.errors import NotFoundError
+from function_app.ledger import DatasetVersion, Ledger
+from tests.support.ledger_records import DIGITS, generation_record
+from tests.support.threads import at_once
+
+
+def test_a_version_that_never_closed_has_no_generation(ledger: Ledger) -> None:
+    """Split sizes alone do not make a closing."""
+    ledger.claim_split_size(DIGITS, "train", 4)
+    assert ledger.latest_generation(DIGITS) is None
+
+
+def test_a_generation_is_returned_as_it_was_added(ledger: Ledger) -> None:
+    """Every member survives."""
+    generation = generation_record(num_records=1 << 40)
+    assert ledger.add_generation(generation)
+    assert generation == ledger.latest_generation(DIGITS)
+
+
+def test_a_generation_is_added_once(ledger: Ledger) -> None:
+    """The second closing under the same number is refused, and changes nothing."""
+    first = generation_record(fingerprint="a" * 64)
+    added = [ledger.add_generation(g) for g in (first, first, generation_record(fingerprint="b" * 64))]
+    assert ([True, False, False], first) == (added, ledger.latest_generation(DIGITS))
+
+
+def test_the_latest_generation_has_the_highest_number(ledger: Ledger) -> None:
+    """The tenth closing comes after the ninth, and another version's eleventh does not matter."""
+    for number in (1, 2, 9, 10):
+        ledger.add_generation(generation_record(number))
+    ledger.add_generation(generation_record(11, dataset_version=DatasetVersion(dataset="digits", version="v1-b")))
+    assert generation_record(10) == ledger.latest_generation(DIGITS)
+
+
+def test_a_generation_does_not_make_a_version_of_its_own(ledger: Ledger) -> None:
+    """Versions are those with a claimed split."""
+    ledger.add_generation(generation_record())
+    assert [] == list(ledger.versions())
+
+
+def test_the_run_of_a_closing_is_named_once(ledger: Ledger) -> None:
+    """Whoever comes later is told the first name, also with a stale generation in hand."""
+    generation = generation_record()
+    ledger.add_generation(generation)
+    told = [ledger.claim_auto_run(generation, run_id) for run_id in ("run-a", "run-b")]
+    assert (["run-a"] * 2, replace(generation, auto_run_id="run-a")) == (told, ledger.latest_generation(DIGITS))
+
+
+def test_each_generation_has_its_own_run(ledger: Ledger) -> None:
+    """Closing again may start another run."""
+    for number in (1, 2):
+        ledger.add_generation(generation_record(number))
+    assert ["run-1", "run-2"] == [ledger.claim_auto_run(generation_record(n), f"run-{n}") for n in (1, 2)]
+
+
+def test_a_run_cannot_be_named_for_a_closing_that_is_not_on_record(ledger: Ledger) -> None:
+    """That would start a training nobody can explain."""
+    with pytest.raises(NotFoundError, match="generation 7 of digits/v1"):
+        ledger.claim_auto_run(generation_record(7), "run-a")
+
+
+def test_of_twenty_closings_one_wins(ledger: Ledger) -> None:
+    """Twenty threads close the version at once; one is told that it did."""
+    closings = [generation_record(fingerprint=f"{number:064x}") for number in range(20)]
+    won = at_once([partial(ledger.add_generation, closing) for closing in closings])
+    assert [closings[won.index(True)]] == [g for g, mine in zip(closings, won, strict=True) if mine]
+    assert closings[won.index(True)] == ledger.latest_generation(DIGITS)
+
+
+def test_of_twenty_names_for_a_run_one_wins(ledger: Ledger) -> None:
+    """Twenty threads name the closing's run at once; all are told the name that is on record."""
+    ledger.add_generation(generation_record())
+    told = at_once([partial(ledger.claim_auto_run, generation_record(), f"run-{n}") for n in range(20)])
+    stored = ledger.latest_generation(DIGITS)
+    assert stored is not None
+    assert {stored.auto_run_id} == set(told)

@@ -39,7 +39,7 @@ def test_a_part_that_ends_while_it_should_start_is_reported_with_its_last_words(
 def test_a_part_that_never_answers_is_reported_after_its_deadline(tmp_path: Path) -> None:
     """Readiness has a deadline."""
     child = Child(part(tmp_path / "part.log", "import time; time.sleep(60)", within_s=0.2))
-    with pytest.raises(TwinError, match="the part did not answer within 0.2 s"):
+    with pytest.raises(TwinError, match=r"the part did not answer within 0\.2 s"):
         child.await_ready()
     stopped(child)
 

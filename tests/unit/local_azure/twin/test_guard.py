@@ -25,13 +25,16 @@ time.sleep(600)
 """A process with a child and, in a session of its own, a grandchild that ignores SIGTERM."""
 
 
+GUARD = [sys.executable, "-m", "local_azure.twin.guard", "--grace-s", "2", "--", sys.executable]
+"""A guard over a Python."""
+
+
 class Guarded:
     """A guard over a family of three, started by this test."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "local_azure.twin.guard", "--grace-s", "2", "--"]
-            + [sys.executable, "-c", FAMILY, str(folder)],
+            [*GUARD, "-c", FAMILY, str(folder)],
             stdin=subprocess.PIPE,
             cwd=REPOSITORY,
             start_new_session=True,
@@ -92,7 +95,7 @@ def test_what_the_command_leaves_behind_ends_with_it(guarded: Guarded) -> None:
 
 def test_the_exit_status_is_the_commands() -> None:
     """A command that ends by itself passes its status on."""
-    command = [sys.executable, "-m", "local_azure.twin.guard", "--", sys.executable, "-c", "raise SystemExit(7)"]
+    command = [*GUARD, "-c", "raise SystemExit(7)"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=REPOSITORY) as process:
         assert 7 == process.wait(20)
 

@@ -1,0 +1,75 @@
+"""One payload against the pipeline's features: parsed by the protobuf runtime, then checked feature by feature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from function_app.validation.example_message import Example
+from function_app.validation.example_size import MIN_SCANNED_BYTES, parsed_size_fault
+from function_app.validation.feature_checks import compile_feature_check, missing
+from function_app.validation.reason_codes import ReasonCode
+from function_app.validation.reasons import Fault
+from function_app.validation.requirements import DataRequirements
+from function_app.validation.statistics import ShardStatistics
+from shared.example_schema import FeatureSpec
+
+PayloadCheck = Callable[[bytes, int], list[Fault] | None]
+"""Takes a payload and the record's index; returns what is wrong with it, None where nothing is."""
+
+
+def compile_payload_check(requirements: DataRequirements, statistics: ShardStatistics) -> PayloadCheck:
+    """Return a check of a whole example against every stated feature."""
+    checks = [
+        (spec.name, compile_feature_check(spec, requirements, statistics.feature(spec.name)), spec)
+        for spec in requirements.features
+    ]
+    limits = requirements.limits
+    parse = Example.FromString
+
+    def check(payload: bytes, index: int) -> list[Fault] | None:
+        size = len(payload)
+        if size > MIN_SCANNED_BYTES and (fault := parsed_size_fault(payload, limits.max_parsed_bytes)):
+            return [fault]
+        try:
+            example = parse(payload)
+        except DecodeError as error:
+            return [_not_protobuf(error)]
+        features = example.features.feature
+        faults: list[Fault] | None = None
+        for name, check_feature, spec in checks:
+            fault = check_feature(features[name], index) if name in features else _absent(spec)
+            if fault is not None:
+                faults = [*(faults or ()), fault]
+        if size > limits.max_unknown_bytes and (fault := _unknown(example, size, limits.max_unknown_bytes)):
+            faults = [*(faults or ()), fault]
+        return faults
+
+    return check
+
+
+def _absent(spec: FeatureSpec) -> Fault | None:
+    return missing(spec) if spec.required else None
+
+
+def _not_protobuf(error: DecodeError) -> Fault:
+    return Fault(
+        code=ReasonCode.EXAMPLE_NOT_PROTOBUF,
+        expected="a serialized tf.train.Example",
+        seen=str(error) or "other bytes",
+    )
+
+
+def _unknown(example: Any, size_bytes: int, max_bytes: int) -> Fault | None:
+    """Compare with what would be written anew: catches what the parser kept as unknown and what it dropped."""
+    example.DiscardUnknownFields()
+    unknown = size_bytes - example.ByteSize()
+    if unknown <= max_bytes:
+        return None
+    return Fault(
+        code=ReasonCode.EXAMPLE_UNKNOWN_FIELDS,
+        expected=f"at most {max_bytes} bytes beside the example's own fields (limits.max_unknown_bytes)",
+        seen=f"{unknown} of {size_bytes} bytes",
+    )

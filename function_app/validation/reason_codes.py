@@ -1,0 +1,149 @@
+"""Every reason for which a shard or a dataset version can be rejected: stable codes, each with its meaning.
+
+The table in ``docs/validation.md`` is this file; a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class ReasonCode(StrEnum):
+    """Stable names: they are stored in the ledger and printed by the command line; never rename one."""
+
+    # the file
+    EMPTY_FILE = "empty_file"
+    NOT_A_SHARD = "not_a_shard"
+    NAME_NOT_UNDERSTOOD = "name_not_understood"
+    NAME_CONTRADICTS_CONTENT = "name_contradicts_content"
+    WRONG_FORMAT = "wrong_format"
+    SHARD_TOO_LARGE = "shard_too_large"
+    NO_RECORDS = "no_records"
+    # the source
+    SOURCE_CHANGED = "source_changed"
+    SOURCE_GONE = "source_gone"
+    SOURCE_FORBIDDEN = "source_forbidden"
+    SOURCE_UNAVAILABLE = "source_unavailable"
+    # TFRecord framing
+    HEADER_CUT = "header_cut"
+    LENGTH_CRC = "length_crc"
+    RECORD_TOO_LONG = "record_too_long"
+    RECORD_EMPTY = "record_empty"
+    PAYLOAD_CUT = "payload_cut"
+    TRAILER_CUT = "trailer_cut"
+    PAYLOAD_CRC = "payload_crc"
+    TRAILING_BYTES = "trailing_bytes"
+    # compression
+    COMPRESSION_CUT = "compression_cut"
+    COMPRESSION_CORRUPT = "compression_corrupt"
+    COMPRESSION_BOMB = "compression_bomb"
+    COMPRESSION_MEMBERS = "compression_members"
+    # examples
+    EXAMPLE_NOT_PROTOBUF = "example_not_protobuf"
+    EXAMPLE_TOO_LARGE = "example_too_large"
+    EXAMPLE_TOO_COMPLEX = "example_too_complex"
+    EXAMPLE_UNKNOWN_FIELDS = "example_unknown_fields"
+    # features
+    FEATURE_MISSING = "feature_missing"
+    FEATURE_WRONG_KIND = "feature_wrong_kind"
+    FEATURE_WRONG_SHAPE = "feature_wrong_shape"
+    VALUE_OUT_OF_RANGE = "value_out_of_range"
+    VALUE_NOT_ALLOWED = "value_not_allowed"
+    VALUE_NOT_FINITE = "value_not_finite"
+    TEXT_NOT_UTF8 = "text_not_utf8"
+    # images
+    IMAGE_WRONG_ENCODING = "image_wrong_encoding"
+    IMAGE_CORRUPT = "image_corrupt"
+    IMAGE_TRUNCATED = "image_truncated"
+    IMAGE_TOO_LARGE = "image_too_large"
+    # Parquet
+    PARQUET_NO_FOOTER = "parquet_no_footer"
+    PARQUET_FOOTER_LENGTH = "parquet_footer_length"
+    PARQUET_FOOTER_CORRUPT = "parquet_footer_corrupt"
+    PARQUET_ENCRYPTED = "parquet_encrypted"
+    PARQUET_TOO_COMPLEX = "parquet_too_complex"
+    PARQUET_PAGE_TOO_LARGE = "parquet_page_too_large"
+    PARQUET_PAGE_CUT = "parquet_page_cut"
+    PARQUET_PAGE_CORRUPT = "parquet_page_corrupt"
+    PARQUET_PAGE_CRC = "parquet_page_crc"
+    PARQUET_ROWS_DIFFER = "parquet_rows_differ"
+    # the set
+    SET_NAMES_COLLIDE = "set_names_collide"
+    SET_SIZE_CONTRADICTORY = "set_size_contradictory"
+    SET_SHARD_MISSING = "set_shard_missing"
+    SET_SPLIT_MISSING = "set_split_missing"
+    SET_SAME_CONTENT = "set_same_content"
+    SET_EMPTY_SHARD = "set_empty_shard"
+    SET_SMALL_SHARD = "set_small_shard"
+    SET_FORMATS_MIXED = "set_formats_mixed"
+    SET_COUNT_DIFFERS = "set_count_differs"
+    SET_COUNTS_UNREADABLE = "set_counts_unreadable"
+    DRIFT_LABELS = "drift_labels"
+    DRIFT_COUNT = "drift_count"
+
+
+_C = ReasonCode
+MEANINGS: Mapping[ReasonCode, str] = {
+    _C.EMPTY_FILE: "The file has no bytes.",
+    _C.NOT_A_SHARD: "The content is neither TFRecord (plain, GZIP, ZLIB) nor Parquet; `seen` says what it is.",
+    _C.NAME_NOT_UNDERSTOOD: "The file name follows no convention, or its index is not below its `-of-N`.",
+    _C.NAME_CONTRADICTS_CONTENT: "The name promises another format or compression than the content has.",
+    _C.WRONG_FORMAT: "The content is a shard, but not of the format that the pipeline requires.",
+    _C.SHARD_TOO_LARGE: "The file is larger than the pipeline's `max_shard_bytes`.",
+    _C.NO_RECORDS: "The shard is well formed but holds no record.",
+    _C.SOURCE_CHANGED: "The shard was overwritten while it was read. Not a verdict: the new content is judged anew.",
+    _C.SOURCE_GONE: "The shard was deleted before it could be read.",
+    _C.SOURCE_FORBIDDEN: "The shard may no longer be read: it was made private, or the role is missing.",
+    _C.SOURCE_UNAVAILABLE: "The storage did not answer, or answered with too few bytes. Trying again may help.",
+    _C.HEADER_CUT: "The file ends within a record's 12 header bytes.",
+    _C.LENGTH_CRC: "A record's length does not fit the CRC beside it; nothing behind it can be found.",
+    _C.RECORD_TOO_LONG: "A record claims more bytes than `max_record_bytes`.",
+    _C.RECORD_EMPTY: "A record has no bytes, so it holds no example.",
+    _C.PAYLOAD_CUT: "The file ends within a record's payload.",
+    _C.TRAILER_CUT: "The file ends within the 4 bytes that follow a record's payload.",
+    _C.PAYLOAD_CRC: "A record's payload does not fit its CRC.",
+    _C.TRAILING_BYTES: "Bytes are left over behind the last record, or behind the end of the compressed stream.",
+    _C.COMPRESSION_CUT: "The GZIP or ZLIB stream ends before its own end.",
+    _C.COMPRESSION_CORRUPT: "The GZIP or ZLIB stream cannot be inflated, or its check sum is wrong.",
+    _C.COMPRESSION_BOMB: "The stream inflates to more than the limits allow.",
+    _C.COMPRESSION_MEMBERS: "More GZIP members follow the first; readers differ on whether they are read.",
+    _C.EXAMPLE_NOT_PROTOBUF: "A payload is no serialized `tf.train.Example`.",
+    _C.EXAMPLE_TOO_LARGE: "A payload is larger than `max_example_bytes`, the most that is held to be parsed.",
+    _C.EXAMPLE_TOO_COMPLEX: "A payload would take far more memory when parsed than it has bytes.",
+    _C.EXAMPLE_UNKNOWN_FIELDS: "A payload carries more than `max_unknown_bytes` that are no part of an example.",
+    _C.FEATURE_MISSING: "A required feature or column is not there, or has no value.",
+    _C.FEATURE_WRONG_KIND: "A feature is of another kind (int64, float, bytes) than the pipeline states.",
+    _C.FEATURE_WRONG_SHAPE: "A feature has another number of values, or an image other dimensions, than stated.",
+    _C.VALUE_OUT_OF_RANGE: "A value is below `minimum` or above `maximum`.",
+    _C.VALUE_NOT_ALLOWED: "A value is not among the `allowed` ones.",
+    _C.VALUE_NOT_FINITE: "A value is NaN or infinite.",
+    _C.TEXT_NOT_UTF8: "A text feature is not UTF-8.",
+    _C.IMAGE_WRONG_ENCODING: "The bytes are not the JPEG or PNG that the pipeline states.",
+    _C.IMAGE_CORRUPT: "The image's header or data cannot be decoded.",
+    _C.IMAGE_TRUNCATED: "The image ends before its own end.",
+    _C.IMAGE_TOO_LARGE: "The header states more pixels than the limits allow to decode.",
+    _C.PARQUET_NO_FOOTER: "The file begins as Parquet but does not end as Parquet: it was cut.",
+    _C.PARQUET_FOOTER_LENGTH: "The footer's stated length is zero, or larger than the file or the limit.",
+    _C.PARQUET_FOOTER_CORRUPT: "The footer cannot be read, or points outside of the file.",
+    _C.PARQUET_ENCRYPTED: "The file or a column is encrypted.",
+    _C.PARQUET_TOO_COMPLEX: "More columns, row groups, pages or nested values than the limits allow.",
+    _C.PARQUET_PAGE_TOO_LARGE: "A page states more bytes than `max_page_bytes`: it is refused before it is read.",
+    _C.PARQUET_PAGE_CUT: "A page reaches beyond its column chunk or the file.",
+    _C.PARQUET_PAGE_CORRUPT: "A page cannot be decompressed or decoded.",
+    _C.PARQUET_PAGE_CRC: "A page's bytes do not fit the check sum in its header.",
+    _C.PARQUET_ROWS_DIFFER: "A column has another number of rows than the footer states.",
+    _C.SET_NAMES_COLLIDE: "Two files claim the same index of the same split.",
+    _C.SET_SIZE_CONTRADICTORY: "Shards of one split disagree on their number, the N of `-of-N`.",
+    _C.SET_SHARD_MISSING: "A split lacks an index.",
+    _C.SET_SPLIT_MISSING: "A split that the pipeline requires has no shard.",
+    _C.SET_SAME_CONTENT: "Two shards have the same bytes.",
+    _C.SET_EMPTY_SHARD: "A shard has no record.",
+    _C.SET_SMALL_SHARD: "A shard is far smaller than its brothers (`small_shard_ratio` of their median).",
+    _C.SET_FORMATS_MIXED: "The shards are of more than one format or compression.",
+    _C.SET_COUNT_DIFFERS: "A record count differs from `dataset.json` or `dataset_info.json`.",
+    _C.SET_COUNTS_UNREADABLE: "`dataset.json` or `dataset_info.json` is not understood, or missing though required.",
+    _C.DRIFT_LABELS: "The labels are distributed differently than in the version that the model was trained on.",
+    _C.DRIFT_COUNT: "The number of records changed by more than the pipeline allows.",
+}
+"""One sentence for each code."""

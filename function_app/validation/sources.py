@@ -1,0 +1,131 @@
+"""Where a shard's bytes come from: one immutable content, read by ranges."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import ClassVar, Protocol, Self, runtime_checkable
+
+from function_app.errors import LandfallError
+from function_app.validation.reason_codes import ReasonCode
+from function_app.validation.reasons import Reason
+
+
+class ShardSource(Protocol):
+    """One immutable content: a file as it was opened, or a blob pinned to an ETag."""
+
+    @property
+    def name(self) -> str:
+        """The file name: the last segment of the path."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the content."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``. Raises a SourceError; called from two threads."""
+        ...
+
+
+@runtime_checkable
+class ChunkedSource(Protocol):
+    """A source that knows how much to ask for at a time."""
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes per read that suit it best."""
+        ...
+
+
+class SourceError(LandfallError):
+    """A shard could not be read: no verdict is possible."""
+
+    code: ClassVar[ReasonCode] = ReasonCode.SOURCE_UNAVAILABLE
+
+    def reason(self, shard: str) -> Reason:
+        """Return the error as a reason, for those who list it beside verdicts."""
+        return Reason(code=self.code, shard=shard, message=str(self))
+
+
+class SourceChangedError(SourceError):
+    """The content is no longer the one that was opened: begin again, never judge it half and half."""
+
+    code = ReasonCode.SOURCE_CHANGED
+
+
+class SourceGoneError(SourceError):
+    """The shard was deleted."""
+
+    code = ReasonCode.SOURCE_GONE
+
+
+class SourceForbiddenError(SourceError):
+    """The shard may not be read (any more)."""
+
+    code = ReasonCode.SOURCE_FORBIDDEN
+
+
+class SourceUnavailableError(SourceError):
+    """The storage did not answer, or not wholly; trying again may help."""
+
+
+class LocalFileSource:
+    """A file. It is pinned to size and modification time, as a blob is to its ETag."""
+
+    chunk_bytes = 1 << 20
+    """A chunk that stays in the processor's cache between read and check is worth more than fewer calls."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file. Raises SourceGoneError, SourceForbiddenError, SourceUnavailableError."""
+        self.name = path.name
+        self._path = path
+        self._file = _open(path)
+        self._identity = self._identify()
+        self.size_bytes = self._identity[0]
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes. Raises SourceChangedError where the file is not the same any more."""
+        try:
+            content = os.pread(self._file, length, offset)
+        except OSError as error:
+            raise SourceUnavailableError(f"{self._path}: reading at byte {offset} failed: {error}") from error
+        if len(content) != length or offset + length == self.size_bytes:
+            self._check_unchanged()
+        if len(content) != length:
+            raise SourceUnavailableError(
+                f"{self._path}: {length} bytes should follow byte {offset}, {len(content)} came"
+            )
+        return content
+
+    def close(self) -> None:
+        """Close the file; reading is over."""
+        os.close(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _identify(self) -> tuple[int, int]:
+        status = os.fstat(self._file)
+        return status.st_size, status.st_mtime_ns
+
+    def _check_unchanged(self) -> None:
+        if self._identify() != self._identity:
+            raise SourceChangedError(f"{self._path}: the file was changed while it was read; validate it again")
+
+
+def _open(path: Path) -> int:
+    try:
+        if not path.is_file():
+            raise SourceGoneError(f"{path}: there should be a file, there is none")
+        return os.open(path, os.O_RDONLY)
+    except FileNotFoundError as error:
+        raise SourceGoneError(f"{path}: there should be a file, there is none") from error
+    except PermissionError as error:
+        raise SourceForbiddenError(f"{path}: the file may not be read: {error}") from error
+    except (OSError, ValueError) as error:
+        raise SourceUnavailableError(f"{path}: the file cannot be opened: {error}") from error

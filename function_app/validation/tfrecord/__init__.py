@@ -1,0 +1,1 @@
+"""TFRecord shards: framing, compression, and the walk over both."""

@@ -1,0 +1,77 @@
+"""A record that no single chunk holds whole: put together piece by piece, its CRC taken on the way."""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from shared.record_framing import HEADER_BYTES, TRAILER_BYTES, mask_crc
+
+
+class StraddlingRecord:
+    """Header, payload and trailer of one record, as far as they have come."""
+
+    def __init__(self) -> None:
+        self.header = b""
+        self.length = 0
+        self.trailer = b""
+        self._pieces: list[bytes] = []
+        self._keeps_payload = False
+        self._num_payload_bytes = 0
+        self._crc = 0
+
+    def has_header(self) -> bool:
+        """Whether all of the header has come."""
+        return len(self.header) == HEADER_BYTES
+
+    @property
+    def num_payload_bytes(self) -> int:
+        """Payload bytes that have come."""
+        return self._num_payload_bytes
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the record has come."""
+        return len(self.trailer) == TRAILER_BYTES
+
+    @property
+    def stored_crc(self) -> int:
+        """The masked CRC in the trailer."""
+        return int.from_bytes(self.trailer, "little")
+
+    @property
+    def payload_crc(self) -> int:
+        """The masked CRC of the payload that came."""
+        return mask_crc(self._crc)
+
+    @property
+    def payload(self) -> bytes:
+        """The payload; empty where it was not to be kept."""
+        return b"".join(self._pieces)
+
+    def expect(self, length: int, *, keep_payload: bool) -> None:
+        """Set what the header says, once it has been checked."""
+        self.length, self._keeps_payload = length, keep_payload
+
+    def take_header(self, chunk: bytes, position: int) -> int:
+        """Take what belongs to the header; return where the rest begins."""
+        stop = position + HEADER_BYTES - len(self.header)
+        self.header += chunk[position:stop]
+        return min(stop, len(chunk))
+
+    def take_body(self, chunk: bytes, position: int) -> int:
+        """Take what belongs to payload and trailer; return where the rest begins."""
+        if self._num_payload_bytes < self.length:
+            stop = min(len(chunk), position + self.length - self._num_payload_bytes)
+            self._take_payload(memoryview(chunk)[position:stop])
+            position = stop
+        if self._num_payload_bytes == self.length:
+            stop = min(len(chunk), position + TRAILER_BYTES - len(self.trailer))
+            self.trailer += chunk[position:stop]
+            position = stop
+        return position
+
+    def _take_payload(self, piece: memoryview) -> None:
+        self._crc = crc32c(piece, self._crc)
+        self._num_payload_bytes += len(piece)
+        if self._keeps_payload:
+            self._pieces.append(bytes(piece))

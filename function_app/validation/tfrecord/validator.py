@@ -1,0 +1,117 @@
+"""A TFRecord shard from front to back: content CRC, inflation where compressed, framing, examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from crc32c import crc32c
+
+from function_app.validation.example_check import compile_payload_check
+from function_app.validation.read_ahead import read_ahead
+from function_app.validation.reason_codes import ReasonCode
+from function_app.validation.reasons import Fault
+from function_app.validation.task import Task
+from function_app.validation.tfrecord.framing import FramingLostError, RecordFraming
+from function_app.validation.tfrecord.inflating import Inflater, InflatingError
+from function_app.validation.verdicts import Paused, ShardVerdict
+
+
+def validate_tfrecord(task: Task) -> ShardVerdict | Paused:
+    """Validate a TFRecord shard; plain ones pause and go on, compressed ones go on from the start."""
+    walk = _Walk(task)
+    for chunk in walk.remaining():
+        walk.take(chunk)
+        task.progress(len(chunk))
+        if walk.can_pause and task.should_pause():
+            return walk.pause()
+    walk.finish()
+    return task.verdict()
+
+
+class _Walk:
+    """The state of one walk over a shard."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        checkpoint = task.checkpoint or {"offset": 0, "position": 0, "num_records": 0, "lost": False}
+        self._position: int = checkpoint["position"]
+        self._lost: bool = checkpoint["lost"]
+        self._framing = _framing(task, checkpoint["offset"], checkpoint["num_records"])
+        self._inflater = Inflater(task.compression, task.requirements.limits) if task.compression else None
+
+    @property
+    def can_pause(self) -> bool:
+        """An inflater's state cannot be stored; at the end there is nothing to go on with."""
+        return self._inflater is None and self._position < self._task.source.size_bytes
+
+    def remaining(self) -> Iterator[bytes]:
+        """Yield the chunks that were not taken yet, having fed the framing what it had begun to look at."""
+        begun = self._framing.offset
+        if not self._lost and self._inflater is None:
+            while begun < self._position:
+                length = min(1 << 20, self._position - begun)
+                self._framing.feed(self._task.source.read(begun, length))
+                begun += length
+        return read_ahead(self._task.source, self._position)
+
+    def take(self, chunk: bytes) -> None:
+        """Check one chunk; once the framing is lost only the content's CRC goes on."""
+        self._task.crc = crc32c(chunk, self._task.crc)
+        self._position += len(chunk)
+        if self._lost:
+            return
+        try:
+            for block in self._inflated(chunk):
+                self._framing.feed(block)
+        except FramingLostError:
+            self._lost = True
+        except InflatingError as error:
+            self._lose(error)
+
+    def finish(self) -> None:
+        """Look at what the end of the content says."""
+        if not self._lost and self._inflater is not None:
+            try:
+                self._inflater.finish()
+            except InflatingError as error:
+                self._lose(error)
+        if not self._lost:
+            self._framing.finish()
+        self._count()
+        if not self._task.num_reasons and not self._task.statistics.num_records:
+            self._task.report(_NO_RECORDS)
+
+    def pause(self) -> Paused:
+        """Return a checkpoint at the first record that is not done."""
+        self._count()
+        checkpoint: dict[str, Any] = {
+            "findings": self._task.findings(),
+            "offset": self._framing.offset,
+            "position": self._position,
+            "num_records": self._framing.num_records,
+            "lost": self._lost,
+        }
+        return Paused(checkpoint=checkpoint, bytes_done=self._position)
+
+    def _inflated(self, chunk: bytes) -> Iterator[bytes]:
+        return iter((chunk,)) if self._inflater is None else self._inflater.inflate(chunk)
+
+    def _lose(self, error: InflatingError) -> None:
+        self._lost = True
+        self._task.report(error.fault, self._framing.num_records, error.byte_offset)
+
+    def _count(self) -> None:
+        statistics = self._task.statistics
+        statistics.num_records = self._framing.num_records
+        statistics.num_bytes += self._framing.num_payload_bytes
+        self._framing.num_payload_bytes = 0
+
+
+_NO_RECORDS = Fault(code=ReasonCode.NO_RECORDS, expected="at least one record", seen="none")
+
+
+def _framing(task: Task, offset: int, num_records: int) -> RecordFraming:
+    requirements = task.requirements
+    check = compile_payload_check(requirements, task.statistics) if requirements.features else None
+    return RecordFraming(requirements.limits, task.report, check, offset=offset, num_records=num_records)

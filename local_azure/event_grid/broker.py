@@ -1,0 +1,157 @@
+"""Topics with their subscriptions: what is published is kept, then let through the topic's faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from azure.storage.queue.aio import QueueServiceClient
+
+from local_azure.event_grid.config import RESOURCE_GROUP_ID, Config, SubscriptionConfig
+from local_azure.event_grid.cursors import Cursor
+from local_azure.event_grid.events import Event
+from local_azure.event_grid.faults import Admitted, FaultGate
+from local_azure.event_grid.journal import Journal
+from local_azure.event_grid.subscriptions import Subscription
+from local_azure.event_grid.targets import QueueTarget, Target, WebhookTarget
+from local_azure.storage_connections import storage_connection
+
+SAVE_EVERY_S = 0.1
+
+
+@dataclass(kw_only=True)
+class Topic:
+    """One topic."""
+
+    name: str
+    journal: Journal
+    gate: FaultGate = field(default_factory=FaultGate)
+    subscriptions: list[Subscription] = field(default_factory=list)
+
+    @property
+    def resource_id(self) -> str:
+        """What its events name as their topic where the publisher left it open."""
+        return f"{RESOURCE_GROUP_ID}/providers/Microsoft.EventGrid/topics/{self.name}"
+
+    def publish(self, event: Event) -> None:
+        """Keep the event and pass it on as the faults allow."""
+        moment = datetime.now(UTC).isoformat()
+        seq = self.journal.append({"time": moment, "schema": event.schema, "event": event.body})
+        for subscription in self.subscriptions:
+            subscription.expect(seq, event)
+        if self.gate.loses_next():
+            for subscription in self.subscriptions:
+                subscription.cursor.finish(seq)
+        else:
+            self._offer(self.gate.admit(seq, event))
+
+    def release(self) -> int:
+        """Let go what is held; how many that was."""
+        released = self.gate.release()
+        self._offer(released)
+        return len(released)
+
+    def resume(self) -> None:
+        """Offer again what a subscription had not finished when the emulator ended."""
+        for subscription in self.subscriptions:
+            unfinished = set(subscription.cursor.unfinished)
+            first = min(unfinished, default=subscription.cursor.seen + 1)
+            for entry in self.journal.since(first - 1):
+                if entry["seq"] in unfinished or entry["seq"] > subscription.cursor.seen:
+                    event = Event(schema=entry["schema"], body=entry["event"])
+                    subscription.expect(entry["seq"], event)
+                    subscription.offer(Admitted(seq=entry["seq"], event=event))
+
+    def _offer(self, admitted: list[Admitted]) -> None:
+        for one in admitted:
+            for subscription in self.subscriptions:
+                subscription.offer(one)
+
+
+@dataclass(kw_only=True)
+class Broker:
+    """All topics; ``async with`` delivers."""
+
+    topics: dict[str, Topic]
+    subscriptions: dict[str, Subscription]
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def __aenter__(self) -> Self:
+        for topic in self.topics.values():
+            topic.resume()
+        self._tasks = [asyncio.create_task(one.run()) for one in self.subscriptions.values()]
+        self._tasks.append(asyncio.create_task(self._keep_saving()))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for subscription in self.subscriptions.values():
+            subscription.stop()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._save()
+
+    async def _keep_saving(self) -> None:
+        while True:
+            await asyncio.sleep(SAVE_EVERY_S)
+            self._save()
+
+    def _save(self) -> None:
+        for subscription in self.subscriptions.values():
+            subscription.cursor.save()
+
+    def describe(self) -> list[dict[str, Any]]:
+        """All subscriptions' states."""
+        return [subscription.describe() for subscription in self.subscriptions.values()]
+
+
+async def make_broker(config: Config, settings: Mapping[str, str], resources: AsyncExitStack) -> Broker:
+    """Topics and subscriptions as configured; clients and files are closed with ``resources``."""
+    folder = config.folder / "event_grid"
+    topics = {
+        name: Topic(name=name, journal=_journal(folder / f"topic-{name}.jsonl", resources)) for name in config.topics
+    }
+    session = await resources.enter_async_context(aiohttp.ClientSession())
+    queues = await _queue_service(config, settings, resources)
+    subscriptions = {}
+    for one in config.subscriptions:
+        topic = topics[one.topic]
+        subscriptions[one.name] = Subscription(
+            config=one,
+            target=_target(one, queues, session),
+            cursor=Cursor(folder / f"cursor-{one.name}.json", newest=topic.journal.last_seq),
+            dead_letters=_journal(folder / f"dead-letters-{one.name}.jsonl", resources),
+        )
+        topic.subscriptions.append(subscriptions[one.name])
+    return Broker(topics=topics, subscriptions=subscriptions)
+
+
+def _journal(path: Path, resources: AsyncExitStack) -> Journal:
+    journal = Journal(path)
+    resources.callback(journal.close)
+    return journal
+
+
+async def _queue_service(
+    config: Config, settings: Mapping[str, str], resources: AsyncExitStack
+) -> QueueServiceClient | None:
+    """None where no subscription has a queue: then no storage account is needed."""
+    if not any(one.queue for one in config.subscriptions):
+        return None
+    service = storage_connection(config.queue_connection_env, settings).queue_service()
+    return await resources.enter_async_context(service)
+
+
+def _target(config: SubscriptionConfig, queues: QueueServiceClient | None, session: aiohttp.ClientSession) -> Target:
+    if config.queue and queues:
+        return QueueTarget(queues.get_queue_client(config.queue))
+    return WebhookTarget(config, session)

@@ -1,0 +1,172 @@
+"""The emulator's configuration file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from local_azure.event_grid.errors import ConfigurationError
+
+MAX_FILE_BYTES = 1 << 20
+STORAGE_TOPIC = "storage"
+"""The topic to which the writes of the storage account go."""
+
+DEFAULT_RETRY_SCHEDULE_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Pauses before each try. Event Grid's own go from 10 s to 12 h: too long for a person who waits."""
+
+RESOURCE_GROUP_ID = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/landfall"
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageConfig:
+    """The storage account whose writes become events."""
+
+    access_log: Path
+    """Azurite's standard output."""
+    account: str
+    connection_env: str
+    """The setting with the account's connection."""
+
+    @property
+    def resource_id(self) -> str:
+        """What the events name as their topic."""
+        return f"{RESOURCE_GROUP_ID}/providers/Microsoft.Storage/storageAccounts/{self.account}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubscriptionConfig:
+    """What of a topic goes where."""
+
+    name: str
+    topic: str
+    included_event_types: frozenset[str] = frozenset()
+    """Empty for all."""
+    subject_begins_with: str = ""
+    subject_ends_with: str = ""
+    queue: str = ""
+    """A storage queue's name; empty where ``webhook`` is given."""
+    webhook: str = ""
+    """A URL; empty where ``queue`` is given."""
+    cloud_events: bool = False
+    """Whether the webhook is asked for consent in the manner of CloudEvents (OPTIONS)."""
+    retry_schedule_s: tuple[float, ...] = DEFAULT_RETRY_SCHEDULE_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """All of it."""
+
+    folder: Path
+    """Where the file lies; the emulator keeps its state beside it."""
+    topics: tuple[str, ...]
+    subscriptions: tuple[SubscriptionConfig, ...]
+    queue_connection_env: str
+    """The setting with the connection of the account that holds the subscriptions' queues."""
+    storage: StorageConfig | None = field(default=None)
+    """None where no storage account is followed."""
+
+
+def load_config(path: Path) -> Config:
+    """Read and check the file. Raises ConfigurationError naming the field."""
+    content = _read(path)
+    storage = _storage(content.get("storage"), path.parent)
+    topics = tuple(_name(topic, "topics") for topic in _list(content, "topics"))
+    subscriptions = tuple(_subscription(item, topics) for item in _list(content, "subscriptions"))
+    names = [subscription.name for subscription in subscriptions]
+    if len(set(names)) != len(names):
+        raise ConfigurationError(f"{path}: subscriptions should have different names, are {names}")
+    if storage and STORAGE_TOPIC not in topics:
+        raise ConfigurationError(
+            f"{path}: topics should contain {STORAGE_TOPIC!r} where storage is given, are {topics}"
+        )
+    return Config(
+        folder=path.parent,
+        topics=topics,
+        subscriptions=subscriptions,
+        queue_connection_env=str(content.get("queue_connection_env", "AzureWebJobsStorage")),
+        storage=storage,
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
+        raise ConfigurationError(f"{path} should be a file of at most {MAX_FILE_BYTES} bytes")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigurationError(f"{path} should be JSON, is not: {error}") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path} should hold a JSON object, holds {type(content).__name__}")
+    return content
+
+
+def _storage(section: Any, folder: Path) -> StorageConfig | None:
+    if section is None:
+        return None
+    if not isinstance(section, dict):
+        raise ConfigurationError(f"storage should be an object, is {type(section).__name__}")
+    return StorageConfig(
+        access_log=folder / _text(section, "access_log", "storage"),
+        account=_text(section, "account", "storage"),
+        connection_env=_text(section, "connection_env", "storage"),
+    )
+
+
+def _subscription(item: Any, topics: tuple[str, ...]) -> SubscriptionConfig:
+    if not isinstance(item, dict):
+        raise ConfigurationError(f"a subscription should be an object, is {type(item).__name__}")
+    name = _name(item.get("name"), "a subscription's name")
+    topic = _text(item, "topic", name)
+    if topic not in topics:
+        raise ConfigurationError(f"subscription {name}: topic should be one of {list(topics)}, is {topic!r}")
+    queue, webhook = str(item.get("queue", "")), str(item.get("webhook", ""))
+    if bool(queue) == bool(webhook):
+        raise ConfigurationError(f"subscription {name} should have either a queue or a webhook")
+    if webhook and (urlsplit(webhook).scheme not in ("http", "https") or not urlsplit(webhook).hostname):
+        raise ConfigurationError(f"subscription {name}: webhook should be an http URL, is {webhook!r}")
+    return SubscriptionConfig(
+        name=name,
+        topic=topic,
+        included_event_types=frozenset(str(kind) for kind in _list(item, "included_event_types")),
+        subject_begins_with=str(item.get("subject_begins_with", "")),
+        subject_ends_with=str(item.get("subject_ends_with", "")),
+        queue=queue,
+        webhook=webhook,
+        cloud_events=bool(item.get("cloud_events", False)),
+        retry_schedule_s=_schedule(item, name),
+    )
+
+
+def _schedule(item: Mapping[str, Any], name: str) -> tuple[float, ...]:
+    given = item.get("retry_schedule_s", DEFAULT_RETRY_SCHEDULE_S)
+    numbers = isinstance(given, list | tuple) and all(isinstance(one, int | float) and one >= 0 for one in given)
+    if not numbers or not given:
+        raise ConfigurationError(f"subscription {name}: retry_schedule_s should be a list of seconds, is {given!r}")
+    return tuple(float(one) for one in given)
+
+
+def _list(section: Mapping[str, Any], name: str) -> list[Any]:
+    value = section.get(name, [])
+    if not isinstance(value, list):
+        raise ConfigurationError(f"{name} should be a list, is {type(value).__name__}")
+    return value
+
+
+def _text(section: Mapping[str, Any], name: str, where: str) -> str:
+    value = section.get(name)
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(f"{where}: {name} should be a text, is {value!r}")
+    return value
+
+
+def _name(value: Any, what: str) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ConfigurationError(f"{what} should be letters, digits, - and _ only, is {value!r}")
+    return value

@@ -1,0 +1,86 @@
+"""Events in both schemas: what is published, what is kept, what is delivered."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from local_azure.event_grid.config import SubscriptionConfig
+from local_azure.event_grid.errors import InvalidEventError
+
+Schema = Literal["event_grid", "cloud_events"]
+
+MAX_BODY_BYTES = 1 << 20
+"""Of a publish request and of one event: https://learn.microsoft.com/azure/event-grid/quotas-limits."""
+
+_REQUIRED = {
+    "event_grid": ("id", "subject", "eventType", "eventTime", "dataVersion"),
+    "cloud_events": ("id", "source", "specversion", "type"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One event as it is delivered."""
+
+    schema: Schema
+    body: dict[str, Any]
+
+    @property
+    def type(self) -> str:
+        """Such as ``Microsoft.Storage.BlobCreated``."""
+        return str(self.body["eventType" if self.schema == "event_grid" else "type"])
+
+    @property
+    def subject(self) -> str:
+        """What it is about; empty where a cloud event has none."""
+        return str(self.body.get("subject") or "")
+
+    @property
+    def id(self) -> str:
+        """The publisher's id for it."""
+        return str(self.body["id"])
+
+    def as_json(self) -> str:
+        """The event alone, compact."""
+        return json.dumps(self.body, separators=(",", ":"))
+
+
+def parse_events(content_type: str, body: bytes, topic_id: str) -> list[Event]:
+    """The events of a publish request. Raises InvalidEventError saying what is wrong with which one."""
+    schema: Schema = "cloud_events" if "cloudevents" in content_type.lower() else "event_grid"
+    try:
+        content = json.loads(body)
+    except ValueError as error:
+        raise InvalidEventError(f"the body should be JSON, is not: {error}") from error
+    items = content if isinstance(content, list) else [content]
+    for index, item in enumerate(items):
+        _check(index, item, schema)
+    return [Event(schema=schema, body=_completed(item, schema, topic_id)) for item in items]
+
+
+def matches(event: Event, subscription: SubscriptionConfig) -> bool:
+    """Whether the subscription's filters let the event through; case does not matter, as in Event Grid."""
+    types = {one.lower() for one in subscription.included_event_types}
+    subject = event.subject.lower()
+    return (
+        (not types or event.type.lower() in types)
+        and subject.startswith(subscription.subject_begins_with.lower())
+        and subject.endswith(subscription.subject_ends_with.lower())
+    )
+
+
+def _check(index: int, item: Any, schema: Schema) -> None:
+    if not isinstance(item, dict):
+        raise InvalidEventError(f"event {index} should be an object, is {type(item).__name__}")
+    missing = [name for name in _REQUIRED[schema] if not isinstance(item.get(name), str)]
+    if missing:
+        raise InvalidEventError(f"event {index} should have the texts {', '.join(missing)}, in the schema {schema}")
+
+
+def _completed(item: dict[str, Any], schema: Schema, topic_id: str) -> dict[str, Any]:
+    """With what Event Grid itself fills in."""
+    if schema == "cloud_events":
+        return item
+    return {**item, "topic": item.get("topic") or topic_id, "metadataVersion": item.get("metadataVersion") or "1"}

@@ -1,0 +1,58 @@
+"""An append-only list in a file of JSON lines, numbered, with only the newest entries kept."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from itertools import dropwhile
+from pathlib import Path
+from typing import Any
+
+DEFAULT_LIMIT = 20_000
+
+
+class Journal:
+    """Entries are JSON objects; each gets a ``seq`` that rises by one and survives a restart."""
+
+    def __init__(self, path: Path, *, limit: int = DEFAULT_LIMIT) -> None:
+        self._path = path
+        self._entries: deque[dict[str, Any]] = deque(_read(path), maxlen=limit)
+        self.last_seq: int = self._entries[-1]["seq"] if self._entries else 0
+        """The number of the newest entry; 0 where there never was one."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _rewrite(path, self._entries)
+        self._file = path.open("a", encoding="utf-8")
+
+    def append(self, entry: dict[str, Any]) -> int:
+        """Keep ``entry`` and return its number."""
+        self.last_seq += 1
+        numbered = {"seq": self.last_seq, **entry}
+        self._entries.append(numbered)
+        self._file.write(json.dumps(numbered) + "\n")
+        self._file.flush()
+        return self.last_seq
+
+    def since(self, seq: int) -> list[dict[str, Any]]:
+        """The kept entries with a number above ``seq``, oldest first."""
+        return list(dropwhile(lambda entry: entry["seq"] <= seq, self._entries))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.endswith("\n"):  # a last line without an end was cut off by a kill: it was never acknowledged
+                yield json.loads(line)
+
+
+def _rewrite(path: Path, entries: deque[dict[str, Any]]) -> None:
+    """Drop what fell out of the limit, and a last line that was cut off."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+    fresh.replace(path)

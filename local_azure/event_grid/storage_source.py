@@ -1,0 +1,107 @@
+"""From Azurite's access log to blob events: each write once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.storage.blob import BlobProperties
+from azure.storage.blob.aio import BlobServiceClient
+
+from local_azure.event_grid.access_log import StorageWrite, parse_line
+from local_azure.event_grid.blob_events import BlobEventMaker
+from local_azure.event_grid.events import Event
+from local_azure.event_grid.log_tail import LogTail, Position
+
+log = logging.getLogger("event_grid")
+
+POLL_S = 0.05
+WRITES_AT_ONCE = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceState:
+    """What a restart has to know."""
+
+    position: Position | None
+    """None before the first start."""
+    sequence: int
+    """The last sequencer given out."""
+
+
+def load_state(path: Path) -> SourceState:
+    """What was saved, or the state before the first start."""
+    if not path.is_file():
+        return SourceState(position=None, sequence=0)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return SourceState(position=Position(**content["position"]), sequence=int(content["sequence"]))
+
+
+@dataclass(kw_only=True)
+class StorageSource:
+    """Reads the log, asks the account what each write made, and publishes it in the log's order."""
+
+    account: str
+    tail: LogTail
+    blobs: BlobServiceClient
+    maker: BlobEventMaker
+    publish: Callable[[Event], object]
+    state_file: Path
+    sequence: int
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Follow the log until ``stopping`` is set."""
+        self._save()
+        while not self.stopping.is_set():
+            lines = self.tail.read_lines()
+            parsed = (parse_line(line, self.account) for line in lines)
+            await self._publish_all([write for write in parsed if write])
+            if lines:
+                self._save()
+            else:
+                with contextlib.suppress(TimeoutError):  # the time-out is the pause between two looks
+                    await asyncio.wait_for(self.stopping.wait(), POLL_S)
+
+    async def _publish_all(self, writes: list[StorageWrite]) -> None:
+        for start in range(0, len(writes), WRITES_AT_ONCE):
+            some = writes[start : start + WRITES_AT_ONCE]
+            found = await asyncio.gather(*(self._look_up(write) for write in some))
+            for write, blob in zip(some, found, strict=True):
+                event = self._event(write, blob)
+                if event:
+                    self.publish(event)
+
+    async def _look_up(self, write: StorageWrite) -> BlobProperties | None:
+        if write.api == "DeleteBlob":
+            return None
+        client = self.blobs.get_blob_client(write.container, write.blob)
+        try:
+            return await client.get_blob_properties()
+        except ResourceNotFoundError:
+            log.info(f"{write.encoded_path} was deleted before its {write.api} could be told")
+        except AzureError as error:
+            log.warning(f"{write.encoded_path}: no event for its {write.api}: {str(error).splitlines()[0]}")
+        return None
+
+    def _event(self, write: StorageWrite, blob: BlobProperties | None) -> Event | None:
+        if write.api != "DeleteBlob" and blob is None:
+            return None
+        self.sequence += 1
+        moment = datetime.now(UTC)
+        if blob is None:
+            return self.maker.deleted(write, self.sequence, moment)
+        return self.maker.created(write, blob, self.sequence, moment)
+
+    def _save(self) -> None:
+        state = SourceState(position=self.tail.position, sequence=self.sequence)
+        fresh = self.state_file.with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(state)), encoding="utf-8")
+        fresh.replace(self.state_file)

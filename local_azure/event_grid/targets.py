@@ -1,0 +1,158 @@
+"""Where deliveries go: a storage queue or a webhook."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import logging
+import uuid
+from datetime import UTC, datetime
+from typing import Literal, Protocol
+
+import aiohttp
+from azure.core.exceptions import AzureError, HttpResponseError, ResourceExistsError
+from azure.storage.queue.aio import QueueClient
+
+from local_azure.event_grid.config import SubscriptionConfig
+from local_azure.event_grid.events import Event
+
+log = logging.getLogger("event_grid")
+
+ANSWER_TIMEOUT_S = 30
+"""What Event Grid gives an endpoint: https://learn.microsoft.com/azure/event-grid/delivery-and-retry."""
+
+SUCCESSES = frozenset(range(200, 205))
+NOT_RETRIED = frozenset((400, 401, 403, 413))
+
+MAX_ANSWER_BYTES = 1 << 16
+
+
+class DeliveryFailedError(Exception):
+    """An attempt failed; ``final`` where another would fail the same way."""
+
+    def __init__(self, reason: str, *, final: bool) -> None:
+        super().__init__(reason)
+        self.final = final
+
+
+class Target(Protocol):
+    """Something that events can be delivered to."""
+
+    async def prepare(self) -> None:
+        """Make it ready, as creating a subscription does. Raises DeliveryFailedError."""
+
+    async def deliver(self, event: Event, attempt: int) -> None:
+        """One attempt, counted from 0. Raises DeliveryFailedError."""
+
+
+class QueueTarget:
+    """A storage queue. A message is the base64 of one event's JSON, as Event Grid writes it."""
+
+    def __init__(self, queue: QueueClient) -> None:
+        self._queue = queue
+
+    async def prepare(self) -> None:
+        """Make the queue, if it is not there."""
+        try:
+            with contextlib.suppress(ResourceExistsError):  # the usual case
+                await self._queue.create_queue()
+        except AzureError as error:
+            raise DeliveryFailedError(_first_line(error), final=False) from error
+
+    async def deliver(self, event: Event, attempt: int) -> None:  # noqa: ARG002 (a queue is not told which attempt)
+        """Send the message."""
+        try:
+            await self._queue.send_message(base64.b64encode(event.as_json().encode()).decode())
+        except HttpResponseError as error:
+            raise DeliveryFailedError(_first_line(error), final=error.status_code in NOT_RETRIED) from error
+        except AzureError as error:
+            raise DeliveryFailedError(_first_line(error), final=False) from error
+
+
+class WebhookTarget:
+    """An HTTP endpoint that must first consent to being called."""
+
+    def __init__(self, config: SubscriptionConfig, session: aiohttp.ClientSession) -> None:
+        self._config = config
+        self._session = session
+
+    async def prepare(self) -> None:
+        """The handshake in the subscription's schema."""
+        if self._config.cloud_events:
+            await self._ask_for_consent()
+        else:
+            await self._validate()
+
+    async def deliver(self, event: Event, attempt: int) -> None:
+        """POST an array of one event, or the cloud event alone."""
+        headers = {**self._headers("Notification"), "aeg-delivery-count": str(attempt)}
+        if event.schema == "cloud_events":
+            headers["Content-Type"] = "application/cloudevents+json; charset=utf-8"
+            body = event.as_json()
+        else:
+            headers |= {"aeg-metadata-version": "1", "aeg-data-version": str(event.body.get("dataVersion", ""))}
+            body = f"[{event.as_json()}]"
+        status, answer, _ = await self._send("POST", headers, body)
+        if status not in SUCCESSES:
+            raise DeliveryFailedError(f"answered {status}: {answer[:200]}", final=status in NOT_RETRIED)
+
+    async def _validate(self) -> None:
+        code = str(uuid.uuid4())
+        status, answer, _ = await self._send("POST", self._headers("SubscriptionValidation"), _validation_event(code))
+        with contextlib.suppress(ValueError, AttributeError):  # no JSON object: not the answer that is asked for
+            if status == 200 and json.loads(answer).get("validationResponse") == code:  # noqa: PLR2004 (HTTP OK)
+                return
+        raise DeliveryFailedError(
+            f'the handshake should be answered with 200 and {{"validationResponse": code}}, '
+            f"was with {status}: {answer[:200]}",
+            final=False,
+        )
+
+    async def _ask_for_consent(self) -> None:
+        headers = {**self._headers("SubscriptionValidation"), "WebHook-Request-Origin": "eventgrid.azure.net"}
+        status, answer, allowed = await self._send("OPTIONS", headers, "")
+        if status not in SUCCESSES or allowed not in ("*", "eventgrid.azure.net"):
+            raise DeliveryFailedError(
+                f"OPTIONS should be answered with WebHook-Allowed-Origin, was with {status}: {answer[:200]}",
+                final=False,
+            )
+
+    def _headers(self, kind: Literal["Notification", "SubscriptionValidation"]) -> dict[str, str]:
+        return {
+            "Content-Type": "application/json; charset=utf-8",
+            "aeg-event-type": kind,
+            "aeg-subscription-name": self._config.name.upper(),
+        }
+
+    async def _send(self, method: str, headers: dict[str, str], body: str) -> tuple[int, str, str]:
+        """Status, the answer's text (bounded), and the origin that it allows."""
+        timeout = aiohttp.ClientTimeout(total=ANSWER_TIMEOUT_S)
+        request = self._session.request(method, self._config.webhook, data=body, headers=headers, timeout=timeout)
+        try:
+            async with request as answer:
+                text = (await answer.content.read(MAX_ANSWER_BYTES)).decode("utf-8", errors="replace")
+                return answer.status, text, answer.headers.get("WebHook-Allowed-Origin", "")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise DeliveryFailedError(f"no answer: {type(error).__name__} {error}".strip(), final=False) from error
+
+
+def _validation_event(code: str) -> str:
+    return json.dumps(
+        [
+            {
+                "id": str(uuid.uuid4()),
+                "topic": "",
+                "subject": "",
+                "data": {"validationCode": code, "validationUrl": ""},
+                "eventType": "Microsoft.EventGrid.SubscriptionValidationEvent",
+                "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f0Z"),
+                "metadataVersion": "1",
+                "dataVersion": "1",
+            }
+        ]
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", maxsplit=1)[0]

@@ -17,6 +17,7 @@ from local_azure.azure_ml.certificates import certificate_files
 from local_azure.azure_ml.events import EventPublisher, SilentSink
 from local_azure.azure_ml.execution import Workbench
 from local_azure.azure_ml.executions import Executions, settle_interrupted
+from local_azure.azure_ml.images import Images
 from local_azure.azure_ml.pool import ClusterPool
 from local_azure.azure_ml.runs import RunBook
 from local_azure.azure_ml.settings import Settings, SettingsError, read_settings
@@ -82,6 +83,7 @@ def _workbench(settings: Settings, store: Store, publisher: EventPublisher | Non
         runs=RunBook(store, (publisher or SilentSink()).run_changed),
         storage=Storage(settings.storage),
         pool=pool,
+        images=Images(settings, store),
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from local_azure.azure_ml.errors import JobFailure, RunCanceled
 from local_azure.azure_ml.failure import process_failure
+from local_azure.azure_ml.images import Images
 from local_azure.azure_ml.launch import launch_of, start
 from local_azure.azure_ml.logs import LogMirror
 from local_azure.azure_ml.pool import ClusterPool
@@ -23,10 +24,9 @@ from local_azure.azure_ml.staging import RunDirectory, Staged, Stager
 from local_azure.azure_ml.states import RunState
 from local_azure.azure_ml.storage import Storage
 from local_azure.azure_ml.store import Store
-from local_azure.azure_ml.workspace import asset_name, catalogue
+from local_azure.azure_ml.workspace import catalogue
 
 _POLL_S = 0.05
-_BUILT = "built-environment"
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class Workbench:
     runs: RunBook
     storage: Storage
     pool: ClusterPool
+    images: Images
 
     def run_root(self, run_name: str) -> Path:
         """Directory of a run."""
@@ -115,17 +116,9 @@ class Execution:
         self._move(RunState.COMPLETED)
 
     def _prepare_environment(self) -> Path:
-        """Find the virtual environment that stands for the image; takes its time on first use."""
-        name = asset_name(self._spec.environment_id)
-        virtual_environment = self._bench.settings.environments.get(name)
-        if virtual_environment is None:
-            raise JobFailure(
-                f"Image build failed: no virtual environment stands for environment {name!r}. "
-                f"Start the emulator with --python-environment {name}=VENV.",
-                inner="ImageBuildFailure",
-            )
-        if self._bench.store.put(_BUILT, self._spec.environment_id, {}):
-            self._pause(self._bench.settings.environment_build_s)
+        images, environment_id = self._bench.images, self._spec.environment_id
+        virtual_environment = images.virtual_environment(environment_id)
+        images.build(environment_id, self._pause)
         return virtual_environment
 
     def _pause(self, seconds: float) -> None:
@@ -184,19 +177,9 @@ class Execution:
         self._canceled.set()
 
     def _end_processes(self, guard: subprocess.Popen[bytes]) -> None:
-        if not self._abandoned.is_set():
-            guard.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # then the closed pipe below ends it
-                self._wait_unless_abandoned(guard)
-        if guard.stdin is not None:
-            guard.stdin.close()
+        """Have the guard end everything, which takes it the grace and two seconds at most."""
+        guard.terminate()
         guard.wait()
-
-    def _wait_unless_abandoned(self, guard: subprocess.Popen[bytes]) -> None:
-        deadline_s = time.monotonic() + self._bench.settings.cancel_grace_s + 2
-        while guard.poll() is None and time.monotonic() < deadline_s:
-            if self._abandoned.wait(_POLL_S):
-                return
 
     @contextlib.contextmanager
     def _written_through(self, staged: Staged) -> Iterator[None]:

@@ -9,7 +9,7 @@ from local_azure.azure_ml.execution import Execution, Workbench
 from local_azure.azure_ml.runs import Run
 from local_azure.azure_ml.states import RunState
 
-_STOP_WITHIN_S = 5.0
+_GUARD_S = 3.0  # what a guard takes beyond the grace
 
 
 class Executions:
@@ -41,7 +41,7 @@ class Executions:
         for execution in live:
             execution.abandon()
         for execution in live:
-            execution.join(_STOP_WITHIN_S)
+            execution.join(self._bench.settings.cancel_grace_s + _GUARD_S)
 
     def _forget(self, job_id: str) -> None:
         with self._lock:

@@ -31,7 +31,7 @@ class Launch:
 
 def launch_of(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path) -> Launch:
     """Work out how the job is started."""
-    rank = _python("rank", str(staged.directory.user_logs), staged.command)
+    rank = _python("local_azure.azure_ml.rank", str(staged.directory.user_logs), staged.command)
     return Launch(
         argv=[*_mpirun(spec, virtual_environment), *rank],
         environment=_environment(run, spec, staged, virtual_environment),
@@ -44,7 +44,7 @@ def start(launch: Launch, grace_s: float) -> subprocess.Popen[bytes]:
     """Start the guard in a session of its own. It ends with us: its standard input is our pipe."""
     with launch.launcher_log.open("ab") as log:
         return subprocess.Popen(
-            _python("guard", str(grace_s), *launch.argv),
+            _python("local_azure.twin.guard", "--grace-s", str(grace_s), "--", *launch.argv),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -56,7 +56,7 @@ def start(launch: Launch, grace_s: float) -> subprocess.Popen[bytes]:
 
 def _python(module: str, *arguments: str) -> list[str]:
     """Command that runs `main` of a module of ours, whatever the job's directory and variables hold."""
-    imports = f"import sys; sys.path.append({str(_ROOT)!r}); from {__package__}.process.{module} import main"
+    imports = f"import sys; sys.path.append({str(_ROOT)!r}); from {module} import main"
     return [sys.executable, "-I", "-c", f"{imports}; sys.exit(main())", *arguments]
 
 

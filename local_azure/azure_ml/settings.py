@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--node-idle-s", type=float, help="idle time before scale-down, in place of each compute's own")
     add("--environment-build-s", type=float, default=1.0, help="time an environment's first use takes")
     add("--sync-interval-s", type=float, default=1.0, help="between uploads of logs and outputs")
-    add("--cancel-grace-s", type=float, default=10.0, help="between SIGTERM and SIGKILL of a canceled job")
+    add("--cancel-grace-s", type=float, default=4.0, help="between SIGTERM and SIGKILL of a canceled job")
     add("--events-endpoint", help="topic to publish run events to")
     return parser
 

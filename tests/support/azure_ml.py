@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,7 +106,9 @@ class AzureMl:
         return status
 
 
-def start_azure_ml(directory: Path, azurite: Azurite, *flags: str, variables: Mapping[str, str] | None = None) -> AzureMl:
+def start_azure_ml(
+    directory: Path, azurite: Azurite, *flags: str, variables: Mapping[str, str] | None = None
+) -> AzureMl:
     """Start the emulator with its state in ``directory`` and Azurite's accounts behind it."""
     directory.mkdir(parents=True, exist_ok=True)
     accounts = {name: azurite.connection_string(name) for name in azurite.accounts}
@@ -121,16 +124,18 @@ def start_azure_ml(directory: Path, azurite: Azurite, *flags: str, variables: Ma
 
 
 @contextmanager
-def real_client(emulator: AzureMl, **credential_options: str) -> Iterator[MLClient]:
+def real_client(emulator: AzureMl, client_id: str | None = None, **options: object) -> Iterator[MLClient]:
     """An unmodified azure-ai-ml client with a managed identity, pointed at the emulator by its environment."""
-    from azure.ai.ml import MLClient
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the SDK's schemas use what its own marshmallow calls outdated
+        from azure.ai.ml import MLClient
     from azure.identity import ManagedIdentityCredential
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in emulator.client_environment.items():
             patch.setenv(name, value)
-        credential = ManagedIdentityCredential(**credential_options)
-        yield MLClient(credential, SUBSCRIPTION, RESOURCE_GROUP, WORKSPACE)
+        credential = ManagedIdentityCredential(client_id=client_id)
+        yield MLClient(credential, SUBSCRIPTION, RESOURCE_GROUP, WORKSPACE, **options)
 
 
 def command_job(command: str, **properties: Any) -> dict[str, Any]:

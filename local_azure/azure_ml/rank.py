@@ -8,11 +8,10 @@ Under mpirun the log is std_log_process_<rank>.txt as Azure ML names it, else st
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 
-from local_azure.azure_ml.process.parent_death import die_with_parent
+from local_azure.twin.guard import die_with_parent
 
 
 def log_name(rank: str | None) -> str:
@@ -23,7 +22,7 @@ def log_name(rank: str | None) -> str:
 def main() -> None:
     """Redirect, then exec: no process of ours stays between mpirun and the command."""
     log_dir, command = sys.argv[1:]
-    die_with_parent(signal.SIGKILL)
+    die_with_parent()
     path = Path(log_dir) / log_name(os.environ.get("OMPI_COMM_WORLD_RANK"))
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)

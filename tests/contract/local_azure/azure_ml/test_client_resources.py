@@ -1,0 +1,172 @@
+"""The real azure-ai-ml client manages computes, environments, code, datastores and models of the emulator."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.azure_ml import AzureMl, command_job
+from tests.support.azurite import DATA_ACCOUNT
+
+if TYPE_CHECKING:
+    from azure.ai.ml import MLClient
+    from azure.ai.ml.entities._assets import Code
+
+pytestmark = pytest.mark.azurite
+
+
+def test_a_cluster_is_created_and_read(client: MLClient) -> None:
+    """`compute.begin_create_or_update` polls to success, and `compute.get` gives what was asked for."""
+    from azure.ai.ml.entities import AmlCompute
+
+    wanted = AmlCompute(name="gpu-ncv3", size="Standard_NC24rs_v3", max_instances=3, idle_time_before_scale_down=60)
+    created = client.compute.begin_create_or_update(wanted).result()
+    read = client.compute.get("gpu-ncv3")
+    assert ("gpu-ncv3", 0, 3, 60) == (
+        created.name,
+        read.min_instances,
+        read.max_instances,
+        read.idle_time_before_scale_down,
+    )
+
+
+def test_a_missing_cluster_is_a_404(client: MLClient) -> None:
+    """The client raises its own not-found error."""
+    from azure.core.exceptions import ResourceNotFoundError
+
+    with pytest.raises(ResourceNotFoundError):
+        client.compute.get("nowhere")
+
+
+def test_clusters_are_listed(client: MLClient) -> None:
+    """`compute.list` sees the cluster of the tests."""
+    assert "cluster" in [compute.name for compute in client.compute.list()]
+
+
+def test_an_environment_is_registered_and_found_by_label(client: MLClient) -> None:
+    """A version is read by its number, and the newest by the label `latest`."""
+    from azure.ai.ml.entities import Environment
+
+    for version in ("1", "2"):
+        client.environments.create_or_update(
+            Environment(name="horovod", version=version, image=f"example/hvd:{version}")
+        )
+    by_version, latest = client.environments.get("horovod", "1"), client.environments.get("horovod", label="latest")
+    assert (("example/hvd:1", "1"), "2") == ((by_version.image, by_version.version), latest.version)
+
+
+def test_a_version_s_image_never_changes(client: MLClient) -> None:
+    """Registered content is immutable: another image needs another version."""
+    from azure.ai.ml.entities import Environment
+    from azure.core.exceptions import HttpResponseError
+
+    client.environments.create_or_update(Environment(name="fixed", version="1", image="example/a:1"))
+    with pytest.raises(HttpResponseError, match="its image cannot be changed"):
+        client.environments.create_or_update(Environment(name="fixed", version="1", image="example/b:1"))
+
+
+def code_asset(folder: Path) -> Code:
+    """A code asset of one folder with one file, under a name of its own."""
+    from azure.ai.ml.entities._assets import Code
+
+    (folder / "src").mkdir(exist_ok=True)
+    (folder / "src" / "say.py").write_text("print('hello from the snapshot')\n")
+    return Code(name=str(uuid.uuid4()), version="1", path=str(folder / "src"))
+
+
+def test_code_is_uploaded_and_runs(client: MLClient, emulator: AzureMl, tmp_path: Path) -> None:
+    """Code goes to the storage emulator through a pending upload, and a job finds it in its working directory."""
+    code = client._code.create_or_update(code_asset(tmp_path))
+    emulator.put("jobs/runs-code", command_job("python say.py", codeId=code.id)).raise_for_status()
+    emulator.await_status("runs-code", "Completed")
+    with emulator.http() as http:
+        assert "hello from the snapshot\n" == http.get("/twin/jobs/runs-code/log").text
+
+
+def test_the_same_code_is_uploaded_once(client: MLClient, emulator: AzureMl, tmp_path: Path) -> None:
+    """The client asks by content hash first, under any name, and then reuses what it finds."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "unique.txt").write_text(str(uuid.uuid4()))
+    first = client._code.create_or_update(code_asset(tmp_path))
+    before = len(emulator.calls())
+    second = client._code.create_or_update(code_asset(tmp_path))
+    methods = [call["method"] for call in emulator.calls()[before:]]
+    assert (first.id, ["GET", "GET"]) == (second.id, methods)
+
+
+def test_a_datastore_is_registered_read_and_listed(client: MLClient) -> None:
+    """A datastore names a container of an account; the built-in one is the default."""
+    from azure.ai.ml.entities import AzureBlobDatastore
+
+    client.datastores.create_or_update(
+        AzureBlobDatastore(name="landfall_datasets", account_name=DATA_ACCOUNT, container_name="datasets")
+    )
+    read = client.datastores.get("landfall_datasets")
+    assert (DATA_ACCOUNT, "datasets") == (read.account_name, read.container_name)
+    assert "landfall_datasets" in [datastore.name for datastore in client.datastores.list()]
+    assert "workspaceblobstore" == client.datastores.get_default().name
+
+
+def test_a_model_gets_the_version_that_it_is_given(client: MLClient, emulator: AzureMl) -> None:
+    """A model of a job's output is registered under an explicit version, twice the same, and read back."""
+    from azure.ai.ml.entities import Model
+
+    outputs = {"model": {"jobOutputType": "custom_model", "mode": "ReadWriteMount"}}
+    emulator.put("jobs/makes-model", command_job("echo ok", outputs=outputs)).raise_for_status()
+    for _ in range(2):
+        model = Model(
+            name="digits", version="20", type="custom_model", path="azureml://jobs/makes-model/outputs/model"
+        )
+        client.models.create_or_update(model)
+    read = client.models.get("digits", "20")
+    assert ("20", ["20"]) == (read.version, [model.version for model in client.models.list("digits")])
+
+
+def test_a_model_without_a_version_gets_the_next(client: MLClient, emulator: AzureMl) -> None:
+    """Versions that are numbers count on."""
+    from azure.ai.ml.entities import Model
+
+    outputs = {"model": {"jobOutputType": "custom_model", "mode": "ReadWriteMount"}}
+    emulator.put("jobs/makes-next", command_job("echo ok", outputs=outputs)).raise_for_status()
+    path = "azureml://jobs/makes-next/outputs/model"
+    versions = [
+        client.models.create_or_update(Model(name="counted", type="custom_model", path=path)).version
+        for _ in range(2)
+    ]
+    assert ["1", "2"] == versions
+
+
+def test_a_model_of_a_job_that_does_not_exist_is_refused(client: MLClient) -> None:
+    """The service does not register what nobody made."""
+    from azure.ai.ml.entities import Model
+    from azure.core.exceptions import HttpResponseError
+
+    model = Model(name="ghost", version="1", type="custom_model", path="azureml://jobs/nobody/outputs/model")
+    with pytest.raises(HttpResponseError, match="Could not find job 'nobody'"):
+        client.models.create_or_update(model)
+
+
+def test_the_workspace_describes_itself(client: MLClient) -> None:
+    """`workspaces.get` works for the workspace of the client."""
+    assert "landfall" == client.workspaces.get("landfall").name
+
+
+@pytest.mark.filterwarnings("ignore::marshmallow.warnings.RemovedInMarshmallow4Warning")
+def test_a_job_may_bring_its_code_along(client: MLClient, emulator: AzureMl, tmp_path: Path) -> None:
+    """`code=` and an inline environment upload and register both on the way, as users of the SDK know it."""
+    from azure.ai.ml import command
+    from azure.ai.ml.entities import Environment
+
+    code_asset(tmp_path)
+    job = command(
+        command="python say.py",
+        code=str(tmp_path / "src"),
+        environment=Environment(image="example/inline:1"),
+        compute="cluster",
+        name="brings-code",
+    )
+    client.jobs.create_or_update(job)
+    assert "Completed" == emulator.await_status("brings-code")

@@ -11,7 +11,7 @@ from function_app.adapters.connections import ConnectionSettings, StorageConnect
 from function_app.adapters.memory_ledger import MemoryLedger
 from function_app.adapters.table_ledger import TableLedger
 from function_app.ledger import Ledger
-from tests.support.azurite import Azurite, start_azurite
+from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
 
 BOTH = ["memory", pytest.param("azurite", marks=pytest.mark.azurite)]
 
@@ -41,3 +41,10 @@ def ledger(request: pytest.FixtureRequest, unique: str) -> Ledger:
     if request.param == "memory":
         return MemoryLedger()
     return TableLedger(request.getfixturevalue("host_storage"), prefix=unique)
+
+
+@pytest.fixture(scope="session")
+def data_storage(azurite: Azurite) -> StorageConnection:
+    """The account of shards."""
+    connection_string = azurite.connection_string(DATA_ACCOUNT)
+    return StorageConnection(ConnectionSettings(name="DataStorage", connection_string=connection_string))

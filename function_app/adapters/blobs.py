@@ -1,0 +1,135 @@
+"""The data container: what uploads are now, and their bytes, pinned to what was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from function_app.adapters.connections import StorageConnection
+from function_app.adapters.failures import storage_errors
+from function_app.etags import normalise_etag
+from function_app.ports import BlobFacts
+from function_app.validation import (
+    ShardSource,
+    SourceChangedError,
+    SourceError,
+    SourceForbiddenError,
+    SourceGoneError,
+    SourceUnavailableError,
+)
+
+if TYPE_CHECKING:
+    from azure.storage.blob import BlobClient, BlobProperties, ContainerClient
+
+_GONE = 404
+_CHANGED = frozenset({412, 416})
+"""The condition does not hold; the range is beyond the end of what is there now."""
+_FORBIDDEN = frozenset({401, 403})
+
+
+class BlobShardStore:
+    """Implements ShardStore over one container. Blobs are named, never addressed by url: names hold any character."""
+
+    def __init__(self, connection: StorageConnection, container: str) -> None:
+        self._connection = connection
+        self._container_name = container
+
+    def facts(self, path: str) -> BlobFacts | None:
+        """See ShardStore. One operation; an absent container is an error, not an absent blob."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with storage_errors(f"look at {self._container_name}/{path}"):
+            try:
+                return _facts(path, self._container.get_blob_client(path).get_blob_properties())
+            except ResourceNotFoundError as error:
+                if getattr(error, "error_code", None) == "ContainerNotFound":
+                    raise
+                return None
+
+    def open(self, facts: BlobFacts) -> ShardSource:
+        """See ShardStore. No operation: the first read finds out whether it is still there."""
+        return BlobShardSource(self._container.get_blob_client(facts.path), facts)
+
+    def list(self, prefix: str) -> Iterator[BlobFacts]:
+        """See ShardStore. One operation for every 5,000 blobs."""
+        with storage_errors(f"list {self._container_name}/{prefix}*"):
+            for properties in self._container.list_blobs(name_starts_with=prefix):
+                yield _facts(properties.name, properties)
+
+    @property
+    def _container(self) -> ContainerClient:
+        return self._connection.blob_service.get_container_client(self._container_name)
+
+
+class BlobShardSource:
+    """Implements ShardSource: every read is one ranged request, and every answer must be of the pinned content."""
+
+    def __init__(self, blob: BlobClient, facts: BlobFacts) -> None:
+        self.name = facts.path.rpartition("/")[2]
+        self.size_bytes = facts.size_bytes
+        self._blob = blob
+        self._facts = facts
+        self._service_etag: str | None = None
+        """As the service writes it, learnt from the first answer: the normalised one would not be recognised."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes. Raises a SourceError; may be called from several threads."""
+        if length == 0:
+            return b""
+        content, etag = self._download(offset, length)
+        if normalise_etag(etag) != self._facts.etag:
+            expected, seen = self._facts.etag, normalise_etag(etag)
+            raise SourceChangedError(f"{self._facts.path}: should be the content with ETag {expected}, is {seen} now")
+        self._service_etag = etag
+        if len(content) != length:
+            raise SourceUnavailableError(
+                f"{self._facts.path}: {length} bytes should follow byte {offset}, {len(content)} came"
+            )
+        return content
+
+    def _download(self, offset: int, length: int) -> tuple[bytes, str]:
+        from azure.core.exceptions import AzureError, HttpResponseError
+
+        path = self._facts.path
+        try:
+            stream = self._blob.download_blob(offset, length, **self._condition())
+            return stream.readall(), stream.properties.etag or ""
+        except HttpResponseError as error:
+            raise self._refusal(error.status_code) from error
+        except AzureError as error:
+            raise SourceUnavailableError(f"{path}: storage did not answer: {type(error).__name__}") from error
+
+    def _refusal(self, status: int | None) -> SourceError:
+        path = self._facts.path
+        if status in _FORBIDDEN:
+            return SourceForbiddenError(f"{path}: the blob may not be read ({status}); look at the role assignments")
+        if status == _GONE or (status in _CHANGED and not self._is_there()):
+            return SourceGoneError(f"{path}: there should be a blob, there is none")
+        if status in _CHANGED:
+            return SourceChangedError(f"{path}: the blob was overwritten while it was read")
+        return SourceUnavailableError(f"{path}: storage answered {status}")
+
+    def _is_there(self) -> bool:
+        """A deleted blob fails the condition too, at least in Azurite; where nobody answers, it counts as changed."""
+        from azure.core.exceptions import AzureError
+
+        try:
+            return self._blob.exists()
+        except AzureError:
+            return True
+
+    def _condition(self) -> dict[str, Any]:
+        from azure.core import MatchConditions
+
+        if self._service_etag is None:
+            return {}
+        return {"etag": self._service_etag, "match_condition": MatchConditions.IfNotModified}
+
+
+def _facts(path: str, properties: BlobProperties) -> BlobFacts:
+    return BlobFacts(
+        path=path,
+        etag=normalise_etag(properties.etag),
+        size_bytes=properties.size,
+        last_modified=properties.last_modified,
+    )

@@ -1,0 +1,85 @@
+"""Small documents in a container of the host's account: manifests, and what a job leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from function_app.adapters.connections import StorageConnection
+from function_app.adapters.failures import storage_errors
+from function_app.errors import LandfallError
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+_RANGE_NOT_SATISFIABLE = 416
+
+
+class DocumentTooLargeError(LandfallError):
+    """A document is larger than its reader allows; nothing of it is used."""
+
+
+class BlobDocumentStore:
+    """Implements DocumentStore. The container is created by the first write that misses it."""
+
+    def __init__(self, connection: StorageConnection, container: str) -> None:
+        self._connection = connection
+        self._container_name = container
+
+    def write_once(self, path: str, content: bytes) -> bool:
+        """See DocumentStore. One operation: If-None-Match lets one writer win."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with storage_errors(f"write {self._container_name}/{path}"):
+            try:
+                return self._upload(path, content)
+            except ResourceNotFoundError:
+                self._create_container()
+                return self._upload(path, content)
+
+    def read(self, path: str, *, max_bytes: int) -> bytes | None:
+        """See DocumentStore. One operation, and never more than one byte beyond the limit."""
+        with storage_errors(f"read {self._container_name}/{path}"):
+            content = self._download(path, max_bytes + 1)
+        if content is not None:
+            check_size(path, len(content), max_bytes)
+        return content
+
+    def _upload(self, path: str, content: bytes) -> bool:
+        from azure.core.exceptions import ResourceExistsError
+        from azure.storage.blob import ContentSettings
+
+        settings = ContentSettings(content_type="application/json") if path.endswith(".json") else None
+        try:
+            self._container.upload_blob(path, content, overwrite=False, content_settings=settings)
+        except ResourceExistsError:
+            return False
+        return True
+
+    def _download(self, path: str, max_bytes: int) -> bytes | None:
+        from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+
+        try:
+            return self._container.get_blob_client(path).download_blob(0, max_bytes).readall()
+        except ResourceNotFoundError:
+            return None
+        except HttpResponseError as error:
+            if error.status_code != _RANGE_NOT_SATISFIABLE:
+                raise
+            return b""  # an empty blob has no byte 0 to begin with
+
+    def _create_container(self) -> None:
+        from azure.core.exceptions import ResourceExistsError
+
+        with contextlib.suppress(ResourceExistsError):  # somebody else's first write was quicker
+            self._container.create_container()
+
+    @property
+    def _container(self) -> ContainerClient:
+        return self._connection.blob_service.get_container_client(self._container_name)
+
+
+def check_size(path: str, size_bytes: int, max_bytes: int) -> None:
+    """Raise DocumentTooLargeError where a document exceeds what its reader allows."""
+    if size_bytes > max_bytes:
+        raise DocumentTooLargeError(f"document {path} should be at most {max_bytes} bytes, is larger")

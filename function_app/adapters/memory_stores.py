@@ -1,0 +1,119 @@
+"""Shards, documents and the queue in memory: shipped for tests and trials, under the adapters' contract tests."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from function_app.adapters.documents import check_size
+from function_app.clock import utcnow
+from function_app.ports import BlobFacts, Clock, TrainingRequest
+from function_app.validation import ShardSource, SourceChangedError, SourceGoneError
+
+
+class MemoryShardStore:
+    """Implements ShardStore; ``put`` and ``delete`` are what the data owner does."""
+
+    def __init__(self, clock: Clock = utcnow) -> None:
+        self.blobs: dict[str, tuple[BlobFacts, bytes]] = {}
+        self._clock = clock
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def put(self, path: str, content: bytes) -> BlobFacts:
+        """Upload a blob: every upload has an ETag of its own, also of the same bytes."""
+        with self._lock:
+            etag = f"0X{next(self._numbers):016X}"
+            facts = BlobFacts(path=path, etag=etag, size_bytes=len(content), last_modified=self._clock())
+            self.blobs[path] = (facts, content)
+            return facts
+
+    def delete(self, path: str) -> None:
+        """Delete a blob."""
+        with self._lock:
+            del self.blobs[path]
+
+    def facts(self, path: str) -> BlobFacts | None:
+        """See ShardStore."""
+        with self._lock:
+            return self.blobs[path][0] if path in self.blobs else None
+
+    def open(self, facts: BlobFacts) -> ShardSource:
+        """See ShardStore."""
+        return MemoryShardSource(self, facts)
+
+    def list(self, prefix: str) -> Iterator[BlobFacts]:
+        """See ShardStore."""
+        with self._lock:
+            return iter([facts for path, (facts, _) in sorted(self.blobs.items()) if path.startswith(prefix)])
+
+
+@dataclass(frozen=True)
+class MemoryShardSource:
+    """Implements ShardSource, pinned as a blob is."""
+
+    store: MemoryShardStore
+    facts: BlobFacts
+
+    @property
+    def name(self) -> str:
+        """The last segment of the path."""
+        return self.facts.path.rpartition("/")[2]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the pinned content."""
+        return self.facts.size_bytes
+
+    def read(self, offset: int, length: int) -> bytes:
+        """See ShardSource."""
+        path = self.facts.path
+        current, content = self.store.blobs.get(path, (None, b""))
+        if current is None:
+            raise SourceGoneError(f"{path}: there should be a blob, there is none")
+        if current.etag != self.facts.etag:
+            raise SourceChangedError(
+                f"{path}: should be the content with ETag {self.facts.etag}, is {current.etag} now"
+            )
+        return content[offset : offset + length]
+
+
+class MemoryDocumentStore:
+    """Implements DocumentStore."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def write_once(self, path: str, content: bytes) -> bool:
+        """See DocumentStore."""
+        with self._lock:
+            if path in self.documents:
+                return False
+            self.documents[path] = content
+            return True
+
+    def read(self, path: str, *, max_bytes: int) -> bytes | None:
+        """See DocumentStore."""
+        content = self.documents.get(path)
+        if content is not None:
+            check_size(path, len(content), max_bytes)
+        return content
+
+
+class MemoryRequestQueue:
+    """Implements RequestQueue; ``messages`` are what the trigger would be given."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def send(self, request: TrainingRequest) -> None:
+        """See RequestQueue."""
+        self.messages.append(request.to_json())
+
+    @property
+    def requests(self) -> list[TrainingRequest]:
+        """The messages, read."""
+        return [TrainingRequest.from_json(message) for message in self.messages]

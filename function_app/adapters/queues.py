@@ -1,0 +1,51 @@
+"""The queue of training requests."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from function_app.adapters.connections import StorageConnection
+from function_app.adapters.failures import storage_errors
+from function_app.ports import TrainingRequest
+
+if TYPE_CHECKING:
+    from azure.storage.queue import QueueClient
+
+TRAINING_QUEUE = "training-requested"
+
+_NEVER_EXPIRES = -1
+"""By default a message vanishes after seven days; one that nobody served for a week should still be explained."""
+
+
+class StorageRequestQueue:
+    """Implements RequestQueue; creates the queue where the first message misses it."""
+
+    def __init__(self, connection: StorageConnection, queue: str = TRAINING_QUEUE) -> None:
+        self._connection = connection
+        self._queue_name = queue
+
+    def send(self, request: TrainingRequest) -> None:
+        """See RequestQueue. One operation; Base64, because that is what the Functions host decodes by default."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        text = request.to_json()
+        with storage_errors(f"send to queue {self._queue_name}"):
+            try:
+                self._queue.send_message(text, time_to_live=_NEVER_EXPIRES)
+            except ResourceNotFoundError:
+                self._create()
+                self._queue.send_message(text, time_to_live=_NEVER_EXPIRES)
+
+    def _create(self) -> None:
+        from azure.core.exceptions import ResourceExistsError
+
+        with contextlib.suppress(ResourceExistsError):  # another sender was quicker
+            self._queue.create_queue()
+
+    @property
+    def _queue(self) -> QueueClient:
+        from azure.storage.queue import TextBase64EncodePolicy
+
+        service = self._connection.queue_service
+        return service.get_queue_client(self._queue_name, message_encode_policy=TextBase64EncodePolicy())

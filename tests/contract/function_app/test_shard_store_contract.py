@@ -1,0 +1,155 @@
+"""Shards: what the in-memory store and the one on Blob storage keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from function_app.adapters.blobs import BlobShardStore
+from function_app.adapters.connections import StorageConnection
+from function_app.adapters.memory_stores import MemoryShardStore
+from function_app.clock import utcnow
+from function_app.ports import BlobFacts, ShardStore
+from function_app.validation import SourceChangedError, SourceGoneError
+from tests.contract.function_app.conftest import BOTH
+from tests.support.threads import at_once
+
+PATH = "digits/v1/train-00000-of-00001.tfrecord"
+
+STRANGE_NAMES = [
+    "with space.tfrecord",
+    "50%.tfrecord",
+    "%41%2F%25.tfrecord",
+    "größe ✓ \U0001f600.tfrecord",
+    "a+b=c&d?e#f;g.tfrecord",
+    "it's (1).tfrecord",
+]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A store, and what its data owner can do."""
+
+    store: ShardStore
+    put: Callable[[str, bytes], object]
+    delete: Callable[[str], object]
+
+    def upload(self, path: str, content: bytes) -> BlobFacts:
+        """Upload and look."""
+        self.put(path, content)
+        facts = self.store.facts(path)
+        if facts is None:
+            raise LookupError(path)
+        return facts
+
+
+@pytest.fixture(params=BOTH)
+def shards(request: pytest.FixtureRequest, unique: str) -> Shards:
+    if request.param == "memory":
+        memory = MemoryShardStore()
+        return Shards(store=memory, put=memory.put, delete=memory.delete)
+    storage: StorageConnection = request.getfixturevalue("data_storage")
+    container = storage.blob_service.create_container(unique)
+    put = partial(container.upload_blob, overwrite=True)
+    return Shards(store=BlobShardStore(storage, unique), put=put, delete=container.delete_blob)
+
+
+def test_facts_of_an_absent_blob_are_none(shards: Shards) -> None:
+    """It is no error that a blob is gone."""
+    assert shards.store.facts(PATH) is None
+
+
+def test_facts_say_what_is_there(shards: Shards) -> None:
+    """Path, size, a normalised ETag, and a time that is aware."""
+    before = utcnow()
+    facts = shards.upload(PATH, b"12345")
+    assert (PATH, 5) == (facts.path, facts.size_bytes)
+    assert facts.etag == facts.etag.strip('"').upper() != ""
+    assert abs((facts.last_modified - before).total_seconds()) < 60
+
+
+def test_every_upload_has_an_etag_of_its_own(shards: Shards) -> None:
+    """Also one of the same bytes."""
+    assert shards.upload(PATH, b"same").etag != shards.upload(PATH, b"same").etag
+
+
+def test_a_shard_is_read_by_ranges(shards: Shards) -> None:
+    """Its name is the last part of its path."""
+    source = shards.store.open(shards.upload(PATH, bytes(range(100))))
+    parts = [source.read(offset, length) for offset, length in ((0, 10), (90, 10), (50, 0))]
+    assert [bytes(range(10)), bytes(range(90, 100)), b""] == parts
+    assert ("train-00000-of-00001.tfrecord", 100) == (source.name, source.size_bytes)
+
+
+def test_an_empty_shard_is_read_without_a_word(shards: Shards) -> None:
+    """No bytes are no range."""
+    source = shards.store.open(shards.upload(PATH, b""))
+    assert (0, b"") == (source.size_bytes, source.read(0, 0))
+
+
+def test_a_shard_larger_than_one_request_is_read_whole(shards: Shards) -> None:
+    """Beyond 32 MiB the client asks several times; the content is one."""
+    content = bytes(range(256)) * (40 << 12)
+    assert content == shards.store.open(shards.upload(PATH, content)).read(0, len(content))
+
+
+@pytest.mark.parametrize("name", STRANGE_NAMES)
+def test_names_hold_any_character(shards: Shards, name: str) -> None:
+    """What a browser would misread is uploaded, listed, looked at and read under its very name."""
+    path = f"digits/v1/{name}"
+    facts = shards.upload(path, b"content")
+    assert ([facts], b"content") == (list(shards.store.list("digits/v1/")), shards.store.open(facts).read(0, 7))
+
+
+def test_a_listing_has_the_blobs_below_a_prefix(shards: Shards) -> None:
+    """In the order of their names, with the same facts as a look at each."""
+    facts = [shards.upload(f"digits/v1/train-{n:05}-of-00003", b"x" * n) for n in (2, 0, 1)]
+    shards.upload("digits/v10/train-00000-of-00001", b"x")
+    assert sorted(facts, key=lambda f: f.path) == list(shards.store.list("digits/v1/"))
+
+
+def test_a_shard_overwritten_before_the_first_read_is_not_read(shards: Shards) -> None:
+    """What was looked at is no longer there."""
+    facts = shards.upload(PATH, b"before")
+    shards.put(PATH, b"after!")
+    with pytest.raises(SourceChangedError, match="train-00000-of-00001"):
+        shards.store.open(facts).read(0, 6)
+
+
+def test_a_shard_overwritten_between_two_reads_is_not_read_on(shards: Shards) -> None:
+    """Half of one content and half of another are no content."""
+    source = shards.store.open(shards.upload(PATH, b"before"))
+    assert b"bef" == source.read(0, 3)
+    shards.put(PATH, b"after!")
+    with pytest.raises(SourceChangedError, match="train-00000-of-00001"):
+        source.read(3, 3)
+
+
+def test_a_shard_overwritten_with_a_shorter_one_has_changed(shards: Shards) -> None:
+    """A range beyond the end says so too."""
+    facts = shards.upload(PATH, b"x" * 100)
+    shards.put(PATH, b"y")
+    with pytest.raises(SourceChangedError, match="train-00000-of-00001"):
+        shards.store.open(facts).read(50, 50)
+
+
+@pytest.mark.parametrize("read_before", [False, True])
+def test_a_deleted_shard_is_gone(shards: Shards, *, read_before: bool) -> None:
+    """Whether or not its reading had begun."""
+    source = shards.store.open(shards.upload(PATH, b"content"))
+    if read_before:
+        source.read(0, 1)
+    shards.delete(PATH)
+    with pytest.raises(SourceGoneError, match="train-00000-of-00001"):
+        source.read(1, 6)
+
+
+def test_a_shard_is_read_from_several_threads(shards: Shards) -> None:
+    """Each gets its own range."""
+    content = bytes(range(200))
+    source = shards.store.open(shards.upload(PATH, content))
+    parts = at_once([partial(source.read, offset, 10) for offset in range(0, 200, 10)])
+    assert content == b"".join(parts)

@@ -1,0 +1,1 @@
+"""Benchmarks of what the design promises: `python -m bench [NAME]`."""

@@ -1,0 +1,62 @@
+"""Run all benchmarks, or the one named: `python -m bench [NAME]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import pkgutil
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import benchmarks
+from bench.figures import BenchmarkError, Context
+from bench.report import print_table, write_results
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 when every promise holds, 1 when one does not or could not be measured."""
+    names = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__))
+    parser = argparse.ArgumentParser(prog="bench", description="Measure what the design promises.")
+    parser.add_argument("name", nargs="?", choices=names, help="one benchmark; without it, all of them")
+    chosen = parser.parse_args(arguments).name
+    # The Functions worker takes this variable for a sign that it runs in Azure; sandboxes set it.
+    os.environ.pop("CONTAINER_NAME", None)
+    console = Console()
+    kept = [measure(name, console) for name in ([chosen] if chosen else names)]
+    return 0 if all(kept) else 1
+
+
+def measure(name: str, console: Console) -> bool:
+    """Run one benchmark, tell what it found, and say whether its promises hold."""
+    module = importlib.import_module(f"{benchmarks.__name__}.{name}")
+    with tempfile.TemporaryDirectory(prefix=f"landfall-bench-{name}-") as scratch:
+        try:
+            figures = module.run(context(Path(scratch), console))
+        except BenchmarkError as error:
+            console.print(f"{name} could not be measured: {error}", style="bold red", markup=False)
+            return False
+    print_table(console, name, figures)
+    console.print(f"written to {write_results(RESULTS, name, figures, ROOT).relative_to(ROOT)}\n")
+    return all(figure.holds for figure in figures)
+
+
+def context(scratch: Path, console: Console) -> Context:
+    """What every benchmark is given."""
+    return Context(
+        root=ROOT,
+        python=Path(sys.executable),
+        training_python=ROOT / ".venv-training" / "bin" / "python",
+        scratch=scratch,
+        say=lambda line: console.print(line, style="dim", markup=False),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

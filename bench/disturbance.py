@@ -1,0 +1,45 @@
+"""How much of a measurement's cores went to somebody else: other people's work, or the hypervisor's.
+
+Two ranks on two cores have no core to spare, one rank has. Foreign work therefore slows two ranks and not one,
+and what looks like poor scaling is a busy machine. Steps are told apart by this, never by how long they took.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+_BUSY_FIELDS = (0, 1, 2, 5, 6, 7)
+"""proc(5), /proc/stat, after the name: user, nice, system, irq, softirq, steal; idle and iowait are left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The clocks at one moment, all in seconds."""
+
+    wall_s: float
+    own_cpu_s: float
+    """User and system time of this process."""
+    busy_s: float
+    """Time that the watched cores were not idle, whoever used them."""
+
+
+def read(cores: Collection[int]) -> Reading:
+    """Read all three clocks now."""
+    return Reading(wall_s=time.perf_counter(), own_cpu_s=time.process_time(), busy_s=busy_s(cores))
+
+
+def busy_s(cores: Collection[int], stat: Path = Path("/proc/stat")) -> float:
+    """Seconds since boot that these cores were busy, to a hundredth of a second each."""
+    wanted = {f"cpu{core}" for core in cores}
+    rows = (line.split() for line in stat.read_text(encoding="utf-8").splitlines())
+    ticks = sum(int(row[1 + field]) for row in rows if row and row[0] in wanted for field in _BUSY_FIELDS)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def others_share(*, wall_s: float, busy_s: float, own_cpu_s: float, num_cores: int) -> float:
+    """The share of the cores' time that went to others, 0 where the coarse clocks say less than nothing."""
+    return max(0.0, (busy_s - own_cpu_s) / (wall_s * num_cores))

@@ -1,0 +1,1 @@
+"""Programs that a benchmark starts in processes of their own, in the environment that they measure."""

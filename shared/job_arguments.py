@@ -1,7 +1,7 @@
 """The command line between the submitter and the training: written by one, read by the other.
 
 Every field of `JobArguments` is one flag, ``per_process_batch_size`` being ``--per-process-batch-size``.
-A new option is a new field here, and a member of the pipeline's ``train`` section; nothing else.
+A new option is a new field in `shared.training_options`, and a member of the pipeline's ``train`` section.
 """
 
 from __future__ import annotations
@@ -10,24 +10,11 @@ import argparse
 import shlex
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, fields
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from shared.training_options import OptionsError, TrainingOptions
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
-    """How to train: what a pipeline states and a caller may override within the pipeline's limits."""
-
-    model_name: str = "small_cnn"
-    epochs: int = 10
-    per_process_batch_size: int = 32
-    learning_rate: float = 0.001
-    optimizer: str = "adam"
-    label_feature: str = "label"
-    image_feature: str = "image"
-    num_classes: int = 10
-    seed: int = 0
-    train_split: str = "train"
-    validation_split: str = "validation"
+__all__ = ["JobArguments", "TrainingOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +49,11 @@ class JobArguments(TrainingOptions):
         parser = argparse.ArgumentParser(prog="training_job.train", allow_abbrev=False)
         hints = get_type_hints(cls)
         for field in fields(cls):
-            parser.add_argument(_flag(field.name), type=_reader(hints[field.name]), **_presence(field))
-        return cls(**vars(parser.parse_args(argv)))
+            parser.add_argument(_flag(field.name), **_reading(hints[field.name]), **_presence(field))
+        try:
+            return cls(**vars(parser.parse_args(argv)))
+        except OptionsError as error:
+            parser.error(str(error))
 
 
 def _flag(name: str) -> str:
@@ -74,8 +64,10 @@ def _presence(field: Field[Any]) -> dict[str, Any]:
     return {"required": True} if field.default is MISSING else {"default": field.default}
 
 
-def _reader(hint: Any) -> Any:
-    return _boolean if hint is bool else hint
+def _reading(hint: Any) -> dict[str, Any]:
+    if get_origin(hint) is Literal:
+        return {"choices": get_args(hint)}
+    return {"type": _boolean if hint is bool else hint}
 
 
 def _boolean(text: str) -> bool:

@@ -39,3 +39,19 @@ def test_an_unknown_flag_is_a_usage_error(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit, match="2"):
         JobArguments.from_argv([*arguments().to_argv(), "--epoch", "3"])
     assert "--epoch 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--optimizer", "magic"], "invalid choice: 'magic'"),
+        (["--epochs", "0"], "epochs should be at least 1, was 0"),
+    ],
+)
+def test_an_option_out_of_bounds_is_a_usage_error(
+    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The training refuses what the submitter would have refused, in one line."""
+    with pytest.raises(SystemExit, match="2"):
+        JobArguments.from_argv([*arguments().to_argv(), *flags])
+    assert message in capsys.readouterr().err

@@ -1,0 +1,48 @@
+"""How to train."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.training_options import OptionsError, TrainingOptions, numbers
+
+
+def test_the_defaults_contradict_nothing() -> None:
+    """A pipeline that states nothing trains."""
+    assert "small_cnn" == TrainingOptions().model_name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs should be at least 1, was 0"),
+        ({"learning_rate": 0.0}, "learning_rate should be above 0, was 0.0"),
+        ({"weight_decay": -1.0}, "weight_decay should be 0 or more, was -1.0"),
+        ({"momentum": 1.0}, "momentum should be 0 or more, below 1, was 1.0"),
+        ({"task": "binary"}, "task binary should have num_classes 2"),
+        ({"monitor": "val_auc"}, "monitor val_auc belongs to task binary"),
+        ({"monitor": "val_top5_accuracy", "num_classes": 5}, "needs more than 5 classes"),
+        ({"warm_up_epochs": 11.0}, "warm_up_epochs should be at most epochs"),
+        ({"pixel_mean": "1,2,3"}, "pixel_mean and pixel_std go together"),
+        ({"pixel_mean": "1,x", "pixel_std": "1,1"}, "pixel_mean should be numbers between commas"),
+        ({"decay_epochs": "ten"}, "decay_epochs should be numbers between commas"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(options: dict[str, Any], message: str) -> None:
+    """The message names the option and what was expected."""
+    with pytest.raises(OptionsError, match=message):
+        TrainingOptions(**options)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """Two mistakes need no two tries."""
+    with pytest.raises(OptionsError, match=r"epochs should be .*; momentum should be"):
+        TrainingOptions(epochs=0, momentum=2.0)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", ()), ("30", (30.0,)), ("0.5, 60,80", (0.5, 60.0, 80.0))])
+def test_numbers_stand_between_commas(text: str, expected: tuple[float, ...]) -> None:
+    """As flags have no lists."""
+    assert expected == numbers(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -123,8 +124,28 @@ def start_azure_ml(
     return AzureMl(process=process, url=url, state=directory / "state")
 
 
+FAST = (
+    *("--node-start-delay-s", "0.05", "--node-leave-delay-s", "0.05"),
+    *("--environment-build-s", "0.05", "--sync-interval-s", "0.2"),
+)
+PLAIN = ("plain", "CliV2AnonymousEnvironment")  # the second is what the client calls an inline environment
+
+
+def start_with_cluster(directory: Path, azurite: Azurite, *flags: str, **variables: str) -> AzureMl:
+    """An emulator with short delays, a cluster of four nodes, and environments: the tests' Python, the training's."""
+    environments = [flag for name in PLAIN for flag in ("--python-environment", f"{name}={Path(sys.prefix)}")]
+    if (TRAINING_ENVIRONMENT / "bin" / "mpirun").exists():
+        environments += ["--python-environment", f"training={TRAINING_ENVIRONMENT}"]
+    running = start_azure_ml(directory, azurite, *FAST, *environments, *flags, variables=variables)
+    running.put("computes/cluster", cluster_body()).raise_for_status()
+    for name in ("plain", "training"):
+        image = {"properties": {"image": f"example/{name}:1"}}
+        running.put(f"environments/{name}/versions/1", image).raise_for_status()
+    return running
+
+
 @contextmanager
-def real_client(emulator: AzureMl, client_id: str | None = None, **options: object) -> Iterator[MLClient]:
+def real_client(emulator: AzureMl, client_id: str | None = None, **options: Any) -> Iterator[MLClient]:
     """An unmodified azure-ai-ml client with a managed identity, pointed at the emulator by its environment."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the SDK's schemas use what its own marshmallow calls outdated
@@ -149,6 +170,19 @@ def command_job(command: str, **properties: Any) -> dict[str, Any]:
             **properties,
         }
     }
+
+
+def mpi_job(command: str, *, nodes: int = 2, processes: int = 1, **properties: Any) -> dict[str, Any]:
+    """Body of an MPI job in the training's environment; skips the test where that environment is absent."""
+    if not (TRAINING_ENVIRONMENT / "bin" / "mpirun").exists():
+        pytest.skip("needs .venv-training with Open MPI: run `make setup`")
+    return command_job(
+        command,
+        environmentId=f"{WORKSPACE_ID}/environments/training/versions/1",
+        distribution={"distributionType": "Mpi", "processCountPerInstance": processes},
+        resources={"instanceCount": nodes},
+        **properties,
+    )
 
 
 def cluster_body(max_nodes: int = 4, idle: str = "PT2M") -> dict[str, Any]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.azure_ml import AzureMl, cluster_body, real_client, start_azure_ml
+from tests.support.azure_ml import AzureMl, real_client, start_with_cluster
 from tests.support.azurite import Azurite, start_azurite
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
-
-FAST = ("--node-start-delay-s", "0.05", "--node-leave-delay-s", "0.05", "--environment-build-s", "0.05")
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +24,8 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory, azurite: Azurite) -> Iterator[AzureMl]:
-    """An emulator with a cluster and an environment; jobs run in the tests' own Python."""
-    names = ("plain", "CliV2AnonymousEnvironment")  # the second is what the client calls an inline environment
-    here = [flag for name in names for flag in ("--python-environment", f"{name}={Path(sys.prefix)}")]
-    running = start_azure_ml(tmp_path_factory.mktemp("azure_ml"), azurite, *FAST, "--sync-interval-s", "0.2", *here)
-    running.put("computes/cluster", cluster_body())
-    running.put("environments/plain/versions/1", {"properties": {"image": "example/plain:1"}})
+    """An emulator with a cluster and an environment."""
+    running = start_with_cluster(tmp_path_factory.mktemp("azure_ml"), azurite)
     yield running
     running.process.stop()
 

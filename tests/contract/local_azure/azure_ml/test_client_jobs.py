@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.azurite
 NAMES = (f"job-{number}" for number in itertools.count())
 
 
-def a_job(command: str = "echo done", **options: object) -> Command:
+def a_job(command: str = "echo done", **options: Any) -> Command:
     """A command job on the registered environment, with a name of its own."""
     from azure.ai.ml import command as make
 
@@ -137,8 +137,10 @@ def test_a_changed_job_under_an_existing_name_is_refused(client: MLClient) -> No
     name = submit(client, a_job("echo one"))
     with pytest.raises(HttpResponseError, match=r"existing job's command cannot be changed") as refused:
         submit(client, a_job("echo other", name=name))
-    inner = refused.value.response.json()["error"]["additionalInfo"][0]["info"]["value"]
-    seen = (refused.value.status_code, refused.value.error.code, inner["code"], inner["innerError"]["code"])
+    answer: Any = refused.value.response
+    error = answer.json()["error"]
+    inner = error["additionalInfo"][0]["info"]["value"]
+    seen = (answer.status_code, error["code"], inner["code"], inner["innerError"]["code"])
     assert (400, "UserError", "Immutable", "JobPropertyImmutable") == seen
 
 

@@ -7,13 +7,34 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from cli.publish import snapshot
-from cli.publish.workspace import Cluster, Workspace, WorkspaceId
+from cli.publish.workspace import Cluster, WorkspaceId
 
 ENVIRONMENT_NAME = CODE_NAME = "landfall-training"
 DATASTORES = {"DATA": "landfall_datasets", "STATE": "landfall_state", "RUNS": "landfall_runs"}
 Say = Callable[[str], None]
+
+
+class Workspace(Protocol):
+    """What publishing needs of a workspace; every method returns whether it had to create something."""
+
+    def ensure_code(self, name: str, version: str, folder: Path) -> bool:
+        """Have a folder as a code asset."""
+        ...
+
+    def ensure_environment(self, name: str, version: str, *, image: str | None, context: Path) -> bool:
+        """Have an image, or one to be built from a folder, as an environment."""
+        ...
+
+    def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
+        """Have a container under a name."""
+        ...
+
+    def ensure_cluster(self, cluster: Cluster) -> bool:
+        """Have a cluster."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

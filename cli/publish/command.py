@@ -12,11 +12,9 @@ from cli.errors import CliError
 from cli.publish import assets
 from cli.publish.assets import Containers, Publication
 from cli.publish.clusters import clusters_of
-from cli.publish.workspace import Workspace, WorkspaceId
+from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
 
 ROOT = Path(__file__).resolve().parents[2]
-DEFAULT_VM_SIZE = "Standard_NC24rs_v3"
-"""The project's default profile; see shared/vm_sizes.py for what replaces it where it is retired."""
 
 
 @click.command()
@@ -29,8 +27,7 @@ DEFAULT_VM_SIZE = "Standard_NC24rs_v3"
 @click.option("--image", help="Training image; without it Azure ML builds training_job/environment/Dockerfile.")
 @click.option("--data-account", help="Storage account of the data; its datastore is registered.")
 @click.option("--host-account", help="Storage account of the function app; its datastores are registered.")
-@click.option("--vm-size", default=DEFAULT_VM_SIZE, show_default=True, help="Of clusters that do not exist yet.")
-@click.option("--max-nodes", type=click.IntRange(1, 100), default=4, show_default=True, help="Of such clusters.")
+@click.option("--max-nodes", type=click.IntRange(1, 100), default=4, show_default=True, help="Of new clusters.")
 @click.option("--format", "output", type=click.Choice(["settings", "json"]), default="settings", show_default=True)
 def publish(
     *,
@@ -41,7 +38,6 @@ def publish(
     image: str | None,
     data_account: str | None,
     host_account: str | None,
-    vm_size: str,
     max_nodes: int,
     output: str,
 ) -> None:
@@ -56,7 +52,7 @@ def publish(
         identity=WorkspaceId(subscription=subscription, resource_group=resource_group, workspace=workspace),
         image=image,
         containers=Containers(data_account=data_account, host_account=host_account),
-        clusters=clusters_of(pipelines, vm_size=vm_size, max_nodes=max_nodes),
+        clusters=clusters_of(pipelines, max_nodes=max_nodes),
     )
     settings = _publish(publication)
     if output == "json":
@@ -68,7 +64,7 @@ def publish(
 
 def _publish(publication: Publication) -> dict[str, str]:
     try:
-        workspace = Workspace.open(publication.identity)
+        workspace = AzureMlWorkspace.open(publication.identity)
         return assets.publish(publication, workspace, lambda line: click.echo(line, err=True))
     except AzureError as error:
         said = str(error).splitlines()[0] if str(error) else repr(error)

@@ -44,14 +44,14 @@ class Cluster:
     max_nodes: int
 
 
-class Workspace:
+class AzureMlWorkspace:
     """The assets of one workspace. Every method returns whether it had to create something."""
 
     def __init__(self, client: MLClient) -> None:
         self._client = client
 
     @classmethod
-    def open(cls, identity: WorkspaceId) -> Workspace:
+    def open(cls, identity: WorkspaceId) -> AzureMlWorkspace:
         """Open a workspace as whoever is signed in (az login, a managed identity, …); calls nothing yet."""
         from azure.ai.ml import MLClient
         from azure.identity import DefaultAzureCredential

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from local_azure.twin.errors import TwinError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,16 +44,16 @@ class Part:
 class Child:
     """A started part."""
 
-    def __init__(self, part: Part, *, hold: Sequence[int] = ()) -> None:
+    def __init__(self, part: Part, *, label: str = "", hold: Sequence[int] = ()) -> None:
         """Start it. `hold`: descriptors (of locks) that stay open as long as anything of the child is alive."""
         self.part = part
         part.log.parent.mkdir(parents=True, exist_ok=True)
-        guard = [sys.executable, "-m", "local_azure.twin.guard", "--grace-s", str(part.grace_s), "--"]
+        guard = [sys.executable, "-m", "local_azure.twin.guard", "--grace-s", str(part.grace_s), "--label", label]
         with contextlib.ExitStack() as files:
             log = files.enter_context(part.log.open("wb"))
             stdout = files.enter_context(part.stdout.open("wb")) if part.stdout else log
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [*guard, *part.command],
+                [*guard, "--", *part.command],
                 stdin=subprocess.PIPE,
                 stdout=stdout,
                 stderr=log,
@@ -108,6 +110,16 @@ class Child:
             self._process.kill()
             self._process.wait()
             raise TwinError(f"{self.part.name} did not end within {STOP_S:.0f} s; see {self.part.log}") from None
+
+
+def await_strays(label: str) -> None:
+    """Wait for guards that were started but never became a `Child`: a signal came in between.
+
+    Their pipe closed when the half-made `Child` went, so they are ending already.
+    """
+    with contextlib.suppress(psutil.NoSuchProcess):  # one that ends while it is looked at
+        own = psutil.Process().children()
+        psutil.wait_procs([child for child in own if label in child.cmdline()], timeout=STOP_S)
 
 
 def last_words(log: Path) -> str:

@@ -65,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="guard", allow_abbrev=False)
-    parser.add_argument("--grace-s", type=float, default=5.0)
+    parser.add_argument("--grace-s", type=float, default=5.0, help="what the command gets to end by itself")
+    parser.add_argument("--label", default="", help="for whoever looks at the list of processes")
     parser.add_argument("command", nargs="+")
     return parser.parse_args(arguments)
 

@@ -77,7 +77,8 @@ def azure_ml(places: Places, options: TwinOptions) -> Part:
 
 def event_grid(places: Places) -> Part:
     """Event Grid: uploads and runs become deliveries."""
-    config = places.folder / "event_grid.json"
+    config = places.folder / "event_grid" / "config.json"
+    config.parent.mkdir(exist_ok=True)
     write_atomically(config, json.dumps(event_grid_config(places), indent=1), mode=0o600)
     return Part(
         name="the Event Grid emulator",
@@ -89,7 +90,7 @@ def event_grid(places: Places) -> Part:
             "LANDFALL_TWIN_TOPIC_KEY": places.secrets.topic_key,
         },
         log=places.logs / "event_grid.log",
-        ready=lambda: answers(f"{places.event_grid_url}/topics/landfall/received"),
+        ready=lambda: answers(f"{places.event_grid_url}/health"),
     )
 
 

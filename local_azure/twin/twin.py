@@ -10,7 +10,7 @@ from typing import Any
 
 from local_azure.twin import parts
 from local_azure.twin.app_settings import app_settings
-from local_azure.twin.children import Child, Part
+from local_azure.twin.children import Child, Part, await_strays
 from local_azure.twin.errors import TwinError
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import Places
@@ -34,6 +34,7 @@ class Twin:
         self.options = options
         self._state = state
         self._children: list[Child] = []
+        self._label = str(places.folder)
 
     def check_running(self) -> None:
         """Raise TwinError where a part has ended."""
@@ -74,6 +75,7 @@ class Twin:
                 except TwinError as error:
                     problems.append(str(error))
         self._children = []
+        await_strays(self._label)
         if problems:
             raise TwinError("; ".join(problems))
 
@@ -96,7 +98,7 @@ class Twin:
     def _publish(self) -> dict[str, str]:
         """Register environment, code, datastores and compute as a deployment does; return the settings it prints."""
         part = parts.publishing(self.places, self.options)
-        publishing = Child(part)
+        publishing = Child(part, label=self._label)
         try:
             publishing.await_end()
         finally:
@@ -107,7 +109,7 @@ class Twin:
         }
 
     def _launch(self, part: Part) -> Child:
-        child = Child(part, hold=[self._state.lock, *self.places.ports.held])
+        child = Child(part, label=self._label, hold=[self._state.lock, *self.places.ports.held])
         self._children.append(child)
         return child
 

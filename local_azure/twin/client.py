@@ -1,0 +1,93 @@
+"""What only a twin can be asked: its calls, its cluster, its logs, and what its recipients got.
+
+For the demo and for tests; nothing that runs in Azure has these endpoints.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from local_azure.twin.places import PEOPLE_WEBHOOK, Places
+
+TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class LogBlock:
+    """New text of a job's log, and where the next one starts."""
+
+    text: str
+    next_offset: int
+
+
+class TwinClient:
+    """Talks to the emulators of one running twin. Methods raise httpx.HTTPError where a part does not answer."""
+
+    def __init__(self, places: Places) -> None:
+        verify = ssl.create_default_context(cafile=places.ca_file)
+        self._azure_ml = httpx.Client(base_url=places.azure_ml_url, verify=verify, trust_env=False, timeout=TIMEOUT_S)
+        self._event_grid = httpx.Client(base_url=places.event_grid_url, trust_env=False, timeout=TIMEOUT_S)
+        self._functions = httpx.Client(base_url=places.functions_url, trust_env=False, timeout=TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for client in (self._azure_ml, self._event_grid, self._functions):
+            client.close()
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Return every call that Azure ML answered, in order."""
+        calls: list[dict[str, Any]] = _json(self._azure_ml.get("/twin/calls"))["calls"]
+        return calls
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Return the nodes of all clusters."""
+        computes = _json(self._azure_ml.get("/twin/cluster"))["computes"]
+        return [{**node, "cluster": compute["name"]} for compute in computes for node in compute["nodes"]]
+
+    def log(self, job: str, offset: int) -> LogBlock:
+        """Return what the root of a job has written since; nothing while there is no job."""
+        answer = self._azure_ml.get(f"/twin/jobs/{job}/log", params={"offset": offset})
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return LogBlock("", offset)
+        answer.raise_for_status()
+        return LogBlock(answer.text, int(answer.headers["X-Next-Offset"]))
+
+    def received(self, topic: str = "landfall") -> list[dict[str, Any]]:
+        """Return what was published to a topic, oldest first."""
+        return _entries(self._event_grid.get(f"/topics/{topic}/received"))
+
+    def webhook_received(self, name: str = PEOPLE_WEBHOOK) -> list[dict[str, Any]]:
+        """Return what was posted to a plain webhook, oldest first."""
+        return _entries(self._event_grid.get(f"/webhooks/{name}/received"))
+
+    def set_faults(self, plan: Mapping[str, Any]) -> None:
+        """Drop, repeat or reorder a topic's deliveries from now on."""
+        self._event_grid.put("/faults", json=dict(plan)).raise_for_status()
+
+    def end_faults(self) -> None:
+        """Deliver as usual again; what was held back goes out now."""
+        self._event_grid.delete("/faults").raise_for_status()
+
+    def fire(self, function: str) -> None:
+        """Run a timer's function now."""
+        self._functions.post(f"/admin/functions/{function}", json={"input": ""}).raise_for_status()
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    body: dict[str, Any] = answer.raise_for_status().json()
+    return body
+
+
+def _entries(answer: httpx.Response) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = answer.raise_for_status().json()
+    return entries

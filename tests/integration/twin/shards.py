@@ -1,0 +1,29 @@
+"""Small shards for the twin's tests."""
+
+from __future__ import annotations
+
+from function_app.validation.example_message import encode_example
+from shared.record_framing import frame_record
+
+NUM_TRAIN, NUM_VALIDATION = 2, 1
+RECORDS_PER_SHARD = 5
+
+
+def shard(first_label: int = 0) -> bytes:
+    """Return a shard of five records with a label each."""
+    labels = [(first_label + i) % 10 for i in range(RECORDS_PER_SHARD)]
+    return b"".join(frame_record(encode_example({"label": label})) for label in labels)
+
+
+def whole_version() -> dict[str, bytes]:
+    """Return all shards of a version: name → content."""
+    names = [f"train-{i:05d}-of-{NUM_TRAIN:05d}.tfrecord" for i in range(NUM_TRAIN)]
+    names += [f"validation-{i:05d}-of-{NUM_VALIDATION:05d}.tfrecord" for i in range(NUM_VALIDATION)]
+    return {name: shard(first_label=i) for i, name in enumerate(names)}
+
+
+def flip_bit(content: bytes, *, offset: int) -> bytes:
+    """Return the content with the lowest bit of one byte flipped."""
+    damaged = bytearray(content)
+    damaged[offset] ^= 1
+    return bytes(damaged)

@@ -1,0 +1,81 @@
+"""The HTTP API's client: what it sends, and what it makes of answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from cli.api_client import ApiClient, ApiError
+from cli.errors import CliError
+
+
+class FunctionApp:
+    """Answers every request alike, and keeps the requests."""
+
+    def __init__(self, status: int = 200, body: Any = None, text: str | None = None) -> None:
+        self.requests: list[httpx.Request] = []
+        self._status = status
+        self._text = json.dumps(body) if text is None else text
+
+    def client(self, key: str | None = "secret") -> ApiClient:
+        """Return a client of it."""
+        return ApiClient("https://app.example", key, transport=httpx.MockTransport(self._answer))
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        return httpx.Response(self._status, text=self._text)
+
+
+def test_the_key_goes_into_the_header() -> None:
+    """A key in the address would end up in logs."""
+    app = FunctionApp(body={"runs": []})
+    with app.client() as client:
+        client.runs()
+    assert ("secret", "https://app.example/api/runs") == (
+        app.requests[0].headers["x-functions-key"],
+        str(app.requests[0].url),
+    )
+
+
+def test_names_are_quoted() -> None:
+    """A name cannot change the path."""
+    app = FunctionApp(body={})
+    with app.client() as client:
+        client.dataset_version("a/b", "c?d")
+    assert b"/api/datasets/a%2Fb/c%3Fd" == app.requests[0].url.raw_path
+
+
+def test_a_submission_carries_its_overrides() -> None:
+    """The body has dataset, version and overrides."""
+    app = FunctionApp(body={"run_id": "r"})
+    with app.client() as client:
+        answer = client.submit("digits", "v1", {"epochs": 3})
+    sent = json.loads(app.requests[0].content)
+    assert ({"run_id": "r"}, {"dataset": "digits", "version": "v1", "overrides": {"epochs": 3}}) == (answer, sent)
+
+
+def test_a_refusal_is_the_message_of_the_function_app() -> None:
+    """Code and message come from the answer."""
+    body = {"error": {"code": "not_found", "message": "There is no run x.", "details": ["looked in the ledger"]}}
+    with FunctionApp(404, body).client() as client, pytest.raises(ApiError) as caught:
+        client.run("x")
+    expected = (404, "not_found", "There is no run x.\n  looked in the ledger")
+    assert expected == (caught.value.status, caught.value.code, caught.value.message)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_says_where_to_give_one(status: int) -> None:
+    """The message names the option and the variable."""
+    refused = pytest.raises(ApiError, match="give --key or set LANDFALL_FUNCTION_KEY")
+    with FunctionApp(status, text="").client(key=None) as client, refused:
+        client.runs()
+
+
+@pytest.mark.parametrize("text", ["<html>", "[1]"])
+def test_what_is_no_landfall_is_told_apart(text: str) -> None:
+    """A page where JSON was expected is reported, not shown."""
+    with FunctionApp(text=text).client() as client, pytest.raises(CliError, match="is this a Landfall function app"):
+        client.run("x")

@@ -1,0 +1,72 @@
+"""What a user gets to read: help, typing errors, failures; never a stack trace."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cli.main import COMMANDS, main
+from tests.support.processes import REPOSITORY
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | str | None, str, str]:
+    """Run a command line; return exit status, output and error output."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """The overview names each command."""
+    status, out, _ = run(capsys, "--help")
+    assert (0, []) == (status, [name for name in COMMANDS if f"  {name} " not in out])
+
+
+def test_help_imports_no_command() -> None:
+    """The overview costs no import of storage clients, numpy or the twin."""
+    script = (
+        "import sys\nfrom cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in sys.modules if m.split('.')[0] in ('azure', 'numpy', 'httpx', 'rich', 'local_azure')])"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    assert "[]" == ended.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("validate", "pack", "lint")])
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """Each command that the overview lists can be imported and has help."""
+    status, out, _ = run(capsys, name, "--help")
+    assert (0, True) == (status, out.startswith(f"Usage: landfall {name}"))
+
+
+def test_a_mistyped_command_is_answered_with_the_one_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    """The error names the nearest command."""
+    status, _, err = run(capsys, "statsu")
+    assert (2, True) == (status, "There is no command 'statsu'. Did you mean 'status'?" in err)
+
+
+def test_a_word_that_is_like_no_command_is_answered_with_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nothing is near, the error lists what there is."""
+    status, _, err = run(capsys, "xyzzy")
+    assert (2, True) == (status, "There are: demo, up," in err)
+
+
+def test_a_wrong_dataset_version_says_what_was_expected(capsys: pytest.CaptureFixture[str]) -> None:
+    """The error shows the form and what was given."""
+    status, _, err = run(capsys, "status", "digits")
+    assert (2, True) == (status, "expected <dataset>/<version>, such as digits/2026-11-20, was 'digits'" in err)
+
+
+def test_an_unreachable_function_app_is_no_stack_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """A refused connection names the address and asks whether it is right."""
+    status, _, err = run(capsys, "runs", "--url", "http://127.0.0.1:9")
+    assert (1, True, False) == (status, "http://127.0.0.1:9 cannot be reached" in err, "Traceback" in err)
+
+
+def test_an_address_without_a_scheme_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    """The error says how an address starts."""
+    status, _, err = run(capsys, "runs", "--url", "myapp.azurewebsites.net")
+    assert (1, True) == (status, "should start with http:// or https://, was 'myapp.azurewebsites.net'" in err)

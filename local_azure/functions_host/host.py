@@ -22,7 +22,7 @@ from local_azure.functions_host.listeners import ListenerFactory, Listeners
 from local_azure.functions_host.log_lines import configure_logging
 from local_azure.functions_host.output_bindings import SERVED_OUTPUTS, OutputWriter
 from local_azure.functions_host.routes import make_routes
-from local_azure.functions_host.settings import HostOptions, app_settings, host_options
+from local_azure.functions_host.settings import HostOptions, app_settings, host_id, host_options
 from local_azure.functions_host.web_server import WebServer
 from local_azure.functions_host.worker import Worker
 
@@ -72,6 +72,7 @@ class DevHost:
 
     async def _listeners(self, resources: AsyncExitStack) -> Listeners:
         factory = ListenerFactory(
+            host_id=host_id(self.options.root, self.settings),
             options=self.options,
             queue_options=self.host.queues,
             settings=self.settings,

@@ -71,6 +71,7 @@ class Listeners:
 class ListenerFactory:
     """Makes the listeners of an app; the clients that they use are closed with ``resources``."""
 
+    host_id: str
     options: ListenerOptions
     queue_options: QueueOptions
     settings: Mapping[str, str]
@@ -118,7 +119,7 @@ class ListenerFactory:
             service = storage_connection(HOST_STORAGE, self.settings).blob_service()
         except StorageConnectionError:
             return NoTimerMemory()
-        return BlobTimerMemory(await self.resources.enter_async_context(service))
+        return BlobTimerMemory(await self.resources.enter_async_context(service), self.host_id)
 
 
 def _connection(function: Function) -> str:

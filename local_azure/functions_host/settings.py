@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -55,6 +56,12 @@ def local_settings(root: Path) -> dict[str, str]:
 def app_settings(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """The app's settings: local.settings.json under the environment, which wins."""
     return local_settings(root) | dict(environment)
+
+
+def host_id(root: Path, settings: Mapping[str, str]) -> str:
+    """What tells this app from others in the same storage account: as set, or made from its folder."""
+    made = f"{root.name}-{hashlib.sha256(str(root).encode()).hexdigest()[:8]}"
+    return settings.get("AzureFunctionsWebHost__hostid") or made
 
 
 def host_options(root: Path) -> HostOptions:

@@ -31,13 +31,15 @@ class NoTimerMemory:
 class BlobTimerMemory:
     """One small blob per timer. A failure is logged and costs only the past-due flag."""
 
-    def __init__(self, service: BlobServiceClient) -> None:
+    def __init__(self, service: BlobServiceClient, host_id: str) -> None:
+        """``host_id`` keeps apart the apps that share a storage account."""
         self._container = service.get_container_client(CONTAINER)
+        self._host_id = host_id
 
     async def load(self, function_name: str) -> TimerStatus | None:
         """The saved status; None where there is none that can be read."""
         try:
-            blob = await self._container.download_blob(_path(function_name))
+            blob = await self._container.download_blob(self._path(function_name))
             content = json.loads(await blob.readall())
             return TimerStatus(
                 last=datetime.fromisoformat(content["Last"]), next=datetime.fromisoformat(content["Next"])
@@ -53,10 +55,9 @@ class BlobTimerMemory:
         try:
             with contextlib.suppress(ResourceExistsError):  # made by an earlier timer
                 await self._container.create_container()
-            await self._container.upload_blob(_path(function_name), json.dumps(status.as_json()), overwrite=True)
+            await self._container.upload_blob(self._path(function_name), json.dumps(status.as_json()), overwrite=True)
         except AzureError as error:
             log.warning(f"timer {function_name}: its status cannot be saved: {error}")
 
-
-def _path(function_name: str) -> str:
-    return f"timers/dev-host/{function_name}/status"
+    def _path(self, function_name: str) -> str:
+        return f"timers/{self._host_id}/{function_name}/status"

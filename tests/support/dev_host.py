@@ -1,0 +1,74 @@
+"""The dev host as a process, with the app of tests/fixtures/dev_host_app or another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.processes import REPOSITORY, ServerProcess, child_environment, start_module, wait_until
+
+FIXTURE_APP = REPOSITORY / "tests" / "fixtures" / "dev_host_app"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevHost:
+    """A dev host that answers."""
+
+    process: ServerProcess
+    url: str
+    """Without a slash at the end."""
+    journal: Path
+    """Where the fixture app writes what it was given."""
+
+    def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        """Send a request and return the answer, whatever its status."""
+        return httpx.request(method, f"{self.url}{path}", timeout=30.0, **arguments)
+
+    def journalled(self, kind: str) -> list[dict[str, Any]]:
+        """The fixture app's entries of ``kind`` so far, in order."""
+        lines = self.journal.read_text(encoding="utf-8").splitlines() if self.journal.is_file() else []
+        return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
+
+    def wait_for_bodies(self, *bodies: str, timeout_s: float = 30.0) -> list[dict[str, Any]]:
+        """The queue entries with one of ``bodies``, once each of those has arrived."""
+
+        def arrived() -> list[dict[str, Any]] | None:
+            entries = [entry for entry in self.journalled("queue") if entry["body"] in bodies]
+            return entries if {entry["body"] for entry in entries} == set(bodies) else None
+
+        return wait_until(arrived, what=f"the queue function to get {bodies}", timeout_s=timeout_s)
+
+
+def start_dev_host_process(
+    folder: Path, settings: Mapping[str, str], *arguments: str, root: Path = FIXTURE_APP
+) -> ServerProcess:
+    """Start the dev host on a free port without waiting for it."""
+    environment = child_environment(**settings)
+    return start_module(
+        "local_azure.functions_host",
+        *("--root", str(root), "--port", "0", *arguments),
+        log=folder / "dev_host.log",
+        environment=environment,
+    )
+
+
+def start_dev_host(folder: Path, settings: Mapping[str, str], *arguments: str, root: Path = FIXTURE_APP) -> DevHost:
+    """Start the dev host on a free port and wait until it listens. ``settings`` need FIXTURE_JOURNAL."""
+    process = start_dev_host_process(folder, settings, *arguments, root=root)
+    url = process.wait_for_line("listening http").rpartition(" ")[2]
+    return DevHost(process=process, url=url, journal=Path(settings["FIXTURE_JOURNAL"]))
+
+
+def fixture_settings(storage: str, queue: str, journal: Path, schedule: str = "0 0 0 1 1 *") -> dict[str, str]:
+    """App settings of the fixture app: its storage, its queue's name, its journal and its timer's schedule."""
+    return {
+        "AzureWebJobsStorage": storage,
+        "FIXTURE_JOURNAL": str(journal),
+        "FIXTURE_QUEUE": queue,
+        "FIXTURE_SCHEDULE": schedule,
+    }

@@ -160,6 +160,13 @@ class StorageConnection:
         client: TableServiceClient = self._client("table", TableServiceClient, "endpoint", None)
         return client
 
+    def close(self) -> None:
+        """Close the clients' connections; the next use builds new clients."""
+        with self._lock:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
     def _client(self, service: Service, client_class: Any, uri_name: str, retry_class: Any) -> Any:
         with self._lock:
             if service not in self._clients:

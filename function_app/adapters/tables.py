@@ -27,6 +27,9 @@ MAX_BACKOFF_S = 1.0
 _CONFLICT = frozenset({404, 409, 412})
 """A row to change is gone, a row to create is there, a row was changed meanwhile."""
 
+_REPEATED = frozenset({"POST"})
+"""A transaction whose answer was lost may be repeated, other than the SDK assumes: see ``new_writer``."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -111,7 +114,8 @@ class Tables:
         with storage_errors(f"write {changes[0].key} to table {self._prefix}{table}"):
             client = self._client(table)
             try:
-                answers = client.submit_transaction([_operation(partition, change) for change in changes])
+                operations = [_operation(partition, change) for change in changes]
+                answers = client.submit_transaction(operations, retry_on_methods=_REPEATED)
             except TableTransactionError as error:
                 if error.status_code not in _CONFLICT:
                     raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterator
 
@@ -24,10 +25,11 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 
 
 @pytest.fixture(scope="session")
-def host_storage(azurite: Azurite) -> StorageConnection:
+def host_storage(azurite: Azurite) -> Iterator[StorageConnection]:
     """The account of queues, tables and documents."""
     settings = ConnectionSettings(name="AzureWebJobsStorage", connection_string=azurite.connection_string())
-    return StorageConnection(settings)
+    with contextlib.closing(StorageConnection(settings)) as storage:
+        yield storage
 
 
 @pytest.fixture
@@ -44,7 +46,9 @@ def ledger(request: pytest.FixtureRequest, unique: str) -> Ledger:
 
 
 @pytest.fixture(scope="session")
-def data_storage(azurite: Azurite) -> StorageConnection:
+def data_storage(azurite: Azurite) -> Iterator[StorageConnection]:
     """The account of shards."""
     connection_string = azurite.connection_string(DATA_ACCOUNT)
-    return StorageConnection(ConnectionSettings(name="DataStorage", connection_string=connection_string))
+    settings = ConnectionSettings(name="DataStorage", connection_string=connection_string)
+    with contextlib.closing(StorageConnection(settings)) as storage:
+        yield storage

@@ -1,0 +1,105 @@
+"""Storage connections by the convention of Azure Functions."""
+
+from __future__ import annotations
+
+import pytest
+from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
+
+from function_app.adapters.connections import MAX_SETTING_CHARS, StorageConnection, read_connection
+from function_app.errors import SettingsError
+
+NAME = "DataStorage"
+STRING = "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=c2VjcmV0;EndpointSuffix=core.windows.net"
+BLOBS = {f"{NAME}__blobServiceUri": "https://acme.blob.core.windows.net/"}
+
+
+def connection(settings: dict[str, str]) -> StorageConnection:
+    return StorageConnection(read_connection(settings, NAME, ("blob",)))
+
+
+def test_a_connection_string_opens_all_three_services() -> None:
+    """Each client has the account's address for its service."""
+    storage = connection({NAME: STRING})
+    urls = [storage.blob_service.url, storage.queue_service.url, storage.table_service.url]
+    expected = [f"https://acme.{service}.core.windows.net" for service in ("blob", "queue", "table")]
+    assert expected == [url.rstrip("/") for url in urls]
+
+
+def test_a_client_is_built_once_and_shared() -> None:
+    """Clients hold connection pools."""
+    storage = connection({NAME: STRING})
+    assert storage.blob_service is storage.blob_service
+
+
+@pytest.mark.parametrize("text", ["UseDevelopmentStorage=true", "usedevelopmentstorage=TRUE;"])
+def test_development_storage_is_the_emulator(text: str) -> None:
+    """The short form of local settings, however it is spelt, reaches Azurite's ports."""
+    storage = connection({NAME: text})
+    urls = [storage.blob_service.url, storage.queue_service.url, storage.table_service.url]
+    expected = [f"http://127.0.0.1:{port}/devstoreaccount1" for port in (10000, 10001, 10002)]
+    assert expected == [url.rstrip("/") for url in urls]
+
+
+def test_an_address_is_opened_by_an_identity() -> None:
+    """Whatever azure-identity finds, when nothing more is said."""
+    storage = connection(BLOBS)
+    assert storage.blob_service.url == "https://acme.blob.core.windows.net/"
+    assert isinstance(storage.blob_service.credential, DefaultAzureCredential)
+
+
+@pytest.mark.parametrize("extra", [{f"{NAME}__clientId": "c1"}, {f"{NAME}__credential": "managedidentity"}])
+def test_a_managed_identity_is_used_where_one_is_named(extra: dict[str, str]) -> None:
+    """By its client id, or as the app's own."""
+    assert isinstance(connection(BLOBS | extra).blob_service.credential, ManagedIdentityCredential)
+
+
+def test_an_account_name_gives_the_public_addresses() -> None:
+    """As the Functions host reads ``AzureWebJobsStorage__accountName``; a stated address wins."""
+    table = "https://acme.table.core.usgovcloudapi.net"
+    settings = read_connection({f"{NAME}__accountName": "acme", f"{NAME}__tableServiceUri": table}, NAME)
+    blob, queue = (f"https://acme.{service}.core.windows.net" for service in ("blob", "queue"))
+    assert {"blob": blob, "queue": queue, "table": table} == settings.service_uris
+
+
+def test_a_missing_connection_names_the_settings() -> None:
+    """Both ways to set it."""
+    with pytest.raises(SettingsError, match=r"DataStorage should hold .*DataStorage__blobServiceUri"):
+        read_connection({NAME: "  "}, NAME, ("blob",))
+
+
+def test_a_service_that_the_settings_do_not_reach_is_named_when_used() -> None:
+    """An account of blobs only has no queues."""
+    with pytest.raises(SettingsError, match="DataStorage__queueServiceUri should be set"):
+        _ = connection(BLOBS).queue_service
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({NAME: "AccountName=acme"}, "DataStorage should be a connection string with AccountKey"),
+        ({NAME: "nonsense"}, "DataStorage should be a connection string with AccountKey"),
+        ({NAME: "x" * (MAX_SETTING_CHARS + 1)}, "DataStorage should be at most 8192 characters, was 8193"),
+        ({f"{NAME}__blobServiceUri": "http://acme.example"}, "DataStorage__blobServiceUri should look like https"),
+        ({f"{NAME}__blobServiceUri": "https://a.example/?sv=1"}, "DataStorage__blobServiceUri should look like"),
+        ({f"{NAME}__accountName": "Acme/x"}, "DataStorage__accountName should be 3 to 24 lower-case"),
+        (BLOBS | {f"{NAME}__credential": "password"}, "DataStorage__credential should be managedidentity"),
+    ],
+)
+def test_a_wrong_setting_is_named(settings: dict[str, str], message: str) -> None:
+    """With what was expected of it."""
+    with pytest.raises(SettingsError, match=message):
+        read_connection(settings, NAME, ("blob",))
+
+
+def test_a_string_that_only_the_sdk_can_refuse_is_named_when_used() -> None:
+    """A key without an account passes the first look."""
+    with pytest.raises(SettingsError, match="DataStorage should be a storage account's connection string"):
+        _ = connection({NAME: "AccountKey=c2VjcmV0"}).blob_service
+
+
+def test_a_key_is_never_shown() -> None:
+    """Neither when settings are printed nor when they are refused."""
+    settings = read_connection({NAME: STRING}, NAME)
+    with pytest.raises(SettingsError) as caught:
+        read_connection({NAME: "AccountName=acme;Key=c2VjcmV0"}, NAME)
+    assert ("c2VjcmV0" in repr(settings), "c2VjcmV0" in str(caught.value)) == (False, False)

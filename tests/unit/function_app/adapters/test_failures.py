@@ -1,0 +1,56 @@
+"""SDK errors in the words of Landfall."""
+
+from __future__ import annotations
+
+import pytest
+from azure.core.exceptions import (
+    ClientAuthenticationError,
+    HttpResponseError,
+    IncompleteReadError,
+    ServiceRequestError,
+    ServiceResponseTimeoutError,
+)
+
+from function_app.adapters.failures import StorageRefusedError, storage_errors
+from function_app.errors import LandfallError, ServiceUnavailableError
+
+
+def answered(status: int) -> HttpResponseError:
+    error = HttpResponseError("first line\nRequestId: 1")
+    error.status_code = status
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ServiceRequestError("no route"), ServiceUnavailableError),
+        (ServiceResponseTimeoutError("30 s"), ServiceUnavailableError),
+        (IncompleteReadError("cut"), ServiceUnavailableError),
+        (answered(408), ServiceUnavailableError),
+        (answered(429), ServiceUnavailableError),
+        (answered(500), ServiceUnavailableError),
+        (answered(503), ServiceUnavailableError),
+        (answered(400), StorageRefusedError),
+        (answered(403), StorageRefusedError),
+        (ClientAuthenticationError("no identity"), StorageRefusedError),
+    ],
+)
+def test_every_failure_is_either_for_now_or_for_good(error: Exception, expected: type[LandfallError]) -> None:
+    """What may pass is unavailable, the rest is refused; the cause is kept."""
+    with pytest.raises(expected) as caught, storage_errors("read row"):
+        raise error
+    assert error is caught.value.__cause__
+
+
+def test_a_message_says_what_was_done_and_one_line_of_the_answer() -> None:
+    """A response body is not for people."""
+    with pytest.raises(ServiceUnavailableError) as caught, storage_errors("read row"):
+        raise answered(503)
+    assert "read row: storage asked to try later (503): first line" == str(caught.value)
+
+
+def test_what_is_ours_passes() -> None:
+    """Only SDK errors are translated."""
+    with pytest.raises(KeyError, match="mine"), storage_errors("read row"):
+        raise KeyError("mine")

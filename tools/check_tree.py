@@ -56,14 +56,16 @@ def check_file(path: Path) -> Iterator[str]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return
-    yield from (f"{name}:{number}: {what}" for number, what in _breaches(name, text))
+    found = [*text_breaches(text)]
+    if name.endswith(".py"):
+        found += python_breaches(text, is_test=name.startswith("tests/"))
+    yield from (f"{name}:{number}: {what}" for number, what in found)
 
 
-def _breaches(name: str, text: str) -> Iterator[tuple[int, str]]:
+def text_breaches(text: str) -> Iterator[tuple[int, str]]:
+    """The rules on any text: (line, breach)."""
     for number, line in enumerate(text.splitlines(), start=1):
         yield from ((number, what) for what in _line_breaches(line))
-    if name.endswith(".py"):
-        yield from python_breaches(text, is_test=name.startswith("tests/"))
 
 
 def _line_breaches(line: str) -> Iterator[str]:

@@ -20,7 +20,9 @@ HEADER = """\
 def main() -> None:
     """Both environments, each from what its own pip says."""
     write(ROOT / ".venv", ROOT / "constraints.txt", of="requirements.txt and requirements-dev.txt")
-    write(ROOT / ".venv-training", TRAINING / "constraints.txt", of="the training environment (TensorFlow for the CPU)")
+    write(
+        ROOT / ".venv-training", TRAINING / "constraints.txt", of="the training environment (TensorFlow for the CPU)"
+    )
 
 
 def write(venv: Path, target: Path, *, of: str) -> None:

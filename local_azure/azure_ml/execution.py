@@ -129,6 +129,7 @@ class Execution:
         directory = RunDirectory.create(self._bench.run_root(self._run.name))
         try:
             staged = self._stage(directory)
+            self._pause(0)  # a cancel request may have come while the inputs did
             with self._written_through(staged):
                 self._supervise(
                     start(

@@ -16,6 +16,7 @@ from local_azure.azure_ml.uris import BlobLocation
 
 logger = logging.getLogger(__name__)
 
+_ALWAYS_FOLDERS = ("uri_folder", "mltable")  # a model may be a folder or a file
 FileState = tuple[int, int]  # modification time in ns, size in bytes
 
 
@@ -43,16 +44,15 @@ def mount_input(storage: Storage, name: str, kind: str, location: BlobLocation, 
 
     JobFailure where there is nothing at the location, as the service's mount has it.
     """
-    if kind == "uri_file":
+    path = root
+    if kind == "uri_file" or not download_folder(storage, location, root):
+        if kind in _ALWAYS_FOLDERS or location.path.endswith("/") or not location.path:
+            raise _missing_input(name, location)
         path = inside(root, location.path.rpartition("/")[2])
         try:
             storage.download(location, path)
         except ResourceNotFoundError as error:
             raise _missing_input(name, location) from error
-    else:
-        path = root
-        if download_folder(storage, location, root) == 0:
-            raise _missing_input(name, location)
     for file in _files(root):
         file.chmod(0o444)
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import time
 from collections.abc import Iterator
@@ -58,8 +59,9 @@ class ClusterPool:
                 cluster.release(run, time.monotonic())
 
     def snapshot(self, compute_id: str) -> Cluster:
-        """The cluster of a compute as it is now; read it, do not change it."""
-        return self._clusters[compute_id.lower()]
+        """A copy of the cluster of a compute as it is now."""
+        with self._changed:
+            return copy.deepcopy(self._clusters[compute_id.lower()])
 
     def _await_nodes(self, cluster: Cluster, run: str, canceled: threading.Event) -> None:
         with self._changed:

@@ -82,9 +82,10 @@ class Storage:
 
     def download(self, location: BlobLocation, target: Path) -> None:
         """Write one blob to `target`; ResourceNotFoundError where there is none."""
+        stream = self.blob(location).download_blob(max_concurrency=2)  # before there is a file: it may not exist
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
-            self.blob(location).download_blob(max_concurrency=2).readinto(file)
+            stream.readinto(file)
 
     def read_url(self, location: BlobLocation) -> str:
         """Address with a signature under which anybody may read the blob for a day."""

@@ -54,7 +54,7 @@ def list_versions(emulator: Emulator, call: Call) -> Answer:
         raise not_found("Model container was not found.")  # normal: the client asks before the first version
     if call.query.get("$orderBy", "").lower() == "createdtime desc":
         found.reverse()
-    limit = int(call.query.get("$top", len(found)))
+    limit = call.number("$top", len(found))
     return Answer(body={"value": _of_view(found, call)[:limit]})
 
 

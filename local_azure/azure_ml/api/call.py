@@ -29,6 +29,13 @@ class Call:
         """ARM id of the workspace that the path names."""
         return self.parts["workspace_id"]
 
+    def number(self, name: str, default: int) -> int:
+        """A query parameter that counts something; ServiceError 400 where it is no number or negative."""
+        text = self.query.get(name, str(default))
+        if not (text.isascii() and text.isdigit()):
+            raise ServiceError(400, "UserError", f"Query parameter {name} must be a number, 0 or more, not {text!r}.")
+        return int(text)
+
     def document(self) -> dict[str, Any]:
         """The body as a JSON object; ServiceError 400 where it is none."""
         if not isinstance(self.body, dict):

@@ -116,12 +116,13 @@ class Server:
 
 
 async def _json(request: web.Request) -> Any:
-    text = await request.text()
-    if not text:
-        return None
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
+        text = await request.text()
+        return json.loads(text) if text else None
+    except web.HTTPRequestEntityTooLarge as error:
+        limit = f"The request body is larger than {_BODY_LIMIT_BYTES} bytes."
+        raise ServiceError(413, "RequestEntityTooLarge", limit) from error
+    except ValueError as error:  # of the JSON, or of the text's encoding
         raise ServiceError(400, "UserError", f"The request body is no JSON: {error}.") from error
 
 

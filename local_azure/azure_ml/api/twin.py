@@ -39,7 +39,7 @@ def get_cluster(emulator: Emulator, _call: Call) -> Answer:
 def get_log(emulator: Emulator, call: Call) -> Answer:
     """The root's output from byte `offset` on, as it grows; the next offset is in X-Next-Offset."""
     logs = emulator.bench.run_root(call.parts["name"]) / "logs" / "user_logs"
-    offset = int(call.query.get("offset", "0"))
+    offset = call.number("offset", 0)
     if not any(run.name == call.parts["name"] for run in emulator.runs.below("/")):
         raise not_found(f"Run {call.parts['name']} was not found.")
     block = _block(logs, offset)

@@ -114,6 +114,16 @@ def test_the_log_is_readable_while_the_job_runs(emulator: AzureMl, host: BlobSer
     assert ("", "4") == (rest.text, rest.headers["X-Next-Offset"])
 
 
+def test_an_output_may_be_one_file(emulator: AzureMl, host: BlobServiceClient) -> None:
+    """A first attempt finds no file, writes it, and the second goes on from it."""
+    outputs = {
+        "f": {**folder_output("azureml://datastores/landfall_runs/paths/one/count.txt"), "jobOutputType": "uri_file"}
+    }
+    command = "[ -e ${{outputs.f}} ] || echo absent; echo x >> ${{outputs.f}}"
+    said = [run(emulator, f"file-{attempt}", command_job(command, outputs=outputs)) for attempt in (1, 2)]
+    assert (["absent\n", ""], b"x\nx\n") == (said, read(host, "runs", "one/count.txt"))
+
+
 @pytest.mark.parametrize(
     ("name", "properties", "message"),
     [
@@ -143,8 +153,6 @@ def test_the_log_is_readable_while_the_job_runs(emulator: AzureMl, host: BlobSer
 def test_a_failed_run_says_why(emulator: AzureMl, name: str, properties: dict[str, Any], message: str) -> None:
     """The run details carry an error whose message names what was missing."""
     emulator.put("environments/unmapped/versions/1", {"properties": {"image": "example/unmapped:1"}})
-    emulator.put(
-        f"jobs/{name}", command_job("echo") | {"properties": command_job("echo")["properties"] | properties}
-    )
+    emulator.put(f"jobs/{name}", command_job("echo") | {"properties": command_job("echo")["properties"] | properties})
     emulator.await_status(name, "Failed")
     assert message in emulator.details(name)["error"]["error"]["message"]

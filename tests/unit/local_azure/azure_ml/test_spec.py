@@ -1,0 +1,70 @@
+"""A command job as the emulator reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from local_azure.azure_ml.errors import ServiceError
+from local_azure.azure_ml.spec import job_spec
+from local_azure.azure_ml.workspace import asset_name, output_uri
+
+
+def properties(**more: Any) -> dict[str, Any]:
+    """The least that a job has, and more."""
+    return {"jobType": "Command", "command": "echo", "environmentId": "/e", "computeId": "/c", **more}
+
+
+def test_a_job_without_a_distribution_runs_once() -> None:
+    """One node, no mpirun, no limit."""
+    spec = job_spec(properties())
+    assert (1, None, None, None) == (spec.instance_count, spec.processes_per_instance, spec.timeout_s, spec.code_id)
+
+
+def test_an_mpi_job_says_how_many() -> None:
+    """Nodes, processes on each, seconds."""
+    spec = job_spec(
+        properties(
+            distribution={"distributionType": "Mpi", "processCountPerInstance": 4},
+            resources={"instanceCount": 2},
+            limits={"jobLimitsType": "Command", "timeout": "PT1H"},
+        )
+    )
+    assert (2, 4, 3600.0) == (spec.instance_count, spec.processes_per_instance, spec.timeout_s)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"distribution": {"distributionType": "PyTorch"}}, "runs Mpi distributions only, not PyTorch"),
+        ({"computeId": None}, "A computeId is required"),
+        ({"limits": {"timeout": "P1M"}}, r"limits\.timeout: expected an ISO 8601 duration"),
+        ({"command": "echo ${{inputs.x}}"}, "refers to .*inputs.x.*no input or output of the job"),
+    ],
+)
+def test_what_the_emulator_cannot_run_is_refused_at_submission(more: dict[str, Any], message: str) -> None:
+    """As a 400, before anything is recorded."""
+    with pytest.raises(ServiceError, match=message) as refused:
+        job_spec(properties(**more))
+    assert 400 == refused.value.status
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        (None, "azureml://datastores/workspaceblobstore/paths/azureml/r1/model/"),
+        ("azureml://datastores/x/paths/${{name}}/m", "azureml://datastores/x/paths/r1/m"),
+    ],
+)
+def test_an_output_goes_where_the_job_says_or_to_the_default_place(uri: str | None, expected: str) -> None:
+    """The run's name may be part of it."""
+    assert expected == output_uri("r1", "model", {"uri": uri})
+
+
+def test_the_name_of_an_asset_is_in_its_id() -> None:
+    """And nothing else will do as an id."""
+    workspace = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
+    assert "training" == asset_name(f"{workspace}/environments/training/versions/3")
+    with pytest.raises(ValueError, match="expected the ARM id of an asset version"):
+        asset_name("azureml:training:3")

@@ -58,7 +58,7 @@ def read_connection(
 ) -> ConnectionSettings:
     """Return one connection; ``services`` are those that it must reach.
 
-    Raises SettingsError naming every setting that is missing or wrong; values are never repeated in it.
+    Raises SettingsError naming the setting that is wrong, or all that are missing; a secret is never repeated in it.
     """
     connection_string = _bounded(settings, name)
     if connection_string is not None:

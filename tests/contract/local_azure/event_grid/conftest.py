@@ -1,0 +1,69 @@
+"""One Azurite and one emulator per process; each test has a container of its own, all go to one queue each."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.storage.blob import BlobServiceClient, ContainerClient
+
+from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
+from tests.support.event_grid import EventGrid, queued_events, start_event_grid, storage_config, storage_settings
+from tests.support.processes import wait_until
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    running = start_azurite(tmp_path_factory.mktemp("azurite"))
+    yield running
+    running.stop()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uploads:
+    """A container that is followed, and the queue to which its events go."""
+
+    azurite: Azurite
+    queue: str
+    container: ContainerClient
+    service: BlobServiceClient
+    grid: EventGrid
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events so far; a mark that is uploaded last shows that no more are on their way."""
+        self.container.upload_blob("the-mark", b"")
+        seen: list[dict[str, Any]] = []
+
+        def arrived() -> bool:
+            seen.extend(queued_events(self.azurite, self.queue))
+            return any(event["subject"].endswith("/the-mark") for event in seen)
+
+        wait_until(arrived, what="the mark's event")
+        return [event for event in seen if not event["subject"].endswith("/the-mark")]
+
+
+@pytest.fixture
+def uploads(azurite: Azurite, tmp_path: Path) -> Iterator[Uploads]:
+    name = f"c{uuid.uuid4().hex[:12]}"
+    config = storage_config(azurite, name, name)
+    grid = start_event_grid(tmp_path, config, storage_settings(azurite))
+    # Small limits, so that a few kilobytes are uploaded as a list of blocks.
+    connection = azurite.connection_string(DATA_ACCOUNT)
+    with BlobServiceClient.from_connection_string(
+        connection, max_single_put_size=4096, max_block_size=1024
+    ) as service:
+        container = service.create_container(name)
+        yield Uploads(azurite=azurite, queue=name, container=container, service=service, grid=grid)
+    grid.process.stop()
+
+
+@pytest.fixture(scope="session")
+def custom_topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EventGrid]:
+    """An emulator without storage."""
+    grid = start_event_grid(tmp_path_factory.mktemp("event_grid"), {"topics": ["landfall", "azureml"]}, {})
+    yield grid
+    grid.process.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -17,8 +18,6 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".landfall" / "setup"
 PIP_QUIET = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
 TRAINING = ROOT / "training_job" / "environment"
-RECIPES = (Path(__file__), Path(horovod_wheel.__file__))
-"""A change to how an environment is made makes it anew, as a change to its requirements does."""
 
 HOROVOD_LOADS = "import horovod.tensorflow as hvd; hvd.init(); assert hvd.size() == 1; hvd.shutdown()"
 MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -35,7 +34,8 @@ class Environment:
 
     def prepare(self) -> None:
         """Install unless the stamp says that the same was installed before."""
-        wanted = stamps.digest(self.folder, (*self.files, *RECIPES))
+        # A change to how an environment is made makes it anew, as a change to its requirements does.
+        wanted = stamps.digest(self.folder, self.files, facts=[inspect.getsource(self.install)])
         if stamps.is_current(self.folder, wanted) and self._is_usable():
             return
         started = time.monotonic()

@@ -58,7 +58,8 @@ def key_parts(venv: Path, requirement: str) -> list[str]:
     compiler = _output(["g++", "--version"]).splitlines()[0]
     return [
         requirement,
-        f"python {platform.python_version()} {sysconfig.get_config_var('SOABI')} {sysconfig.get_platform()}",
+        # Not the patch level: extension modules fit every Python of one minor version.
+        f"python {sysconfig.get_python_version()} {sysconfig.get_config_var('SOABI')} {sysconfig.get_platform()}",
         f"libc {' '.join(platform.libc_ver())}",
         f"compiler {compiler}",
         *(f"{name} {versions.get(name, 'absent')}" for name in LINKED_PACKAGES),

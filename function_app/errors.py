@@ -46,6 +46,10 @@ class OverrideError(LandfallError):
     """A caller asked for more than the pipeline allows; the message names the field and its limit."""
 
 
+class DocumentTooLargeError(LandfallError):
+    """A document is larger than its reader allows; nothing of it is used."""
+
+
 class LedgerConflictError(LandfallError):
     """Somebody else changed the row first: read again, decide again."""
 

@@ -20,7 +20,9 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _GUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _CONTAINER = r"[a-z0-9](-?[a-z0-9]){2,62}"
-_WORKSPACE_ID = r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+"
+_WORKSPACE_ID = (
+    r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,9 @@ def _workspace(read: _Reader) -> Workspace:
         subscription_id=read.matching("LANDFALL_SUBSCRIPTION_ID", _GUID),
         resource_group=read.matching("LANDFALL_RESOURCE_GROUP", r"[-\w.()]{1,90}"),
         name=read.matching("LANDFALL_WORKSPACE", r"[a-zA-Z0-9][\w-]{2,32}"),
-        environment_id=read.matching("LANDFALL_ENVIRONMENT_ID", _WORKSPACE_ID + r"/environments/[^/]+/versions/[^/]+"),
+        environment_id=read.matching(
+            "LANDFALL_ENVIRONMENT_ID", _WORKSPACE_ID + r"/environments/[^/]+/versions/[^/]+"
+        ),
         code_id=read.matching("LANDFALL_CODE_ID", _WORKSPACE_ID + r"/codes/[^/]+/versions/[^/]+"),
         data_datastore=read.matching("LANDFALL_DATA_DATASTORE", datastore, "landfall_datasets"),
         state_datastore=read.matching("LANDFALL_STATE_DATASTORE", datastore, "landfall_state"),

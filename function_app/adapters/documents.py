@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING
 
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.failures import storage_errors
-from function_app.errors import LandfallError
+from function_app.errors import DocumentTooLargeError
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 _RANGE_NOT_SATISFIABLE = 416
-
-
-class DocumentTooLargeError(LandfallError):
-    """A document is larger than its reader allows; nothing of it is used."""
 
 
 class BlobDocumentStore:

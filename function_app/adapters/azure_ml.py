@@ -1,0 +1,134 @@
+"""Jobs and models on the real ``azure-ai-ml``; one call each where nothing is in the way."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from function_app.adapters.azure_ml_logs import failure_message, log_tail
+from function_app.adapters.azure_ml_workspace import WorkspaceClient, azure_ml_errors
+from function_app.errors import SubmissionRefusedError
+from function_app.ports import JobSpec, JobStatus, ModelRegistration
+
+if TYPE_CHECKING:
+    from azure.core.exceptions import HttpResponseError
+
+SPEC_HASH_TAG = "landfall.spec_hash"
+RUN_ID_TAG = "landfall.run_id"
+
+_IMMUTABLE = ("JobPropertyImmutable", "cannot be changed")
+"""How Azure ML says that a job of this name exists with other content."""
+
+
+class AzureMLJobs:
+    """Implements JobService."""
+
+    def __init__(self, client: WorkspaceClient) -> None:
+        self._client = client
+
+    def submit(self, spec: JobSpec) -> JobStatus:
+        """See JobService. One PUT; one GET more where the name is taken."""
+        from azure.core.exceptions import HttpResponseError
+
+        with azure_ml_errors(f"submit job {spec.name}"):
+            jobs = self._client.get().jobs
+            try:
+                return _status(jobs.create_or_update(_command_job(spec), skip_validation=True))
+            except HttpResponseError as error:
+                if not _says_immutable(error):
+                    raise
+        return self._met(spec)
+
+    def status(self, name: str) -> JobStatus | None:
+        """See JobService. One GET; a failed job takes another, for its message."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with azure_ml_errors(f"look at job {name}"):
+            client = self._client.get()
+            try:
+                status = _status(client.jobs.get(name))
+            except ResourceNotFoundError:
+                return None
+        if status.status != "Failed":
+            return status
+        return JobStatus(**{**vars(status), "error": failure_message(client, name)})
+
+    def cancel(self, name: str) -> None:
+        """See JobService. Asks, and does not wait for the end."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with azure_ml_errors(f"cancel job {name}"):
+            try:
+                self._client.get().jobs.begin_cancel(name, polling=False)
+            except ResourceNotFoundError as error:
+                raise SubmissionRefusedError(f"cancel job {name}: Azure ML does not know it") from error
+
+    def log_tail(self, name: str, *, max_bytes: int) -> str | None:
+        """See JobService."""
+        with azure_ml_errors(f"read the log of job {name}"):
+            return log_tail(self._client.get(), name, max_bytes=max_bytes)
+
+    def _met(self, spec: JobSpec) -> JobStatus:
+        """Return the job that has the name: ours, submitted before, or a stranger."""
+        met = self.status(spec.name)
+        if met is not None and met.tags.get(SPEC_HASH_TAG) == spec.tags.get(SPEC_HASH_TAG):
+            return met
+        seen = met.tags.get(SPEC_HASH_TAG) if met else "none"
+        raise SubmissionRefusedError(
+            f"submit job {spec.name}: the name is taken by a job with spec hash {seen}, "
+            f"should be {spec.tags.get(SPEC_HASH_TAG)}"
+        )
+
+
+class AzureMLModels:
+    """Implements ModelRegistry."""
+
+    def __init__(self, client: WorkspaceClient) -> None:
+        self._client = client
+
+    def register(self, registration: ModelRegistration) -> None:
+        """See ModelRegistry. One PUT, after the SDK's own GET of the model's versions."""
+        from azure.ai.ml.entities import Model
+
+        model = Model(
+            name=registration.name,
+            version=registration.version,
+            path=registration.path,
+            type="custom_model",
+            description=registration.description,
+            tags=dict(registration.tags),
+        )
+        with azure_ml_errors(f"register model {registration.name} version {registration.version}"):
+            self._client.get().models.create_or_update(model)
+
+
+def _command_job(spec: JobSpec) -> Any:
+    from azure.ai.ml import Input, MpiDistribution, Output, command
+
+    return command(
+        name=spec.name,
+        display_name=spec.display_name,
+        experiment_name=spec.experiment,
+        command=spec.command,
+        environment=spec.environment_id,
+        code=spec.code_id,
+        compute=spec.compute,
+        instance_count=spec.num_nodes,
+        distribution=MpiDistribution(process_count_per_instance=spec.processes_per_node),
+        shm_size=spec.shm_size,
+        timeout=spec.timeout_s,
+        inputs={n: Input(type=i["type"], path=i["uri"], mode="ro_mount") for n, i in spec.inputs.items()},
+        outputs={n: Output(type=o["type"], path=o["uri"], mode="rw_mount") for n, o in spec.outputs.items()},
+        environment_variables=dict(spec.environment_variables),
+        tags=dict(spec.tags),
+    )
+
+
+def _status(job: Any) -> JobStatus:
+    return JobStatus(
+        name=str(job.name), status=str(job.status), tags=dict(job.tags or {}), studio_url=job.studio_url or None
+    )
+
+
+def _says_immutable(error: HttpResponseError) -> bool:
+    return error.status_code == HTTPStatus.BAD_REQUEST and any(mark in str(error) for mark in _IMMUTABLE)

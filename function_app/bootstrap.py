@@ -1,0 +1,112 @@
+"""The composition root: settings and pipelines → adapters → Services. Clients are built when first used."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from function_app.errors import PipelineError, ProblemsError, SettingsError
+from function_app.pipeline_files import load_pipelines
+from function_app.settings import Settings, read_settings, read_url
+from function_app.steps.services import Services
+
+if TYPE_CHECKING:
+    from function_app.pipelines import Pipeline
+    from function_app.ports import Notifier
+
+HOST_CONNECTION = "AzureWebJobsStorage"
+DATA_CONNECTION = "DataStorage"
+
+_Read = TypeVar("_Read")
+_lock = threading.Lock()
+_built: list[Services] = []
+
+
+def services() -> Services:
+    """Return the Services of this process, built at the first call. Raises SettingsError, PipelineError."""
+    with _lock:
+        if not _built:
+            _built.append(build_services(os.environ))
+        return _built[0]
+
+
+def build_services(environ: Mapping[str, str]) -> Services:
+    """Build Services of the real adapters; nothing is asked of any service here.
+
+    Raises SettingsError or PipelineError, listing all that is missing or wrong in either.
+    """
+    from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
+    from function_app.adapters.azure_ml_workspace import WorkspaceClient
+    from function_app.adapters.blobs import BlobShardStore
+    from function_app.adapters.connections import StorageConnection, read_connection
+    from function_app.adapters.documents import BlobDocumentStore
+    from function_app.adapters.queues import StorageRequestQueue
+    from function_app.adapters.table_ledger import TableLedger
+
+    problems = _Problems()
+    host = problems.gather(lambda: read_connection(environ, HOST_CONNECTION))
+    data = problems.gather(lambda: read_connection(environ, DATA_CONNECTION, services=("blob",)))
+    settings = problems.gather(lambda: read_settings(environ))
+    pipelines = problems.gather(lambda: load_pipelines(settings.pipelines_dir)) if settings else None
+    notifiers = _notifiers(pipelines, settings, environ, problems) if pipelines is not None and settings else {}
+    if problems.found or host is None or data is None or settings is None or pipelines is None:
+        raise problems.error()
+    host_storage = StorageConnection(host)
+    workspace = WorkspaceClient(settings.workspace, settings.client_id)
+    return Services(
+        pipelines=pipelines,
+        workspace=settings.workspace,
+        data_container=settings.data_container,
+        ledger=TableLedger(host_storage),
+        shards=BlobShardStore(StorageConnection(data), settings.data_container),
+        documents=BlobDocumentStore(host_storage, settings.state_container),
+        run_outputs=BlobDocumentStore(host_storage, settings.runs_container),
+        requests=StorageRequestQueue(host_storage),
+        jobs=AzureMLJobs(workspace),
+        models=AzureMLModels(workspace),
+        notifiers=notifiers,
+        sweep_grace=settings.sweep_grace,
+    )
+
+
+class _Problems:
+    """Gathers what is wrong in several places, so that one start reports all of it."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self._kinds: list[type[ProblemsError]] = []
+
+    def gather(self, read: Callable[[], _Read]) -> _Read | None:
+        try:
+            return read()
+        except (SettingsError, PipelineError) as error:
+            self.found += error.problems
+            self._kinds.append(type(error))
+            return None
+
+    def error(self) -> ProblemsError:
+        kind = PipelineError if SettingsError not in self._kinds else SettingsError
+        return kind(*self.found)
+
+
+def _notifiers(
+    pipelines: Mapping[str, Pipeline], settings: Settings, environ: Mapping[str, str], problems: _Problems
+) -> dict[str, Notifier]:
+    recipients = dict.fromkeys(recipient for pipeline in pipelines.values() for recipient in pipeline.notify)
+    notifiers = {r: problems.gather(lambda r=r: _notifier(r, settings, environ)) for r in recipients}  # type: ignore[misc]
+    return {recipient: notifier for recipient, notifier in notifiers.items() if notifier is not None}
+
+
+def _notifier(recipient: str, settings: Settings, environ: Mapping[str, str]) -> Notifier:
+    """Return what delivers to a recipient. Raises SettingsError where its address is not set."""
+    from function_app.adapters.event_grid import TopicNotifier
+    from function_app.adapters.webhook import WebhookNotifier
+
+    kind, _, setting = recipient.partition(":")
+    if kind == "webhook":
+        return WebhookNotifier(read_url(environ, setting))
+    if settings.topic_endpoint is None:
+        raise SettingsError("LANDFALL_NOTIFICATION_TOPIC_ENDPOINT is not set, and a pipeline notifies the topic")
+    return TopicNotifier(settings.topic_endpoint, key=settings.topic_key, client_id=settings.client_id)

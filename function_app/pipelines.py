@@ -1,0 +1,210 @@
+"""Pipelines: one YAML file for each dataset, typed and validated when they are loaded.
+
+What a file may say is written down here; ``pipeline_files.py`` reads the text and words the errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from function_app.validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
+from shared.example_schema import Encoding, FeatureKind, FeatureSpec, RawDtype
+from shared.job_arguments import TrainingOptions
+from shared.shard_names import DataFormat
+
+OPTION_NAMES = tuple(field.name for field in fields(TrainingOptions))
+MAX_NODES = 100
+"""Azure ML's own limit for one MPI run."""
+MAX_TIMEOUT_S = 21 * 24 * 3600
+"""Azure ML's own limit for a job."""
+
+
+def matching(pattern: str, meaning: str) -> AfterValidator:
+    """Return a check of a text; pydantic's own has no look-ahead and cannot say what was meant."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text, re.ASCII):
+            raise ValueError(f"should be {meaning}")
+        return text
+
+    return AfterValidator(check)
+
+
+Name = Annotated[str, matching(r"[a-z0-9][a-z0-9_-]{0,62}", "1 to 63 lower-case letters, digits, - and _")]
+FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
+Split = Annotated[str, matching(r"[A-Za-z][A-Za-z0-9_]{0,63}", "the name of a split, as train")]
+SettingName = Annotated[str, matching(r"[A-Z][A-Z0-9_]{0,127}", "the name of an app setting, as LANDFALL_WEBHOOK_X")]
+Script = Annotated[
+    str,
+    matching(
+        r"training_job\.train|scripts/[A-Za-z0-9_][A-Za-z0-9_-]{0,99}\.py",
+        "training_job.train, or scripts/<file>.py in the folder scripts beside the pipelines",
+    ),
+]
+Compute = Annotated[
+    str,
+    matching(
+        r"[a-zA-Z](?![a-zA-Z0-9-]*-\d+$)[a-zA-Z0-9-]{2,23}",
+        "an Azure ML compute: 3 to 24 letters, digits and -, a letter first, not ending in - and digits",
+    ),
+]
+VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of an environment variable")]
+ModelName = Annotated[str, matching(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,254}", "letters, digits, - . and _")]
+OptionName = Annotated[str, matching("|".join(OPTION_NAMES), "one of the options: " + ", ".join(OPTION_NAMES))]
+Number = int | float
+
+
+class Section(BaseModel):
+    """A part of a pipeline: nothing unknown, nothing coerced, nothing changed afterwards."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Feature(Section):
+    """What one feature of an example must be; see ``shared.example_schema``."""
+
+    kind: FeatureKind
+    shape: tuple[int | None, ...] = ()
+    required: bool = True
+    encoding: Encoding | None = None
+    dtype: RawDtype | None = None
+    minimum: Number | None = None
+    maximum: Number | None = None
+    allowed: tuple[Number | str, ...] = ()
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        self.named("feature")
+        return self
+
+    def named(self, name: str) -> FeatureSpec:
+        """Return the contract's own form. Raises SchemaError where the feature contradicts itself."""
+        return FeatureSpec(name=name, **{field: getattr(self, field) for field in type(self).model_fields})
+
+
+class Data(Section):
+    """What a dataset version must be to be trained on."""
+
+    format: DataFormat
+    splits: tuple[Split, ...] = Field(min_length=1, max_length=16)
+    """The version is whole when each of them has all of its ``-of-N`` shards."""
+    features: dict[FeatureName, Feature] = Field(default_factory=dict, max_length=1000)
+    label_feature: str | None = None
+    images: ImagePolicy = ImagePolicy()
+    limits: Limits = Limits()
+    counts: CountsPolicy = "if_stated"
+    small_shard_ratio: float = 0.1
+    drift: DriftPolicy = DriftPolicy()
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if len(set(self.splits)) != len(self.splits):
+            raise ValueError(f"splits should be named once each, were {list(self.splits)}")
+        self.requirements()
+        return self
+
+    def feature_specs(self) -> tuple[FeatureSpec, ...]:
+        """Return the features in the order of the file."""
+        return tuple(feature.named(name) for name, feature in self.features.items())
+
+    def requirements(self) -> DataRequirements:
+        """Return what validation is told. Raises SchemaError where the section contradicts itself."""
+        own = {name: getattr(self, name) for name in type(self).model_fields if name not in ("format", "features")}
+        return DataRequirements(data_format=self.format, features=self.feature_specs(), **own)
+
+
+class Limit(Section):
+    """What a caller may ask for instead of the pipeline's own option."""
+
+    minimum: Number | None = None
+    maximum: Number | None = None
+    allowed: tuple[Number | str, ...] = ()
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> Self:
+        if self.minimum is None and self.maximum is None and not self.allowed:
+            raise ValueError("should have minimum, maximum or allowed: an override without a limit is not offered")
+        return self
+
+
+class Train(Section):
+    """How to train, and on what."""
+
+    script: Script = "training_job.train"
+    compute: Compute
+    vm_size: Annotated[str, matching(r"Standard_[A-Za-z0-9_]{2,60}", "an Azure VM size, as Standard_NC6s_v3")]
+    num_nodes: int = Field(ge=1, le=MAX_NODES)
+    processes_per_node: int = Field(ge=1, le=16)
+    timeout_s: int = Field(ge=60, le=MAX_TIMEOUT_S)
+    shm_size: Annotated[str, matching(r"[1-9][0-9]{0,4}[bkmg]", "a size as 8g")] = "8g"
+    options: TrainingOptions = TrainingOptions()
+    overrides: dict[OptionName, Limit] = Field(default_factory=dict)
+    environment_variables: dict[VariableName, Annotated[str, Field(max_length=4096)]] = Field(
+        default_factory=dict, max_length=100
+    )
+
+    @model_validator(mode="after")
+    def _texts_are_listed(self) -> Self:
+        """A caller's text ends up in a command line: only those that the pipeline lists may."""
+        for name, limit in self.overrides.items():
+            if isinstance(getattr(self.options, name), str) != bool(limit.allowed and _all_texts(limit.allowed)):
+                raise ValueError(f"overrides.{name} should list allowed texts exactly where the option is a text")
+        return self
+
+
+def _all_texts(values: tuple[Number | str, ...]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+class Requirement(Section):
+    """One line of the gate: a metric of the training report and its bound."""
+
+    metric: Annotated[str, matching(r"[A-Za-z][A-Za-z0-9_]{0,99}", "a metric's name, as val_accuracy")]
+    at_least: Number | None = None
+    at_most: Number | None = None
+
+    @model_validator(mode="after")
+    def _bounds_something(self) -> Self:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("should have at_least or at_most")
+        return self
+
+
+class Register(Section):
+    """Which model to register, and on what evidence."""
+
+    model: ModelName
+    require: tuple[Requirement, ...] = Field(default=(), max_length=50)
+
+
+def _recipient(entry: Any) -> Any:
+    """``topic`` stays; ``{webhook: SETTING}`` becomes ``webhook:SETTING``, as the ledger names a recipient."""
+    if isinstance(entry, Mapping) and list(entry) == ["webhook"]:
+        return f"webhook:{entry['webhook']}"
+    return entry
+
+
+Recipient = Annotated[
+    str,
+    matching(r"topic|webhook:[A-Z][A-Z0-9_]{0,127}", "topic, or webhook: and the app setting that holds its address"),
+    BeforeValidator(_recipient),
+]
+
+
+class Pipeline(Section):
+    """What a dataset needs, how to train, when to register, whom to tell."""
+
+    pipeline: Name
+    dataset: Name
+    data: Data
+    on_change: Literal["notify", "train"] = "notify"
+    """A shard changed after the version had closed: tell people, or train again."""
+    train: Train
+    register_: Register | None = Field(default=None, alias="register")
+    """None: nothing is registered, and every completed run says so."""
+    notify: tuple[Recipient, ...] = Field(default=(), max_length=20)

@@ -1,0 +1,86 @@
+"""What is known of a dataset version, for people: what is there, what is missing, what was rejected and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from function_app.errors import NotFoundError
+from function_app.ledger import DatasetVersion, Generation, RunRecord, ShardRecord, ShardState
+from function_app.pipelines import Pipeline
+from function_app.steps.services import Services
+
+MAX_LISTED = 1000
+"""Of missing or rejected shards: an answer stays readable, and says how many there are in all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitDescription:
+    """One required split."""
+
+    split: str
+    num_shards: int | None
+    """None: no shard has come yet, so nobody knows."""
+    accepted: int
+    missing: tuple[str, ...]
+    """Names of shards that have not come, or were rejected."""
+    rejected: tuple[ShardRecord, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionDescription:
+    """One dataset version."""
+
+    dataset_version: DatasetVersion
+    pipeline: Pipeline
+    splits: tuple[SplitDescription, ...]
+    generation: Generation | None
+    """The latest closing; None while it was never whole."""
+    runs: tuple[RunRecord, ...]
+    """Newest first."""
+
+
+def describe_version(version: DatasetVersion, services: Services) -> VersionDescription:
+    """Return what the ledger knows. Raises NotFoundError where that is nothing at all."""
+    pipeline = services.pipelines.get(version.dataset)
+    if pipeline is None:
+        raise NotFoundError(f"dataset {version.dataset} has no pipeline")
+    if not services.ledger.split_sizes(version):
+        raise NotFoundError(f"no shard of {version} has come yet")
+    runs = services.ledger.runs(dataset=version.dataset)
+    return VersionDescription(
+        dataset_version=version,
+        pipeline=pipeline,
+        splits=tuple(_splits(pipeline, version, services)),
+        generation=services.ledger.latest_generation(version),
+        runs=tuple(run for run in runs if run.dataset_version == version),
+    )
+
+
+def missing_shards(pipeline: Pipeline, version: DatasetVersion, services: Services) -> list[str]:
+    """Return the names of shards that keep a version open."""
+    return [name for split in _splits(pipeline, version, services) for name in split.missing]
+
+
+def _splits(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Iterator[SplitDescription]:
+    sizes = services.ledger.split_sizes(version)
+    rows = list(services.ledger.shards(version)) if sizes else []
+    for split in pipeline.data.splits:
+        yield _split(split, sizes.get(split), [row for row in rows if row.split == split])
+
+
+def _split(split: str, num_shards: int | None, rows: list[ShardRecord]) -> SplitDescription:
+    accepted = {row.index for row in rows if row.state is ShardState.ACCEPTED}
+    rejected = sorted((row for row in rows if row.state is ShardState.REJECTED), key=lambda row: row.index)
+    if num_shards is None:
+        missing = [f"{split}-*: no shard of this split has come yet"]
+    else:
+        absent = (index for index in range(num_shards) if index not in accepted)
+        missing = [f"{split}-{index:05d}-of-{num_shards:05d}" for index in absent]
+    return SplitDescription(
+        split=split,
+        num_shards=num_shards,
+        accepted=len(accepted),
+        missing=tuple(missing),
+        rejected=tuple(rejected[:MAX_LISTED]),
+    )

@@ -1,0 +1,46 @@
+"""Somebody asks for a run: on a version that is whole, within what the pipeline offers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from function_app.errors import NotFoundError, VersionNotWholeError
+from function_app.ledger import DatasetVersion, RunRecord, RunState
+from function_app.ports import TrainingRequest
+from function_app.steps.description import missing_shards
+from function_app.steps.overrides import overridden
+from function_app.steps.planning import plan_run, planned_run
+from function_app.steps.services import Services
+
+AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
+
+
+def request_run(
+    version: DatasetVersion, overrides: Mapping[str, Any], *, trigger: str, services: Services
+) -> tuple[RunRecord, bool]:
+    """Plan and claim a run and put it into the queue; return it, and whether it is new.
+
+    Raises NotFoundError, VersionNotWholeError, OverrideError.
+    """
+    pipeline = services.pipelines.get(version.dataset)
+    if pipeline is None:
+        raise NotFoundError(f"dataset {version.dataset} has no pipeline")
+    options = overridden(pipeline, overrides)
+    generation = services.ledger.latest_generation(version)
+    if generation is None:
+        missing = missing_shards(pipeline, version, services)
+        raise VersionNotWholeError(f"{version} is not whole: {len(missing)} missing", missing=tuple(missing))
+    plan = plan_run(pipeline, generation, services.workspace, options=options)
+    planned = planned_run(plan, pipeline, generation, trigger=trigger, now=services.clock())
+    is_new = services.ledger.add_run(planned)
+    run = planned if is_new else services.ledger.run(plan.run_id) or planned
+    if is_new:
+        services.decide(run.run_id, "run_planned", f"for {version}, trigger {trigger}", overrides=dict(overrides))
+    if run.state in AWAITING_SUBMISSION:
+        # also where it exists: whoever claimed it may have died before this line
+        request = TrainingRequest(
+            dataset_version=version, generation=generation.number, trigger=trigger, run_id=run.run_id
+        )
+        services.requests.send(request)
+    return run, is_new

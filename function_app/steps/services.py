@@ -1,0 +1,59 @@
+"""What every step is given: the ports, the pipelines, the clock."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from function_app.clock import utcnow
+from function_app.ledger import Decision, Ledger
+from function_app.pipelines import Pipeline
+from function_app.ports import (
+    Clock,
+    DocumentStore,
+    JobService,
+    ModelRegistry,
+    Notifier,
+    RequestQueue,
+    ShardStore,
+    Workspace,
+)
+from function_app.validation import DataRequirements, ShardSource, ShardVerdict, validate_shard
+
+logger = logging.getLogger(__name__)
+
+Validate = Callable[[ShardSource, DataRequirements], ShardVerdict]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """The world, as the steps see it. ``bootstrap`` builds one of the real adapters, tests one of doubles."""
+
+    pipelines: Mapping[str, Pipeline]
+    """By dataset."""
+    workspace: Workspace
+    data_container: str
+    """Events of other containers are not ours."""
+    ledger: Ledger
+    shards: ShardStore
+    documents: DocumentStore
+    """Of the state container: manifests."""
+    run_outputs: DocumentStore
+    """Of the runs container: training reports."""
+    requests: RequestQueue
+    jobs: JobService
+    models: ModelRegistry
+    notifiers: Mapping[str, Notifier]
+    """By recipient, as the pipelines name them."""
+    clock: Clock = utcnow
+    validate: Validate = field(default=validate_shard)
+    sweep_grace: timedelta = timedelta(seconds=120)
+
+    def decide(self, subject: str, action: str, reason: str, **details: Any) -> None:
+        """Append a line to a subject's story, and to the log."""
+        logger.info(f"{subject}: {reason}", extra={"action": action, "subject": subject})
+        decision = Decision(subject=subject, at=self.clock(), action=action, reason=reason, details=details)
+        self.ledger.record_decision(decision)

@@ -1,0 +1,154 @@
+"""A shard has landed, or so somebody says: look at it, judge it, write that down, see whether it was the last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from function_app.errors import ServiceUnavailableError
+from function_app.ledger import ShardRecord, ShardState
+from function_app.ports import BlobFacts
+from function_app.steps.closing import close_if_whole
+from function_app.steps.services import Services
+from function_app.steps.shard_places import NotAShardError, ShardPlace, shard_place
+from function_app.validation import (
+    ReasonCode,
+    ShardVerdict,
+    SourceChangedError,
+    SourceGoneError,
+    SourceUnavailableError,
+)
+
+MAX_ROUNDS = 5
+"""A shard overwritten more often than this while it is looked at is left to its next delivery."""
+FINAL_WRITES = frozenset({"PutBlob", "PutBlockList", "CopyBlob", "FlushWithClose"})
+"""Calls after which a blob is complete; ``CreateFile`` announces one that is still empty."""
+CREATED = "Microsoft.Storage.BlobCreated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """What an event claims; only the path is believed, and only after a look at the store."""
+
+    event_type: str
+    api: str
+    container: str
+    path: str
+    event_id: str
+
+
+def handle_upload(upload: Upload, services: Services) -> None:
+    """Follow one event to its end. Raises ServiceUnavailableError where it should be delivered again."""
+    if reason := _irrelevance(upload, services):
+        _suppress(upload.path, reason, services, event_id=upload.event_id)
+        return
+    try:
+        place = shard_place(upload.path, services.pipelines)
+    except NotAShardError as error:
+        _suppress(upload.path, str(error), services, event_id=upload.event_id)
+        return
+    judge_shard(place, services)
+
+
+def judge_shard(place: ShardPlace, services: Services) -> None:
+    """Bring the ledger's verdict on one position up to date with the store, and close the version if it is whole."""
+    for _ in range(MAX_ROUNDS):
+        facts = services.shards.facts(place.path)
+        if facts is None:
+            _suppress(place.path, "the blob is gone", services)
+            return
+        try:
+            shard = _verdict_on(place, facts, services)
+        except SourceChangedError:
+            continue
+        # Another handler may have judged newer content and written first: the last writer looks again.
+        if shard is None or _is_current(shard, services):
+            if shard is not None and shard.state is ShardState.ACCEPTED:
+                close_if_whole(place.pipeline, shard, services)
+            return
+    raise ServiceUnavailableError(f"{place.path} was overwritten {MAX_ROUNDS} times while it was looked at")
+
+
+def _is_current(shard: ShardRecord, services: Services) -> bool:
+    facts = services.shards.facts(f"{shard.dataset_version}/{shard.name}")
+    return facts is not None and facts.etag == shard.etag
+
+
+def _irrelevance(upload: Upload, services: Services) -> str | None:
+    """Say why an event is none of ours; None where it may be."""
+    if upload.event_type != CREATED:
+        return f"{upload.event_type[:100]} changes nothing: a closed version stays as it was"
+    if upload.container != services.data_container:
+        return f"container {upload.container[:100]!r} is not {services.data_container!r}"
+    if upload.api not in FINAL_WRITES:
+        return f"{upload.api[:100]!r} leaves the blob incomplete: the event that counts is still to come"
+    return None
+
+
+def _verdict_on(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardRecord | None:
+    """Return the verdict on these very bytes, from the ledger or new; None where they can have none."""
+    known = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
+    if known is not None and (known.name, known.etag) == (place.shard.name, facts.etag):
+        _suppress(place.path, f"this content was judged already: {known.state}", services, etag=facts.etag)
+        return known
+    if reason := _position_conflict(place, known, services):
+        code, message = reason
+        services.decide(place.path, "shard_rejected", message, code=str(code))
+        services.decide(str(place.dataset_version), "shard_rejected", message, code=str(code), shard=place.shard.name)
+        return None
+    return _judge(place, facts, services)
+
+
+def _position_conflict(
+    place: ShardPlace, known: ShardRecord | None, services: Services
+) -> tuple[ReasonCode, str] | None:
+    """Say why a file cannot stand at its position: another one does, or its ``-of-N`` contradicts the others."""
+    version, shard = place.dataset_version, place.shard
+    size = services.ledger.claim_split_size(version, shard.split, shard.num_shards)
+    if size != shard.num_shards:
+        return ReasonCode.SET_SIZE_CONTRADICTORY, (
+            f"{place.path}: split {shard.split} should have {size} shards as the first one said, "
+            f"was -of-{shard.num_shards:05d}; upload the set under one N, as a new version"
+        )
+    if known is None or known.name == shard.name or services.shards.facts(f"{version}/{known.name}") is None:
+        return None
+    return ReasonCode.SET_NAMES_COLLIDE, (
+        f"{place.path}: index {shard.index} of {shard.split} is taken by {known.name}; delete one of the two"
+    )
+
+
+def _judge(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardRecord | None:
+    """Validate and record. Raises SourceChangedError where the content changed meanwhile."""
+    try:
+        verdict = services.validate(services.shards.open(facts), place.pipeline.data.requirements())
+    except SourceGoneError:
+        _suppress(place.path, "the blob was deleted while it was read", services)
+        return None
+    except SourceUnavailableError as error:
+        raise ServiceUnavailableError(f"{place.path} could not be read: {error}") from error
+    record = _record(place, facts, verdict, services)
+    services.ledger.record_shard(record)
+    first = verdict.reasons[0].message if verdict.reasons else f"accepted with {verdict.num_records} records"
+    services.decide(place.path, f"shard_{record.state}", first, etag=facts.etag, crc32c=verdict.crc32c)
+    return record
+
+
+def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: Services) -> ShardRecord:
+    return ShardRecord(
+        dataset_version=place.dataset_version,
+        split=place.shard.split,
+        index=place.shard.index,
+        num_shards=place.shard.num_shards,
+        name=place.shard.name,
+        etag=facts.etag,
+        state=ShardState.ACCEPTED if verdict.accepted else ShardState.REJECTED,
+        size_bytes=verdict.size_bytes,
+        crc32c=verdict.crc32c,
+        num_records=verdict.num_records,
+        validated_at=services.clock(),
+        reasons=verdict.reasons,
+        statistics=verdict.statistics.to_json(),
+    )
+
+
+def _suppress(path: str, reason: str, services: Services, **details: str) -> None:
+    services.decide(path, "event_suppressed", reason, **details)

@@ -1,0 +1,1 @@
+"""The triggers: decode one payload, call one step, nothing else."""

@@ -1,0 +1,84 @@
+"""The HTTP API's routes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
+from starlette.types import ASGIApp
+
+from function_app.errors import NotFoundError
+from function_app.ledger import DatasetVersion
+from function_app.steps.description import describe_version
+from function_app.steps.run_requests import request_run
+from function_app.steps.services import Services
+from function_app.web.bodies import Error, NotificationBody, RunBody, RunRequest, RunsBody, VersionBody
+from function_app.web.errors import add_error_handlers
+from function_app.web.guard import Guard
+
+MAX_RUNS = 1000
+HTTP = "http"
+"""The trigger of a run that was asked for here."""
+
+DatasetName = Annotated[str, Path(min_length=1, max_length=63)]
+VersionName = Annotated[str, Path(min_length=1, max_length=64)]
+RunId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$")]
+
+router = APIRouter(prefix="/api", responses={"4XX": {"model": Error}, "5XX": {"model": Error}})
+
+
+def build_web_app(services: Callable[[], Services]) -> ASGIApp:
+    """Return the web app; ``services`` is called by the requests that need them, so a misconfigured app answers."""
+    app = FastAPI(title="Landfall", version="0.1.0", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None)
+    app.state.services = services
+    app.include_router(router)
+    add_error_handlers(app)
+    return Guard(app)
+
+
+def _services(request: Request) -> Services:
+    build: Callable[[], Services] = request.app.state.services
+    return build()
+
+
+Given = Annotated[Services, Depends(_services)]
+
+
+@router.get("/datasets/{dataset}/{version}")
+def dataset_version(dataset: DatasetName, version: VersionName, services: Given) -> VersionBody:
+    """Say what is there of a dataset version, what is missing, and what was rejected and why."""
+    return VersionBody.of(describe_version(DatasetVersion(dataset=dataset, version=version), services))
+
+
+@router.get("/runs")
+def runs(
+    services: Given,
+    limit: Annotated[int, Query(ge=1, le=MAX_RUNS)] = 100,
+    dataset: Annotated[str | None, Query(min_length=1, max_length=63)] = None,
+) -> RunsBody:
+    """List the newest runs first."""
+    return RunsBody(runs=[RunBody.of(run) for run in services.ledger.runs(limit=limit, dataset=dataset)])
+
+
+@router.get("/runs/{run_id}")
+def run(run_id: RunId, services: Given) -> RunBody:
+    """Say how a run is doing, or how it ended and who was told."""
+    found = services.ledger.run(run_id)
+    if found is None:
+        raise NotFoundError(f"run {run_id} is not on record")
+    told = [
+        NotificationBody(**{name: getattr(row, name) for name in NotificationBody.model_fields})
+        for row in services.ledger.notifications(run_id)
+    ]
+    return RunBody.of(found).model_copy(update={"notifications": told})
+
+
+@router.post("/runs", status_code=202)
+def start_run(body: RunRequest, services: Given, response: Response) -> RunBody:
+    """Ask for a run on a version that is whole: 202 for a new one, 200 where the same one was asked for before."""
+    version = DatasetVersion(dataset=body.dataset, version=body.version)
+    run, is_new = request_run(version, body.overrides, trigger=HTTP, services=services)
+    response.status_code = 202 if is_new else 200
+    response.headers["Location"] = f"/api/runs/{run.run_id}"
+    return RunBody.of(run)

@@ -1,0 +1,183 @@
+"""What the API takes and gives; the OpenAPI page is made of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from function_app.ledger import Generation, RunRecord, RunState, ShardRecord
+from function_app.steps.description import MAX_LISTED, SplitDescription, VersionDescription
+
+
+class RunRequest(BaseModel):
+    """A run to start."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    dataset: str = Field(min_length=1, max_length=63)
+    version: str = Field(min_length=1, max_length=64)
+    overrides: dict[str, int | float | str | bool] = Field(default_factory=dict, max_length=50)
+
+
+class ErrorBody(BaseModel):
+    """What went wrong."""
+
+    code: str
+    message: str
+    details: list[str] = Field(default_factory=list)
+
+
+class Error(BaseModel):
+    """The body of every answer that is an error."""
+
+    error: ErrorBody
+
+
+class ReasonBody(BaseModel):
+    """Why a shard was rejected."""
+
+    code: str
+    message: str
+    record_index: int | None
+    byte_offset: int | None
+    feature: str | None
+    expected: str
+    seen: str
+
+
+class RejectedShard(BaseModel):
+    """A rejected shard with its reasons."""
+
+    shard: str
+    reasons: list[ReasonBody]
+
+    @classmethod
+    def of(cls, row: ShardRecord) -> RejectedShard:
+        """Take what the ledger holds."""
+        reasons = [ReasonBody.model_validate(reason.to_json()) for reason in row.reasons]
+        return cls(shard=row.name, reasons=reasons)
+
+
+class SplitBody(BaseModel):
+    """One required split of a version."""
+
+    num_shards: int | None = Field(description="The N of -of-N; null while no shard has come.")
+    accepted: int
+    num_missing: int
+    missing: list[str] = Field(description=f"Shards that are not there or were rejected; at most {MAX_LISTED}.")
+    rejected: list[RejectedShard]
+
+    @classmethod
+    def of(cls, split: SplitDescription) -> SplitBody:
+        """Take what the step describes."""
+        return cls(
+            num_shards=split.num_shards,
+            accepted=split.accepted,
+            num_missing=len(split.missing),
+            missing=list(split.missing[:MAX_LISTED]),
+            rejected=[RejectedShard.of(row) for row in split.rejected],
+        )
+
+
+class GenerationBody(BaseModel):
+    """The latest closing of a version."""
+
+    number: int
+    fingerprint: str
+    manifest_path: str
+    num_shards: int
+    num_records: int
+    closed_at: datetime
+
+    @classmethod
+    def of(cls, generation: Generation) -> GenerationBody:
+        """Take what the ledger holds."""
+        return cls(**{name: getattr(generation, name) for name in cls.model_fields})
+
+
+class RunBody(BaseModel):
+    """One run."""
+
+    run_id: str
+    logical_run: str
+    attempt: int
+    dataset: str
+    version: str
+    generation: int
+    fingerprint: str
+    pipeline: str
+    trigger: str
+    state: RunState
+    state_since: datetime
+    created_at: datetime
+    submitted_at: datetime | None
+    ended_at: datetime | None
+    notified_at: datetime | None
+    reason: str | None
+    log_tail: str | None
+    model_name: str | None
+    model_version: str | None
+    metrics: dict[str, float]
+    num_nodes: int
+    world_size: int | None
+    notifications: list[NotificationBody] | None = Field(
+        default=None, description="Whom it was or will be told; only where one run is asked for."
+    )
+
+    @classmethod
+    def of(cls, run: RunRecord) -> RunBody:
+        """Take what the ledger holds."""
+        own: Mapping[str, Any] = {
+            name: getattr(run, name)
+            for name in cls.model_fields
+            if name not in ("dataset", "version", "notifications")
+        }
+        return cls(dataset=run.dataset_version.dataset, version=run.dataset_version.version, **own)
+
+
+class NotificationBody(BaseModel):
+    """One notification of a run."""
+
+    recipient: str
+    outcome: str
+    state: str
+    tries: int
+    last_error: str | None
+    sent_at: datetime | None
+
+
+class RunsBody(BaseModel):
+    """Runs, newest first."""
+
+    runs: list[RunBody]
+
+
+class VersionBody(BaseModel):
+    """A dataset version."""
+
+    dataset: str
+    version: str
+    state: str = Field(description="open while shards are missing; closed from the first time it was whole.")
+    pipeline: str
+    splits: dict[str, SplitBody]
+    generation: GenerationBody | None
+    runs: list[RunBody]
+
+    @classmethod
+    def of(cls, described: VersionDescription) -> VersionBody:
+        """Take what the step describes."""
+        return cls(
+            dataset=described.dataset_version.dataset,
+            version=described.dataset_version.version,
+            state="open" if described.generation is None else "closed",
+            pipeline=described.pipeline.pipeline,
+            splits={split.split: SplitBody.of(split) for split in described.splits},
+            generation=None if described.generation is None else GenerationBody.of(described.generation),
+            runs=[RunBody.of(run) for run in described.runs],
+        )
+
+
+RunBody.model_rebuild()

@@ -1,0 +1,74 @@
+"""Errors of the API: one shape, a stable code, and never a stack trace."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from function_app.errors import (
+    LandfallError,
+    LedgerConflictError,
+    NotFoundError,
+    OverrideError,
+    ProblemsError,
+    ServiceUnavailableError,
+    VersionNotWholeError,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_DETAILS = 1000
+
+STATUSES: dict[type[LandfallError], tuple[int, str]] = {
+    NotFoundError: (404, "not_found"),
+    VersionNotWholeError: (409, "version_not_whole"),
+    OverrideError: (422, "override_not_allowed"),
+    LedgerConflictError: (409, "conflict"),
+    ServiceUnavailableError: (503, "service_unavailable"),
+}
+
+
+def error_answer(status: int, code: str, message: str, details: Sequence[str] = ()) -> JSONResponse:
+    """Return an error in the API's shape."""
+    body = {"error": {"code": code, "message": message, "details": list(details[:MAX_DETAILS])}}
+    return JSONResponse(body, status_code=status)
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Have every error answered in the API's shape."""
+    app.add_exception_handler(LandfallError, _landfall_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)
+
+
+def internal_error(error: Exception) -> JSONResponse:
+    """Return what a caller may know of an error that nobody foresaw; the log has the rest."""
+    logger.error(f"unforeseen error in the HTTP API: {error}", exc_info=error, extra={"action": "internal_error"})
+    return error_answer(500, "internal", "something went wrong inside; the function app's log says what")
+
+
+async def _landfall_error(_: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, ProblemsError):
+        logger.error(f"the app is misconfigured:\n{error}", extra={"action": "misconfigured"})
+        return error_answer(503, "misconfigured", f"{len(error.problems)} settings are missing or wrong; see the log")
+    status, code = next((value for kind, value in STATUSES.items() if isinstance(error, kind)), (0, ""))
+    if not status:
+        return internal_error(error)
+    return error_answer(status, code, str(error), error.missing if isinstance(error, VersionNotWholeError) else ())
+
+
+async def _invalid_request(_: Request, error: Exception) -> JSONResponse:
+    found = error.errors() if isinstance(error, RequestValidationError) else []
+    details = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in found]
+    return error_answer(422, "invalid_request", "the request is not what the API takes", details)
+
+
+async def _http_error(_: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    codes = {404: "not_found", 405: "method_not_allowed"}
+    return error_answer(status, codes.get(status, "http_error"), str(getattr(error, "detail", "")) or "not possible")

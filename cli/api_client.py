@@ -14,6 +14,7 @@ from cli.errors import CliError
 TIMEOUT_S = 60.0
 """A cold start of a function app may take half of it."""
 MAX_ANSWER_CHARS = 500
+NOT_FOUND = 404
 
 
 class ApiError(CliError):

@@ -52,6 +52,13 @@ class ShardUploader:
         self._container.close()
         self._service.close()
 
+    def has(self, prefix: str) -> bool:
+        """Whether there is any blob below a prefix. Raises CliError where the account says no."""
+        try:
+            return next(iter(self._container.list_blob_names(name_starts_with=prefix)), None) is not None
+        except AzureError as error:
+            raise CliError(f"{self._service.url} cannot be listed: {_first_line(error)}") from error
+
     def upload(self, file: Path, path: str, *, overwrite: bool) -> None:
         """Write one blob. Raises CliError where it exists (and may not be replaced) or the account says no."""
         try:
@@ -60,5 +67,8 @@ class ShardUploader:
         except ResourceExistsError as error:
             raise CliError(f"{path} is there already; --overwrite replaces it, or choose another version.") from error
         except AzureError as error:
-            said = str(error).splitlines()[0] if str(error) else repr(error)
-            raise CliError(f"{path} was not uploaded to {self._service.url}: {said}") from error
+            raise CliError(f"{path} was not uploaded to {self._service.url}: {_first_line(error)}") from error
+
+
+def _first_line(error: AzureError) -> str:
+    return str(error).splitlines()[0] if str(error) else repr(error)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from local_azure.twin import places as names
+from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import Places
 
+SYSTEM_KEY_SETTING = "LANDFALL_TWIN_FUNCTION_KEY"
+"""For the dev host, not for the function app: what Event Grid's deliveries carry as their code."""
 
-def app_settings(
-    places: Places, published: Mapping[str, str], *, pipelines: Path, reconcile_schedule: str
-) -> dict[str, str]:
+
+def app_settings(places: Places, published: Mapping[str, str], options: TwinOptions) -> dict[str, str]:
     """Return every app setting; `published` holds those that publishing assets printed."""
     return {
         **workspace_settings(),
@@ -26,8 +27,10 @@ def app_settings(
         "LANDFALL_NOTIFICATION_TOPIC_ENDPOINT": f"{places.event_grid_url}/topics/landfall/api/events",
         "LANDFALL_NOTIFICATION_TOPIC_KEY": places.secrets.topic_key,
         "LANDFALL_WEBHOOK_PEOPLE": places.webhook_url,
-        "LANDFALL_PIPELINES_DIR": str(pipelines),
-        "LANDFALL_RECONCILE_SCHEDULE": reconcile_schedule,
+        "LANDFALL_PIPELINES_DIR": str(options.pipelines),
+        "LANDFALL_RECONCILE_SCHEDULE": options.reconcile_schedule,
+        "LANDFALL_SWEEP_GRACE_S": str(options.sweep_grace_s),
+        SYSTEM_KEY_SETTING: places.secrets.function_key,
         "AZURE_CLIENT_ID": names.FUNCTION_APP_IDENTITY,
     }
 

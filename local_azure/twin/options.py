@@ -23,6 +23,8 @@ class TwinOptions:
     node_idle_s: float = 120.0
     environment_build_s: float = 1.0
     reconcile_schedule: str = "0 */5 * * * *"
+    sweep_grace_s: int = 10
+    """What is younger is left alone by the sweep; in Azure, where events may take minutes, it is more."""
     training_python: Path = ROOT / ".venv-training"
     """The virtual environment that stands for the training image."""
     azurite: Path = ROOT / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"

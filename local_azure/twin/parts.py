@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from local_azure.twin import places as names
+from local_azure.twin.app_settings import SYSTEM_KEY_SETTING
 from local_azure.twin.children import ROOT, Part
 from local_azure.twin.environment import clean_environment
 from local_azure.twin.errors import TwinError
@@ -130,7 +131,7 @@ def functions_host(places: Places, settings: Mapping[str, str]) -> Part:
             "local_azure.functions_host",
             root=ROOT,
             port=places.ports["functions"],
-            system_key_env="LANDFALL_TWIN_FUNCTION_KEY",
+            system_key_env=SYSTEM_KEY_SETTING,
         ),
         env={**clean_environment(), **settings},
         log=places.logs / "functions_host.log",

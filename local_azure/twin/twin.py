@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from local_azure.twin import parts
@@ -55,7 +55,7 @@ class Twin:
         event_grid = self._launch(parts.event_grid(self.places))
         azure_ml.await_ready()
         say("publishing the training's environment and code to Azure ML")
-        settings = self._app_settings(self._publish())
+        settings = app_settings(self.places, self._publish(), self.options)
         say("starting the Functions dev host with this function app")
         self._launch(parts.functions_host(self.places, settings)).await_ready()
         event_grid.await_ready()
@@ -112,13 +112,6 @@ class Twin:
         child = Child(part, label=self._label, hold=[self._state.lock, *self.places.ports.held])
         self._children.append(child)
         return child
-
-    def _app_settings(self, published: Mapping[str, str]) -> dict[str, str]:
-        options = self.options
-        settings = app_settings(
-            self.places, published, pipelines=options.pipelines, reconcile_schedule=options.reconcile_schedule
-        )
-        return {**settings, "LANDFALL_TWIN_FUNCTION_KEY": self.places.secrets.function_key}
 
 
 @contextlib.contextmanager

@@ -1,0 +1,123 @@
+"""``landfall demo``."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import httpx
+
+from cli.api_client import ApiClient
+from cli.demo.digits import pack_digits
+from cli.demo.following import DemoError, Follower
+from cli.demo.lines import Lines
+from cli.demo.observation import Observer
+from cli.demo.report import demo_report, summary
+from cli.demo.stopwatch import Stopwatch
+from cli.demo.version_name import new_version
+from cli.errors import CliError
+from cli.signals import ending_on_signals
+from cli.twin_options import twin_options
+from cli.up import show_addresses, watch_forever
+from cli.upload import upload_all
+from cli.uploading import ShardUploader
+from local_azure.twin.client import TwinClient
+from local_azure.twin.errors import TwinError
+from local_azure.twin.options import TwinOptions
+from local_azure.twin.places import DATA_CONTAINER, Places
+from local_azure.twin.state import write_atomically
+from local_azure.twin.twin import Twin, running_twin
+
+DATASET = "digits"
+REPORT_FILE = "demo.json"
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave the twin running after the summary, until Ctrl-C.")
+@twin_options
+def demo(options: TwinOptions, *, keep: bool) -> None:
+    """Run the whole chain on this machine: real digits in, a registered model out.
+
+    Starts the local twin, packs and uploads scikit-learn's handwritten digits, and follows what becomes of them.
+    Leaves .landfall/demo.json behind.
+    """
+    lines, watch = Lines(), Stopwatch()
+    with ending_on_signals():
+        watch.begin("twin_start")
+        with _explained(options), running_twin(options, say=lines.say) as twin:
+            show_addresses(twin)
+            with _explained(options, twin.places):
+                report = run_demo(twin, lines, watch)
+            _leave(report, options.base, twin.places.folder)
+            lines.text()
+            for line in summary(report):
+                lines.text(line)
+            if keep:
+                lines.text("The twin keeps running; Ctrl-C stops everything.")
+                watch_forever(twin)
+
+
+def run_demo(twin: Twin, lines: Lines, watch: Stopwatch) -> dict[str, Any]:
+    """Upload, follow, and return what demo.json will hold. Raises DemoError, CliError or TwinError."""
+    places = twin.places
+    with ExitStack() as windows:
+        api = windows.enter_context(ApiClient(places.functions_url, places.secrets.function_key))
+        client = windows.enter_context(TwinClient(places))
+        watch.begin("upload")
+        version, num_shards = _upload_digits(places, lines)
+        observer = Observer(api=api, twin=client, dataset=DATASET, version_name=version, expected_shards=num_shards)
+        watch.begin("validation")
+        follower = Follower(observer=observer, say=lines.say, enter_phase=watch.begin, check=twin.check_running)
+        with lines.waiting("watching the function app and the cluster"):
+            follower.follow()
+        return demo_report(
+            version=observer.version,
+            run=observer.run,
+            notifications=observer.notifications,
+            calls=client.calls(),
+            durations_s=watch.finish(),
+        )
+
+
+def _upload_digits(places: Places, lines: Lines) -> tuple[str, int]:
+    """Pack and upload; return the new version and its number of shards."""
+    with tempfile.TemporaryDirectory(prefix="landfall-digits-") as folder:
+        lines.say("packing 1,797 real handwritten digits: PNG and label, 8 train and 2 validation shards")
+        shards = pack_digits(Path(folder))
+        with ShardUploader.connected(places.data_connection, DATA_CONTAINER) as uploader:
+            version = new_version(datetime.now().astimezone(), lambda name: uploader.has(f"{DATASET}/{name}/"))
+            lines.say(f"uploading to {DATA_CONTAINER}/{DATASET}/{version}/")
+            upload_all(uploader, shards, (DATASET, version))
+    return version, len(shards)
+
+
+def _leave(report: dict[str, Any], *folders: Path) -> None:
+    text = json.dumps(report, indent=1) + "\n"
+    for folder in folders:
+        write_atomically(folder / REPORT_FILE, text)
+
+
+@contextmanager
+def _explained(options: TwinOptions, places: Places | None = None) -> Iterator[None]:
+    """Turn what may go wrong into one paragraph: what, where the logs are, what to do."""
+    try:
+        yield
+    except (DemoError, TwinError, CliError, httpx.HTTPError) as error:
+        if isinstance(error, ExplainedError):
+            raise
+        said = error.message if isinstance(error, CliError) else str(error)
+        logs = places.logs if places else options.base
+        raise ExplainedError(
+            f"The demo failed. {said}\nThe logs of all parts are in {logs}. Run `landfall demo` again: it starts "
+            f"afresh with a new dataset version; `make clean` before it removes all state of the twin."
+        ) from error
+
+
+class ExplainedError(CliError):
+    """An error that says all that a user needs."""

@@ -1,0 +1,94 @@
+"""Follows a demo from its upload to the last notification, and knows when to give up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cli.demo.story import Observation, news
+from cli.errors import CliError
+
+POLL_S = 0.5
+SILENCE_S = 240.0
+"""Without any news. TensorFlow's first step may take a minute on a busy machine."""
+WITHIN_S = 1200.0
+GOOD_END = "registered"
+SETTLED = (GOOD_END, "not_registered", "failed", "canceled", "lost")
+PHASES = {
+    "planned": "submission",
+    "submitting": "submission",
+    "submitted": "waiting_for_nodes",
+    "queued": "waiting_for_nodes",
+    "running": "training",
+}
+"""Of a run's states; every later one is ``registration``."""
+
+
+class DemoError(CliError):
+    """The demo did not reach its end; the message says what happened."""
+
+
+class Observing(Protocol):
+    """What is followed: looks, and the last answers about the run."""
+
+    run: Mapping[str, Any]
+
+    def look(self) -> Observation:
+        """Return the world as it is now."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Follower:
+    """The parts of following that tests replace."""
+
+    observer: Observing
+    say: Callable[[str], None]
+    enter_phase: Callable[[str], None]
+    check: Callable[[], None] = lambda: None
+    """Raises where the twin is no longer whole."""
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def follow(self) -> None:
+        """Tell the news until the run has ended well and everybody knows. Raises DemoError otherwise."""
+        seen = Observation()
+        started_s = news_s = self.clock()
+        while not self._is_over(seen):
+            self.check()
+            now = self.observer.look()
+            self.enter_phase(phase_of(now))
+            sentences = list(news(seen, now))
+            for sentence in sentences:
+                self.say(sentence)
+            news_s = self.clock() if sentences else news_s
+            self._check_patience(started_s, news_s, now)
+            seen = now
+            self.sleep(POLL_S)
+
+    def _is_over(self, seen: Observation) -> bool:
+        if seen.rejected:
+            raise DemoError(f"{len(seen.rejected)} shards were rejected, so there will be no run.")
+        if seen.run is None or seen.run.state not in SETTLED or not self.observer.run.get("notified_at"):
+            return False
+        if seen.run.state != GOOD_END:
+            raise DemoError(
+                f"Run {seen.run.run_id} ended as {seen.run.state}: {seen.run.reason or 'no reason given'}."
+            )
+        return True
+
+    def _check_patience(self, started_s: float, news_s: float, now: Observation) -> None:
+        doing = f"The last thing seen: {phase_of(now).replace('_', ' ')}."
+        if self.clock() - news_s > SILENCE_S:
+            raise DemoError(f"Nothing has happened for {SILENCE_S:.0f} s. {doing}")
+        if self.clock() - started_s > WITHIN_S:
+            raise DemoError(f"The run has not ended within {WITHIN_S:.0f} s. {doing}")
+
+
+def phase_of(now: Observation) -> str:
+    """Return which phase of the demo this is, as demo.json names its durations."""
+    if now.run is None:
+        return "validation" if now.fingerprint is None else "submission"
+    return PHASES.get(now.run.state, "registration")

@@ -1,0 +1,76 @@
+"""Looks at a running demo: the HTTP API as any user would, and the twin's own windows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cli.api_client import NOT_FOUND, ApiClient, ApiError
+from cli.demo.notifications import received
+from cli.demo.story import Observation, RunView
+from cli.reasons import reason_text
+from local_azure.twin.client import TwinClient
+from shared.progress import Progress, parse_progress
+
+
+@dataclass(kw_only=True)
+class Observer:
+    """Looks at one dataset version again and again; remembers how far it has read the job's log."""
+
+    api: ApiClient
+    twin: TwinClient
+    dataset: str
+    version_name: str
+    expected_shards: int
+    log_offset: int = 0
+    progress: list[Progress] = field(default_factory=list)
+    version: Mapping[str, Any] = field(default_factory=dict)
+    """The HTTP API's last answer about the dataset version."""
+    run: Mapping[str, Any] = field(default_factory=dict)
+    """Its last answer about the run; empty before there is one."""
+    notifications: list[dict[str, Any]] = field(default_factory=list)
+    """What the recipients have got about the run."""
+
+    def look(self) -> Observation:
+        """Return the world as it is now."""
+        self._ask_the_api()
+        if self.run:
+            self._read_log(self.run["run_id"])
+            self.notifications = received(self.twin, self.run["run_id"])
+        generation = self.version.get("generation") or {}
+        splits = self.version.get("splits", {}).values()
+        return Observation(
+            accepted=sum(split["accepted"] for split in splits),
+            expected=self.expected_shards,
+            rejected={r["shard"]: reason_text(r["reasons"]) for split in splits for r in split["rejected"]},
+            fingerprint=generation.get("fingerprint"),
+            num_records=generation.get("num_records"),
+            run=run_view(self.run) if self.run else None,
+            nodes=Counter(node["state"] for node in self.twin.nodes()),
+            progress=tuple(self.progress),
+            told=tuple(f"{n['recipient']}: {n['text']}" for n in self.notifications),
+        )
+
+    def _ask_the_api(self) -> None:
+        try:
+            self.version = self.api.dataset_version(self.dataset, self.version_name)
+        except ApiError as error:
+            if error.status != NOT_FOUND:  # it is not known before its first shard is judged
+                raise
+        runs = self.version.get("runs", [])
+        if runs:
+            self.run = self.api.run(runs[0]["run_id"])
+
+    def _read_log(self, run_id: str) -> None:
+        block = self.twin.log(run_id, self.log_offset)
+        self.log_offset = block.next_offset
+        parsed = (parse_progress(line) for line in block.text.splitlines())
+        self.progress += [progress for progress in parsed if progress is not None]
+
+
+def run_view(run: Mapping[str, Any]) -> RunView:
+    """Take what the story tells of a run."""
+    model = f"{run['model_name']} version {run['model_version']}" if run["model_name"] else None
+    return RunView(run_id=run["run_id"], state=run["state"], reason=run["reason"], model=model)

@@ -1,0 +1,68 @@
+"""What a demo leaves behind: ``.landfall/demo.json`` and a short summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from local_azure.twin.places import FUNCTION_APP_IDENTITY
+
+MAX_METRICS = 4
+"""Of the summary; the file has all."""
+
+
+def demo_report(
+    *,
+    version: Mapping[str, Any],
+    run: Mapping[str, Any],
+    notifications: list[dict[str, Any]],
+    calls: Iterable[Mapping[str, Any]],
+    durations_s: Mapping[str, float],
+) -> dict[str, Any]:
+    """Put together demo.json from the HTTP API's answers and the twin's records."""
+    splits = version.get("splits", {}).values()
+    generation = version.get("generation") or {}
+    return {
+        "dataset_version": f"{version.get('dataset')}/{version.get('version')}",
+        "fingerprint": generation.get("fingerprint"),
+        "shards": {
+            "accepted": sum(split["accepted"] for split in splits),
+            "rejected": sum(len(split["rejected"]) for split in splits),
+        },
+        "run": {name: run.get(name) for name in ("run_id", "state", "attempt", "num_nodes", "world_size")},
+        "model": {
+            "name": run.get("model_name"),
+            "version": run.get("model_version"),
+            "metrics": run.get("metrics", {}),
+        },
+        "notifications": notifications,
+        "azure_ml_calls": submission_calls(calls, since=generation.get("closed_at"), until=run.get("submitted_at")),
+        "durations_s": dict(durations_s),
+    }
+
+
+def submission_calls(
+    calls: Iterable[Mapping[str, Any]], *, since: str | None, until: str | None
+) -> list[dict[str, Any]]:
+    """Return what the function app asked of Azure ML between a version's closing and its run's being on record.
+
+    Times are ISO 8601 as the HTTP API gives them; empty where one of them is missing.
+    """
+    if since is None or until is None:
+        return []
+    start, end = datetime.fromisoformat(since).timestamp(), datetime.fromisoformat(until).timestamp()
+    own = (call for call in calls if call["caller"] == FUNCTION_APP_IDENTITY and start <= call["t"] <= end)
+    return [{name: call[name] for name in ("method", "path", "query", "status")} for call in own]
+
+
+def summary(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that end a demo."""
+    run, model, shards = report["run"], report["model"], report["shards"]
+    metrics = ", ".join(f"{name} {value:.4g}" for name, value in list(model["metrics"].items())[:MAX_METRICS])
+    yield f"dataset version  {report['dataset_version']}, {shards['accepted']} shards accepted"
+    yield f"run              {run['run_id']}: {run['num_nodes']} nodes, {run['world_size']} ranks, {run['state']}"
+    yield f"model            {model['name']} version {model['version']} ({metrics})"
+    yield f"told             {', '.join(n['recipient'] for n in report['notifications'])}"
+    yield f"submission       {len(report['azure_ml_calls'])} call to Azure ML"
+    yield f"time             {report['durations_s']['total']:.0f} s"

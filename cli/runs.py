@@ -1,0 +1,51 @@
+"""``landfall runs`` and ``landfall run``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from cli.api_client import ApiClient
+from cli.target import with_api
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--dataset", help="Only runs of this dataset.")
+@with_api
+def runs(client: ApiClient, limit: int, dataset: str | None) -> None:
+    """List the newest runs."""
+    filters: dict[str, str | int] = {"limit": limit} | ({"dataset": dataset} if dataset else {})
+    found = client.runs(**filters)
+    if not found:
+        click.echo("There are no runs yet.")
+    for each in found:
+        click.echo(f"{each['created_at'][:19]}  {each['state']:<14}  {each['run_id']}")
+
+
+@click.command()
+@click.argument("run_id")
+@with_api
+def run(client: ApiClient, run_id: str) -> None:
+    """Show one run: its state, why, its model, and who was told."""
+    for line in describe(client.run(run_id)):
+        click.echo(line)
+
+
+def describe(run: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that describe a run as the HTTP API gives it."""
+    yield f"{run['run_id']}: {run['state']} since {run['state_since']}"
+    yield f"  of {run['dataset']}/{run['version']} (generation {run['generation']}), attempt {run['attempt']}"
+    if run["reason"]:
+        yield f"  reason: {run['reason']}"
+    if run["model_name"]:
+        yield f"  model: {run['model_name']} version {run['model_version']}"
+    for name, value in sorted(run["metrics"].items()):
+        yield f"  {name}: {value:.6g}"
+    for told in run["notifications"] or []:
+        yield f"  {told['recipient']} about {told['outcome']}: {told['state']}"
+    if run["log_tail"]:
+        yield "  the end of the log:"
+        yield from (f"    {line}" for line in run["log_tail"].splitlines())

@@ -1,0 +1,42 @@
+"""``landfall submit``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import yaml
+
+from cli.api_client import ApiClient
+from cli.dataset_argument import DATASET_VERSION
+from cli.target import with_api
+
+
+class OverrideOption(click.ParamType[tuple[str, Any]]):
+    """``epochs=3`` becomes ``("epochs", 3)``."""
+
+    name = "key=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+        """Split at the first ``=``; numbers and booleans are read as YAML reads them."""
+        if isinstance(value, tuple):
+            return value
+        key, separator, text = str(value).partition("=")
+        if not separator or not key:
+            self.fail(f"expected key=value, such as epochs=3, was {value!r}", param, ctx)
+        try:
+            parsed = yaml.safe_load(text)
+        except yaml.YAMLError:
+            parsed = text
+        return key, parsed if isinstance(parsed, (int, float, bool)) else text
+
+
+@click.command()
+@click.argument("target", type=DATASET_VERSION, metavar="DATASET/VERSION")
+@click.option("--set", "overrides", type=OverrideOption(), multiple=True, help="An option of the training, within "
+              "the limits of the pipeline; may be repeated.")  # fmt: skip
+@with_api
+def submit(client: ApiClient, target: tuple[str, str], overrides: tuple[tuple[str, Any], ...]) -> None:
+    """Train on a dataset version that is whole."""
+    run = client.submit(*target, dict(overrides))
+    click.echo(f"{run['run_id']}: {run['state']}. Follow it with: landfall run {run['run_id']}")

@@ -7,6 +7,7 @@ import threading
 from local_azure.azure_ml.errors import JobFailure
 from local_azure.azure_ml.execution import Execution, Workbench
 from local_azure.azure_ml.runs import Run
+from local_azure.azure_ml.staging import RunDirectory
 from local_azure.azure_ml.states import RunState
 
 _GUARD_S = 3.0  # what a guard takes beyond the grace
@@ -58,3 +59,6 @@ def settle_interrupted(bench: Workbench) -> None:
                 inner="EmulatorStopped",
             )
             bench.runs.move(run.job_id, RunState.FAILED, error=failure.error())
+            directory = RunDirectory.reopen(bench.run_root(run.name))
+            if directory is not None:
+                directory.remove_data()

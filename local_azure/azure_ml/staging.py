@@ -17,6 +17,8 @@ from local_azure.azure_ml.storage import Storage
 from local_azure.azure_ml.uris import Catalogue, resolve
 from local_azure.azure_ml.workspace import output_uri
 
+_ALIAS_NOTE = "alias"  # file that remembers the alias, for whoever has to clear up
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunDirectory:
@@ -36,7 +38,14 @@ class RunDirectory:
             (root / name).mkdir(parents=True, exist_ok=True)
         alias = Path(tempfile.mkdtemp(prefix="aml-")) / "r"
         alias.symlink_to(root)
+        (root / _ALIAS_NOTE).write_text(str(alias))
         return cls(root=root, alias=alias)
+
+    @classmethod
+    def reopen(cls, root: Path) -> RunDirectory | None:
+        """Find the directory of a run whose emulator was killed; None where the run had not got that far."""
+        note = root / _ALIAS_NOTE
+        return cls(root=root, alias=Path(note.read_text())) if note.exists() else None
 
     @property
     def user_logs(self) -> Path:
@@ -53,6 +62,7 @@ class RunDirectory:
         for name in ("wd", "inputs", "outputs", "tmp"):
             shutil.rmtree(self.root / name, ignore_errors=True)
         shutil.rmtree(self.alias.parent, ignore_errors=True)
+        (self.root / _ALIAS_NOTE).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, kw_only=True)

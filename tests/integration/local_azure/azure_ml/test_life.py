@@ -114,11 +114,13 @@ def test_state_outlives_a_restart(tmp_path: Path, azurite: Azurite) -> None:
     first.put("jobs/open", command_job("sleep 300")).raise_for_status()
     first.await_status("open", "Running")
     certificate, token = (first.state / "ca.pem").read_bytes(), first.token()
+    alias = Path((first.state / "runs" / "open" / "alias").read_text())
     first.process.kill()
     second = start_azure_ml(tmp_path, azurite)
     message = second.details("open")["error"]["error"]["message"]
     assert ("Completed", "Failed") == (second.status("done"), second.status("open"))
     assert "The Azure ML emulator was stopped while this run was Running; its processes ended with it." == message
+    assert not alias.parent.exists()
     assert certificate == (second.state / "ca.pem").read_bytes()
     with second.http() as http:
         answer = http.get(second.get("computes/cluster")["id"], headers={"Authorization": f"Bearer {token}"})

@@ -1,0 +1,200 @@
+"""The steps' world, made of the shipped doubles: a pipeline, a store, a ledger, and a clock that tests move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from function_app.adapters.memory_azure_ml import MemoryJobs, MemoryModels, MemoryNotifier
+from function_app.adapters.memory_ledger import MemoryLedger
+from function_app.adapters.memory_stores import MemoryDocumentStore, MemoryRequestQueue, MemoryShardStore
+from function_app.ledger import DatasetVersion, RunRecord
+from function_app.pipeline_files import parse_pipeline
+from function_app.pipelines import Pipeline
+from function_app.ports import TrainingRequest, Workspace
+from function_app.steps.planning import report_path, spec_from_json
+from function_app.steps.services import Services
+from function_app.steps.submission import handle_request
+from function_app.steps.uploads import CREATED, Upload, handle_upload
+from function_app.validation import encode_example
+from shared.record_framing import frame_record
+from shared.training_report import TrainingReport
+
+VERSION = DatasetVersion(dataset="digits", version="v1")
+WEBHOOK = "webhook:LANDFALL_WEBHOOK_PEOPLE"
+PIPELINE = """
+pipeline: digits
+dataset: digits
+data:
+  format: tfrecord
+  splits: [train, validation]
+  features:
+    label: {kind: int64, minimum: 0, maximum: 9}
+  small_shard_ratio: 0.0
+on_change: notify
+train:
+  compute: landfall-gpu
+  vm_size: Standard_NC6s_v3
+  num_nodes: 2
+  processes_per_node: 1
+  timeout_s: 3600
+  options: {epochs: 3}
+  overrides:
+    epochs: {minimum: 1, maximum: 100}
+    learning_rate: {minimum: 0.0001, maximum: 0.1}
+    optimizer: {allowed: [adam, sgd]}
+register:
+  model: digits-cnn
+  require:
+    - {metric: val_accuracy, at_least: 0.95}
+notify:
+  - topic
+  - webhook: LANDFALL_WEBHOOK_PEOPLE
+"""
+_ARM = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
+WORKSPACE = Workspace(
+    subscription_id="00000000-0000-0000-0000-000000000000",
+    resource_group="landfall",
+    name="landfall",
+    environment_id=f"{_ARM}/environments/landfall-training/versions/1",
+    code_id=f"{_ARM}/codes/landfall-training/versions/abc",
+    data_datastore="landfall_datasets",
+    state_datastore="landfall_state",
+    runs_datastore="landfall_runs",
+)
+
+
+def pipeline(**changes: Any) -> Pipeline:
+    """The pipeline of the tests, with members of its top level exchanged."""
+    return parse_pipeline(PIPELINE.encode(), "digits.yaml").model_copy(update=changes)
+
+
+def shard_content(*labels: int) -> bytes:
+    """A TFRecord shard with one label for each record."""
+    return b"".join(frame_record(encode_example({"label": [label]})) for label in labels)
+
+
+class MovableClock:
+    """A clock that stands still until it is moved, but for a microsecond at every look."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(microseconds=1)
+        return self.now
+
+    def move(self, **duration: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(**duration)
+
+
+@dataclass(kw_only=True)
+class World:
+    """Everything the steps talk to, and what the outside does to it."""
+
+    clock: MovableClock = field(default_factory=MovableClock)
+    ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    shards: MemoryShardStore = field(init=False)
+    documents: MemoryDocumentStore = field(default_factory=MemoryDocumentStore)
+    run_outputs: MemoryDocumentStore = field(default_factory=MemoryDocumentStore)
+    requests: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
+    jobs: MemoryJobs = field(default_factory=MemoryJobs)
+    models: MemoryModels = field(default_factory=MemoryModels)
+    topic: MemoryNotifier = field(default_factory=MemoryNotifier)
+    people: MemoryNotifier = field(default_factory=MemoryNotifier)
+    services: Services = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shards = MemoryShardStore(self.clock)
+        self.services = Services(
+            pipelines={"digits": pipeline()},
+            workspace=WORKSPACE,
+            data_container="datasets",
+            ledger=self.ledger,
+            shards=self.shards,
+            documents=self.documents,
+            run_outputs=self.run_outputs,
+            requests=self.requests,
+            jobs=self.jobs,
+            models=self.models,
+            notifiers={"topic": self.topic, WEBHOOK: self.people},
+            clock=self.clock,
+        )
+
+    def change_pipeline(self, **changes: Any) -> None:
+        """Deploy another version of the pipeline."""
+        self.services = replace(self.services, pipelines={"digits": pipeline(**changes)})
+
+    def put(self, name: str, content: bytes | None = None, version: str = "v1") -> str:
+        """Upload a shard (by default a good one of its own content); return its path. Nobody hears of it yet."""
+        path = f"digits/{version}/{name}"
+        self.shards.put(path, shard_content(len(name) % 10, *_digits(name)) if content is None else content)
+        return path
+
+    def deliver(self, path: str, **members: str) -> None:
+        """Deliver the event of an upload."""
+        event = {"event_type": CREATED, "api": "PutBlob", "container": "datasets", "path": path, "event_id": "e"}
+        handle_upload(Upload(**{**event, **members}), self.services)
+
+    def land(self, *names: str, version: str = "v1") -> None:
+        """Upload good shards and deliver their events."""
+        for name in names:
+            self.deliver(self.put(name, version=version))
+
+    def serve_requests(self) -> None:
+        """Handle everything that is in the queue."""
+        while self.requests.messages:
+            handle_request(TrainingRequest.from_json(self.requests.messages.pop(0)), self.services)
+
+    def land_all(self) -> RunRecord:
+        """Land a whole version and have it submitted; return its run."""
+        self.land(*ALL_SHARDS)
+        self.serve_requests()
+        return self.only_run()
+
+    def only_run(self) -> RunRecord:
+        """Return the one run there is."""
+        (run,) = self.ledger.runs()
+        return run
+
+    def end_job(self, run: RunRecord, status: str = "Completed", **metrics: float) -> None:
+        """Let the job end, with a report where it completed."""
+        if status == "Completed":
+            self.write_report(run, metrics or {"val_accuracy": 0.97})
+        self.jobs.become(run.run_id, status)
+
+    def write_report(self, run: RunRecord, metrics: Mapping[str, float], **members: Any) -> None:
+        """Leave a training report where the job would."""
+        report = TrainingReport(
+            run_id=run.run_id,
+            fingerprint=run.fingerprint,
+            metrics=metrics,
+            epochs=(),
+            world_size=2,
+            num_nodes=2,
+            images_per_s=100.0,
+            rank_plan={},
+            seed=0,
+            versions={},
+            started_at="2026-11-20T12:00:00+00:00",
+            ended_at="2026-11-20T12:01:00+00:00",
+        )
+        path = report_path(spec_from_json(run.spec))
+        self.run_outputs.documents[path] = replace(report, **members).to_json().encode()
+
+    def actions(self, subject: str | DatasetVersion) -> list[str]:
+        """Return what was decided about a subject, in order."""
+        return [decision.action for decision in self.ledger.decisions(str(subject))]
+
+
+TRAIN_SHARDS = tuple(f"train-{index:05d}-of-00002.tfrecord" for index in range(2))
+VALIDATION_SHARDS = ("validation-00000-of-00001.tfrecord",)
+ALL_SHARDS = (*TRAIN_SHARDS, *VALIDATION_SHARDS)
+
+
+def _digits(name: str) -> list[int]:
+    """Labels that differ from shard to shard."""
+    return [int(character) for character in name if character.isdigit()]

@@ -6,15 +6,19 @@ import importlib.metadata
 import json
 import re
 import sys
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.trees import OUR_PACKAGES, ROOT, imports_of
+from tests.architecture.trees import OUR_PACKAGES, ROOT, Import, imports_of
 
 TRAINING = ROOT / "training_job" / "environment"
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[a-z,-]+\])?==(?P<version>[A-Za-z0-9.!+_-]+)")
 REQUIREMENT_FILES = sorted([*ROOT.glob("requirements*.txt"), *TRAINING.glob("requirements*.txt")])
+TRAINING_ONLY = {"tensorflow", "keras", "horovod"}
+DISTRIBUTION_OF = {"PIL": "pillow", "yaml": "pyyaml"}
+"""For an environment that this interpreter cannot ask."""
 LOCKS = [ROOT / "constraints.txt", TRAINING / "constraints.txt", *REQUIREMENT_FILES]
 
 
@@ -49,17 +53,38 @@ def test_constraints_agree_with_the_direct_requirements(name: str) -> None:
     assert direct == {distribution: constraints.get(distribution) for distribution in direct}
 
 
+def not_covered(imports: Iterable[Import], direct: Collection[str]) -> list[str]:
+    """Imports of installed distributions that no direct requirement names; azure's namespace is looked at apart."""
+    distributions = importlib.metadata.packages_distributions()
+    known = {*sys.stdlib_module_names, *OUR_PACKAGES, "azure"}
+    return [
+        str(found)
+        for found in imports
+        if found.top_level not in known
+        and set(direct).isdisjoint(normalised(name) for name in distributions.get(found.top_level, []))
+    ]
+
+
 def test_production_covers_what_the_function_app_imports() -> None:
     """In production there is requirements.txt and nothing else."""
-    distributions = importlib.metadata.packages_distributions()
-    production = set(pins(ROOT / "requirements.txt"))
-    missing = [
-        str(found)
-        for found in imports_of("shared", "function_app")
-        if found.top_level not in {*sys.stdlib_module_names, *OUR_PACKAGES, "azure"}
-        and production.isdisjoint(normalised(name) for name in distributions.get(found.top_level, []))
-    ]
-    assert [] == missing
+    assert [] == not_covered(imports_of("shared", "function_app"), pins(ROOT / "requirements.txt"))
+
+
+def test_development_covers_what_the_rest_imports() -> None:
+    """What is imported by name is required by name: what it came along with may stop bringing it."""
+    files = ("requirements.txt", "requirements-dev.txt", "requirements-dev-host.txt")
+    direct = {distribution for name in files for distribution in pins(ROOT / name)}
+    rest = imports_of("local_azure", "cli", "bench", "tools", "tests")
+    assert [] == not_covered((found for found in rest if found.top_level not in TRAINING_ONLY), direct)
+
+
+def test_the_cluster_covers_what_the_training_job_imports() -> None:
+    """The image has requirements.txt, what that includes, and Horovod."""
+    files = ("requirements.txt", "requirements-common.txt", "requirements-horovod.txt")
+    direct = {distribution for name in files for distribution in pins(TRAINING / name)}
+    known = {*sys.stdlib_module_names, "shared", "training_job"}
+    imported = {found.top_level for found in imports_of("shared", "training_job")} - known
+    assert set() == {DISTRIBUTION_OF.get(name, name) for name in imported} - direct
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.name}/{path.name}")

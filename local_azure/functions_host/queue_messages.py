@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -22,7 +21,7 @@ def decode_body(content: str, encoding: Literal["base64", "none"]) -> TypedData:
         return TypedData(string=content)
     try:
         body = base64.b64decode(content, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # also for text that is not ASCII
         raise UndecodableMessageError(
             f"it should be base64 (extensions.queues.messageEncoding in host.json), starts with {content[:60]!r}"
         ) from error

@@ -87,7 +87,7 @@ def _takes(route: Route, method: str) -> bool:
 
 
 def _parameters(match: re.Match[str]) -> dict[str, str]:
-    return {name: unquote(value) for name, value in match.groupdict().items() if value is not None}
+    return {name: unquote(value) for name, value in match.groupdict().items() if value}
 
 
 def _segment(segment: str, function_name: str) -> tuple[str, int]:

@@ -20,10 +20,11 @@ class Message:
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
 
-    def __getattr__(self, name: str) -> None:
+    def __getattr__(self, name: str) -> Any:
         # The runtime tells a message from a module by asking it for `TypedData`.
         if name.startswith("__") or name == "TypedData":
             raise AttributeError(name)
+        return None
 
     def WhichOneof(self, _group: str) -> str | None:  # noqa: N802 (protobuf's name)
         """The name of the one field that is set, or None."""

@@ -125,8 +125,9 @@ def _command_job(spec: JobSpec) -> Any:
 
 
 def _status(job: Any) -> JobStatus:
+    word = getattr(job.status, "value", job.status)  # an enumeration in some answers, a text in others
     return JobStatus(
-        name=str(job.name), status=str(job.status), tags=dict(job.tags or {}), studio_url=job.studio_url or None
+        name=str(job.name), status=str(word), tags=dict(job.tags or {}), studio_url=job.studio_url or None
     )
 
 

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from function_app.adapters.azure_ml_workspace import WorkspaceClient
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.memory_ledger import MemoryLedger
 from function_app.adapters.table_ledger import TableLedger
 from function_app.ledger import Ledger
+from tests.support.azure_ml import AzureMl
+from tests.support.azure_ml_adapter import adapter_client, start_with_code
 from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
 
 BOTH = ["memory", pytest.param("azurite", marks=pytest.mark.azurite)]
@@ -52,3 +55,18 @@ def data_storage(azurite: Azurite) -> Iterator[StorageConnection]:
     settings = ConnectionSettings(name="DataStorage", connection_string=connection_string)
     with contextlib.closing(StorageConnection(settings)) as storage:
         yield storage
+
+
+@pytest.fixture(scope="session")
+def azure_ml(azurite: Azurite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureMl]:
+    """An emulator with everything that a submission refers to."""
+    running = start_with_code(tmp_path_factory.mktemp("azure_ml"), azurite)
+    yield running
+    running.process.stop()
+
+
+@pytest.fixture(scope="session")
+def workspace_client(azure_ml: AzureMl) -> Iterator[WorkspaceClient]:
+    """The client of the adapters."""
+    with adapter_client(azure_ml) as client:
+        yield client

@@ -1,0 +1,100 @@
+"""Azure ML as the contract tests see it: in memory, and as the real client sees the emulator."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pytest
+
+from function_app.adapters.memory_azure_ml import MemoryJobs, MemoryModels
+from function_app.ports import JobService, JobSpec, ModelRegistry
+from tests.support.azure_ml import (
+    RESOURCE_GROUP,
+    SUBSCRIPTION,
+    TRAINING_ENVIRONMENT,
+    WORKSPACE,
+    WORKSPACE_ID,
+    AzureMl,
+)
+
+_NAMES = (f"landfall-contract-{number}-a1" for number in itertools.count())
+DATASTORES = (
+    f"azureml://subscriptions/{SUBSCRIPTION}/resourcegroups/{RESOURCE_GROUP}/workspaces/{WORKSPACE}/datastores"
+)
+MODEL = {"model": {"type": "custom_model", "uri": f"{DATASTORES}/landfall_runs/paths/contract/model"}}
+COMMANDS = {
+    "Completed": "python -c \"print('the beginning'); print('x' * 5000); print('the end')\"",
+    "Failed": "python -c \"import sys; print('about to fail'); sys.exit(1)\"",
+    "Running": 'python -c "import time; time.sleep(600)"',
+}
+"""What a job must do so that the emulator takes it to a status."""
+
+
+class Bench(Protocol):
+    """A job service and a registry, and what brings their jobs to an end."""
+
+    @property
+    def jobs(self) -> JobService:
+        """The jobs."""
+        ...
+
+    @property
+    def models(self) -> ModelRegistry:
+        """The models."""
+        ...
+
+    def reach(self, name: str, status: str) -> None:
+        """Have a job, submitted with the status's command, reach it."""
+        ...
+
+
+@dataclass
+class MemoryBench:
+    """The shipped doubles."""
+
+    jobs: MemoryJobs = field(default_factory=MemoryJobs)
+    models: MemoryModels = field(default_factory=MemoryModels)
+
+    def reach(self, name: str, status: str) -> None:
+        self.jobs.logs[name] = {"Completed": "the beginning\nthe end\n", "Failed": "about to fail\n"}.get(status, "")
+        self.jobs.become(name, status, error="exit status 1" if status == "Failed" else None)
+
+
+@dataclass
+class EmulatorBench:
+    """The real adapters, the real client, the emulator."""
+
+    emulator: AzureMl
+    jobs: JobService
+    models: ModelRegistry
+
+    def reach(self, name: str, status: str) -> None:
+        self.emulator.await_status(name, status)
+
+
+def job_spec(reaches: str = "Running", *, name: str | None = None, **members: Any) -> JobSpec:
+    """A job of its own name, with the command that takes it to a status."""
+    if not (TRAINING_ENVIRONMENT / "bin" / "mpirun").exists():
+        pytest.skip("needs .venv-training with Open MPI: run `make setup`")
+    name = name or next(_NAMES)
+    tags: Mapping[str, str] = {"landfall.run_id": name, "landfall.spec_hash": f"hash of {reaches}"}
+    defaults: dict[str, Any] = {
+        "display_name": "a job of the contract tests",
+        "experiment": "landfall-contract",
+        "command": COMMANDS[reaches],
+        "environment_id": f"{WORKSPACE_ID}/environments/training/versions/1",
+        "code_id": f"{WORKSPACE_ID}/codes/contract/versions/1",
+        "compute": "cluster",
+        "num_nodes": 1,
+        "processes_per_node": 1,
+        "shm_size": "1g",
+        "timeout_s": 600,
+        "inputs": {},
+        "outputs": {},
+        "environment_variables": {"OMPI_MCA_mpi_yield_when_idle": "1"},
+        "tags": tags,
+    }
+    return JobSpec(name=name, **(defaults | members))

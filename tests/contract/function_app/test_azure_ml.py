@@ -1,0 +1,124 @@
+"""The adapters on the real client: calls, faults, and what of the pinned SDK they lean on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any
+
+import pytest
+
+from function_app.adapters.azure_ml import AzureMLJobs
+from function_app.adapters.azure_ml_workspace import WorkspaceClient
+from function_app.errors import ServiceUnavailableError, SubmissionRefusedError
+from tests.contract.function_app.azure_ml_benches import DATASTORES, job_spec
+from tests.support.azure_ml import WORKSPACE_ID, AzureMl
+
+pytestmark = pytest.mark.azurite
+
+INPUTS = {
+    "manifest": {"type": "uri_file", "uri": f"{DATASTORES}/landfall_state/paths/manifests/digits/v1/g1.json"},
+    "data": {"type": "uri_folder", "uri": f"{DATASTORES}/landfall_datasets/paths/digits/v1/"},
+}
+OUTPUTS = {
+    "report": {"type": "uri_folder", "uri": f"{DATASTORES}/landfall_runs/paths/digits/v1/run/a1/report"},
+    "model": {"type": "custom_model", "uri": f"{DATASTORES}/landfall_runs/paths/digits/v1/run/a1/model"},
+}
+
+
+@pytest.fixture
+def jobs(workspace_client: WorkspaceClient) -> AzureMLJobs:
+    """The adapter."""
+    return AzureMLJobs(workspace_client)
+
+
+def fault(emulator: AzureMl, path: str, *, method: str = "PUT", times: int = 1, **do: Any) -> None:
+    """Script what the next calls get."""
+    emulator.twin("POST", "faults", {"match": {"method": method, "path": path}, "times": times, "do": do})
+
+
+def test_a_submission_is_one_put(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """Everything that a job refers to is registered, so nothing is looked up or uploaded on the way."""
+    spec = job_spec(inputs=INPUTS, outputs=OUTPUTS)
+    before = len(azure_ml.calls("/subscriptions/"))
+    jobs.submit(spec)
+    calls = [(call["method"], call["path"]) for call in azure_ml.calls("/subscriptions/")[before:]]
+    jobs.cancel(spec.name)
+    assert [("PUT", f"{WORKSPACE_ID}/jobs/{spec.name}")] == calls
+
+
+def test_the_body_says_what_the_spec_says(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """Mounts, distribution, time limit and the full ids arrive as the service wants them."""
+    spec = job_spec(inputs=INPUTS, outputs=OUTPUTS, num_nodes=2, processes_per_node=3)
+    jobs.submit(spec)
+    sent = azure_ml.get(f"jobs/{spec.name}")["properties"]
+    jobs.cancel(spec.name)
+    expected = {
+        "command": spec.command,
+        "environmentId": spec.environment_id,
+        "codeId": spec.code_id,
+        "computeId": f"{WORKSPACE_ID}/computes/cluster",
+        "experimentName": spec.experiment,
+        "displayName": spec.display_name,
+        "environmentVariables": dict(spec.environment_variables),
+        "tags": dict(spec.tags),
+        "distribution": {"distributionType": "Mpi", "processCountPerInstance": 3},
+        "limits": {"jobLimitsType": "Command", "timeout": "PT10M"},
+    }
+    assert expected == {name: sent[name] for name in expected}
+    assert (2, "1g") == (sent["resources"]["instanceCount"], sent["resources"]["shmSize"])
+    inputs = {(one["jobInputType"], one["mode"], one["uri"]) for one in sent["inputs"].values()}
+    assert {(one["type"], "ReadOnlyMount", one["uri"]) for one in INPUTS.values()} == inputs
+    outputs = {(one["jobOutputType"], one["mode"], one["uri"]) for one in sent["outputs"].values()}
+    assert {(one["type"], "ReadWriteMount", one["uri"]) for one in OUTPUTS.values()} == outputs
+
+
+@pytest.mark.parametrize("do", [{"status": 429, "retry_after_s": 0}, {"status": 503}, {"drop": True}])
+def test_a_service_that_stays_away_is_unavailable(jobs: AzureMLJobs, azure_ml: AzureMl, do: dict[str, Any]) -> None:
+    """After the client's own tries the queue delivers the request again."""
+    spec = job_spec()
+    fault(azure_ml, f"/jobs/{spec.name}", times=4, **do)
+    with pytest.raises(ServiceUnavailableError, match=spec.name):
+        jobs.submit(spec)
+
+
+def test_an_answer_lost_after_the_effect_meets_the_job(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """The client's repetition is the same PUT, so there is one job."""
+    spec = job_spec("Completed")
+    fault(azure_ml, f"/jobs/{spec.name}", drop_after=True)
+    jobs.submit(spec)
+    assert "Completed" == azure_ml.await_status(spec.name)
+
+
+def test_a_taken_name_with_our_spec_hash_is_ours(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """Where the service finds a difference in what we hold to be the same, the hash decides: it was submitted."""
+    spec = job_spec()
+    jobs.submit(spec)
+    do: dict[str, Any] = {
+        "status": 400,
+        "code": "UserError",
+        "message": "A job with this name already exists. It cannot be changed.",
+    }
+    fault(azure_ml, f"/jobs/{spec.name}", **do)
+    met = jobs.submit(spec)
+    jobs.cancel(spec.name)
+    assert spec.name == met.name
+
+
+def test_what_the_service_will_never_take_is_refused(jobs: AzureMLJobs) -> None:
+    """A compute that does not exist will not exist at the next delivery either."""
+    with pytest.raises(SubmissionRefusedError, match="no-such-compute"):
+        jobs.submit(job_spec(compute="no-such-compute"))
+
+
+def test_a_missing_role_says_where_to_look(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """The commonest mistake of a first deployment."""
+    spec = job_spec()
+    fault(azure_ml, f"/jobs/{spec.name}", status=403, code="AuthorizationFailed", message="no right")
+    with pytest.raises(SubmissionRefusedError, match="role on the workspace"):
+        jobs.submit(spec)
+
+
+def test_the_sdk_is_the_one_whose_inside_we_read(workspace_client: WorkspaceClient) -> None:
+    """Logs come from ``jobs._runs_operations``: look at azure_ml_logs.py before the pin moves."""
+    operations = workspace_client.get().jobs._runs_operations
+    assert ("1.35.2", True) == (importlib.metadata.version("azure-ai-ml"), callable(operations.get_run_details))

@@ -1,0 +1,140 @@
+"""Jobs and models: what the double and the real adapter on the real client have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
+from function_app.adapters.azure_ml_workspace import WorkspaceClient
+from function_app.errors import SubmissionRefusedError
+from function_app.ports import ModelRegistration
+from tests.contract.function_app.azure_ml_benches import MODEL, Bench, EmulatorBench, MemoryBench, job_spec
+from tests.support.azure_ml import AzureMl
+
+BOTH = ["memory", pytest.param("emulator", marks=pytest.mark.azurite)]
+
+
+@pytest.fixture(params=BOTH)
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """Either of them."""
+    if request.param == "memory":
+        yield MemoryBench()
+        return
+    emulator: AzureMl = request.getfixturevalue("azure_ml")
+    client: WorkspaceClient = request.getfixturevalue("workspace_client")
+    yield EmulatorBench(emulator, AzureMLJobs(client), AzureMLModels(client))
+
+
+def registration(run_id: str, version: str = "202611201200000042") -> ModelRegistration:
+    """A model made of a job's output."""
+    return ModelRegistration(
+        name=f"model-of-{run_id}",
+        version=version,
+        path=f"azureml://jobs/{run_id}/outputs/model",
+        description="of the contract tests",
+        tags={"landfall.run_id": run_id},
+    )
+
+
+def test_a_job_that_nobody_submitted_is_unknown(bench: Bench) -> None:
+    """None, and no error: whether that is bad is for the caller to say."""
+    assert bench.jobs.status("landfall-nobody-a1") is None
+
+
+def test_a_submitted_job_is_known_by_its_name_and_tags(bench: Bench) -> None:
+    """The tags are what tells our job from a stranger of the same name."""
+    spec = job_spec()
+    bench.jobs.submit(spec)
+    status = bench.jobs.status(spec.name)
+    bench.jobs.cancel(spec.name)
+    assert status is not None
+    assert (spec.name, dict(spec.tags)) == (status.name, dict(status.tags))
+
+
+def test_the_same_job_submitted_again_meets_itself(bench: Bench) -> None:
+    """A repetition is harmless, also when the job has ended meanwhile."""
+    spec = job_spec("Completed")
+    bench.jobs.submit(spec)
+    bench.reach(spec.name, "Completed")
+    assert "Completed" == bench.jobs.submit(spec).status
+
+
+def test_another_job_under_a_taken_name_is_refused(bench: Bench) -> None:
+    """A name stands for one spec; the refusal says so and does not come back."""
+    spec = job_spec()
+    bench.jobs.submit(spec)
+    other = job_spec("Completed", name=spec.name)
+    with pytest.raises(SubmissionRefusedError, match="the name is taken"):
+        bench.jobs.submit(other)
+    bench.jobs.cancel(spec.name)
+
+
+def test_a_canceled_job_ends_canceled(bench: Bench) -> None:
+    """Asking is enough; the end comes by itself."""
+    spec = job_spec()
+    bench.jobs.submit(spec)
+    bench.jobs.cancel(spec.name)
+    bench.reach(spec.name, "Canceled")
+    status = bench.jobs.status(spec.name)
+    assert "Canceled" == (status and status.status)
+
+
+def test_canceling_a_job_that_has_ended_changes_nothing(bench: Bench) -> None:
+    """It was quicker than whoever asked."""
+    spec = job_spec("Completed")
+    bench.jobs.submit(spec)
+    bench.reach(spec.name, "Completed")
+    bench.jobs.cancel(spec.name)
+    status = bench.jobs.status(spec.name)
+    assert "Completed" == (status and status.status)
+
+
+def test_canceling_an_unknown_job_is_refused(bench: Bench) -> None:
+    """There is nothing to cancel, and trying again will not help."""
+    with pytest.raises(SubmissionRefusedError, match="does not know it"):
+        bench.jobs.cancel("landfall-nobody-a1")
+
+
+def test_the_log_tail_is_the_end_and_no_more_than_asked_for(bench: Bench) -> None:
+    """A log may be gigabytes; people want its last lines."""
+    spec = job_spec("Completed")
+    bench.jobs.submit(spec)
+    bench.reach(spec.name, "Completed")
+    tail = bench.jobs.log_tail(spec.name, max_bytes=9)
+    assert tail is not None
+    assert ("the end", True) == (tail.strip().rpartition("\n")[2], len(tail.encode()) <= 9)
+
+
+def test_a_failed_job_says_why(bench: Bench) -> None:
+    """The service's own message and the log are what a person starts from."""
+    spec = job_spec("Failed")
+    bench.jobs.submit(spec)
+    bench.reach(spec.name, "Failed")
+    status = bench.jobs.status(spec.name)
+    assert status is not None
+    assert ("Failed", True) == (status.status, bool(status.error))
+    assert "about to fail" in (bench.jobs.log_tail(spec.name, max_bytes=4096) or "")
+
+
+def test_a_model_version_registered_again_meets_itself(bench: Bench) -> None:
+    """Its version is explicit, so a repetition makes no second one."""
+    spec = job_spec("Completed", outputs=MODEL)
+    bench.jobs.submit(spec)
+    bench.reach(spec.name, "Completed")
+    bench.models.register(registration(spec.name))
+    bench.models.register(registration(spec.name))
+
+
+def test_a_model_version_of_another_run_is_refused(bench: Bench) -> None:
+    """What a version is made of never changes."""
+    first, second = job_spec("Completed", outputs=MODEL), job_spec("Completed", outputs=MODEL)
+    for spec in (first, second):
+        bench.jobs.submit(spec)
+        bench.reach(spec.name, "Completed")
+    made = registration(first.name)
+    bench.models.register(made)
+    other = ModelRegistration(**{**vars(made), "path": registration(second.name).path})
+    with pytest.raises(SubmissionRefusedError):
+        bench.models.register(other)

@@ -21,16 +21,16 @@ class TableShards:
 
     def shard(self, version: DatasetVersion, split: str, index: int) -> ShardRecord | None:
         """See Ledger."""
-        row = self._tables.get("shards", _partition(version, index % NUM_BUCKETS), _shard_key(split, index))
+        row = self._tables.get("shards", shard_partition(version, index % NUM_BUCKETS), shard_key(split, index))
         return _verdict(row) if row is not None else None
 
     def record_shard(self, shard: ShardRecord) -> ShardRecord | None:
         """See Ledger. At most three operations where nobody interferes, however many shards there are."""
         shard, writer = bounded_shard(shard), new_writer()
-        partition = _partition(shard.dataset_version, shard.bucket)
+        partition = shard_partition(shard.dataset_version, shard.bucket)
         replaced: ShardRecord | None = None
         for _ in tries(f"{shard.dataset_version}/{shard.name}"):
-            row = self._tables.get("shards", partition, _shard_key(shard.split, shard.index))
+            row = self._tables.get("shards", partition, shard_key(shard.split, shard.index))
             if row is not None and row.writer == writer:  # our own write, whose answer was lost
                 break
             replaced = _verdict(row) if row is not None else None
@@ -40,7 +40,7 @@ class TableShards:
 
     def accepted_in_bucket(self, version: DatasetVersion, split: str, bucket: int) -> int:
         """See Ledger."""
-        row = self._tables.get("shards", _partition(version, bucket), _counter_key(split))
+        row = self._tables.get("shards", shard_partition(version, bucket), counter_key(split))
         return 0 if row is None else _accepted(row)
 
     def shards(self, version: DatasetVersion) -> Iterator[ShardRecord]:
@@ -48,8 +48,8 @@ class TableShards:
         rows = self._tables.scan(
             "shards",
             "PartitionKey ge @first and PartitionKey le @last and RowKey ge @low and RowKey lt @high",
-            first=_partition(version, 0),
-            last=_partition(version, NUM_BUCKETS - 1),
+            first=shard_partition(version, 0),
+            last=shard_partition(version, NUM_BUCKETS - 1),
             low="shard|",
             high=after("shard"),
         )
@@ -60,7 +60,7 @@ class TableShards:
     ) -> bool:
         """Try once; False where the shard's row or the counter was changed meanwhile."""
         columns = to_columns(shard) | {"writer": writer}
-        key = _shard_key(shard.split, shard.index)
+        key = shard_key(shard.split, shard.index)
         changes = [Change(key=key, columns=columns, etag=_etag(row))]
         change = counter_change(replaced, shard)
         if change:
@@ -72,21 +72,24 @@ class TableShards:
         return True
 
     def _counter_change(self, partition: str, split: str, change: int) -> Change:
-        row = self._tables.get("shards", partition, _counter_key(split))
+        row = self._tables.get("shards", partition, counter_key(split))
         accepted = change + (0 if row is None else _accepted(row))
         columns = {"split": split, "accepted": (accepted, "Edm.Int64")}
-        return Change(key=_counter_key(split), columns=columns, etag=_etag(row))
+        return Change(key=counter_key(split), columns=columns, etag=_etag(row))
 
 
-def _partition(version: DatasetVersion, bucket: int) -> str:
+def shard_partition(version: DatasetVersion, bucket: int) -> str:
+    """Return the partition of a bucket."""
     return joined(escaped(version.dataset), escaped(version.version), f"b{bucket:02d}")
 
 
-def _shard_key(split: str, index: int) -> str:
+def shard_key(split: str, index: int) -> str:
+    """Return the key of a verdict, within its bucket's partition."""
     return joined("shard", escaped(split), f"{index:06d}")
 
 
-def _counter_key(split: str) -> str:
+def counter_key(split: str) -> str:
+    """Return the key of a split's counter, within a bucket's partition."""
     return joined("count", escaped(split))
 
 

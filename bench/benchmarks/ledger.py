@@ -1,0 +1,124 @@
+"""What a shard costs the ledger, in versions of 100, 1,000 and 10,000 shards, on real tables (Azurite).
+
+The design promises that it does not grow with the number of shards: a bucket's counter instead of a listing. Shards
+go through the step that judges them, with everything in memory but the ledger; all that differs is the version's
+size. Most of the largest version is put there in bulk: what is measured is judging the rest of it, and the closing,
+which reads all of it. The three sizes are measured in turn, so that a machine getting slower slows all of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bench.figures import BenchmarkError, Context, Figure, median
+from bench.ledger_world import DATASET, Cost, LedgerWorld, ledger_world
+from function_app.ledger import DatasetVersion
+
+ROUNDS = 10
+SMALL, MIDDLE, LARGE = 100, 1_000, 10_000
+LARGE_STEP = 200
+"""Shards of the largest version that are judged in each round; 8,000 are known when the first one begins."""
+MAX_RATIO = 1.2
+
+
+@dataclass(kw_only=True)
+class Samples:
+    """What was measured of versions of one size."""
+
+    num_shards: int
+    operations: list[float] = field(default_factory=list)
+    """Table operations for one shard, in each round."""
+    durations_s: list[float] = field(default_factory=list)
+    """The same in seconds, with several shards under way at once."""
+    closings: list[Cost] = field(default_factory=list)
+    """Of judging the last shard, which closes the version."""
+
+    def add(self, cost: Cost, num_shards: int) -> None:
+        """Add what some shards cost together."""
+        self.operations.append(cost.operations / num_shards)
+        self.durations_s.append(cost.duration_s / num_shards)
+
+    def operations_per_shard(self) -> float:
+        """With the shard's part of the closing."""
+        closing = sum(cost.operations for cost in self.closings) / len(self.closings)
+        return median(self.operations) + closing / self.num_shards
+
+    def s_per_shard(self) -> float:
+        """With the shard's part of the closing."""
+        closing_s = sum(cost.duration_s for cost in self.closings) / len(self.closings)
+        return median(self.durations_s) + closing_s / self.num_shards
+
+
+def run(context: Context) -> list[Figure]:
+    """Judge about 4,000 shards: some two minutes on two cores."""
+    small, middle, large = (Samples(num_shards=n) for n in (SMALL, MIDDLE, LARGE))
+    with ledger_world(context) as world:
+        middle_paths = shuffled(world.begin(version(MIDDLE), MIDDLE))
+        large_paths = shuffled(world.begin(version(LARGE), LARGE, known=LARGE - ROUNDS * LARGE_STEP))
+        for number in range(ROUNDS):
+            own = version(SMALL, number)
+            finish(world, own, shuffled(world.begin(own, SMALL)), small)
+            judge_round(world, middle_paths, number, middle)
+            judge_round(world, large_paths, number, large)
+            times = ", ".join(f"{s.durations_s[-1] * 1000:.1f}" for s in (small, middle, large))
+            context.say(f"round {number + 1} of {ROUNDS}: {times} ms per shard of 100, 1,000 and 10,000")
+        close(world, version(MIDDLE), middle_paths[-1], middle)
+        close(world, version(LARGE), large_paths[-1], large)
+    return figures(small, middle, large)
+
+
+def version(num_shards: int, number: int = 0) -> DatasetVersion:
+    """The n-th version of a size."""
+    return DatasetVersion(dataset=DATASET, version=f"v{num_shards}.{number}")
+
+
+def shuffled(paths: Sequence[str]) -> list[str]:
+    """Uploads come in any order; always the same one, so that two runs compare."""
+    return random.Random(len(paths)).sample(paths, len(paths))  # noqa: S311 (an order, no secret)
+
+
+def finish(world: LedgerWorld, own: DatasetVersion, paths: Sequence[str], samples: Samples) -> None:
+    """Judge a version from its first shard to its closing."""
+    samples.add(world.judge(paths[:-1]), len(paths) - 1)
+    close(world, own, paths[-1], samples)
+
+
+def judge_round(world: LedgerWorld, paths: Sequence[str], number: int, samples: Samples) -> None:
+    """Judge one round's part of a version; the very last shard is left for the closing."""
+    step = len(paths) // ROUNDS
+    part = paths[number * step : min((number + 1) * step, len(paths) - 1)]
+    samples.add(world.judge(part), len(part))
+
+
+def close(world: LedgerWorld, own: DatasetVersion, last: str, samples: Samples) -> None:
+    """Judge the last shard. Raises BenchmarkError where that did not close the version."""
+    if world.is_closed(own):
+        raise BenchmarkError(f"{own} should be open before its last shard, was closed")
+    samples.closings.append(world.judge([last]))
+    if not world.is_closed(own):
+        raise BenchmarkError(f"{own} should be closed after its last shard, is open: its counters are wrong")
+
+
+def figures(small: Samples, middle: Samples, large: Samples) -> list[Figure]:
+    """The two promises, and what they are made of."""
+    operations = large.operations_per_shard() / small.operations_per_shard()
+    duration = large.s_per_shard() / small.s_per_shard()
+    sizes = (small, middle, large)
+    return [
+        Figure(name="operations per shard, 10,000 against 100", value=operations, unit="ratio", at_most=MAX_RATIO),
+        Figure(name="time per shard, 10,000 against 100", value=duration, unit="ratio", at_most=MAX_RATIO),
+        *(
+            Figure(
+                name=f"operations per shard of {s.num_shards:,}", value=s.operations_per_shard(), unit="operations"
+            )
+            for s in sizes
+        ),
+        *(
+            Figure(name=f"time per shard of {s.num_shards:,}", value=s.s_per_shard() * 1000, unit="ms on Azurite")
+            for s in sizes
+        ),
+        Figure(name="operations of closing 10,000", value=float(large.closings[0].operations), unit="operations"),
+        Figure(name="time of closing 10,000", value=large.closings[0].duration_s, unit="s on Azurite"),
+    ]

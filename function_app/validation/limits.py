@@ -35,7 +35,7 @@ class Limits:
     max_footer_bytes: int = 4 << 20
     max_columns: int = 2_000
     max_row_groups: int = 100_000
-    max_page_bytes: int = 8 << 20
+    max_page_bytes: int = 16 << 20
     """Compressed or not; pyarrow writes pages of 1 MB unless single values are larger."""
     max_nested_values: int = 2_000_000
     """Of one nested column in one row group."""

@@ -20,7 +20,15 @@ from shared.shard_names import DataFormat
 
 FormatValidator = Callable[[Task], ShardVerdict | Paused]
 
-FORMATS: Mapping[DataFormat, FormatValidator] = {"tfrecord": validate_tfrecord}
+
+def _validate_parquet(task: Task) -> ShardVerdict | Paused:
+    """Load the Parquet code, and pyarrow with it, when the first Parquet shard comes."""
+    from function_app.validation.parquet.validator import validate_parquet
+
+    return validate_parquet(task)
+
+
+FORMATS: Mapping[DataFormat, FormatValidator] = {"tfrecord": validate_tfrecord, "parquet": _validate_parquet}
 """One function for each format: a new format is a new line here, and in `recognise`."""
 
 

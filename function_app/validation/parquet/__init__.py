@@ -1,0 +1,1 @@
+"""Parquet shards: pages are bounded and checked here before anything decodes them."""

@@ -1,0 +1,83 @@
+"""The other columns: numbers and lists, decoded by pyarrow in batches whose size is bounded beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from function_app.validation.limits import Limits
+from function_app.validation.parquet.blocks import BlockFile
+from function_app.validation.parquet.faults import ParquetFaultError
+from function_app.validation.parquet.footer import ColumnChunk
+from function_app.validation.reason_codes import ReasonCode
+
+BATCH_BYTES = 8 << 20
+MAX_BATCH_ROWS = 8192
+_MAX_FOOTER_STRING_BYTES = 1 << 20
+
+
+def open_with_pyarrow(file: BlockFile, metadata: Any) -> Any:
+    """Return pyarrow's reader over the file, reading as little ahead as it can."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(file, metadata=metadata, pre_buffer=False, buffer_size=64 << 10)
+
+
+def batch_rows(chunk: ColumnChunk, largest_page_bytes: int, type_length: int, limits: Limits) -> int:
+    """Return how many rows to decode at a time. Raises ParquetFaultError where one row alone may be too much.
+
+    A value of a byte array is never longer than its page; of a dictionary every row may repeat the longest.
+    """
+    if chunk.is_nested and chunk.num_values > limits.max_nested_values:
+        raise ParquetFaultError(
+            ReasonCode.PARQUET_TOO_COMPLEX,
+            f"at most {limits.max_nested_values} nested values in a row group (limits.max_nested_values)",
+            str(chunk.num_values),
+            chunk.start,
+            chunk.path,
+        )
+    longest = {"BYTE_ARRAY": largest_page_bytes, "FIXED_LEN_BYTE_ARRAY": max(1, type_length)}
+    value_bytes = longest.get(chunk.physical_type, 8)
+    values_per_row = chunk.num_values if chunk.is_nested else 1
+    rows = BATCH_BYTES // max(1, value_bytes * values_per_row)
+    if rows < 1 and value_bytes * values_per_row > limits.max_parsed_bytes:
+        raise ParquetFaultError(
+            ReasonCode.PARQUET_TOO_COMPLEX,
+            f"rows that take at most {limits.max_parsed_bytes} bytes (limits.max_parsed_bytes)",
+            f"up to {values_per_row} values of {value_bytes} bytes",
+            chunk.start,
+            chunk.path,
+        )
+    return max(1, min(rows, MAX_BATCH_ROWS))
+
+
+def read_rows(reader: Any, chunk: ColumnChunk, rows_at_a_time: int) -> Iterator[list[Any]]:
+    """Yield the rows of a column chunk, some at a time: numbers, lists of them, None. Raises ParquetFaultError."""
+    import pyarrow as pa
+
+    num_rows = 0
+    try:
+        for batch in reader.iter_batches(rows_at_a_time, row_groups=[chunk.row_group], columns=[chunk.path]):
+            num_rows += batch.num_rows
+            yield _leaf(batch.column(0)).to_pylist()
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise ParquetFaultError(
+            ReasonCode.PARQUET_PAGE_CORRUPT, "pages that can be decoded", str(error), chunk.start, chunk.path
+        ) from error
+    if num_rows != chunk.num_rows:
+        raise ParquetFaultError(
+            ReasonCode.PARQUET_ROWS_DIFFER,
+            f"{chunk.num_rows} rows, as the footer states",
+            str(num_rows),
+            chunk.start,
+            chunk.path,
+        )
+
+
+def _leaf(column: Any) -> Any:
+    """Return the one leaf that was read of a column of structs."""
+    import pyarrow as pa
+
+    while pa.types.is_struct(column.type):
+        column = column.flatten()[0]
+    return column

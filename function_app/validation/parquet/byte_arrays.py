@@ -1,0 +1,143 @@
+"""Byte arrays decoded page by page: images are large, and pyarrow holds a page of them four times over.
+
+Source: apache/parquet-format, Encodings.md (PLAIN, RLE_DICTIONARY) and README.md, "Data Pages".
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from function_app.validation.parquet.faults import ParquetFaultError
+from function_app.validation.parquet.footer import ColumnChunk
+from function_app.validation.parquet.levels import LevelsError, hybrid_values
+from function_app.validation.parquet.pages import Page, PageKind
+from function_app.validation.reason_codes import ReasonCode
+
+_PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
+_ENCODINGS = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY", "BIT_PACKED"})
+_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "BROTLI"})
+_LENGTH_BYTES = 4
+_MAX_BIT_WIDTH = 32
+
+
+def decodes(chunk: ColumnChunk, encodings: frozenset[str]) -> bool:
+    """Tell whether `PageDecoder` reads a column chunk; pyarrow reads the others."""
+    return (
+        chunk.physical_type == "BYTE_ARRAY"
+        and not chunk.is_nested
+        and chunk.compression in _CODECS
+        and encodings <= _ENCODINGS
+    )
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Byte arrays in a row, with the place of each: far smaller than as many objects."""
+
+    content: memoryview
+    places: array[int]
+    """Start and stop of each in turn."""
+
+    def __len__(self) -> int:
+        return len(self.places) // 2
+
+    def __getitem__(self, index: int) -> bytes:
+        return bytes(self.content[self.places[2 * index] : self.places[2 * index + 1]])
+
+
+class PageDecoder:
+    """Decodes the pages of one column chunk in order."""
+
+    def __init__(self, chunk: ColumnChunk) -> None:
+        self._chunk = chunk
+        self._dictionary: _Values | None = None
+
+    def values(self, page: Page, body: bytes) -> Iterator[bytes | None]:
+        """Yield a data page's values, None where a row has none; keep a dictionary's. Raises ParquetFaultError."""
+        try:
+            if page.kind == PageKind.DICTIONARY:
+                content = self._uncompressed(page, body, page.uncompressed_bytes)
+                self._dictionary = _plain_values(content, page.num_values)
+            elif page.holds_rows:
+                yield from self._rows(page, body)
+        except (LevelsError, IndexError) as error:
+            raise self._fault(page, "values as the page's header states", str(error)) from error
+
+    def _rows(self, page: Page, body: bytes) -> Iterator[bytes | None]:
+        levels, content = self._parts(page, body)
+        if levels is None:
+            yield from self._present(page, content, page.num_values)
+            return
+        highest = self._chunk.max_definition_level
+        width = highest.bit_length()
+        num_present = sum(level == highest for level in hybrid_values(levels, width, page.num_values))
+        present = self._present(page, content, num_present)
+        for level in hybrid_values(levels, width, page.num_values):
+            yield next(present) if level == highest else None
+
+    def _parts(self, page: Page, body: bytes) -> tuple[memoryview | None, memoryview]:
+        """Return definition levels and values."""
+        has_levels = self._chunk.max_definition_level > 0
+        if page.kind == PageKind.DATA_V2:
+            skipped, num_level_bytes = page.level_bytes
+            start = skipped + num_level_bytes
+            content = self._uncompressed(page, body[start:], page.uncompressed_bytes - start)
+            return (memoryview(body)[skipped:start] if has_levels else None), content
+        content = self._uncompressed(page, body, page.uncompressed_bytes)
+        if not has_levels:
+            return None, content
+        if page.level_encodings[0] != _RLE:
+            raise self._fault(page, "definition levels in runs", f"encoding {page.level_encodings[0]}")
+        stop = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
+        if stop > len(content):
+            raise LevelsError(f"{stop} bytes of levels should begin the page, it has {len(content)}")
+        return content[_LENGTH_BYTES:stop], content[stop:]
+
+    def _present(self, page: Page, content: memoryview, count: int) -> Iterator[bytes]:
+        if page.encoding == _PLAIN:
+            values = _plain_values(content, count)
+            return (values[i] for i in range(count))
+        if page.encoding not in {_PLAIN_DICTIONARY, _RLE_DICTIONARY} or self._dictionary is None:
+            raise self._fault(page, "plain values, or indices of a dictionary", f"encoding {page.encoding}")
+        if count and (not content or content[0] > _MAX_BIT_WIDTH):
+            raise LevelsError(f"a bit width of 0 to {_MAX_BIT_WIDTH} should begin the indices")
+        dictionary = self._dictionary
+        return (dictionary[i] for i in hybrid_values(content[1:], content[0] if content else 0, count))
+
+    def _uncompressed(self, page: Page, content: bytes, size_bytes: int) -> memoryview:
+        if self._chunk.compression == "UNCOMPRESSED" or not page.is_compressed or not content:
+            return memoryview(content)
+        import pyarrow as pa
+
+        try:
+            codec: Any = pa.Codec(self._chunk.compression.lower())
+            view = memoryview(codec.decompress(content, decompressed_size=max(0, size_bytes)))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self._fault(page, f"{self._chunk.compression} data", str(error)) from error
+        if len(view) != size_bytes:
+            raise self._fault(page, f"{size_bytes} bytes uncompressed", f"{len(view)} bytes")
+        return view
+
+    def _fault(self, page: Page, expected: str, seen: str) -> ParquetFaultError:
+        return ParquetFaultError(
+            ReasonCode.PARQUET_PAGE_CORRUPT, expected, seen or "other bytes", page.offset, self._chunk.path
+        )
+
+
+def _plain_values(content: memoryview, count: int) -> _Values:
+    """Find the values of the PLAIN encoding: a length of four bytes before each. Raises LevelsError."""
+    if count * _LENGTH_BYTES > len(content):
+        raise LevelsError(f"{count} values should follow, {len(content)} bytes do")
+    places = array("I")
+    position = 0
+    for i in range(count):
+        start = position + _LENGTH_BYTES
+        position = start + int.from_bytes(content[position:start], "little")
+        if position > len(content):
+            raise LevelsError(f"value {i} should end by byte {len(content)} of the page, ends at byte {position}")
+        places.append(start)
+        places.append(position)
+    return _Values(content, places)

@@ -1,0 +1,152 @@
+"""The pages of a column chunk: every header read, every size bounded before use, every check sum compared.
+
+Source of the layout: apache/parquet-format, parquet.thrift (PageHeader) and Encodings.md.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from function_app.validation.limits import Limits
+from function_app.validation.parquet.blocks import BlockFile
+from function_app.validation.parquet.faults import ParquetFaultError
+from function_app.validation.parquet.footer import ColumnChunk
+from function_app.validation.parquet.thrift import CompactReader, ThriftError, Wanted
+from function_app.validation.reason_codes import ReasonCode
+
+MAX_HEADER_BYTES = 128 << 10
+"""A header holds the smallest and the largest value; writers cut them."""
+_USUAL_HEADER_BYTES = 256
+_MAX_HEADER_VALUES = 200
+MAX_PAGE_VALUES = 1 << 26
+
+_WANTED: Wanted = {
+    1: None,
+    2: None,
+    3: None,
+    4: None,
+    5: {1: None, 2: None, 3: None, 4: None},
+    7: {1: None, 2: None},
+    8: {1: None, 2: None, 3: None, 4: None, 5: None, 6: None, 7: None},
+}
+
+
+class PageKind(IntEnum):
+    """As in parquet.thrift."""
+
+    DATA = 0
+    INDEX = 1
+    DICTIONARY = 2
+    DATA_V2 = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """One page, as its header describes it."""
+
+    kind: PageKind
+    offset: int
+    """Of the header."""
+    body_offset: int
+    compressed_bytes: int
+    uncompressed_bytes: int
+    num_values: int
+    encoding: int
+    level_encodings: tuple[int, int]
+    """Of definition and repetition levels; version 1 only."""
+    level_bytes: tuple[int, int]
+    """Of repetition and definition levels, which version 2 does not compress."""
+    is_compressed: bool
+    crc: int | None
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether its values are rows of the column."""
+        return self.kind in {PageKind.DATA, PageKind.DATA_V2}
+
+
+def walk_pages(file: BlockFile, chunk: ColumnChunk, limits: Limits) -> Iterator[tuple[Page, bytes]]:
+    """Yield each page with its body as stored, its check sum compared. Raises ParquetFaultError, SourceError."""
+    offset, num_values = chunk.start, 0
+    while offset < chunk.stop:
+        page = _read_header(file, chunk, offset, limits)
+        body = file.read_at(page.body_offset, page.compressed_bytes)
+        if page.crc is not None and zlib.crc32(body) != page.crc:
+            seen = f"{zlib.crc32(body):08x} of its {len(body)} bytes"
+            raise _fault(ReasonCode.PARQUET_PAGE_CRC, f"CRC {page.crc:08x}", seen, offset, chunk)
+        num_values += page.num_values if page.holds_rows else 0
+        yield page, body
+        offset = page.body_offset + page.compressed_bytes
+    if num_values != chunk.num_values or (not chunk.is_nested and num_values != chunk.num_rows):
+        expected = f"{chunk.num_values} values for {chunk.num_rows} rows, as the footer states"
+        raise _fault(ReasonCode.PARQUET_ROWS_DIFFER, expected, f"{num_values} in the pages", chunk.start, chunk)
+
+
+def _read_header(file: BlockFile, chunk: ColumnChunk, offset: int, limits: Limits) -> Page:
+    left = chunk.stop - offset
+    try:
+        fields, length = _fields(file.read_at(offset, min(_USUAL_HEADER_BYTES, left)))
+    except ThriftError:
+        window = file.read_at(offset, min(MAX_HEADER_BYTES, left))
+        try:
+            fields, length = _fields(window)
+        except ThriftError as error:
+            raise _header_fault(error, chunk, offset, len(window)) from error
+    return _checked(fields, offset, length, chunk, limits)
+
+
+def _fields(window: bytes) -> tuple[dict[int, Any], int]:
+    reader = CompactReader(window, _MAX_HEADER_VALUES)
+    return reader.read_struct(_WANTED), reader.position
+
+
+def _header_fault(error: ThriftError, chunk: ColumnChunk, offset: int, num_bytes: int) -> ParquetFaultError:
+    is_cut = num_bytes < MAX_HEADER_BYTES and "should be more" in str(error)
+    code = ReasonCode.PARQUET_PAGE_CUT if is_cut else ReasonCode.PARQUET_PAGE_CORRUPT
+    return _fault(code, "a page header", str(error), offset, chunk)
+
+
+def _checked(fields: dict[int, Any], offset: int, header_bytes: int, chunk: ColumnChunk, limits: Limits) -> Page:
+    page = _page(fields, offset, header_bytes, chunk)
+    body_offset, compressed, uncompressed = page.body_offset, page.compressed_bytes, page.uncompressed_bytes
+    if min(compressed, uncompressed, page.num_values, *page.level_bytes) < 0 or page.num_values > MAX_PAGE_VALUES:
+        seen = f"{compressed} and {uncompressed} bytes, {page.num_values} values"
+        raise _fault(ReasonCode.PARQUET_PAGE_CORRUPT, "sizes that can be", seen, offset, chunk)
+    if max(compressed, uncompressed) > limits.max_page_bytes:
+        expected = f"pages of at most {limits.max_page_bytes} bytes (limits.max_page_bytes); write smaller row groups"
+        seen = f"{compressed} bytes stored, {uncompressed} uncompressed"
+        raise _fault(ReasonCode.PARQUET_PAGE_TOO_LARGE, expected, seen, offset, chunk)
+    if body_offset + compressed > chunk.stop:
+        expected = f"the page's end by byte {chunk.stop}, where its column chunk ends"
+        raise _fault(ReasonCode.PARQUET_PAGE_CUT, expected, f"byte {body_offset + compressed}", offset, chunk)
+    return page
+
+
+def _page(fields: dict[int, Any], offset: int, header_bytes: int, chunk: ColumnChunk) -> Page:
+    try:
+        kind = PageKind(fields[1])
+        details = fields[{PageKind.DATA: 5, PageKind.DICTIONARY: 7, PageKind.DATA_V2: 8}.get(kind, 1)]
+        is_index, is_v2 = kind == PageKind.INDEX, kind == PageKind.DATA_V2
+        return Page(
+            kind=kind,
+            offset=offset,
+            body_offset=offset + header_bytes,
+            compressed_bytes=fields[3],
+            uncompressed_bytes=fields[2],
+            num_values=0 if is_index else details[1],
+            encoding=0 if is_index else details[4 if is_v2 else 2],
+            level_encodings=(details[3], details[4]) if kind == PageKind.DATA else (0, 0),
+            level_bytes=(details[6], details[5]) if is_v2 else (0, 0),
+            is_compressed=details.get(7, True) if is_v2 else True,
+            crc=None if fields.get(4) is None else fields[4] & 0xFFFFFFFF,
+        )
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise _fault(ReasonCode.PARQUET_PAGE_CORRUPT, "a page header", repr(error), offset, chunk) from error
+
+
+def _fault(code: ReasonCode, expected: str, seen: str, offset: int, chunk: ColumnChunk) -> ParquetFaultError:
+    return ParquetFaultError(code, expected, seen, offset, chunk.path)

@@ -1,0 +1,125 @@
+"""The little of Thrift's compact protocol that a footer and a page header need, every step counted.
+
+Source: apache/thrift, doc/specs/thrift-compact-protocol.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+Wanted = Mapping[int, "Wanted | None"]
+"""Field ids to keep; of those that are structs, the fields to keep in turn."""
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_MAX_DEPTH = 32
+_MAX_VARINT_BYTES = 10
+_LONG_LIST = 15
+_DOUBLE_BYTES = 8
+
+
+class ThriftError(ValueError):
+    """The bytes are not what they should be."""
+
+
+class ThriftTooComplexError(ThriftError):
+    """There is more in it than was allowed for."""
+
+
+class CompactReader:
+    """Reads structs from bytes, up to a number of values in all."""
+
+    def __init__(self, content: bytes | memoryview, max_values: int) -> None:
+        self._content = content
+        self._left = max_values
+        self.position = 0
+
+    def read_struct(self, wanted: Wanted, depth: int = 0) -> dict[int, Any]:
+        """Return the wanted fields that are there; skip the others. Raises ThriftError."""
+        if depth > _MAX_DEPTH:
+            raise ThriftTooComplexError(f"structs should be nested at most {_MAX_DEPTH} deep")
+        found: dict[int, Any] = {}
+        field = 0
+        while head := self._byte():
+            delta, kind = head >> 4, head & 15
+            field = field + delta if delta else self._zigzag()
+            value = self._value(kind, wanted.get(field), depth, in_list=False)
+            if field in wanted:
+                found[field] = value
+        return found
+
+    def _value(self, kind: int, wanted: Wanted | None, depth: int, *, in_list: bool) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise ThriftTooComplexError("more values than the limits allow")
+        if kind in {_TRUE, _FALSE}:
+            return self._byte() == _TRUE if in_list else kind == _TRUE
+        if kind in {_LIST, _SET}:
+            return self._list(wanted, depth)
+        if kind == _MAP:
+            return self._map(depth)
+        if kind == _STRUCT:
+            return self.read_struct(wanted or {}, depth + 1)
+        return self._scalar(kind)
+
+    def _scalar(self, kind: int) -> Any:
+        if kind == _BYTE:
+            return self._byte()
+        if kind in {_I16, _I32, _I64}:
+            return self._zigzag()
+        if kind == _DOUBLE:
+            return struct.unpack("<d", self._take(_DOUBLE_BYTES))[0]
+        if kind == _BINARY:
+            return self._take(self._varint())
+        raise ThriftError(f"a value's type should be 1 to 12, was {kind} at byte {self.position}")
+
+    def _list(self, wanted: Wanted | None, depth: int) -> list[Any]:
+        head = self._byte()
+        size, kind = head >> 4, head & 15
+        if size == _LONG_LIST:
+            size = self._varint()
+        values = []
+        for _ in range(min(size, self._left + 1)):
+            value = self._value(kind, wanted, depth + 1, in_list=True)
+            if wanted is not None:
+                values.append(value)
+        return values
+
+    def _map(self, depth: int) -> None:
+        size = self._varint()
+        if not size:
+            return
+        kinds = self._byte()
+        for _ in range(min(size, self._left + 1)):
+            self._value(kinds >> 4, None, depth + 1, in_list=True)
+            self._value(kinds & 15, None, depth + 1, in_list=True)
+
+    def _byte(self) -> int:
+        try:
+            value = self._content[self.position]
+        except IndexError:
+            raise ThriftError(f"there should be more behind byte {self.position}") from None
+        self.position += 1
+        return value
+
+    def _take(self, length: int) -> bytes:
+        stop = self.position + length
+        if stop > len(self._content):
+            raise ThriftError(f"{length} bytes should follow byte {self.position}, there are fewer")
+        value = bytes(self._content[self.position : stop])
+        self.position = stop
+        return value
+
+    def _varint(self) -> int:
+        value = 0
+        for shift in range(0, 7 * _MAX_VARINT_BYTES, 7):
+            byte = self._byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:  # noqa: PLR2004 - the continuation bit
+                return value
+        raise ThriftError(f"a number should end within {_MAX_VARINT_BYTES} bytes, at byte {self.position}")
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)

@@ -1,0 +1,157 @@
+"""A Parquet shard: content CRC, footer, schema, then every page of every column chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from crc32c import crc32c
+
+from function_app.validation.feature_checks import ValuesCheck, compile_values_check, missing
+from function_app.validation.parquet.arrow_columns import batch_rows, open_with_pyarrow, read_rows
+from function_app.validation.parquet.blocks import BlockFile
+from function_app.validation.parquet.byte_arrays import PageDecoder, decodes
+from function_app.validation.parquet.columns import match_columns
+from function_app.validation.parquet.faults import ParquetFaultError
+from function_app.validation.parquet.footer import ColumnChunk, check_size, column_chunks, read_footer
+from function_app.validation.parquet.pages import walk_pages
+from function_app.validation.read_ahead import read_ahead
+from function_app.validation.reason_codes import ReasonCode
+from function_app.validation.reasons import Fault
+from function_app.validation.task import Task
+from function_app.validation.verdicts import Paused, ShardVerdict
+
+_NO_RECORDS = Fault(code=ReasonCode.NO_RECORDS, expected="at least one row", seen="none")
+
+
+def validate_parquet(task: Task) -> ShardVerdict | Paused:
+    """Validate a Parquet shard; it pauses while its CRC is taken, and after any row group."""
+    checkpoint = task.checkpoint or {"position": 0, "row_group": 0, "num_rows": 0}
+    position = _take_crc(task, checkpoint["position"])
+    if position < task.source.size_bytes:
+        return _paused(task, position, 0, 0)
+    try:
+        walk = _Walk(task)
+        if task.checkpoint is None or not checkpoint["row_group"]:
+            walk.check_schema()
+        return walk.check_row_groups(checkpoint["row_group"], checkpoint["num_rows"])
+    except ParquetFaultError as error:
+        task.report(error.fault, byte_offset=error.byte_offset)
+        return task.verdict()
+
+
+def _take_crc(task: Task, position: int) -> int:
+    """Take the content's CRC from ``position`` on; return where a pause was asked for, or the end."""
+    for chunk in read_ahead(task.source, position):
+        task.crc = crc32c(chunk, task.crc)
+        position += len(chunk)
+        task.progress(len(chunk))
+        if position < task.source.size_bytes and task.should_pause():
+            break
+    return position
+
+
+def _paused(task: Task, position: int, row_group: int, num_rows: int) -> Paused:
+    checkpoint = {
+        "findings": task.findings(),
+        "position": position,
+        "row_group": row_group,
+        "num_rows": num_rows,
+    }
+    return Paused(checkpoint=checkpoint, bytes_done=position)
+
+
+class _Walk:
+    """The walk over the row groups of one shard."""
+
+    def __init__(self, task: Task) -> None:
+        """Read the footer. Raises ParquetFaultError."""
+        self._task = task
+        self._limits = task.requirements.limits
+        self._file = BlockFile(task.source)
+        self._metadata = read_footer(self._file, task.source.size_bytes, self._limits)
+        check_size(self._metadata, self._limits)
+        self._reader = open_with_pyarrow(self._file, self._metadata)
+        self._features, self._schema_faults = match_columns(self._metadata.schema, task.requirements.features)
+        self._checks: dict[int, ValuesCheck] = {
+            column: compile_values_check(spec, task.requirements, task.statistics.feature(spec.name))
+            for column, spec in self._features.items()
+        }
+
+    def check_schema(self) -> None:
+        """Report what is wrong with the columns as such."""
+        for fault in self._schema_faults:
+            self._task.report(fault)
+
+    def check_row_groups(self, row_group: int, num_rows: int) -> ShardVerdict | Paused:
+        """Check row groups from one on; ``num_rows`` lie before it."""
+        task, num_groups = self._task, self._metadata.num_row_groups
+        for index in range(row_group, num_groups):
+            for chunk in self._chunks(index, num_rows):
+                self._check_chunk(chunk)
+            num_rows += self._metadata.row_group(index).num_rows
+            task.statistics.num_records = num_rows
+            if index + 1 < num_groups and task.should_pause():
+                return _paused(task, task.source.size_bytes, index + 1, num_rows)
+        self._check_total(num_rows)
+        return task.verdict()
+
+    def _check_total(self, num_rows: int) -> None:
+        if num_rows != self._metadata.num_rows:
+            self._task.report(
+                Fault(
+                    code=ReasonCode.PARQUET_ROWS_DIFFER,
+                    expected=f"{self._metadata.num_rows} rows, as the footer states",
+                    seen=f"{num_rows} in its row groups",
+                )
+            )
+        elif not num_rows:
+            self._task.report(_NO_RECORDS)
+
+    def _chunks(self, row_group: int, first_row: int) -> Iterable[ColumnChunk]:
+        data_stop = self._task.source.size_bytes - 8 - self._metadata.serialized_size
+        return column_chunks(self._metadata, row_group, first_row, data_stop)
+
+    def _check_chunk(self, chunk: ColumnChunk) -> None:
+        details = self._metadata.row_group(chunk.row_group).column(chunk.column)
+        try:
+            if decodes(chunk, frozenset(details.encodings)):
+                self._check_byte_arrays(chunk)
+            else:
+                self._check_with_pyarrow(chunk)
+        except ParquetFaultError as error:
+            self._task.report(error.fault, byte_offset=error.byte_offset)
+
+    def _check_byte_arrays(self, chunk: ColumnChunk) -> None:
+        decoder = PageDecoder(chunk)
+        row = chunk.first_row
+        for page, body in walk_pages(self._file, chunk, self._limits):
+            self._task.statistics.num_bytes += page.uncompressed_bytes
+            for value in decoder.values(page, body):
+                self._check_row(chunk.column, value, row, page.offset)
+                row += 1
+
+    def _check_with_pyarrow(self, chunk: ColumnChunk) -> None:
+        largest = 0
+        for page, _ in walk_pages(self._file, chunk, self._limits):
+            self._task.statistics.num_bytes += page.uncompressed_bytes
+            largest = max(largest, page.uncompressed_bytes)
+        type_length = self._metadata.schema.column(chunk.column).length
+        row = chunk.first_row
+        for values in read_rows(self._reader, chunk, batch_rows(chunk, largest, type_length, self._limits)):
+            if chunk.column in self._checks:
+                for i, value in enumerate(values):
+                    self._check_row(chunk.column, value, row + i, chunk.start)
+            row += len(values)
+
+    def _check_row(self, column: int, value: Any, row: int, byte_offset: int) -> None:
+        check = self._checks.get(column)
+        if check is None:
+            return
+        if value is None:
+            spec = self._features[column]
+            fault = missing(spec) if spec.required else None
+        else:
+            fault = check(value if isinstance(value, list) else [value], row)
+        if fault is not None:
+            self._task.report(fault, row, byte_offset)

@@ -81,23 +81,24 @@ class Broker:
 
     topics: dict[str, Topic]
     subscriptions: dict[str, Subscription]
-    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    """One per subscription and one that saves, while they run."""
 
     async def __aenter__(self) -> Self:
         for topic in self.topics.values():
             topic.resume()
-        self._tasks = [asyncio.create_task(one.run()) for one in self.subscriptions.values()]
-        self._tasks.append(asyncio.create_task(self._keep_saving()))
+        self.tasks = [asyncio.create_task(one.run()) for one in self.subscriptions.values()]
+        self.tasks.append(asyncio.create_task(self._keep_saving()))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
         for subscription in self.subscriptions.values():
             subscription.stop()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         self._save()
 
     async def _keep_saving(self) -> None:

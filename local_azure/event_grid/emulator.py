@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 
 from aiohttp import web
 
+from local_azure.background_tasks import until_stopped
 from local_azure.event_grid.blob_events import BlobEventMaker
 from local_azure.event_grid.broker import Broker, make_broker
 from local_azure.event_grid.config import STORAGE_TOPIC, Config, StorageConfig
@@ -33,12 +34,13 @@ async def serve(config: Config, port: int, settings: Mapping[str, str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     listening = _bind(port)
+    following: list[asyncio.Task[None]] = []
     async with AsyncExitStack() as resources:
         broker = await resources.enter_async_context(await make_broker(config, settings, resources))
         if config.storage:
             source = await _storage_source(config, config.storage, broker, settings, resources)
-            following = asyncio.create_task(source.run())
-            resources.push_async_callback(_finish, source, following)
+            following.append(asyncio.create_task(source.run()))
+            resources.push_async_callback(_finish, source, following[0])
         receivers = Receivers(folder=config.folder / "event_grid", on_close=resources.callback)
         server = WebServer(broker=broker, receivers=receivers, topic_key=settings.get(TOPIC_KEY_SETTING, ""))
         runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1.0)
@@ -46,7 +48,7 @@ async def serve(config: Config, port: int, settings: Mapping[str, str]) -> None:
         resources.push_async_callback(runner.cleanup)
         await web.SockSite(runner, listening).start()
         log.info(f"listening http://127.0.0.1:{listening.getsockname()[1]}")
-        await stop.wait()
+        await until_stopped(stop, [*broker.tasks, *following])
 
 
 async def _storage_source(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from local_azure.background_tasks import until_stopped
 from local_azure.functions_host.admin import Admin
 from local_azure.functions_host.errors import DevHostError
 from local_azure.functions_host.functions import SERVED_TRIGGERS, Function
@@ -61,7 +62,7 @@ class DevHost:
             await resources.enter_async_context(listeners)
             await self._serve_http(listening, listeners, resources)
             log.info(f"listening http://127.0.0.1:{listening.getsockname()[1]}")
-            await stop.wait()
+            await until_stopped(stop, listeners.tasks)
             log.info(f"stopping; {len(self.invoker.running)} invocations are running")
             listeners.stop()
             drained = await self.invoker.drain(self.options.grace_s)

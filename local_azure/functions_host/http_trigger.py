@@ -8,7 +8,6 @@ from email.utils import format_datetime
 from typing import Any
 
 from aiohttp import web
-from multidict import CIMultiDict
 
 from local_azure.functions_host.invocations import Invoker, Outcome
 from local_azure.functions_host.routes import Match
@@ -16,6 +15,9 @@ from local_azure.functions_host.worker_messages import SAME_SITE_NAMES, RpcHttp,
 
 MAX_BODY_BYTES = 100 << 20
 """The Functions host's default: https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook."""
+
+COMPUTED_HEADERS = ("content-length", "transfer-encoding")
+"""aiohttp makes them from the body."""
 
 
 async def answer(request: web.Request, match: Match, invoker: Invoker) -> web.Response:
@@ -58,13 +60,11 @@ def _response(outcome: Outcome) -> web.Response:
 
 
 def _http_response(message: Any) -> web.Response:
-    headers = CIMultiDict[str](message.headers or {})
-    # aiohttp computes both from the body.
-    headers.popall("content-length", None)
-    headers.popall("transfer-encoding", None)
+    headers = {name: value for name, value in (message.headers or {}).items() if name.lower() not in COMPUTED_HEADERS}
+    response = web.Response(status=int(message.status_code), headers=headers, body=_body(message.body))
     for cookie in message.cookies or ():
-        headers.add("Set-Cookie", _cookie(cookie))
-    return web.Response(status=int(message.status_code), headers=headers, body=_body(message.body))
+        response.headers.add("Set-Cookie", _cookie(cookie))
+    return response
 
 
 def _body(value: Any) -> bytes:

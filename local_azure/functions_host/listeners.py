@@ -43,10 +43,11 @@ class Listeners:
     queues: list[QueueListener]
     timers: dict[str, TimerListener]
     """By function name."""
-    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    """One per listener, while they run."""
 
     async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(listener.run()) for listener in self._all()]
+        self.tasks = [asyncio.create_task(listener.run()) for listener in self._all()]
         return self
 
     def stop(self) -> None:
@@ -62,7 +63,7 @@ class Listeners:
     ) -> None:
         self.stop()
         # A timer whose function outlives the grace period would keep us waiting for ever.
-        _, pending = await asyncio.wait(self._tasks, timeout=1.0) if self._tasks else (set(), set())
+        _, pending = await asyncio.wait(self.tasks, timeout=1.0) if self.tasks else (set(), set())
         for task in pending:
             task.cancel()
 

@@ -67,9 +67,7 @@ class Worker:
         try:
             return await worker_init_request(_request(worker_init_request=message))
         except SystemExit as error:
-            failure = PROTOS.RpcException(message=f"SystemExit: {error}: the app ended the process", stack_trace="")
-            result = StatusResult(status=StatusResult.Failure, exception=failure)
-            return PROTOS.WorkerInitResponse(result=result)
+            return PROTOS.WorkerInitResponse(result=_failure(f"SystemExit: {error}: the app ended the process"))
         finally:
             runtime_log.setLevel(logging.WARNING)
 
@@ -77,7 +75,11 @@ class Worker:
         from azure_functions_runtime import invocation_id_cv, invocation_request
 
         invocation_id_cv.set(request.invocation_id)
-        return await invocation_request(_request(invocation_request=request))
+        try:
+            return await invocation_request(_request(invocation_request=request))
+        except SystemExit as error:
+            # Let through, it would end the worker's thread and leave every later invocation without an answer.
+            return PROTOS.InvocationResponse(result=_failure(f"SystemExit: {error}: the function ended the process"))
 
     def _prepare_process(self) -> None:
         os.environ.pop("CONTAINER_NAME", None)  # it would make the runtime believe that it is in Azure
@@ -89,6 +91,11 @@ class Worker:
     def _function(self, metadata: Any, settings: Mapping[str, str]) -> Function:
         bindings = [json.loads(binding) for binding in metadata.raw_bindings]
         return make_function(metadata.name, metadata.function_id, bindings, settings)
+
+
+def _failure(message: str) -> StatusResult:
+    exception = PROTOS.RpcException(message=message, stack_trace="")
+    return StatusResult(status=StatusResult.Failure, exception=exception)
 
 
 def _request(**message: Any) -> SimpleNamespace:

@@ -45,21 +45,23 @@ class DevHost:
 
 
 def start_dev_host_process(
-    folder: Path, settings: Mapping[str, str], *arguments: str, root: Path = FIXTURE_APP
+    folder: Path, settings: Mapping[str, str], *arguments: str, root: Path = FIXTURE_APP, port: int = 0
 ) -> ServerProcess:
-    """Start the dev host on a free port without waiting for it."""
+    """Start the dev host, on any free port for 0, without waiting for it."""
     environment = child_environment(**settings)
     return start_module(
         "local_azure.functions_host",
-        *("--root", str(root), "--port", "0", *arguments),
+        *("--root", str(root), "--port", str(port), *arguments),
         log=folder / "dev_host.log",
         environment=environment,
     )
 
 
-def start_dev_host(folder: Path, settings: Mapping[str, str], *arguments: str, root: Path = FIXTURE_APP) -> DevHost:
-    """Start the dev host on a free port and wait until it listens. ``settings`` need FIXTURE_JOURNAL."""
-    process = start_dev_host_process(folder, settings, *arguments, root=root)
+def start_dev_host(
+    folder: Path, settings: Mapping[str, str], *arguments: str, root: Path = FIXTURE_APP, port: int = 0
+) -> DevHost:
+    """Start the dev host, on any free port for 0, and wait until it listens. ``settings`` need FIXTURE_JOURNAL."""
+    process = start_dev_host_process(folder, settings, *arguments, root=root, port=port)
     url = process.wait_for_line("listening http").rpartition(" ")[2]
     return DevHost(process=process, url=url, journal=Path(settings["FIXTURE_JOURNAL"]))
 

@@ -42,6 +42,15 @@ def test_a_failing_message_is_poisoned_after_its_tries(dev_host: DevHost, inbox:
     wait_until(lambda: encoded in poison.contents(), what="the message to be in the poison queue")
 
 
+def test_a_function_that_exits_does_not_end_the_host(dev_host: DevHost, inbox: Queue) -> None:
+    """Its message fails like any other, and the next one is processed."""
+    inbox.send("exit now")
+    dev_host.process.wait_for_line("failed: SystemExit: on purpose: the function ended the process")
+    inbox.send("after the exit")
+
+    dev_host.wait_for_bodies("after the exit")
+
+
 def test_a_message_in_another_encoding_is_poisoned_unread(dev_host: DevHost, inbox: Queue, poison: Queue) -> None:
     """What is not base64 goes to the poison queue as it is."""
     inbox.client.send_message("{not base64}")

@@ -10,11 +10,11 @@ from tests.support.azurite import Azurite
 from tests.support.dev_host import fixture_settings, start_dev_host, start_dev_host_process
 from tests.support.processes import child_environment, free_port, start_module
 
+pytestmark = pytest.mark.azurite
+
 HTTP_ONLY = """
 import azure.functions as func
 import os
-
-pytestmark = pytest.mark.azurite
 app = func.FunctionApp()
 
 @app.route(route="say")

@@ -24,7 +24,9 @@ def test_a_timer_that_was_missed_fires_at_the_next_start_as_past_due(azurite: Az
     settings["AzureFunctionsWebHost__hostid"] = "late-app"
     first = start_dev_host(tmp_path, settings)
     wait_until(lambda: first.journalled("timer"), what="the first tick")
-    wait_until(lambda: b"timers/late-app/tick/status" in _log(azurite), what="the tick to be remembered")
+    wait_until(
+        lambda: b'timers/late-app/tick/status HTTP/1.1" 201' in _log(azurite), what="the tick to be remembered"
+    )
     first.process.kill()
     (tmp_path / "journal").unlink()
     wait_until(lambda: _two_seconds_passed_since(tmp_path / "dev_host.log"), what="the next occurrence to pass")

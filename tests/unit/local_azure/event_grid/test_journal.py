@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from local_azure.event_grid.journal import Journal
+
+
+def test_numbers_rise_over_a_restart(tmp_path: Path) -> None:
+    """What was kept is there again, and what is added goes on from it."""
+    first = Journal(tmp_path / "j.jsonl")
+    first.append({"a": 1})
+    first.append({"a": 2})
+    first.close()
+    second = Journal(tmp_path / "j.jsonl")
+    second.append({"a": 3})
+    second.close()
+
+    assert [{"seq": 2, "a": 2}, {"seq": 3, "a": 3}] == second.since(1)
+    assert 3 == second.last_seq
+
+
+def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    """In memory at once, in the file from the next start on."""
+    first = Journal(tmp_path / "j.jsonl", limit=2)
+    for number in range(5):
+        first.append({"n": number})
+    first.close()
+    assert [3, 4] == [entry["n"] for entry in first.since(0)]
+    Journal(tmp_path / "j.jsonl", limit=2).close()
+
+    assert 2 == len((tmp_path / "j.jsonl").read_text(encoding="utf-8").splitlines())
+
+
+def test_a_last_line_cut_off_by_a_kill_is_dropped(tmp_path: Path) -> None:
+    """The number is given out again, as nobody was told of it."""
+    path = tmp_path / "j.jsonl"
+    path.write_text('{"seq": 1, "a": 1}\n{"seq": 2, "a"', encoding="utf-8")
+    journal = Journal(path)
+
+    assert 2 == journal.append({"a": "new"})
+    journal.close()
+    assert [{"seq": 1, "a": 1}, {"seq": 2, "a": "new"}] == journal.since(0)

@@ -161,7 +161,7 @@ class StorageConnection:
         return client
 
     def close(self) -> None:
-        """Close the clients' connections; the next use builds new clients."""
+        """Close the clients; adapters that have used them are of no more use."""
         with self._lock:
             clients, self._clients = self._clients, {}
         for client in clients.values():

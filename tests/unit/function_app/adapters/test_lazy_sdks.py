@@ -1,0 +1,31 @@
+"""An adapter imports its SDK when it is first used: start-up time is a feature."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.processes import REPOSITORY, child_environment
+
+MODULES = ["table_ledger", "memory_ledger", "blobs", "documents", "queues", "memory_stores", "connections"]
+PROGRAM = """
+import importlib, sys
+import function_app
+before = set(sys.modules)
+importlib.import_module("function_app.adapters." + sys.argv[1])
+from function_app.adapters.connections import ConnectionSettings, StorageConnection
+StorageConnection(ConnectionSettings(name="X", connection_string="UseDevelopmentStorage=true"))
+print(*sorted(name for name in set(sys.modules) - before if name.startswith("azure.")))
+"""
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_importing_an_adapter_loads_no_sdk(module: str) -> None:
+    """Neither does naming the account."""
+    command = [sys.executable, "-c", PROGRAM, module]
+    ended = subprocess.run(
+        command, cwd=REPOSITORY, env=child_environment(), capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ended.stdout.split() == []

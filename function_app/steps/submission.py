@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 from function_app.errors import NotFoundError, SubmissionRefusedError
 from function_app.ledger import Generation, RunRecord, RunState
 from function_app.pipelines import Pipeline
 from function_app.ports import TrainingRequest
 from function_app.steps.planning import plan_run, planned_run, spec_from_json
-from function_app.steps.run_changes import move_run
+from function_app.steps.run_changes import change_run, move_run
 from function_app.steps.run_notification import tell_about_run
 from function_app.steps.services import Services
+
+SUBMISSION_LEASE = timedelta(minutes=3)
+"""How long a submission is left to whoever began it: longer than all time-outs and repetitions of one take."""
+INTERRUPTED = "the submission was interrupted"
+"""Reason of a run whose submitter gave up, and said so."""
 
 
 def handle_request(request: TrainingRequest, services: Services) -> None:
@@ -22,23 +30,48 @@ def handle_request(request: TrainingRequest, services: Services) -> None:
 
 
 def submit_run(run: RunRecord, services: Services) -> RunRecord:
-    """Submit a planned run; one that a dead handler left behind is submitted again, under the same name."""
-    if run.state is RunState.PLANNED:
-        run, _ = move_run(services.ledger, run.run_id, RunState.SUBMITTING, now=services.clock())
-    if run.state is not RunState.SUBMITTING:
+    """Submit a run unless somebody else is at it; one that a dead handler left behind keeps its name."""
+    run, is_ours = _claim_submission(run, services)
+    if not is_ours:
         services.decide(run.run_id, "request_suppressed", f"the run is {run.state} already")
         return run
     try:
         services.jobs.submit(spec_from_json(run.spec))
     except SubmissionRefusedError as error:
         return _refused(run, str(error), services)
+    except Exception:
+        _release_submission(run, services)
+        raise
     now = services.clock()
-    run, moved = move_run(services.ledger, run.run_id, RunState.SUBMITTED, now=now, submitted_at=now)
+    run, moved = move_run(services.ledger, run.run_id, RunState.SUBMITTED, now=now, submitted_at=now, reason=None)
     if moved:
         reason = f"submitted to {run.spec['compute']}: {run.num_nodes} nodes, {run.world_size} processes"
         services.decide(run.run_id, "run_submitted", reason, spec_hash=run.spec_hash)
         services.decide(str(run.dataset_version), "run_submitted", f"run {run.run_id}", trigger=run.trigger)
     return run
+
+
+def _claim_submission(run: RunRecord, services: Services) -> tuple[RunRecord, bool]:
+    """Make this caller the one that submits. Two at once would both be answered, and cost a call for nothing."""
+    now = services.clock()
+    won = False
+
+    def change(row: RunRecord) -> RunRecord | None:
+        nonlocal won
+        is_abandoned = row.reason == INTERRUPTED or now - row.state_since >= SUBMISSION_LEASE
+        won = row.state is RunState.PLANNED or (row.state is RunState.SUBMITTING and is_abandoned)
+        return replace(row, state=RunState.SUBMITTING, state_since=now, reason=None) if won else None
+
+    return change_run(services.ledger, run.run_id, change), won
+
+
+def _release_submission(run: RunRecord, services: Services) -> None:
+    """Let the next delivery try again at once; were the handler killed instead, the lease would run out."""
+    change_run(
+        services.ledger,
+        run.run_id,
+        lambda row: replace(row, reason=INTERRUPTED) if row.state is RunState.SUBMITTING else None,
+    )
 
 
 def _claimed_run(request: TrainingRequest, services: Services) -> RunRecord | None:

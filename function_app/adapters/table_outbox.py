@@ -34,13 +34,14 @@ class TableOutbox:
         """See Ledger. Two operations."""
         notification = bounded_notification(notification)
         row = self._tables.get("outbox", _PARTITION, _key(notification))
-        if row is None or row.etag != notification.revision:
+        if row is None or row.writer != notification.revision:
             raise LedgerConflictError(f"notification {notification.key} was changed, or is not there: read it again")
         changes = [Change(key=row.key, columns=to_columns(notification), etag=row.etag)]
         if _is_unsent(notification) != _is_unsent(_notification(row)):
             changes.append(_listed(notification))
-        revision = self._tables.replace("outbox", _PARTITION, changes, new_writer())
-        return replace(notification, revision=revision)
+        writer = new_writer()
+        self._tables.replace("outbox", _PARTITION, changes, writer)
+        return replace(notification, revision=writer)
 
     def unsent_notifications(self) -> Iterator[NotificationRecord]:
         """See Ledger. One operation, and one for each of them."""
@@ -73,4 +74,4 @@ def _key(notification: NotificationRecord) -> str:
 
 
 def _notification(row: Row) -> NotificationRecord:
-    return from_columns(NotificationRecord, row.columns, revision=row.etag)
+    return from_columns(NotificationRecord, row.columns, revision=row.writer)

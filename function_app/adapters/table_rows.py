@@ -25,7 +25,7 @@ R = TypeVar("R", ShardRecord, Generation, RunRecord, NotificationRecord, Decisio
 Columns = dict[str, Any]
 
 _NOT_STORED = "revision"
-"""The row's ETag holds it."""
+"""It is the mark of the row's writer, see ``tables.new_writer``."""
 
 
 def to_columns(record: ShardRecord | Generation | RunRecord | NotificationRecord | Decision) -> Columns:

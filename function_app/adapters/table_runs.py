@@ -43,13 +43,14 @@ class TableRuns:
         """See Ledger. Two operations."""
         run = bounded_run(run)
         row = self._tables.get("runs", _PARTITION, _run_key(run))
-        if row is None or row.etag != run.revision:
+        if row is None or row.writer != run.revision:
             raise LedgerConflictError(f"run {run.run_id} was changed, or is not there: read it again")
         stored = _run(row)
         check_transition(run.run_id, stored.state, run.state)
         changes = [Change(key=row.key, columns=to_columns(run), etag=row.etag), *_open_changes(stored, run)]
-        revision = self._tables.replace("runs", _PARTITION, changes, new_writer())
-        return replace(run, revision=revision)
+        writer = new_writer()
+        self._tables.replace("runs", _PARTITION, changes, writer)
+        return replace(run, revision=writer)
 
     def unfinished_runs(self) -> Iterator[RunRecord]:
         """See Ledger. One operation, and one for each unfinished run."""
@@ -88,4 +89,4 @@ def _id_key(kind: str, run_id: str) -> str:
 
 
 def _run(row: Row) -> RunRecord:
-    return from_columns(RunRecord, row.columns, revision=row.etag)
+    return from_columns(RunRecord, row.columns, revision=row.writer)

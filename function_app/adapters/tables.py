@@ -55,7 +55,7 @@ class Change:
 
 
 def new_writer() -> str:
-    """Return a mark for the rows that one call writes.
+    """Return a mark for the rows that one call writes. It serves as a record's revision, too.
 
     Where an answer was lost and the SDK has repeated the request, the repetition meets our own row and looks like a
     conflict; the mark tells the two apart.
@@ -104,8 +104,8 @@ class Tables:
                 if number == limit:
                     return
 
-    def commit(self, table: Table, partition: str, changes: list[Change]) -> list[str]:
-        """Make all changes or none, in one operation; return the new ETags, empty for a deleted row.
+    def commit(self, table: Table, partition: str, changes: list[Change]) -> None:
+        """Make all changes or none, in one operation.
 
         Raises LedgerConflictError where a row to create exists, or one to change is not the one that was read.
         """
@@ -115,12 +115,11 @@ class Tables:
             client = self._client(table)
             try:
                 operations = [_operation(partition, change) for change in changes]
-                answers = client.submit_transaction(operations, retry_on_methods=_REPEATED)
+                client.submit_transaction(operations, retry_on_methods=_REPEATED)
             except TableTransactionError as error:
                 if error.status_code not in _CONFLICT:
                     raise
                 raise LedgerConflictError(f"{changes[0].key} of table {self._prefix}{table} was changed") from error
-        return [answer.get("etag", "") for answer in answers]
 
     def create(self, table: Table, partition: str, changes: list[Change], writer: str) -> bool:
         """Commit new rows; False where the first of them was there already, written by another call."""
@@ -131,15 +130,14 @@ class Tables:
             return stored is not None and stored.writer == writer
         return True
 
-    def replace(self, table: Table, partition: str, changes: list[Change], writer: str) -> str:
-        """Commit changed rows and return the first one's new ETag. Raises LedgerConflictError."""
+    def replace(self, table: Table, partition: str, changes: list[Change], writer: str) -> None:
+        """Commit changed rows. Raises LedgerConflictError where another call changed the first of them."""
         try:
-            return self.commit(table, partition, [_marked(change, writer) for change in changes])[0]
+            self.commit(table, partition, [_marked(change, writer) for change in changes])
         except LedgerConflictError:
             stored = self.get(table, partition, changes[0].key)
             if stored is None or stored.writer != writer:
                 raise
-            return stored.etag
 
     def _client(self, table: Table) -> TableClient:
         with self._lock:

@@ -89,6 +89,6 @@ def test_columns_are_plain_for_people() -> None:
 
 
 def test_what_is_none_has_no_column() -> None:
-    """And neither has the revision: the row's ETag is it."""
+    """And neither has the revision: the mark of the row's writer is it."""
     columns = to_columns(replace(run_record(), revision="7"))
     assert [] == [name for name in ("reason", "submitted_at", "revision") if name in columns]

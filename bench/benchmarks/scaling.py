@@ -31,6 +31,8 @@ SETTINGS = {
     # Open MPI otherwise polls with the very core that computes: 0.60 instead of 0.95 of the ideal.
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "HOROVOD_CYCLE_TIME": "20",
+    "KERAS_BACKEND": "tensorflow",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }

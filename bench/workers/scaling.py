@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from bench import disturbance
-from training_job.process_environment import set_defaults
 
 TIMING_WARM_UP_STEPS = 2
 """The first step traces and compiles, the second allocates."""
@@ -44,13 +43,12 @@ def main() -> None:
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[: options.cores]
     bind_to_one_core(cores)
-    set_defaults()
-    world, step, batch = build(options.batch_size)
+    world, step = build(options.batch_size)
     for _ in range(TIMING_WARM_UP_STEPS):
-        step(batch).numpy()
+        step()
     times: list[StepTime] = []
     while len(times) < options.max_steps and undisturbed(times, options.max_others_share) < options.undisturbed_steps:
-        times.append(timed(step, batch, cores, is_root=world.is_root))
+        times.append(timed(step, cores, is_root=world.is_root))
     if world.is_root:
         result = {"world_size": world.size, "steps": [asdict(time) for time in times]}
         options.result.write_text(json.dumps(result), encoding="utf-8")
@@ -65,31 +63,43 @@ def bind_to_one_core(cores: Sequence[int]) -> None:
     os.sched_setaffinity(0, {cores[local_rank % len(cores)]})
 
 
-def build(batch_size: int) -> tuple[Any, Callable[[Any], Any], Any]:
-    """The world, a compiled training step, and this rank's batch: images, labels, weights."""
+def build(batch_size: int) -> tuple[Any, Callable[[], None]]:
+    """The world, and the training job's own step on one batch of this rank; a call returns when it is done."""
     import keras
     import tensorflow as tf
 
+    from shared.training_options import TrainingOptions
     from training_job import collective
-    from training_job.steps import training_step
+    from training_job.metric_sums import sums_for
+    from training_job.metrics import layout_for
+    from training_job.models.build import build_model
+    from training_job.optimization.optimizers import build_optimizer
+    from training_job.steps import StepOptions, Update
+    from training_job.variables import all_variables
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     world = collective.join()
     keras.utils.set_random_seed(1 + world.rank)
-    model = keras.applications.ResNet50(
-        weights=None, input_shape=IMAGE_SHAPE, classes=NUM_CLASSES, classifier_activation=None
-    )
-    optimizer = keras.optimizers.SGD(0.01 * world.size, momentum=0.9)
-    optimizer.build(model.trainable_variables)
-    collective.broadcast_from_root([*model.variables, *optimizer.variables])
-    images = tf.random.normal([batch_size, *IMAGE_SHAPE])
+    options = TrainingOptions(model_name="ResNet50", num_classes=NUM_CLASSES, optimizer="sgd", learning_rate=0.01)
+    model = build_model(options, IMAGE_SHAPE)
+    optimizer = build_optimizer(options, model.trainable_variables, scaled_loss=False)
+    collective.broadcast_from_root(all_variables(model, optimizer))
+    sums_of = sums_for(options.task, layout_for(options))
+    update = Update(model, optimizer, sums_of, StepOptions(rank=world.rank)).compiled()
+    images = tf.random.uniform([batch_size, *IMAGE_SHAPE], 0, 255)
     labels = tf.random.uniform([batch_size], 0, NUM_CLASSES, tf.int64)
-    return world, training_step(model, optimizer), (images, labels, tf.ones([batch_size]))
+    batch, rate, no_wishes = (images, labels, tf.ones([batch_size])), tf.constant(0.01), tf.zeros([2])
+
+    def step() -> None:
+        sums, news = update(batch, rate, no_wishes)
+        sums.numpy(), news.numpy()
+
+    return world, step
 
 
-def timed(step: Callable[[Any], Any], batch: Any, cores: Sequence[int], *, is_root: bool) -> StepTime:
-    """Time one step by the root's clock, its result fetched so that nothing of it is left for later.
+def timed(step: Callable[[], None], cores: Sequence[int], *, is_root: bool) -> StepTime:
+    """Time one step by the root's clock.
 
     The sum over ranks comes after it and is not timed; it makes every rank see the same numbers, so that all
     of them stop after the same step.
@@ -99,7 +109,7 @@ def timed(step: Callable[[Any], Any], batch: Any, cores: Sequence[int], *, is_ro
     from training_job import collective
 
     before = disturbance.read(cores)
-    step(batch).numpy()
+    step()
     after = disturbance.read(cores)
     roots = [after.wall_s - before.wall_s, after.busy_s - before.busy_s] if is_root else [0.0, 0.0]
     sums = collective.summed(np.array([*roots, after.own_cpu_s - before.own_cpu_s], np.float32), "bench.step")

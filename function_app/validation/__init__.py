@@ -5,8 +5,11 @@ Start with `validate_shard`; docs/validation.md has the table of reason codes.
 
 from __future__ import annotations
 
+from function_app.validation.counts import COUNT_FILES, MAX_COUNTS_BYTES, CountsError, StatedCounts, read_counts
+from function_app.validation.drift import Drift, DriftMeasure, VersionStatistics, measure_drift
 from function_app.validation.example_message import encode_example
 from function_app.validation.limits import Limits
+from function_app.validation.names import check_name
 from function_app.validation.reason_codes import MEANINGS, ReasonCode
 from function_app.validation.reasons import Reason
 from function_app.validation.requirements import (
@@ -17,6 +20,7 @@ from function_app.validation.requirements import (
     DriftPolicy,
     ImagePolicy,
 )
+from function_app.validation.sets import check_set
 from function_app.validation.sources import (
     LocalFileSource,
     ShardSource,
@@ -31,11 +35,16 @@ from function_app.validation.validate import validate_shard, validate_shard_with
 from function_app.validation.verdicts import Paused, ShardVerdict
 
 __all__ = [
+    "COUNT_FILES",
+    "MAX_COUNTS_BYTES",
     "MEANINGS",
+    "CountsError",
     "CountsPolicy",
     "DataRequirements",
     "DecodePolicy",
+    "Drift",
     "DriftAction",
+    "DriftMeasure",
     "DriftPolicy",
     "FeatureStatistics",
     "ImagePolicy",
@@ -52,8 +61,14 @@ __all__ = [
     "SourceForbiddenError",
     "SourceGoneError",
     "SourceUnavailableError",
+    "StatedCounts",
+    "VersionStatistics",
+    "check_name",
+    "check_set",
     "encode_example",
+    "measure_drift",
     "merge_statistics",
+    "read_counts",
     "validate_shard",
     "validate_shard_within",
 ]

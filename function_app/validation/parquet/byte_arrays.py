@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from function_app.validation.parquet.blocks import BlockFile
 from function_app.validation.parquet.faults import ParquetFaultError
 from function_app.validation.parquet.footer import ColumnChunk
 from function_app.validation.parquet.levels import LevelsError, hybrid_values
-from function_app.validation.parquet.pages import Page, PageKind
+from function_app.validation.parquet.pages import Page, PageKind, read_body
 from function_app.validation.reason_codes import ReasonCode
 
 _PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
@@ -51,23 +52,24 @@ class _Values:
 class PageDecoder:
     """Decodes the pages of one column chunk in order."""
 
-    def __init__(self, chunk: ColumnChunk) -> None:
+    def __init__(self, file: BlockFile, chunk: ColumnChunk) -> None:
+        self._file = file
         self._chunk = chunk
         self._dictionary: _Values | None = None
 
-    def values(self, page: Page, body: bytes) -> Iterator[bytes | None]:
+    def values(self, page: Page) -> Iterator[bytes | None]:
         """Yield a data page's values, None where a row has none; keep a dictionary's. Raises ParquetFaultError."""
         try:
             if page.kind == PageKind.DICTIONARY:
-                content = self._uncompressed(page, body, page.uncompressed_bytes)
+                content = self._uncompressed(page, self._body(page), page.uncompressed_bytes)
                 self._dictionary = _plain_values(content, page.num_values)
             elif page.holds_rows:
-                yield from self._rows(page, body)
+                yield from self._rows(page)
         except (LevelsError, IndexError) as error:
             raise self._fault(page, "values as the page's header states", str(error)) from error
 
-    def _rows(self, page: Page, body: bytes) -> Iterator[bytes | None]:
-        levels, content = self._parts(page, body)
+    def _rows(self, page: Page) -> Iterator[bytes | None]:
+        levels, content = self._parts(page)
         if levels is None:
             yield from self._present(page, content, page.num_values)
             return
@@ -78,15 +80,16 @@ class PageDecoder:
         for level in hybrid_values(levels, width, page.num_values):
             yield next(present) if level == highest else None
 
-    def _parts(self, page: Page, body: bytes) -> tuple[memoryview | None, memoryview]:
+    def _parts(self, page: Page) -> tuple[memoryview | None, memoryview]:
         """Return definition levels and values."""
         has_levels = self._chunk.max_definition_level > 0
         if page.kind == PageKind.DATA_V2:
             skipped, num_level_bytes = page.level_bytes
             start = skipped + num_level_bytes
+            body = self._body(page)
             content = self._uncompressed(page, body[start:], page.uncompressed_bytes - start)
-            return (memoryview(body)[skipped:start] if has_levels else None), content
-        content = self._uncompressed(page, body, page.uncompressed_bytes)
+            return (memoryview(body[skipped:start]) if has_levels else None), content
+        content = self._uncompressed(page, self._body(page), page.uncompressed_bytes)
         if not has_levels:
             return None, content
         if page.level_encodings[0] != _RLE:
@@ -107,6 +110,9 @@ class PageDecoder:
         dictionary = self._dictionary
         return (dictionary[i] for i in hybrid_values(content[1:], content[0] if content else 0, count))
 
+    def _body(self, page: Page) -> bytes:
+        return read_body(self._file, self._chunk, page)
+
     def _uncompressed(self, page: Page, content: bytes, size_bytes: int) -> memoryview:
         if self._chunk.compression == "UNCOMPRESSED" or not page.is_compressed or not content:
             return memoryview(content)
@@ -114,7 +120,8 @@ class PageDecoder:
 
         try:
             codec: Any = pa.Codec(self._chunk.compression.lower())
-            view = memoryview(codec.decompress(content, decompressed_size=max(0, size_bytes)))
+            # as Python's own bytes, which go back to the system at once: pyarrow's pool keeps them
+            view = memoryview(codec.decompress(content, decompressed_size=max(0, size_bytes), asbytes=True))
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._fault(page, f"{self._chunk.compression} data", str(error)) from error
         if len(view) != size_bytes:

@@ -69,21 +69,26 @@ class Page:
         return self.kind in {PageKind.DATA, PageKind.DATA_V2}
 
 
-def walk_pages(file: BlockFile, chunk: ColumnChunk, limits: Limits) -> Iterator[tuple[Page, bytes]]:
-    """Yield each page with its body as stored, its check sum compared. Raises ParquetFaultError, SourceError."""
+def walk_pages(file: BlockFile, chunk: ColumnChunk, limits: Limits) -> Iterator[Page]:
+    """Yield the pages of a column chunk in order. Raises ParquetFaultError, SourceError."""
     offset, num_values = chunk.start, 0
     while offset < chunk.stop:
         page = _read_header(file, chunk, offset, limits)
-        body = file.read_at(page.body_offset, page.compressed_bytes)
-        if page.crc is not None and zlib.crc32(body) != page.crc:
-            seen = f"{zlib.crc32(body):08x} of its {len(body)} bytes"
-            raise _fault(ReasonCode.PARQUET_PAGE_CRC, f"CRC {page.crc:08x}", seen, offset, chunk)
         num_values += page.num_values if page.holds_rows else 0
-        yield page, body
+        yield page
         offset = page.body_offset + page.compressed_bytes
     if num_values != chunk.num_values or (not chunk.is_nested and num_values != chunk.num_rows):
         expected = f"{chunk.num_values} values for {chunk.num_rows} rows, as the footer states"
         raise _fault(ReasonCode.PARQUET_ROWS_DIFFER, expected, f"{num_values} in the pages", chunk.start, chunk)
+
+
+def read_body(file: BlockFile, chunk: ColumnChunk, page: Page) -> bytes:
+    """Return a page's body as it is stored, its check sum compared where it has one. Raises ParquetFaultError."""
+    body = file.read_at(page.body_offset, page.compressed_bytes)
+    if page.crc is not None and zlib.crc32(body) != page.crc:
+        seen = f"{zlib.crc32(body):08x} of its {len(body)} bytes"
+        raise _fault(ReasonCode.PARQUET_PAGE_CRC, f"CRC {page.crc:08x}", seen, page.offset, chunk)
+    return body
 
 
 def _read_header(file: BlockFile, chunk: ColumnChunk, offset: int, limits: Limits) -> Page:

@@ -14,7 +14,7 @@ from function_app.validation.parquet.byte_arrays import PageDecoder, decodes
 from function_app.validation.parquet.columns import match_columns
 from function_app.validation.parquet.faults import ParquetFaultError
 from function_app.validation.parquet.footer import ColumnChunk, check_size, column_chunks, read_footer
-from function_app.validation.parquet.pages import walk_pages
+from function_app.validation.parquet.pages import read_body, walk_pages
 from function_app.validation.read_ahead import read_ahead
 from function_app.validation.reason_codes import ReasonCode
 from function_app.validation.reasons import Fault
@@ -123,17 +123,18 @@ class _Walk:
             self._task.report(error.fault, byte_offset=error.byte_offset)
 
     def _check_byte_arrays(self, chunk: ColumnChunk) -> None:
-        decoder = PageDecoder(chunk)
+        decoder = PageDecoder(self._file, chunk)
         row = chunk.first_row
-        for page, body in walk_pages(self._file, chunk, self._limits):
+        for page in walk_pages(self._file, chunk, self._limits):
             self._task.statistics.num_bytes += page.uncompressed_bytes
-            for value in decoder.values(page, body):
+            for value in decoder.values(page):
                 self._check_row(chunk.column, value, row, page.offset)
                 row += 1
 
     def _check_with_pyarrow(self, chunk: ColumnChunk) -> None:
         largest = 0
-        for page, _ in walk_pages(self._file, chunk, self._limits):
+        for page in walk_pages(self._file, chunk, self._limits):
+            read_body(self._file, chunk, page)
             self._task.statistics.num_bytes += page.uncompressed_bytes
             largest = max(largest, page.uncompressed_bytes)
         type_length = self._metadata.schema.column(chunk.column).length

@@ -136,6 +136,8 @@ class RunRecord:
     created_at: datetime
     state: RunState = RunState.PLANNED
     state_since: datetime
+    claimed_until: datetime | None = None
+    """While it is submitting: until then one handler is at it, afterwards another may take over."""
     submitted_at: datetime | None = None
     ended_at: datetime | None = None
     reason: str | None = None

@@ -14,10 +14,8 @@ from function_app.steps.run_changes import change_run, move_run
 from function_app.steps.run_notification import tell_about_run
 from function_app.steps.services import Services
 
-SUBMISSION_LEASE = timedelta(minutes=3)
-"""How long a submission is left to whoever began it: longer than all time-outs and repetitions of one take."""
-INTERRUPTED = "the submission was interrupted"
-"""Reason of a run whose submitter gave up, and said so."""
+SUBMISSION_LEASE = timedelta(seconds=180)
+"""Longer than the client takes with all its repetitions: whoever holds it is dead once it has run out."""
 
 
 def handle_request(request: TrainingRequest, services: Services) -> None:
@@ -30,48 +28,54 @@ def handle_request(request: TrainingRequest, services: Services) -> None:
 
 
 def submit_run(run: RunRecord, services: Services) -> RunRecord:
-    """Submit a run unless somebody else is at it; one that a dead handler left behind keeps its name."""
-    run, is_ours = _claim_submission(run, services)
-    if not is_ours:
-        services.decide(run.run_id, "request_suppressed", f"the run is {run.state} already")
+    """Submit a planned run; one that a dead handler left behind is submitted again, under the same name.
+
+    Raises ServiceUnavailableError where Azure ML did not answer: the claim is given back, and another delivery or the
+    sweep tries again.
+    """
+    run, claimed = _claim_submission(run.run_id, services)
+    if not claimed:
+        at_it = f" by another handler, until {run.claimed_until} at most" if run.state is RunState.SUBMITTING else ""
+        services.decide(run.run_id, "request_suppressed", f"the run is {run.state} already{at_it}")
         return run
     try:
         services.jobs.submit(spec_from_json(run.spec))
     except SubmissionRefusedError as error:
         return _refused(run, str(error), services)
     except Exception:
-        _release_submission(run, services)
+        change_run(services.ledger, run.run_id, _without_claim)
         raise
+    return _submitted(run, services)
+
+
+def _claim_submission(run_id: str, services: Services) -> tuple[RunRecord, bool]:
+    """Take the submission of a run that nobody is at; return the run, and whether it is this caller's to submit."""
+    claimed, now = False, services.clock()
+
+    def change(run: RunRecord) -> RunRecord | None:
+        nonlocal claimed
+        abandoned = run.state is RunState.SUBMITTING and (run.claimed_until is None or run.claimed_until <= now)
+        claimed = run.state is RunState.PLANNED or abandoned
+        if not claimed:
+            return None
+        since = run.state_since if abandoned else now
+        return replace(run, state=RunState.SUBMITTING, state_since=since, claimed_until=now + SUBMISSION_LEASE)
+
+    return change_run(services.ledger, run_id, change), claimed
+
+
+def _without_claim(run: RunRecord) -> RunRecord | None:
+    return replace(run, claimed_until=None) if run.state is RunState.SUBMITTING else None
+
+
+def _submitted(run: RunRecord, services: Services) -> RunRecord:
     now = services.clock()
-    run, moved = move_run(services.ledger, run.run_id, RunState.SUBMITTED, now=now, submitted_at=now, reason=None)
+    run, moved = move_run(services.ledger, run.run_id, RunState.SUBMITTED, now=now, submitted_at=now)
     if moved:
         reason = f"submitted to {run.spec['compute']}: {run.num_nodes} nodes, {run.world_size} processes"
         services.decide(run.run_id, "run_submitted", reason, spec_hash=run.spec_hash)
         services.decide(str(run.dataset_version), "run_submitted", f"run {run.run_id}", trigger=run.trigger)
     return run
-
-
-def _claim_submission(run: RunRecord, services: Services) -> tuple[RunRecord, bool]:
-    """Make this caller the one that submits. Two at once would both be answered, and cost a call for nothing."""
-    now = services.clock()
-    won = False
-
-    def change(row: RunRecord) -> RunRecord | None:
-        nonlocal won
-        is_abandoned = row.reason == INTERRUPTED or now - row.state_since >= SUBMISSION_LEASE
-        won = row.state is RunState.PLANNED or (row.state is RunState.SUBMITTING and is_abandoned)
-        return replace(row, state=RunState.SUBMITTING, state_since=now, reason=None) if won else None
-
-    return change_run(services.ledger, run.run_id, change), won
-
-
-def _release_submission(run: RunRecord, services: Services) -> None:
-    """Let the next delivery try again at once; were the handler killed instead, the lease would run out."""
-    change_run(
-        services.ledger,
-        run.run_id,
-        lambda row: replace(row, reason=INTERRUPTED) if row.state is RunState.SUBMITTING else None,
-    )
 
 
 def _claimed_run(request: TrainingRequest, services: Services) -> RunRecord | None:

@@ -14,6 +14,8 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
+Array = np.ndarray[Any, Any]
+
 
 @dataclass(frozen=True, kw_only=True)
 class World:
@@ -42,19 +44,59 @@ def broadcast_from_root(variables: Sequence[Any]) -> None:
         hvd.broadcast_variables([v.value for v in variables], root_rank=0)
 
 
-def averaged(tape: tf.GradientTape) -> tf.GradientTape:
+def averaged(tape: tf.GradientTape, *, fp16: bool) -> tf.GradientTape:
     """Return a tape whose gradients are the average over all ranks."""
-    return hvd.DistributedGradientTape(tape, sparse_as_dense=True) if hvd.size() > 1 else tape
+    if hvd.size() == 1:
+        return tape
+    return hvd.DistributedGradientTape(tape, compression=_compression(fp16=fp16), sparse_as_dense=True)
 
 
-def summed(values: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    """Return the sum over all ranks; every rank has to ask for the same name, with the same shape."""
+def average_of(gradients: Sequence[tf.Tensor], *, fp16: bool) -> list[tf.Tensor]:
+    """Return the average over all ranks of gradients that have been computed already, within a graph."""
+    if hvd.size() == 1:
+        return list(gradients)
+    compression = _compression(fp16=fp16)
+    return [hvd.allreduce(g, op=hvd.Average, compression=compression) for g in gradients]
+
+
+def average_variables(variables: Sequence[Any]) -> None:
+    """Set Keras' variables to their average over all ranks, as the moving statistics of batch norm need it."""
+    if hvd.size() > 1 and variables:
+        means = hvd.grouped_allreduce([tf.convert_to_tensor(v) for v in variables], op=hvd.Average, name="statistics")
+        for variable, mean in zip(variables, means, strict=True):
+            variable.assign(mean)
+
+
+def sum_of(values: tf.Tensor, name: str) -> tf.Tensor:
+    """Return the sum over all ranks, within a graph."""
+    return values if hvd.size() == 1 else hvd.allreduce(values, op=hvd.Sum, name=name)
+
+
+def summed(values: Array, name: str) -> Array:
+    """Return the sum over all ranks, the same to the bit on each.
+
+    The root's sum is sent to all: an MPI may add in another order on another rank, and a decision that
+    hangs on the last bit would part the ranks.
+    """
     if hvd.size() == 1:
         return values
-    total: np.ndarray[Any, Any] = hvd.allreduce(tf.constant(values), op=hvd.Sum, name=name).numpy()
-    return total
+    total = hvd.allreduce(tf.constant(values), op=hvd.Sum, name=name)
+    agreed: Array = hvd.broadcast(total, root_rank=0, name=f"{name}.agreed").numpy()
+    return agreed
+
+
+def told_by_root(message: bytes, *, max_bytes: int, name: str) -> bytes:
+    """Return the root's message on every rank; what the others pass does not matter."""
+    padded = np.frombuffer(len(message).to_bytes(4, "big") + message.ljust(max_bytes, b"\0"), np.uint8)
+    heard = padded if hvd.size() == 1 else hvd.broadcast(tf.constant(padded), root_rank=0, name=name).numpy()
+    content: bytes = heard.tobytes()
+    return content[4 : 4 + int.from_bytes(content[:4], "big")]
 
 
 def wait_for_all(name: str) -> None:
     """Return when every rank has come here."""
     summed(np.zeros(1, np.float32), f"wait.{name}")
+
+
+def _compression(*, fp16: bool) -> Any:
+    return hvd.Compression.fp16 if fp16 else hvd.Compression.none

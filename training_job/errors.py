@@ -24,7 +24,7 @@ class PlanError(TrainingError):
 
 
 class ModelError(TrainingError):
-    """The model cannot be built as asked for; the message names what there is."""
+    """The model cannot be built as asked for, or a user's own module failed."""
 
     exit_code = ExitCode.MODEL
 
@@ -45,3 +45,21 @@ class CheckpointError(TrainingError):
     """A checkpoint is there but cannot be resumed from."""
 
     exit_code = ExitCode.CHECKPOINT
+
+
+class RankLostError(TrainingError):
+    """A rank is dead or stuck; the message names it and says what it did last."""
+
+    exit_code = ExitCode.RANK_LOST
+
+
+class RanksPartedError(TrainingError):
+    """Ranks that should have the same weights have not: nothing that one of them reports can be relied on."""
+
+    exit_code = ExitCode.RANKS_PARTED
+
+
+class InterruptedTrainingError(TrainingError):
+    """Somebody asked the training to stop, and it has saved where it was."""
+
+    exit_code = ExitCode.INTERRUPTED

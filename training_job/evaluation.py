@@ -5,19 +5,34 @@ from __future__ import annotations
 import tensorflow as tf
 
 from training_job import collective
-from training_job.metrics import Sums, no_sums
-from training_job.steps import Step
+from training_job.data.reading import next_batch
+from training_job.errors import DataError
+from training_job.metrics import MetricLayout, Sums
+from training_job.session import Session
+from training_job.steps import EvaluationStep
 
 
-def local_sums(step: Step, data: tf.data.Dataset) -> Sums:
-    """Return this rank's sums over its share."""
-    sums = no_sums()
-    for batch in data:
-        sums += step(batch).numpy()
+def local_sums(step: EvaluationStep, data: tf.data.Dataset, steps: int, layout: MetricLayout, rank: int = 0) -> Sums:
+    """Return this rank's sums over its share. Raises DataError where it cannot be read."""
+    sums, batches = layout.no_sums(), iter(data)
+    for _ in range(steps):
+        sums += step(next_batch(batches, rank)).numpy()
     return sums
 
 
-def evaluate(step: Step, data: tf.data.Dataset) -> tuple[Sums, Sums]:
-    """Return this rank's own sums and those of all ranks together."""
-    own = local_sums(step, data)
-    return own, collective.summed(own, "evaluation")
+def evaluate(session: Session) -> tuple[Sums, Sums]:
+    """Return this rank's own sums and those of all ranks together.
+
+    Raises DataError where not every record was counted once.
+    """
+    session.watch.enter("evaluation", session.position.step)
+    plan = session.job.validation
+    data = session.inputs.validation.evaluation()
+    own = local_sums(session.predict, data, plan.steps, session.layout, session.world.rank)
+    total = collective.summed(own, "evaluation")
+    seen = session.layout.examples(total)
+    if seen != plan.num_records and not session.job.arguments.synthetic_records:
+        raise DataError(
+            f"Split {plan.split!r} should have {plan.num_records} records as the manifest says, {seen:.0f} were seen."
+        )
+    return own, total

@@ -10,7 +10,7 @@ class ExitCode(IntEnum):
 
     SUCCESS = 0
     UNEXPECTED = 1
-    """A defect, here or in a user's module: the log has the stack trace."""
+    """A defect; the log has the stack trace."""
     USAGE = 2
     """The command line is wrong (argparse's own code)."""
     DATA = 10
@@ -18,10 +18,16 @@ class ExitCode(IntEnum):
     PLAN = 11
     """The data cannot be shared out equally over this many ranks at this batch size."""
     MODEL = 12
-    """The model cannot be built as asked for."""
+    """The model cannot be built as asked for, or a user's own module failed."""
     NON_FINITE_LOSS = 13
     """The loss became NaN or infinite; the log says at which step."""
     EXPORT = 14
     """What was exported does not behave as what was trained."""
+    RANK_LOST = 15
+    """A rank is dead or stuck; the log names it."""
     CHECKPOINT = 16
     """A checkpoint is there but cannot be resumed from."""
+    RANKS_PARTED = 17
+    """Ranks that should have the same weights have not."""
+    INTERRUPTED = 75
+    """SIGTERM: the step was finished and a checkpoint saved; another attempt goes on from there (EX_TEMPFAIL)."""

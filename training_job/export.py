@@ -11,33 +11,45 @@ import tensorflow as tf
 
 from training_job.errors import ExportError
 from training_job.evaluation import local_sums
-from training_job.metrics import NAMES, Sums
+from training_job.metric_sums import sums_for
+from training_job.metrics import Sums
+from training_job.session import Session
 from training_job.steps import evaluation_step
 
 KERAS_FILE = "model.keras"
 SAVED_MODEL_FOLDER = "saved_model"
 RELATIVE_TOLERANCE = 1e-3
-"""Of the loss: a model loaded back may run its sums in another order."""
+"""Of each sum: a model loaded back may run its additions in another order."""
 
 
 def export(model: keras.Model, folder: Path) -> None:
-    """Write ``model.keras`` and ``saved_model/`` (signature ``serve``: images as decoded to logits)."""
+    """Write ``model.keras`` and ``saved_model/`` (endpoint ``serve``: images as decoded to logits)."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save(folder / KERAS_FILE)
     model.export(folder / SAVED_MODEL_FOLDER, format="tf_saved_model", verbose=False)
 
 
-def check_exported(folder: Path, data: tf.data.Dataset, expected: Sums) -> None:
+def check_exported(session: Session, folder: Path, expected: Sums) -> None:
     """Evaluate both exports on the root's own share and compare with its sums of the last evaluation.
 
     Raises ExportError naming the export and the metric.
     """
+    sums_of = sums_for(session.job.arguments.task, session.layout)
     for name, load in ((KERAS_FILE, _load_keras), (SAVED_MODEL_FOLDER, _load_saved_model)):
-        _compare(name, local_sums(evaluation_step(load(folder / name)), data), expected)
+        session.watch.enter("export", session.position.step)
+        step = evaluation_step(load(folder / name), sums_of)
+        data, steps = session.inputs.validation.evaluation(), session.job.validation.steps
+        _compare(name, session, local_sums(step, data, steps, session.layout), expected)
 
 
 def _load_keras(path: Path) -> Callable[[tf.Tensor], tf.Tensor]:
-    model = keras.saving.load_model(path, compile=False)
+    try:
+        model = keras.saving.load_model(path, compile=False)
+    except (ValueError, TypeError) as error:
+        raise ExportError(
+            f"{path} cannot be loaded back: {error} A class of your own needs "
+            f"@keras.saving.register_keras_serializable()."
+        ) from error
     return lambda images: model(images, training=False)
 
 
@@ -50,8 +62,9 @@ def _load_saved_model(path: Path) -> Callable[[tf.Tensor], tf.Tensor]:
     return serve
 
 
-def _compare(name: str, seen: Sums, expected: Sums) -> None:
-    for i, metric in enumerate(NAMES):
+def _compare(name: str, session: Session, seen: Sums, expected: Sums) -> None:
+    # Histograms are left out: a score at a bucket's edge may fall to either side.
+    for i, metric in enumerate(("examples", *session.layout.names)):
         if not np.isclose(seen[i], expected[i], rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE):
             raise ExportError(
                 f"{name}, loaded back, should have {metric} summing to {expected[i]:.6g} as in the last evaluation, "

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.job_arguments import JobArguments
-from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError
+from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError, ManifestShard, fingerprint
+from training_job.checkpoints.position import Position
+from training_job.checkpoints.store import CheckpointStore
 from training_job.errors import DataError
 from training_job.rank_plan import BatchShape, SplitPlan, plan_evaluation, plan_training
+from training_job.resumption import batch_shape, resumed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,21 +22,44 @@ class Job:
     manifest: Manifest
     training: SplitPlan
     validation: SplitPlan
+    checkpoints: CheckpointStore
+    start: Position
+    """Where to begin: at the beginning, or where the latest checkpoint stands."""
 
 
 def prepare(arguments: JobArguments, world_size: int) -> Job:
-    """Read the manifest and plan. Raises DataError or PlanError."""
+    """Read the manifest and the latest checkpoint's position, and plan.
+
+    Raises DataError, PlanError or CheckpointError.
+    """
     manifest = _read_manifest(Path(arguments.manifest))
-    _check_shards(manifest, Path(arguments.data))
-    batch = BatchShape(
-        world_size=world_size, per_process_batch_size=arguments.per_process_batch_size, num_lanes=world_size
+    if arguments.synthetic_records:
+        manifest = _synthetic(manifest, arguments)
+    else:
+        _check_shards(manifest, Path(arguments.data))
+    checkpoints = CheckpointStore(Path(arguments.checkpoints), keep=arguments.checkpoints_kept)
+    latest = checkpoints.latest_position()
+    training = plan_training(
+        arguments.train_split,
+        manifest.split(arguments.train_split),
+        batch_shape(arguments, world_size, latest),
+        arguments.remainder,
     )
     return Job(
         arguments=arguments,
         manifest=manifest,
-        training=plan_training(arguments.train_split, manifest.split(arguments.train_split), batch),
-        validation=plan_evaluation(arguments.validation_split, manifest.split(arguments.validation_split), batch),
+        training=training,
+        validation=_validation(arguments, manifest, world_size),
+        checkpoints=checkpoints,
+        start=resumed(latest, arguments, manifest.fingerprint, training),
     )
+
+
+def _validation(arguments: JobArguments, manifest: Manifest, world_size: int) -> SplitPlan:
+    batch = BatchShape(
+        world_size=world_size, per_process_batch_size=arguments.per_process_batch_size, num_lanes=world_size
+    )
+    return plan_evaluation(arguments.validation_split, manifest.split(arguments.validation_split), batch)
 
 
 def _read_manifest(path: Path) -> Manifest:
@@ -55,3 +81,26 @@ def _check_shards(manifest: Manifest, folder: Path) -> None:
                 f"Shard {path} should have {shard.size_bytes} bytes as the manifest says, "
                 + (f"has {seen}." if seen is not None else "is not there.")
             )
+
+
+def _synthetic(manifest: Manifest, arguments: JobArguments) -> Manifest:
+    """Return a manifest of as many random records as asked for, an eighth of them more to evaluate on."""
+    sizes = {
+        arguments.train_split: arguments.synthetic_records,
+        arguments.validation_split: max(1, arguments.synthetic_records // 8),
+    }
+    shards = tuple(
+        ManifestShard(
+            split=split, index=0, num_shards=1, name=split, size_bytes=0, crc32c="0" * 8, num_records=num_records
+        )
+        for split, num_records in sorted(sizes.items())
+    )
+    return Manifest(
+        dataset=manifest.dataset,
+        version=manifest.version,
+        generation=manifest.generation,
+        fingerprint=fingerprint(shards),
+        data_format=manifest.data_format,
+        features=manifest.features,
+        shards=shards,
+    )

@@ -1,26 +1,70 @@
 """Metrics as sums: each rank adds up over its examples, the sums are added over ranks, then divided once.
 
-So a metric is an average weighted by examples, however the examples are spread over ranks.
+So a metric is an average weighted by examples, however the examples are spread over ranks. The area under
+the curve comes from two histograms of the predicted probability, which add up just as well.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-NAMES = ("examples", "loss", "accuracy")
-"""What a sum vector holds, float64 [3]: the weight of all examples, then sums of weight x value."""
+from shared.training_options import ModelOptions
 
 Sums = np.ndarray[Any, Any]
 
-
-def no_sums() -> Sums:
-    """Return the sums over no example."""
-    return np.zeros(len(NAMES), np.float64)
+AUC_BUCKETS = 1000
+_TOP = 5
 
 
-def averages(sums: Sums) -> dict[str, float]:
-    """Return each metric's average over all examples; nan over none."""
-    examples = sums[0]
-    return {name: float(sums[i] / examples) if examples else float("nan") for i, name in enumerate(NAMES) if i}
+@dataclass(frozen=True, kw_only=True)
+class MetricLayout:
+    """What a sum vector holds: first the weight of all examples, then the sums of weight x value, then histograms."""
+
+    names: tuple[str, ...]
+    """Of the averages: ``loss``, ``accuracy``, …"""
+    auc_buckets: int = 0
+    """Of each histogram, positives first; 0 where there is no AUC."""
+
+    @property
+    def size(self) -> int:
+        """Length of a sum vector."""
+        return 1 + len(self.names) + 2 * self.auc_buckets
+
+    def no_sums(self) -> Sums:
+        """Return the sums over no example, float64."""
+        return np.zeros(self.size, np.float64)
+
+    def examples(self, sums: Sums) -> float:
+        """Return how many examples a sum vector is over."""
+        return float(sums[0])
+
+    def averages(self, sums: Sums) -> dict[str, float]:
+        """Return each metric over all examples; nan over none."""
+        values = sums[1 : 1 + len(self.names)] / sums[0] if sums[0] else np.full(len(self.names), np.nan)
+        metrics = dict(zip(self.names, map(float, values), strict=True))
+        if self.auc_buckets:
+            positives, negatives = sums[1 + len(self.names) :].reshape(2, self.auc_buckets)
+            metrics["auc"] = area_under_curve(positives, negatives)
+        return metrics
+
+
+def layout_for(options: ModelOptions) -> MetricLayout:
+    """Return the metrics of a task."""
+    if options.task == "binary":
+        return MetricLayout(names=("loss", "accuracy"), auc_buckets=AUC_BUCKETS)
+    top5 = ("top5_accuracy",) if options.num_classes > _TOP else ()
+    return MetricLayout(names=("loss", "accuracy", *top5))
+
+
+def area_under_curve(positives: Sums, negatives: Sums) -> float:
+    """Return the area under the ROC curve from histograms over rising scores; 0.5 where a class is missing.
+
+    It is the chance that a positive scores above a negative, those in one bucket counting half: exact but
+    for scores closer than a bucket.
+    """
+    pairs = positives.sum() * negatives.sum()
+    below = np.cumsum(negatives) - negatives
+    return float((positives * (below + negatives / 2)).sum() / pairs) if pairs else 0.5

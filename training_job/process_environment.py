@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
+from pathlib import Path
+
+from shared.training_options import MachineOptions
 
 _DEFAULTS = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -14,12 +17,28 @@ _DEFAULTS = {
     # Milliseconds between two rounds of Horovod's negotiation: fewer rounds, less time taken from computing.
     "HOROVOD_CYCLE_TIME": "5",
 }
+TIMELINE_FILE = "horovod_timeline.json"
 
 
-def set_defaults(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set what the caller has left open; nothing that is set already is changed."""
+def set_for(options: MachineOptions, report: Path, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set what the options ask for, and good defaults for what the caller's environment has left open."""
+    environment.update(_asked_for(options, report))
     for name, value in _DEFAULTS.items():
         environment.setdefault(name, value)
+
+
+def _asked_for(options: MachineOptions, report: Path) -> dict[str, str]:
+    """Return Horovod's knobs, as its documentation names them."""
+    asked: dict[str, str] = {}
+    if options.fusion_threshold_mb:
+        asked["HOROVOD_FUSION_THRESHOLD"] = str(options.fusion_threshold_mb << 20)
+    if options.cycle_time_ms:
+        asked["HOROVOD_CYCLE_TIME"] = f"{options.cycle_time_ms:g}"
+    if options.autotune:
+        asked["HOROVOD_AUTOTUNE"] = "1"
+    if options.timeline:
+        asked["HOROVOD_TIMELINE"] = str(report / TIMELINE_FILE)
+    return asked
 
 
 def threads_per_rank() -> int:

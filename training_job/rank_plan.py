@@ -37,6 +37,8 @@ class BatchShape:
     world_size: int
     per_process_batch_size: int
     num_lanes: int
+    accumulation: int = 1
+    """Batches of each process that make one step."""
 
     def __post_init__(self) -> None:
         """Raise PlanError where ranks would be unequal."""
@@ -46,15 +48,18 @@ class BatchShape:
                 f"lanes should be a multiple of the world size."
             )
         if self.global_batch_size % self.num_lanes:
-            raise PlanError(
-                f"A global batch of {self.global_batch_size} ({self.world_size} ranks x "
-                f"{self.per_process_batch_size}) cannot be taken equally from {self.num_lanes} lanes."
-            )
+            raise PlanError(f"A global batch of {self.words} cannot be taken equally from {self.num_lanes} lanes.")
 
     @property
     def global_batch_size(self) -> int:
         """Records of one step, over all ranks."""
-        return self.world_size * self.per_process_batch_size
+        return self.world_size * self.per_process_batch_size * self.accumulation
+
+    @property
+    def words(self) -> str:
+        """The global batch as a message says it: what it is and what it is made of."""
+        accumulated = f" x {self.accumulation} accumulated" if self.accumulation > 1 else ""
+        return f"{self.global_batch_size} ({self.world_size} ranks x {self.per_process_batch_size}{accumulated})"
 
     @property
     def records_per_lane(self) -> int:
@@ -92,7 +97,7 @@ def plan_training(
     if plan.num_records < batch.global_batch_size:
         raise PlanError(
             f"Split {split!r} has {plan.num_records} records in {plan.num_shards} shards, less than one global batch "
-            f"of {batch.global_batch_size} ({batch.world_size} ranks x {batch.per_process_batch_size}). "
+            f"of {batch.words}. "
             f"Use fewer ranks, a smaller per-process batch size, or more data."
         )
     return plan
@@ -132,12 +137,6 @@ def cut_lanes(shards: Sequence[ManifestShard], num_lanes: int) -> tuple[Lane, ..
     total = sum(s.num_records for s in shards)
     bounds = [lane * total // num_lanes for lane in range(num_lanes + 1)]
     return tuple(tuple(_cut(shards, bounds[lane], bounds[lane + 1])) for lane in range(num_lanes))
-
-
-def lanes_of_rank(lanes: Sequence[Lane], rank: int, world_size: int) -> tuple[Lane, ...]:
-    """Return the lanes that one rank reads, neighbours in the order of the lanes."""
-    share = len(lanes) // world_size
-    return tuple(lanes[rank * share : (rank + 1) * share])
 
 
 def _cut(shards: Sequence[ManifestShard], start: int, stop: int) -> Iterator[RecordRange]:

@@ -12,10 +12,19 @@ from training_job.errors import CheckpointError
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
+_SEED_PATH = "seed_generator_state"
+_RANK_STRIDE = 0x9E3779B9
+"""Far apart seeds for neighbouring ranks: 2³² over the golden ratio."""
+
 
 def all_variables(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> list[Any]:
     """Return weights, statistics, random seeds and the optimizer's state, in an order that the model decides."""
     return [*model.variables, *optimizer.variables]
+
+
+def statistics(model: keras.Model) -> list[Any]:
+    """Return what a rank gathers from its own batches alone: the moving statistics of batch norm."""
+    return list(model.non_trainable_weights)
 
 
 def to_arrays(variables: Sequence[Any]) -> Arrays:
@@ -35,3 +44,12 @@ def assign(variables: Sequence[Any], arrays: Arrays) -> None:
         )
     for variable, array in zip(variables, arrays.values(), strict=True):
         variable.assign(array)
+
+
+def part_random_seeds(model: keras.Model, rank: int) -> None:
+    """Give every rank its own dropout masks: until here all have the root's seeds, and the root keeps them."""
+    for variable in model.variables:
+        if variable.path.endswith(_SEED_PATH):
+            state = np.asarray(variable).copy()
+            state[0] ^= np.asarray(rank * _RANK_STRIDE % (1 << 32)).astype(state.dtype)
+            variable.assign(state)

@@ -42,7 +42,7 @@ def test_the_root_tells_its_progress_after_every_epoch(outcome: Outcome) -> None
 
 def test_both_exports_are_there(outcome: Outcome) -> None:
     """Keras' own format and the SavedModel lie side by side."""
-    assert ["model.keras", "saved_model"] == sorted(path.name for path in (outcome.output / "model").iterdir())
+    assert {"model.keras", "saved_model"} <= {path.name for path in (outcome.output / "model").iterdir()}
 
 
 def test_one_process_needs_no_mpirun(digits: Landed, tmp_path: Path) -> None:

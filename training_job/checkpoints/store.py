@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from training_job.checkpoints.position import Position
 from training_job.errors import CheckpointError
 
 POINTER = "latest.json"
+MAX_POINTER_BYTES = 64 << 20
 _PATTERN = "checkpoint-{step:09d}.npz"
 
 Variables = Mapping[str, np.ndarray[Any, Any]]
@@ -30,54 +30,79 @@ class CheckpointStore:
 
     def __init__(self, folder: Path, *, keep: int) -> None:
         self.folder = folder
-        self.keep = keep
+        self._keep = keep
 
     def save(self, position: Position, variables: Variables) -> Path:
-        """Write a checkpoint and switch to it; older ones beyond ``keep`` go."""
+        """Write a checkpoint and switch to it; older ones beyond those kept go."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / _PATTERN.format(step=position.step)
-        with _aside(path).open("wb") as file:
+        aside = _aside(path)
+        with aside.open("wb") as file:
             np.savez(file, allow_pickle=False, **variables)
             _flush(file.fileno())
-        _aside(path).replace(path)
+        aside.replace(path)
         self._point_to(path, position)
-        self._drop_old()
+        self._drop_old(path)
         return path
 
-    def latest(self) -> tuple[Position, dict[str, np.ndarray[Any, Any]]] | None:
-        """Read the checkpoint that counts, None where there is none yet.
+    def latest_position(self) -> Position | None:
+        """Return where the checkpoint that counts stands, None where there is none yet.
 
-        Raises CheckpointError where the pointer or its file cannot be used.
+        Raises CheckpointError where the pointer cannot be used.
         """
-        pointer = self.folder / POINTER
-        if not pointer.exists():
+        members = self._pointer()
+        if members is None:
             return None
         try:
-            members = json.loads(pointer.read_bytes())
-            path = self.folder / Path(members["file"]).name
-            position = Position(**{**members["position"], "epochs": tuple(members["position"]["epochs"])})
-            self._check(path, members["crc32c"])
-            with np.load(path, allow_pickle=False) as stored:
-                return position, {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{pointer}: should name a complete checkpoint, but: {error}") from error
+            return Position.from_members(members["position"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{self.folder / POINTER} should state a position, but: {error!r}.") from error
 
-    def _check(self, path: Path, expected: str) -> None:
-        seen = crc32c_of_file(path)
-        if seen != expected:
-            raise ValueError(f"{path.name} should have CRC32C {expected}, has {seen}")
+    def latest_variables(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Read the checkpoint that counts. Raises CheckpointError where there is none or it is damaged."""
+        members = self._pointer()
+        try:
+            if members is None:
+                raise FileNotFoundError(f"there is no {POINTER}")
+            path = self.folder / Path(members["file"]).name
+            _check(path, members["crc32c"])
+            with np.load(path, allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{self.folder} should hold a complete checkpoint, but: {error}.") from error
+
+    def _pointer(self) -> Mapping[str, Any] | None:
+        pointer = self.folder / POINTER
+        try:
+            with pointer.open("rb") as file:
+                members = json.loads(file.read(MAX_POINTER_BYTES))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{pointer} should name a checkpoint, but: {error}.") from error
+        if not isinstance(members, dict):
+            raise CheckpointError(f"{pointer} should be a JSON object, was {type(members).__name__}.")
+        return members
 
     def _point_to(self, path: Path, position: Position) -> None:
         pointer = self.folder / POINTER
-        members = {"file": path.name, "crc32c": crc32c_of_file(path), "position": asdict(position)}
+        members = {"file": path.name, "crc32c": crc32c_of_file(path), "position": position.to_members()}
         with _aside(pointer).open("w") as file:
             json.dump(members, file, indent=1)
+            file.flush()
             _flush(file.fileno())
         _aside(pointer).replace(pointer)
 
-    def _drop_old(self) -> None:
-        for path in sorted(self.folder.glob("checkpoint-*.npz"))[: -self.keep]:
+    def _drop_old(self, newest: Path) -> None:
+        others = sorted(path for path in self.folder.glob("checkpoint-*.npz") if path != newest)
+        for path in others[: max(0, len(others) - self._keep + 1)]:
             path.unlink(missing_ok=True)
+
+
+def _check(path: Path, expected: str) -> None:
+    seen = crc32c_of_file(path)
+    if seen != expected:
+        raise ValueError(f"{path.name} should have CRC32C {expected}, has {seen}")
 
 
 def _aside(path: Path) -> Path:

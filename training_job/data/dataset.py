@@ -8,81 +8,138 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any, Protocol
 
 import tensorflow as tf
 
-from shared.manifest import Manifest, ManifestShard
-from training_job.data.decoding import decoder_for
+from shared.manifest import ManifestShard
+from training_job.data.augmentation import Augmentation, fitted
+from training_job.data.decoding import Decoder
 from training_job.data.order import lane_seed, order_of_epoch
-from training_job.data.records import lane_records
-from training_job.rank_plan import Lane, SplitPlan, cut_lanes, lanes_of_rank
+from training_job.data.sources import RecordSource
+from training_job.rank_plan import Lane, SplitPlan, cut_lanes
 
-SHUFFLE_BUFFER_RECORDS = 4096
+PREFETCHED_BATCHES = 2
+
+
+class RankData(Protocol):
+    """What one rank sees of one split, epoch after epoch."""
+
+    def training_epoch(self, epoch: int, skip_steps: int = 0) -> tf.data.Dataset:
+        """Return an epoch's batches, without those of the first steps; the plan says how many steps there are."""
+        ...
+
+    def evaluation(self) -> tf.data.Dataset:
+        """Return the split's batches, each record once."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankData:
-    """What one rank reads of one split, epoch after epoch."""
+class LaneData:
+    """Records of shards, by lanes: what a step trains on is the same for every number of ranks."""
 
-    manifest: Manifest
-    folder: Path
+    shards: tuple[ManifestShard, ...]
     plan: SplitPlan
     rank: int
-    image_feature: str
-    label_feature: str
+    seed: int
+    source: RecordSource
+    decode: Decoder
+    augment: Augmentation
+    model_shape: tuple[int, ...]
+    label_offset: int
+    num_classes: int
+    shuffle_buffer_records: int
+    threads: int = 1
+    """For reading and decoding."""
+    fixed_cut: bool = False
+    """Whether a rank keeps to its shards in all epochs, so that a local cache holds what it will read."""
 
-    def training_epoch(self, epoch: int, seed: int, skip_steps: int = 0) -> tf.data.Dataset:
-        """Return the epoch's batches, shuffled: the same for the same seed and epoch, whatever the world size."""
-        shards = order_of_epoch(self.manifest.split(self.plan.split), seed=seed, epoch=epoch)
-        share = self.plan.batch.records_per_lane
-        lanes = [
-            self._lane(lane)
-            .shuffle(SHUFFLE_BUFFER_RECORDS, seed=lane_seed(seed, epoch, number), reshuffle_each_iteration=False)
-            .repeat(2)
-            .take(self.plan.steps * share)
-            .skip(skip_steps * share)
-            for number, lane in self._own_lanes(shards)
-        ]
-        return self._batches(lanes)
+    def training_epoch(self, epoch: int, skip_steps: int = 0) -> tf.data.Dataset:
+        """Return the epoch's batches, shuffled by the seed."""
+        shards = order_of_epoch(self.shards, seed=self.seed, epoch=0 if self.fixed_cut else epoch)
+        first = skip_steps * self.plan.batch.records_per_lane
+        lanes = [self._training_lane(lane, lane_seed(self.seed, epoch, i), first) for i, lane in self._own(shards)]
+        return self._batches(lanes, self._augmented)
 
     def evaluation(self) -> tf.data.Dataset:
-        """Return the split's batches in the manifest's order, filled up with records of weight 0."""
-        shards = self.manifest.split(self.plan.split)
-        share = self.plan.batch.records_per_lane
-        filler = self._filler(shards)
+        """Return the batches in the manifest's order, filled up with records of weight 0."""
+        taken = self.plan.steps * self.plan.batch.records_per_lane
+        filler = self.source.lane(cut_lanes(self.shards[:1], 1)[0]).take(1).repeat().map(_weighing(0.0))
         lanes = [
-            self._lane(lane).concatenate(filler).take(self.plan.steps * share) for _, lane in self._own_lanes(shards)
+            self.source.lane(lane).map(_weighing(1.0)).concatenate(filler).take(taken)
+            for _, lane in self._own(self.shards)
         ]
-        return self._batches(lanes)
+        return self._batches(lanes, self._fitted)
 
-    def _own_lanes(self, shards: Sequence[ManifestShard]) -> list[tuple[int, Lane]]:
+    def shard_names(self) -> list[str]:
+        """Return the shards that this rank reads in the first epoch, in its order."""
+        lanes = self._own(order_of_epoch(self.shards, seed=self.seed, epoch=0))
+        return list(dict.fromkeys(part.shard for _, lane in lanes for part in lane))
+
+    def _own(self, shards: Sequence[ManifestShard]) -> list[tuple[int, Lane]]:
+        """Return this rank's lanes with their numbers."""
         batch = self.plan.batch
-        cut = tuple(enumerate(cut_lanes(shards, batch.num_lanes)))
         share = batch.num_lanes // batch.world_size
-        return list(cut[self.rank * share : (self.rank + 1) * share])
+        numbered = enumerate(cut_lanes(shards, batch.num_lanes))
+        return list(numbered)[self.rank * share : (self.rank + 1) * share]
 
-    def _lane(self, lane: Lane) -> tf.data.Dataset:
-        return lane_records(self.folder, lane).map(lambda payload: (payload, 1.0))
+    def _training_lane(self, lane: Lane, seed: int, first: int) -> tf.data.Dataset:
+        """Return the lane's records from the ``first`` on, each with its seed."""
+        # Skipping what an interrupted epoch has seen reads it again but decodes nothing.
+        records = self.source.lane(lane).shuffle(
+            self.shuffle_buffer_records, seed=seed, reshuffle_each_iteration=False
+        )
+        if self.plan.remainder == "pad":
+            records = records.repeat(2)
+        taken = records.take(self.plan.steps * self.plan.batch.records_per_lane).skip(first)
+        positions = tf.data.Dataset.counter(first)
+        return tf.data.Dataset.zip(taken, positions.map(lambda i: tf.stack([seed, tf.cast(i, tf.int32)])))
 
-    def _filler(self, shards: Sequence[ManifestShard]) -> tf.data.Dataset:
-        first = cut_lanes(shards[:1], 1)[0]
-        return lane_records(self.folder, first).take(1).map(lambda payload: (payload, 0.0)).repeat()
+    def _augmented(self, record: Any, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        value, label = self.source.values(record)
+        return self.augment(self.decode(value), seed), label, tf.constant(1.0)
 
-    def _batches(self, lanes: Sequence[tf.data.Dataset]) -> tf.data.Dataset:
+    def _fitted(self, record: Any, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        value, label = self.source.values(record)
+        return fitted(self.decode(value), self.model_shape), label, weight
+
+    def _batches(self, lanes: Sequence[tf.data.Dataset], decode: Any) -> tf.data.Dataset:
         batch = self.plan.batch
-        decode = decoder_for(self.manifest.features, image=self.image_feature, label=self.label_feature)
-        joined = _take_in_turns(lanes, batch.records_per_lane)
-        decoded = joined.map(lambda payload, weight: (*decode(payload), weight), num_parallel_calls=1)
-        return decoded.batch(batch.per_process_batch_size, drop_remainder=True).prefetch(2)
+        records = _in_turns(lanes, batch.records_per_lane)
+        decoded = records.map(decode, num_parallel_calls=self.threads, deterministic=True)
+        batches = decoded.batch(batch.per_process_batch_size, drop_remainder=True).map(self._labelled)
+        if batch.accumulation > 1:
+            batches = batches.batch(batch.accumulation, drop_remainder=True)
+        return batches.prefetch(PREFETCHED_BATCHES).with_options(_options(self.threads))
+
+    def _labelled(self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        labels -= self.label_offset
+        wrong = tf.boolean_mask(labels, (labels < 0) | (labels >= self.num_classes))
+        check = tf.debugging.Assert(
+            tf.equal(tf.size(wrong), 0),
+            [
+                f"after label_offset {self.label_offset} labels should be 0 to {self.num_classes - 1}, there was",
+                wrong,
+            ],
+        )
+        with tf.control_dependencies([check]):
+            return images, tf.identity(labels), weights
 
 
-def _take_in_turns(lanes: Sequence[tf.data.Dataset], share: int) -> tf.data.Dataset:
+def _options(threads: int) -> tf.data.Options:
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = threads
+    options.threading.max_intra_op_parallelism = 1
+    return options
+
+
+def _weighing(weight: float) -> Any:
+    return lambda *record: (record[0] if len(record) == 1 else record, weight)
+
+
+def _in_turns(lanes: Sequence[tf.data.Dataset], share: int) -> tf.data.Dataset:
     """Return ``share`` records of each lane in turn."""
     if len(lanes) == 1:
         return lanes[0]
     turns = tf.data.Dataset.range(len(lanes)).flat_map(lambda lane: tf.data.Dataset.from_tensors(lane).repeat(share))
     return tf.data.Dataset.choose_from_datasets(list(lanes), turns.repeat())
-
-
-__all__ = ["RankData", "lanes_of_rank"]

@@ -14,7 +14,7 @@ def order_of_epoch(shards: Sequence[ManifestShard], *, seed: int, epoch: int) ->
 
 
 def lane_seed(seed: int, epoch: int, lane: int) -> int:
-    """Return the seed that shuffles one lane's records in one epoch; fits into a positive int32."""
+    """Return the seed of one lane in one epoch, for its order and its augmentation; 0 to 2³¹ - 1."""
     return int.from_bytes(_digest(seed, epoch, f"lane {lane}")[:4], "big") >> 1
 
 

@@ -1,0 +1,51 @@
+"""What stands in a process's environment before TensorFlow and MPI are loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shared.training_options import MachineOptions
+from training_job.process_environment import launched_rank, launched_world_size, run_id, set_for, threads_per_rank
+
+
+def test_options_become_horovods_own_names() -> None:
+    """Fusion in bytes, the cycle in milliseconds, the timeline beside the report."""
+    environment: dict[str, str] = {}
+    options = MachineOptions(fusion_threshold_mb=32, cycle_time_ms=2.5, autotune=True, timeline=True)
+    set_for(options, Path("/report"), environment)
+    assert {
+        "HOROVOD_FUSION_THRESHOLD": "33554432",
+        "HOROVOD_CYCLE_TIME": "2.5",
+        "HOROVOD_AUTOTUNE": "1",
+        "HOROVOD_TIMELINE": "/report/horovod_timeline.json",
+    }.items() <= environment.items()
+
+
+def test_what_the_caller_has_set_is_left_alone() -> None:
+    """A default is only for what nobody decided."""
+    environment = {"OMPI_MCA_mpi_yield_when_idle": "0", "HOROVOD_CYCLE_TIME": "20"}
+    set_for(MachineOptions(), Path("r"), environment)
+    assert ("0", "20") == (environment["OMPI_MCA_mpi_yield_when_idle"], environment["HOROVOD_CYCLE_TIME"])
+
+
+def test_without_a_launcher_a_process_is_a_world_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 of 1, in a run called local."""
+    for name in ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "AZUREML_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    assert (0, 1, "local") == (launched_rank(), launched_world_size(), run_id())
+
+
+def test_the_launcher_and_azure_ml_say_who_this_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before MPI is loaded."""
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    monkeypatch.setenv("AZUREML_RUN_ID", "run")
+    assert (3, 4, "run") == (launched_rank(), launched_world_size(), run_id())
+
+
+def test_ranks_of_one_node_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each has one at least."""
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1000")
+    assert 1 == threads_per_rank()

@@ -1,0 +1,96 @@
+"""The data of a job, for one rank: which source, which shapes, what is done to images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.example_schema import FeatureSpec
+from training_job.data.augmentation import training_augmentation
+from training_job.data.dataset import LaneData, RankData
+from training_job.data.decoding import decoder_for, feature, image_shapes
+from training_job.data.shard_cache import ShardCache
+from training_job.data.sources import RecordSource
+from training_job.data.synthetic import SyntheticData
+from training_job.data.tfrecord import TfrecordSource
+from training_job.job import Job
+from training_job.rank_plan import SplitPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What one rank trains and is evaluated on."""
+
+    model_shape: tuple[int, ...]
+    """Of one image: height, width, channels."""
+    training: RankData
+    validation: RankData
+    cache: ShardCache | None
+
+
+def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
+    """Open the job's data for one rank. Raises DataError."""
+    shape = image_shapes(_image(job), job.arguments).model
+    if job.arguments.synthetic_records:
+        return Inputs(
+            model_shape=shape,
+            training=_synthetic(job, job.training, rank, shape),
+            validation=_synthetic(job, job.validation, rank, shape),
+            cache=None,
+        )
+    cache = _cache(job)
+    source = _source(job, cache.path_of if cache else lambda name: Path(job.arguments.data) / name)
+    training = _lanes(job, job.training, rank, source, threads)
+    validation = _lanes(job, job.validation, rank, source, threads)
+    if cache:
+        cache.fill([*training.shard_names(), *validation.shard_names()])
+    return Inputs(model_shape=shape, training=training, validation=validation, cache=cache)
+
+
+def _image(job: Job) -> FeatureSpec:
+    if job.arguments.synthetic_records:
+        return FeatureSpec(name="synthetic", kind="float", shape=(None, None, None))
+    return feature(job.manifest.features, job.arguments.image_feature)
+
+
+def _cache(job: Job) -> ShardCache | None:
+    if not job.arguments.cache_folder:
+        return None
+    return ShardCache(Path(job.arguments.data), Path(job.arguments.cache_folder), job.manifest.shards)
+
+
+def _source(job: Job, path_of: Callable[[str], Path]) -> RecordSource:
+    image, label = _image(job), feature(job.manifest.features, job.arguments.label_feature)
+    if job.manifest.data_format == "parquet":
+        # Here and not above: pyarrow costs a quarter of a second, and most data sets are TFRecord.
+        from training_job.data.parquet import ParquetSource
+
+        return ParquetSource(path_of=path_of, image=image, label=label)
+    return TfrecordSource(path_of=path_of, image=image, label=label)
+
+
+def _lanes(job: Job, plan: SplitPlan, rank: int, source: RecordSource, threads: int) -> LaneData:
+    options = job.arguments
+    shapes = image_shapes(_image(job), options)
+    return LaneData(
+        shards=job.manifest.split(plan.split),
+        plan=plan,
+        rank=rank,
+        seed=options.seed,
+        source=source,
+        decode=decoder_for(_image(job), shapes),
+        augment=training_augmentation(options, shapes.model),
+        model_shape=shapes.model,
+        label_offset=options.label_offset,
+        num_classes=options.num_classes,
+        shuffle_buffer_records=options.shuffle_buffer_records,
+        threads=threads,
+        fixed_cut=bool(options.cache_folder),
+    )
+
+
+def _synthetic(job: Job, plan: SplitPlan, rank: int, shape: tuple[int, ...]) -> SyntheticData:
+    return SyntheticData(
+        plan=plan, rank=rank, seed=job.arguments.seed, model_shape=shape, num_classes=job.arguments.num_classes
+    )

@@ -1,0 +1,72 @@
+"""TFRecord shards, plain or GZIP, of ``tf.train.Example``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from shared.example_schema import FeatureSpec
+from training_job.rank_plan import Lane
+
+READ_BUFFER_BYTES = 1 << 20
+SHARDS_AT_A_TIME = 8
+RECORDS_IN_TURN = 16
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TfrecordSource:
+    """Records are serialized examples, strings."""
+
+    path_of: Callable[[str], Path]
+    """From a shard's name to its file: in the data folder, or in a cache."""
+    image: FeatureSpec
+    label: FeatureSpec
+
+    def lane(self, lane: Lane) -> tf.data.Dataset:
+        """Return the lane's payloads, a few from each of several shards in turn: a first mixing, always the same."""
+        paths = [self.path_of(part.shard) for part in lane]
+        ranges = (
+            tf.constant([str(path) for path in paths], tf.string),
+            tf.constant([_compression(path) for path in paths], tf.string),
+            tf.constant([part.start for part in lane], tf.int64),
+            tf.constant([part.stop for part in lane], tf.int64),
+        )
+        return tf.data.Dataset.from_tensor_slices(ranges).interleave(
+            _records,
+            cycle_length=SHARDS_AT_A_TIME,
+            block_length=RECORDS_IN_TURN,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+
+    def values(self, record: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Parse one example."""
+        parsed = {
+            self.image.name: _parsing(self.image),
+            self.label.name: tf.io.FixedLenFeature([], tf.int64),
+        }
+        example = tf.io.parse_single_example(record, parsed)
+        return example[self.image.name], example[self.label.name]
+
+
+def _records(path: tf.Tensor, compression: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> tf.data.Dataset:
+    return tf.data.TFRecordDataset(path, compression, READ_BUFFER_BYTES).skip(start).take(stop - start)
+
+
+@cache
+def _compression(path: Path) -> str:
+    # By content, as validation judged it: a name may lack its suffix.
+    with path.open("rb") as file:
+        return "GZIP" if file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC else ""
+
+
+def _parsing(spec: FeatureSpec) -> tf.io.FixedLenFeature:
+    if spec.kind == "bytes":
+        return tf.io.FixedLenFeature([], tf.string)
+    return tf.io.FixedLenFeature(spec.shape, tf.float32 if spec.kind == "float" else tf.int64)

@@ -1,0 +1,1 @@
+"""How weights change: learning rates and optimizers."""

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from function_app.errors import PipelineError
-from function_app.pipelines import Pipeline
+from function_app.pipelines import UNNAMED, Pipeline
 
 MAX_FILE_BYTES = 256 << 10
 MAX_FILES = 1000
@@ -124,6 +124,7 @@ def _problems(error: ValidationError) -> Iterator[str]:
     for found in error.errors(include_url=False):
         location = [part for part in found["loc"] if part != "[key]"]
         message = _MEANINGS.get(found["type"]) or found["msg"].removeprefix("Value error, ")
+        message = message.removeprefix(f"feature {UNNAMED}: ")
         seen = "" if found["type"] == "missing" or isinstance(found["input"], dict | list) else _shown(found["input"])
         hint = _did_you_mean(location) if found["type"] in ("extra_forbidden", "unexpected_keyword_argument") else ""
         yield f"{'.'.join(str(part) for part in location) or 'the file'}: {message}{seen}{hint}"

@@ -57,6 +57,8 @@ VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]{0,127}", "the nam
 ModelName = Annotated[str, matching(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,254}", "letters, digits, - . and _")]
 OptionName = Annotated[str, matching("|".join(OPTION_NAMES), "one of the options: " + ", ".join(OPTION_NAMES))]
 Number = int | float
+UNNAMED = "-"
+"""A feature does not know the key it stands under; error messages have the key in their path."""
 
 
 class Section(BaseModel):
@@ -79,7 +81,7 @@ class Feature(Section):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        self.named("feature")
+        self.named(UNNAMED)
         return self
 
     def named(self, name: str) -> FeatureSpec:

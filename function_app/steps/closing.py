@@ -14,8 +14,8 @@ from function_app.validation import ShardStatistics, merge_statistics
 from shared.manifest import Manifest, ManifestShard, fingerprint
 
 MAX_TRIES = 5
-CLOCK_SKEW = timedelta(minutes=2)
-"""By how much the clocks of two instances may differ, generously."""
+CLOCK_SKEW = timedelta(seconds=30)
+"""By how much the clocks of two instances may differ, generously: Azure keeps them within a second."""
 
 
 def close_if_whole(pipeline: Pipeline, shard: ShardRecord, services: Services) -> None:

@@ -1,0 +1,124 @@
+"""Pipeline files: what they may say, and how errors in them are worded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from function_app.errors import PipelineError
+from function_app.pipeline_files import MAX_FILE_BYTES, load_pipelines, parse_pipeline
+from shared.example_schema import FeatureSpec
+from tests.support.world import PIPELINE
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def problems(old: str, new: str) -> tuple[str, ...]:
+    """What is wrong with the tests' pipeline once a part of it is exchanged."""
+    assert old in PIPELINE
+    with pytest.raises(PipelineError) as caught:
+        parse_pipeline(PIPELINE.replace(old, new).encode(), "digits.yaml")
+    return caught.value.problems
+
+
+def test_the_shipped_pipelines_are_right() -> None:
+    """What the repository carries is what users copy."""
+    digits = load_pipelines(ROOT / "pipelines")["digits"]
+    assert ("digits", ("train", "validation"), 2, 1) == (
+        digits.pipeline,
+        digits.data.splits,
+        digits.train.num_nodes,
+        digits.train.processes_per_node,
+    )
+    image = FeatureSpec(name="image", kind="bytes", encoding="png", shape=(8, 8, 1))
+    assert image == digits.data.requirements().features[0]
+    assert ("topic", "webhook:LANDFALL_WEBHOOK_PEOPLE") == digits.notify
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "pipeline: digits",
+            "pipeline: Digits",
+            "pipeline: should be 1 to 63 lower-case letters, digits, - and _, was",
+        ),
+        ("timeout_s:", "timeouts:", "train.timeout_s: is required"),
+        ("epochs: 3}", "epoch: 3}", "train.options.epoch: is unknown, was 3; did you mean epochs?"),
+        ("epochs: 3}", "epochs: '3'}", "train.options.epochs: Input should be a valid integer, was '3'"),
+        ("splits: [train, validation]", "splits: [train, train]", "data: splits should be named once each, were"),
+        ("int64, minimum", "int64, encoding: png, minimum", "data.features.label: encoding belongs to kind bytes"),
+        ("num_nodes: 2", "num_nodes: true", "train.num_nodes: Input should be a valid integer, was true"),
+        ("compute: landfall-gpu", "compute: gpu-1", "train.compute: should be an Azure ML compute: 3 to 24 letters"),
+        ("epochs: {minimum: 1, maximum: 100}", "epochs: {}", "train.overrides.epochs: should have minimum, maximum"),
+        ("optimizer: {allowed: [adam, sgd]}", "optimizer: {minimum: 1}", "train: overrides.optimizer should list"),
+        (
+            "at_least: 0.95",
+            "atleast: 0.95",
+            "register.require.0.atleast: is unknown, was 0.95; did you mean at_least?",
+        ),
+        ("- topic", "- topik", "notify.0: should be topic, or webhook: and the app setting that holds its address"),
+        (
+            "webhook: LANDFALL_WEBHOOK_PEOPLE",
+            "webhook: https://x",
+            "notify.1: should be topic, or webhook: and the app",
+        ),
+    ],
+)
+def test_an_error_names_file_field_expectation_and_sight(old: str, new: str, problem: str) -> None:
+    """A person can mend the file without reading the code."""
+    assert any(found.startswith(f"digits.yaml: {problem}") for found in problems(old, new))
+
+
+def test_a_script_is_a_module_of_ours_or_a_file_beside_the_pipelines() -> None:
+    """A pipeline names code, it does not bring any along."""
+    assert problems("train:\n  compute", "train:\n  script: ../../x.py\n  compute")
+    named = PIPELINE.replace("train:\n  compute", "train:\n  script: scripts/x.py\n  compute")
+    assert "scripts/x.py" == parse_pipeline(named.encode(), "digits.yaml").train.script
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"a: &x 1\nb: *x", "should have no alias, line 2, column 4"),
+        (b"[" * 10_000, "should be nested at most 20 deep"),
+        (b"a: 1\na: 2", "should have each key once, had 'a' again, line 2, column 1"),
+        (b"1: 2", "should have texts as keys, had '1', line 1, column 1"),
+        (b"a: .nan", "Out of range float values are not JSON compliant"),
+        (b"!!python/object:os.system {}", "could not determine a constructor"),
+        (b"- 1", "Input should be an object"),
+        (b"", "Input should be an object, was null"),
+        (b"\x00", "special characters are not allowed"),
+        (b"a" * (MAX_FILE_BYTES + 1), f"should be at most {MAX_FILE_BYTES} bytes"),
+    ],
+)
+def test_what_yaml_could_be_abused_for_is_refused(text: bytes, problem: str) -> None:
+    """Aliases grow without bound, a duplicate key hides the first, and objects run code."""
+    with pytest.raises(PipelineError, match=r"^x\.yaml: ") as caught:
+        parse_pipeline(text, "x.yaml")
+    assert problem in str(caught.value)
+
+
+def test_two_pipelines_for_one_dataset_are_an_error(tmp_path: Path) -> None:
+    """Nobody could say which of them a shard has to satisfy."""
+    (tmp_path / "a.yaml").write_text(PIPELINE)
+    (tmp_path / "b.yml").write_text(PIPELINE.replace("pipeline: digits", "pipeline: other"))
+    with pytest.raises(PipelineError) as caught:
+        load_pipelines(tmp_path)
+    assert ("b.yml: dataset: digits has a pipeline already, in a.yaml",) == caught.value.problems
+
+
+def test_every_wrong_file_of_a_folder_is_reported(tmp_path: Path) -> None:
+    """All of them at one start."""
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text("pipeline: x")
+    with pytest.raises(PipelineError) as caught:
+        load_pipelines(tmp_path)
+    assert {"a.yaml", "b.yaml"} == {problem.split(":")[0] for problem in caught.value.problems}
+
+
+def test_a_missing_folder_says_so(tmp_path: Path) -> None:
+    """An app without pipelines would suppress every event; better not to start."""
+    with pytest.raises(PipelineError, match="should be the folder with the pipeline files"):
+        load_pipelines(tmp_path / "absent")

@@ -31,8 +31,9 @@ def describe(version: Mapping[str, Any]) -> Iterator[str]:
     if generation is None:
         yield f"{name}: open"
     else:
-        records = f"{generation['num_shards']:,} shards, {generation['num_records']:,} records"
-        yield f"{name}: whole since {generation['closed_at']}, {records}, fingerprint {generation['fingerprint'][:12]}"
+        size = f"{generation['num_shards']:,} shards, {generation['num_records']:,} records"
+        yield f"{name}: whole since {generation['closed_at'][:19]}, {size}"
+        yield f"  fingerprint {generation['fingerprint']}"
     for split_name, split in version["splits"].items():
         yield from _split(split_name, split)
     for run in version["runs"]:

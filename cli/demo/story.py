@@ -107,4 +107,5 @@ def _epoch(progress: Progress) -> str:
         parts.append(f"validation accuracy {progress.val_accuracy:.3f}")
     if progress.images_per_s is not None:
         parts.append(f"{progress.images_per_s:,.0f} images/s")
-    return f"epoch {progress.epoch} of {progress.epochs}: " + ", ".join(parts)
+    epoch = f"epoch {progress.epoch} of {progress.epochs}" if progress.epoch else "the first step is done"
+    return f"{epoch}: {', '.join(parts)}"

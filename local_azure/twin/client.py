@@ -70,6 +70,14 @@ class TwinClient:
         """Return what was posted to a plain webhook, oldest first."""
         return _entries(self._event_grid.get(f"/webhooks/{name}/received"))
 
+    def pending_deliveries(self) -> int:
+        """Return how many events some subscription has still to deliver."""
+        return sum(one["pending"] for one in _entries(self._event_grid.get("/subscriptions")))
+
+    def running_invocations(self) -> int:
+        """Return how many functions run at this moment."""
+        return int(_json(self._functions.get("/admin/host/status"))["runningInvocations"])
+
     def set_faults(self, plan: Mapping[str, Any]) -> None:
         """Drop, repeat or reorder a topic's deliveries from now on."""
         self._event_grid.put("/faults", json=dict(plan)).raise_for_status()

@@ -78,8 +78,7 @@ def azure_ml(places: Places, options: TwinOptions) -> Part:
 
 def event_grid(places: Places) -> Part:
     """Event Grid: uploads and runs become deliveries."""
-    config = places.folder / "event_grid" / "config.json"
-    config.parent.mkdir(exist_ok=True)
+    config = places.folder / "event_grid.json"
     write_atomically(config, json.dumps(event_grid_config(places), indent=1), mode=0o600)
     return Part(
         name="the Event Grid emulator",

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from azure.storage.blob import BlobServiceClient
+from azure.storage.queue import QueueServiceClient
 
 from cli.api_client import NOT_FOUND, ApiClient, ApiError
 from cli.demo.notifications import received
 from local_azure.twin.client import TwinClient
 from local_azure.twin.options import TwinOptions
+from local_azure.twin.places import QUEUES, RESOURCE_GROUP, SUBSCRIPTION, WORKSPACE
 from local_azure.twin.twin import Twin, running_twin
 from tests.support.processes import REPOSITORY, free_port, wait_until
 
 PIPELINES = REPOSITORY / "tests" / "integration" / "twin" / "pipelines"
 SETTLED = ("registered", "not_registered", "failed", "canceled", "lost")
 WITHIN_S = 90.0
+WORKSPACE_ID = (
+    f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{RESOURCE_GROUP}"
+    f"/providers/Microsoft.MachineLearningServices/workspaces/{WORKSPACE}"
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,7 @@ class TwinUnderTest:
     api: ApiClient
     client: TwinClient
     blobs: BlobServiceClient
+    queues: QueueServiceClient
 
     def upload(self, dataset_version: str, shards: Mapping[str, bytes] | Iterable[tuple[str, bytes]]) -> None:
         """Write shards of a version, in order."""
@@ -51,6 +60,11 @@ class TwinUnderTest:
         """Return the runs of a version."""
         return list(self.version(dataset_version).get("runs", []))
 
+    def rejected(self, dataset_version: str) -> list[dict[str, Any]]:
+        """Return the rejected shards of a version with their reasons."""
+        splits = self.version(dataset_version).get("splits", {})
+        return [shard for split in splits.values() for shard in split["rejected"]]
+
     def await_settled(self, dataset_version: str) -> dict[str, Any]:
         """Return a version's run once it has ended and everybody was told."""
 
@@ -61,14 +75,38 @@ class TwinUnderTest:
 
         return wait_until(settled, what=f"the run of {dataset_version} to settle", timeout_s=WITHIN_S, poll_s=0.2)
 
+    def await_quiet(self) -> None:
+        """Return when no event, message or function is under way: what has not happened by then never will."""
+
+        def quiet() -> bool:
+            waiting = [self.client.pending_deliveries(), self.queued_messages(), self.client.running_invocations()]
+            return not any(waiting)
+
+        wait_until(lambda: quiet() and quiet(), what="all deliveries to end", timeout_s=WITHIN_S, poll_s=0.2)
+
+    def queued_messages(self) -> int:
+        """Return how many messages are in the app's queues, those being worked on included."""
+        return sum(
+            self.queues.get_queue_client(name).get_queue_properties().approximate_message_count or 0
+            for name in QUEUES
+        )
+
     def notifications(self, subject: str) -> list[tuple[str, str]]:
         """Return (recipient, outcome) of everything that was received about a run or a version."""
         return [(n["recipient"], n["outcome"]) for n in received(self.client, subject)]
 
     def models(self, run_id: str) -> list[str]:
-        """Return the paths of the model versions that were registered from a run."""
-        puts = [c for c in self.client.calls() if c["method"] == "PUT" and "/models/" in c["path"]]
-        return sorted({c["path"] for c in puts if run_id in c["path"] and c["status"] < 400})
+        """Return the model versions whose files are a run's output, asked of Azure ML as anybody with a token can."""
+        places = self.twin.places
+        verify = ssl.create_default_context(cafile=places.ca_file)
+        with httpx.Client(base_url=places.azure_ml_url, verify=verify, trust_env=False) as http:
+            secret = {"X-IDENTITY-HEADER": places.secrets.identity_header}
+            token = http.get("/msi/token?resource=test", headers=secret).raise_for_status().json()["access_token"]
+            model = f"{self.api.run(run_id)['dataset']}-model"
+            path = f"{WORKSPACE_ID}/models/{model}/versions?api-version=2023-08-01-preview"
+            answer = http.get(path, headers={"Authorization": f"Bearer {token}"})
+        versions = [] if answer.status_code == NOT_FOUND else answer.raise_for_status().json()["value"]
+        return [v["name"] for v in versions if f"/jobs/{run_id}/" in v["properties"]["modelUri"]]
 
 
 def options(base: Path, *, pipelines: Path = PIPELINES) -> TwinOptions:
@@ -97,5 +135,6 @@ def twin_under_test(twin_options: TwinOptions) -> Iterator[TwinUnderTest]:
             ApiClient(places.functions_url, places.secrets.function_key) as api,
             TwinClient(places) as client,
             BlobServiceClient.from_connection_string(places.data_connection) as blobs,
+            QueueServiceClient.from_connection_string(places.host_connection) as queues,
         ):
-            yield TwinUnderTest(twin, api, client, blobs)
+            yield TwinUnderTest(twin, api, client, blobs, queues)

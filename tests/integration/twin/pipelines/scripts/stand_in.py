@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from shared.training_report import FILE_NAME, TrainingReport
 
 def main() -> int:
     """Do what the pipeline says; return the exit status."""
+    time.sleep(float(os.environ.get("STAND_IN_SECONDS", "0")))
     if os.environ["OMPI_COMM_WORLD_RANK"] != "0":
         return 0
     if "STAND_IN_EXIT" in os.environ:

@@ -44,12 +44,17 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(LandfallError, _landfall_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _unforeseen)
 
 
 def internal_error(error: Exception) -> JSONResponse:
     """Return what a caller may know of an error that nobody foresaw; the log has the rest."""
     logger.error(f"unforeseen error in the HTTP API: {error}", exc_info=error, extra={"action": "internal_error"})
     return error_answer(500, "internal", "something went wrong inside; the function app's log says what")
+
+
+async def _unforeseen(_: Request, error: Exception) -> JSONResponse:
+    return internal_error(error)
 
 
 async def _landfall_error(_: Request, error: Exception) -> JSONResponse:

@@ -1,16 +1,16 @@
-"""What stands around the web app: bodies are bounded, and no error leaves without the API's shape."""
+"""What stands around the web app: bodies are bounded, and no error goes further up than here."""
 
 from __future__ import annotations
 
+import logging
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from function_app.web.errors import error_answer, internal_error
+from function_app.web.errors import error_answer
+
+logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 64 << 10
-
-
-class BodyTooLargeError(Exception):
-    """A caller sends more than any request of this API needs."""
 
 
 class Guard:
@@ -24,27 +24,36 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, num_bytes = False, 0
-
-        async def bounded_receive() -> Message:
-            nonlocal num_bytes
-            message = await receive()
-            num_bytes += len(message.get("body", b""))
-            if num_bytes > MAX_BODY_BYTES:
-                raise BodyTooLargeError
-            return message
-
-        async def watched_send(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
+        body = await _bounded_body(receive)
+        if body is None:
+            refusal = error_answer(413, "body_too_large", f"a request should be at most {MAX_BODY_BYTES} bytes")
+            await refusal(scope, receive, send)
+            return
         try:
-            await self._app(scope, bounded_receive, watched_send)
-        except BodyTooLargeError:
-            answer = error_answer(413, "body_too_large", f"a request should be at most {MAX_BODY_BYTES} bytes")
-            await answer(scope, receive, send)
-        except Exception as error:
-            if started:
-                raise
-            await internal_error(error)(scope, receive, send)
+            await self._app(scope, _replay(body, receive), send)
+        except Exception:  # noqa: BLE001 (Starlette answers in our shape, and then raises again what it has answered)
+            logger.debug("an error was answered already", extra={"action": "error_answered"})
+
+
+async def _bounded_body(receive: Receive) -> bytes | None:
+    """Return the whole body, None where it is larger than any request of this API needs."""
+    body: bytes = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY_BYTES:
+            return None
+        if not message.get("more_body", False):
+            return body
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a channel that gives the body once, and afterwards what else comes."""
+    waiting = [body]
+
+    async def replayed() -> Message:
+        if waiting:
+            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+        return await receive()
+
+    return replayed

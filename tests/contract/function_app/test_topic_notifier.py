@@ -1,0 +1,73 @@
+"""The topic's notifier, with the real publisher client, against the Event Grid emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from function_app.adapters.event_grid import TopicNotifier
+from function_app.errors import NotificationError
+from function_app.ledger import NotificationRecord
+from tests.support.azurite import Azurite
+from tests.support.event_grid import TOPIC_KEY, EventGrid, start_event_grid, storage_settings
+
+pytestmark = pytest.mark.azurite
+
+NOTIFICATION = NotificationRecord(
+    key="landfall-digits-v1-a1/registered/topic",
+    subject="landfall-digits-v1-a1",
+    outcome="registered",
+    recipient="topic",
+    content={"text": "digits/v1: model digits-cnn is registered.", "metrics": {"val_accuracy": 0.97}},
+    created_at=datetime(2026, 11, 20, tzinfo=UTC),
+)
+
+
+@pytest.fixture(scope="module")
+def event_grid(azurite: Azurite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EventGrid]:
+    """An emulator with our topic."""
+    config = {
+        "storage": {
+            "access_log": str(azurite.access_log),
+            "account": "landfalldata",
+            "connection_env": "DataStorage",
+        },
+        "queue_connection_env": "AzureWebJobsStorage",
+        "subscriptions": [],
+        "topics": ["storage", "azureml", "landfall"],
+    }
+    running = start_event_grid(tmp_path_factory.mktemp("event_grid"), config, storage_settings(azurite))
+    yield running
+    running.process.stop()
+
+
+def test_a_notification_arrives_as_a_cloud_event_with_its_own_id(event_grid: EventGrid) -> None:
+    """The id is made of the idempotency key, so a subscriber can tell a repetition."""
+    notifier = TopicNotifier(event_grid.topic_endpoint("landfall"), key=TOPIC_KEY, client_id=None)
+    for _ in range(2):
+        notifier.send(NOTIFICATION)
+    first, second = event_grid.get("/topics/landfall/received")
+    event = first.get("event", first)
+    assert ("landfall.registered", "/landfall", NOTIFICATION.subject, dict(NOTIFICATION.content)) == (
+        event["type"],
+        event["source"],
+        event["subject"],
+        event["data"],
+    )
+    assert event["id"] == second.get("event", second)["id"]
+
+
+def test_nobody_listening_is_an_error() -> None:
+    """The notification stays in the outbox."""
+    notifier = TopicNotifier("http://127.0.0.1:9/topics/landfall/api/events", key="a2V5", client_id=None)
+    with pytest.raises(NotificationError, match=r"the topic at 127\.0\.0\.1 refused"):
+        notifier.send(NOTIFICATION)
+
+
+def test_a_topic_that_refuses_is_an_error(event_grid: EventGrid) -> None:
+    """A wrong key, for one."""
+    notifier = TopicNotifier(event_grid.topic_endpoint("landfall"), key="d3Jvbmc=", client_id=None)
+    with pytest.raises(NotificationError, match="refused"):
+        notifier.send(NOTIFICATION)

@@ -1,0 +1,47 @@
+"""What a twin keeps from one start to the next, and what two twins do not share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.twin.shards import whole_version
+from tests.support.twin import TwinUnderTest, options, twin_under_test
+
+pytestmark = pytest.mark.twin
+
+CREATED = 201
+
+
+def test_a_second_start_reuses_everything(tmp_path: Path) -> None:
+    """Data and runs are still there, no asset is registered or uploaded again, and the next version is trained on."""
+    first_options = options(tmp_path)
+    with twin_under_test(first_options) as first:
+        first.upload("steady/v1", whole_version())
+        run_id = first.await_settled("steady/v1")["run_id"]
+        first_calls = len(first.client.calls())
+    with twin_under_test(first_options) as second:
+        calls = second.client.calls()[first_calls:]
+        kept = second.api.run(run_id)["state"]
+        second.upload("steady/v2", whole_version())
+        assert ("twin", "registered", set[str](), "registered") == (
+            second.twin.places.folder.name,
+            kept,
+            {call["method"] for call in calls} - {"GET"},
+            second.await_settled("steady/v2")["state"],
+        )
+
+
+def test_two_twins_of_one_clone_do_not_collide(twin: TwinUnderTest) -> None:
+    """Another twin gets a folder and ports of its own, and what happens in it is not seen in the first."""
+    with twin_under_test(twin.twin.options) as other:
+        other.upload("steady/elsewhere", whole_version())
+        state = other.await_settled("steady/elsewhere")["state"]
+        shared = set(other.twin.places.ports.numbers.values()) & set(twin.twin.places.ports.numbers.values())
+        assert ("twin-2", "registered", set[int](), {}) == (
+            other.twin.places.folder.name,
+            state,
+            shared,
+            twin.version("steady/elsewhere"),
+        )

@@ -1,0 +1,168 @@
+"""However and whenever the command is ended, it leaves no process behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from azure.storage.blob import BlobServiceClient
+
+from tests.integration.twin.shards import whole_version
+from tests.support.processes import REPOSITORY, ServerProcess, child_environment, start_module, wait_until
+from tests.support.twin import PIPELINES
+
+pytestmark = pytest.mark.twin
+
+READY = "Ready. Ctrl-C stops everything."
+ENDED_BY = {signal.SIGINT: 0, signal.SIGTERM: 0, signal.SIGKILL: -signal.SIGKILL}
+"""Exit status of `landfall up`: being asked to stop is its normal end."""
+
+
+@contextmanager
+def starting_twin(folder: Path) -> Iterator[ServerProcess]:
+    """Start `landfall up` with its state in a folder; whatever is left at the end is killed."""
+    arguments = ["up", "--state", str(folder), "--pipelines", str(PIPELINES), "--node-start-delay-s", "0"]
+    up = start_module("cli", *arguments, log=folder / "up.log", environment=child_environment())
+    try:
+        yield up
+    finally:
+        up.kill()
+        for process in members(folder):
+            process.kill()
+
+
+def members(folder: Path) -> dict[psutil.Process, list[str]]:
+    """Return the processes that a folder's twin started, of whatever depth, with their command lines."""
+    found = {process: words(process) for process in psutil.process_iter() if process.pid != os.getpid()}
+    return {process: said.command for process, said in found.items() if said.names(folder)}
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a process says of itself."""
+
+    command: list[str]
+    others: list[str]
+
+    def names(self, folder: Path) -> bool:
+        """Whether command line, environment or working directory name the folder."""
+        return any(str(folder) in text for text in (*self.command, *self.others))
+
+
+def words(process: psutil.Process) -> Words:
+    """Look at a process; one that is gone or not ours says nothing."""
+    try:
+        return Words(process.cmdline(), [*process.environ().values(), process.cwd()])
+    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+        return Words([], [])
+
+
+def end(up: ServerProcess, number: signal.Signals) -> int:
+    """Send a signal and return the exit status."""
+    up.popen.send_signal(number)
+    return up.popen.wait(60)
+
+
+def await_none_left(folder: Path) -> list[str]:
+    """Return the command lines that are still there after a while; empty as soon as there are none."""
+    try:
+        wait_until(lambda: not members(folder), what="all processes to be gone", timeout_s=30.0, poll_s=0.1)
+    except TimeoutError:
+        return [" ".join(command) for command in members(folder).values()]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("starting Azurite", signal.SIGINT),
+        ("publishing", signal.SIGTERM),
+        ("publishing", signal.SIGKILL),
+        ("starting the Functions", signal.SIGINT),
+        (READY, signal.SIGINT),
+    ],
+)
+def test_a_signal_at_any_moment_leaves_no_process(tmp_path: Path, moment: str, number: signal.Signals) -> None:
+    """During start-up as afterwards; SIGINT and SIGTERM are waited for, after SIGKILL the guards see to it."""
+    with starting_twin(tmp_path) as up:
+        up.wait_for_line(moment)
+        wait_until(lambda: len(members(tmp_path)) > 1, what="children to be there")
+        status = end(up, number)
+        left = [] if number is signal.SIGKILL else list(members(tmp_path).values())
+        assert (ENDED_BY[number], [], []) == (status, left, await_none_left(tmp_path))
+
+
+@pytest.mark.parametrize("number", list(ENDED_BY))
+def test_a_signal_during_a_job_ends_its_ranks(tmp_path: Path, number: signal.Signals) -> None:
+    """Mpirun and both ranks, in sessions of their own, end with everything else."""
+    with starting_twin(tmp_path) as up:
+        up.wait_for_line(READY)
+        upload("endless/v1", twin_file(tmp_path))
+        ranks = wait_until(lambda: running_ranks(tmp_path), what="two ranks to run", timeout_s=60.0)
+        status = end(up, number)
+        assert (ENDED_BY[number], [], False) == (
+            status,
+            await_none_left(tmp_path),
+            any(r.is_running() for r in ranks),
+        )
+
+
+def test_a_part_that_dies_ends_the_twin_with_its_name_and_log(tmp_path: Path) -> None:
+    """The user learns which part ended and where its log is, and the others are stopped."""
+    with starting_twin(tmp_path) as up:
+        up.wait_for_line(READY)
+        guard = psutil.Process(twin_file(tmp_path)["parts"]["Azurite"])
+        guard.children()[0].kill()
+        status = up.popen.wait(60)
+        assert (1, True, [], False) == (
+            status,
+            f"Error: Azurite ended with status 137. The end of its log {tmp_path / 'twin/logs/azurite.log'}"
+            in up.log_text()
+            or f"Its log {tmp_path / 'twin/logs/azurite.log'} is empty" in up.log_text(),
+            await_none_left(tmp_path),
+            "Traceback" in up.log_text(),
+        )
+
+
+def test_a_missing_part_is_said_in_one_sentence(tmp_path: Path) -> None:
+    """Without node there is no Azurite: the message says what to do."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "cli", "up", "--state", str(tmp_path)],
+        env=child_environment(PATH="/nowhere"),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (1, "run `make setup`.\n", False) == (ended.returncode, ended.stderr[-18:], "Traceback" in ended.stderr)
+
+
+def running_ranks(folder: Path) -> list[psutil.Process]:
+    """Return the two ranks of the endless job once both are there."""
+    found = members(folder).items()
+    ranks = [p for p, command in found if "python" in command[:1] and "scripts/stand_in.py" in command]
+    return ranks if len(ranks) == 2 else []
+
+
+def upload(dataset_version: str, twin: dict[str, Any]) -> None:
+    """Upload a whole version to a twin that another process runs."""
+    with BlobServiceClient.from_connection_string(twin["data_connection"]) as blobs:
+        for name, content in whole_version().items():
+            blobs.get_blob_client("datasets", f"{dataset_version}/{name}").upload_blob(content)
+
+
+def twin_file(folder: Path) -> dict[str, Any]:
+    """Return what the twin wrote of itself."""
+    members: dict[str, Any] = json.loads((folder / "twin" / "twin.json").read_text())
+    return members

@@ -10,6 +10,7 @@ from typing import Any
 from function_app.errors import LandfallError
 from function_app.ledger import RunRecord, RunState
 from function_app.ports import JobStatus
+from function_app.steps.failure_words import brief_reason
 from function_app.steps.registration import settle_completed
 from function_app.steps.run_changes import move_run
 from function_app.steps.run_notification import tell_about_run
@@ -73,8 +74,8 @@ def _evidence(target: RunState, status: JobStatus, services: Services) -> dict[s
     """Return what is worth keeping of how a job ended."""
     now = services.clock()
     if target is RunState.FAILED:
-        reason = status.error or "Azure ML says that the job failed, and not why"
-        return {"ended_at": now, "reason": reason, "log_tail": _log_tail(status.name, services)}
+        log_tail = _log_tail(status.name, services)
+        return {"ended_at": now, "reason": brief_reason(status.error, log_tail), "log_tail": log_tail}
     if target is RunState.CANCELED:
         return {
             "ended_at": now,

@@ -178,7 +178,7 @@ def test_a_failed_run_keeps_error_and_log_tail_and_tells_people() -> None:
     world.jobs.logs[run.run_id] = "Traceback …\nValueError: no\n"
     world.jobs.become(run.run_id, "Failed", error="exit status 1")
     found = reconciled(world, run)
-    assert (RunState.FAILED, "exit status 1", "Traceback …\nValueError: no\n") == (
+    assert (RunState.FAILED, "exit status 1 The log ends with: ValueError: no", "Traceback …\nValueError: no\n") == (
         found.state,
         found.reason,
         found.log_tail,

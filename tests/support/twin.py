@@ -123,12 +123,18 @@ def options(base: Path, *, pipelines: Path = PIPELINES) -> TwinOptions:
     )
 
 
+def require_twin_parts() -> None:
+    """Skip a test where `make setup` has not been run."""
+    defaults = TwinOptions()
+    for needed in (defaults.azurite, defaults.training_python):
+        if not needed.exists():
+            pytest.skip(f"needs {needed.name}: run `make setup`")
+
+
 @contextmanager
 def twin_under_test(twin_options: TwinOptions) -> Iterator[TwinUnderTest]:
     """Start a twin and open every window; skip where the training's environment or Azurite is absent."""
-    for needed in (twin_options.azurite, twin_options.training_python):
-        if not needed.exists():
-            pytest.skip(f"needs {needed.name}: run `make setup`")
+    require_twin_parts()
     with running_twin(twin_options) as twin:
         places = twin.places
         with (

@@ -19,7 +19,7 @@ from azure.storage.blob import BlobServiceClient
 
 from tests.integration.twin.shards import whole_version
 from tests.support.processes import REPOSITORY, ServerProcess, child_environment, start_module, wait_until
-from tests.support.twin import PIPELINES
+from tests.support.twin import PIPELINES, require_twin_parts
 
 pytestmark = pytest.mark.twin
 
@@ -31,6 +31,7 @@ ENDED_BY = {signal.SIGINT: 0, signal.SIGTERM: 0, signal.SIGKILL: -signal.SIGKILL
 @contextmanager
 def starting_twin(folder: Path) -> Iterator[ServerProcess]:
     """Start `landfall up` with its state in a folder; whatever is left at the end is killed."""
+    require_twin_parts()
     arguments = ["up", "--state", str(folder), "--pipelines", str(PIPELINES), "--node-start-delay-s", "0"]
     up = start_module("cli", *arguments, log=folder / "up.log", environment=child_environment())
     try:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from function_app.validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
+from function_app.validation import CountsPolicy, DataRequirements, ImagePolicy, Limits
 from shared.example_schema import Encoding, FeatureKind, FeatureSpec, RawDtype
 from shared.job_arguments import TrainingOptions
 from shared.shard_names import DataFormat
@@ -101,7 +101,6 @@ class Data(Section):
     limits: Limits = Limits()
     counts: CountsPolicy = "if_stated"
     small_shard_ratio: float = 0.1
-    drift: DriftPolicy = DriftPolicy()
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:

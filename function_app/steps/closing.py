@@ -10,7 +10,9 @@ from function_app.ledger import NUM_BUCKETS, DatasetVersion, Generation, ShardRe
 from function_app.pipelines import Pipeline
 from function_app.steps.follow_up import follow_up
 from function_app.steps.services import Services
-from function_app.validation import ShardStatistics, merge_statistics
+from function_app.steps.set_check import refuse_set
+from function_app.validation import ShardStatistics
+from function_app.validation.drift import VersionStatistics
 from shared.manifest import Manifest, ManifestShard, fingerprint
 
 MAX_TRIES = 5
@@ -71,6 +73,8 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: Services)
         manifest = _manifest(pipeline, version, rows, number=latest.number + 1 if latest else 1)
         if latest is not None and latest.fingerprint == manifest.fingerprint:
             return latest
+        if refuse_set(pipeline, manifest, services):
+            return None
         generation = _described(manifest, services)
         services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
         if services.ledger.add_generation(generation):
@@ -115,15 +119,15 @@ def _manifest(pipeline: Pipeline, version: DatasetVersion, rows: list[ShardRecor
         data_format=pipeline.data.format,
         features=pipeline.data.feature_specs(),
         shards=shards,
-        statistics={split: _statistics(rows, split) for split in pipeline.data.splits},
+        statistics=_statistics(rows).to_json(),
     )
 
 
-def _statistics(rows: list[ShardRecord], split: str) -> dict[str, object]:
-    """Merge what validation saw; a shard whose statistics the ledger had to cut is counted without them."""
-    own = [row for row in rows if row.split == split]
-    parts = [ShardStatistics.from_json(row.statistics) for row in own if "features" in row.statistics]
-    return {**merge_statistics(parts).to_json(), "num_shards": len(own), "num_shards_described": len(parts)}
+def _statistics(rows: list[ShardRecord]) -> VersionStatistics:
+    """Merge what validation saw; a shard whose statistics the ledger had to cut is left out."""
+    return VersionStatistics.of(
+        (row.split, ShardStatistics.from_json(row.statistics)) for row in rows if "features" in row.statistics
+    )
 
 
 def _described(manifest: Manifest, services: Services) -> Generation:

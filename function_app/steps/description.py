@@ -9,6 +9,7 @@ from function_app.errors import NotFoundError
 from function_app.ledger import DatasetVersion, Generation, RunRecord, ShardRecord, ShardState
 from function_app.pipelines import Pipeline
 from function_app.steps.services import Services
+from function_app.steps.set_check import last_refusal
 
 MAX_LISTED = 1000
 """Of missing or rejected shards: an answer stays readable, and says how many there are in all."""
@@ -36,6 +37,8 @@ class VersionDescription:
     splits: tuple[SplitDescription, ...]
     generation: Generation | None
     """The latest closing; None while it was never whole."""
+    refusal: tuple[str, ...]
+    """Why the shards, all there, do not hold as a set; empty where nothing is known against them."""
     runs: tuple[RunRecord, ...]
     """Newest first."""
 
@@ -53,6 +56,7 @@ def describe_version(version: DatasetVersion, services: Services) -> VersionDesc
         pipeline=pipeline,
         splits=tuple(_splits(pipeline, version, services)),
         generation=services.ledger.latest_generation(version),
+        refusal=refusal_messages(version, services),
         runs=tuple(run for run in runs if run.dataset_version == version),
     )
 
@@ -60,6 +64,12 @@ def describe_version(version: DatasetVersion, services: Services) -> VersionDesc
 def missing_shards(pipeline: Pipeline, version: DatasetVersion, services: Services) -> list[str]:
     """Return the names of shards that keep a version open."""
     return [name for split in _splits(pipeline, version, services) for name in split.missing]
+
+
+def refusal_messages(version: DatasetVersion, services: Services) -> tuple[str, ...]:
+    """Return what was found wrong with a version as a set."""
+    refusal = last_refusal(version, services)
+    return () if refusal is None else tuple(refusal.details.get("messages", ()))
 
 
 def _splits(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Iterator[SplitDescription]:

@@ -7,8 +7,9 @@ from typing import Any
 
 from function_app.errors import NotFoundError, VersionNotWholeError
 from function_app.ledger import DatasetVersion, RunRecord, RunState
+from function_app.pipelines import Pipeline
 from function_app.ports import TrainingRequest
-from function_app.steps.description import missing_shards
+from function_app.steps.description import missing_shards, refusal_messages
 from function_app.steps.overrides import overridden
 from function_app.steps.planning import plan_run, planned_run
 from function_app.steps.services import Services
@@ -29,8 +30,7 @@ def request_run(
     options = overridden(pipeline, overrides)
     generation = services.ledger.latest_generation(version)
     if generation is None:
-        missing = missing_shards(pipeline, version, services)
-        raise VersionNotWholeError(f"{version} is not whole: {len(missing)} missing", missing=tuple(missing))
+        raise _not_whole(pipeline, version, services)
     plan = plan_run(pipeline, generation, services.workspace, options=options)
     planned = planned_run(plan, pipeline, generation, trigger=trigger, now=services.clock())
     is_new = services.ledger.add_run(planned)
@@ -44,3 +44,10 @@ def request_run(
         )
         services.requests.send(request)
     return run, is_new
+
+
+def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: Services) -> VersionNotWholeError:
+    missing = missing_shards(pipeline, version, services)
+    refusal = () if missing else refusal_messages(version, services)
+    problem = f"refused as a set for {len(refusal)} reasons" if refusal else f"not whole: {len(missing)} missing"
+    return VersionNotWholeError(f"{version} is {problem}", missing=(*missing, *refusal))

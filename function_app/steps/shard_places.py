@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from function_app.ledger import DatasetVersion
 from function_app.pipelines import Pipeline
+from function_app.validation import COUNT_FILES
 from shared.shard_names import ShardName, ShardNameError, parse_shard_name
 
 PATH_PATTERN = re.compile(r"([^/]+)/([^/]+)/([^/]+)")
@@ -53,6 +54,15 @@ def shard_place(path: str, pipelines: Mapping[str, Pipeline]) -> ShardPlace:
     return ShardPlace(
         dataset_version=DatasetVersion(dataset=dataset, version=version), shard=shard, pipeline=pipeline
     )
+
+
+def counted_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion] | None:
+    """Return the version whose record counts a path holds, None where it is no such file of a pipeline's dataset."""
+    match = PATH_PATTERN.fullmatch(path)
+    if match is None or match[3] not in COUNT_FILES or not VERSION_PATTERN.fullmatch(match[2]):
+        return None
+    pipeline = pipelines.get(match[1])
+    return None if pipeline is None else (pipeline, DatasetVersion(dataset=match[1], version=match[2]))
 
 
 def _listed(names: Mapping[str, object] | tuple[str, ...]) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from function_app.errors import ServiceUnavailableError
 from function_app.ledger import ShardRecord, ShardState
 from function_app.ports import BlobFacts
-from function_app.steps.closing import close_if_whole
+from function_app.steps.closing import close_if_whole, close_version
 from function_app.steps.services import Services
-from function_app.steps.shard_places import NotAShardError, ShardPlace, shard_place
+from function_app.steps.shard_places import NotAShardError, ShardPlace, counted_version, shard_place
 from function_app.validation import (
     ReasonCode,
     ShardVerdict,
@@ -40,6 +40,9 @@ def handle_upload(upload: Upload, services: Services) -> None:
     """Follow one event to its end. Raises ServiceUnavailableError where it should be delivered again."""
     if reason := _irrelevance(upload, services):
         _suppress(upload.path, reason, services, event_id=upload.event_id)
+        return
+    if counted := counted_version(upload.path, services.pipelines):
+        close_version(*counted, services)  # a set that was refused for its counts may hold now
         return
     try:
         place = shard_place(upload.path, services.pipelines)

@@ -163,6 +163,7 @@ class VersionBody(BaseModel):
     state: str = Field(description="open while shards are missing; closed from the first time it was whole.")
     pipeline: str
     splits: dict[str, SplitBody]
+    refusal: list[str] = Field(description="Why shards that are all there do not hold as a set.")
     generation: GenerationBody | None
     runs: list[RunBody]
 
@@ -175,6 +176,7 @@ class VersionBody(BaseModel):
             state="open" if described.generation is None else "closed",
             pipeline=described.pipeline.pipeline,
             splits={split.split: SplitBody.of(split) for split in described.splits},
+            refusal=list(described.refusal),
             generation=None if described.generation is None else GenerationBody.of(described.generation),
             runs=[RunBody.of(run) for run in described.runs],
         )

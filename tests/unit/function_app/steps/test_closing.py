@@ -39,7 +39,10 @@ def test_the_manifest_lists_the_shards_and_is_written_before_the_closing_is_know
     manifest = Manifest.from_json(world.documents.documents[generation.manifest_path])
     assert (list(ALL_SHARDS), generation.fingerprint) == ([s.name for s in manifest.shards], manifest.fingerprint)
     assert f"manifests/digits/v1/g1-{generation.fingerprint[:12]}.json" == generation.manifest_path
-    assert {"train": 2, "validation": 1} == {s: part["num_shards"] for s, part in manifest.statistics.items()}
+    splits = manifest.statistics["splits"]
+    assert {split: manifest.num_records(split) for split in ("train", "validation")} == {
+        split: part["num_records"] for split, part in splits.items()
+    }
 
 
 def test_a_rejected_shard_keeps_the_version_open_until_it_is_mended() -> None:

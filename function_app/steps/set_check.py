@@ -1,0 +1,87 @@
+"""A version as a set: what no shard can show alone keeps it open, with all reasons and not the first."""
+
+from __future__ import annotations
+
+from function_app.errors import ServiceUnavailableError
+from function_app.ledger import DatasetVersion, Decision
+from function_app.pipelines import Pipeline
+from function_app.steps.notification import add_notifications, deliver
+from function_app.steps.services import Services
+from function_app.validation import (
+    COUNT_FILES,
+    MAX_COUNTS_BYTES,
+    CountsError,
+    Reason,
+    ReasonCode,
+    SourceError,
+    StatedCounts,
+    check_set,
+    read_counts,
+)
+from shared.manifest import Manifest
+
+SET_REJECTED = "set_rejected"
+MAX_LISTED = 50
+"""Reasons kept with a refusal; there may be one for each shard."""
+
+
+def refuse_set(pipeline: Pipeline, manifest: Manifest, services: Services) -> bool:
+    """Check the shards together; where they do not hold, write down why, tell people, and return True."""
+    version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
+    reasons = _reasons(pipeline, manifest, version, services)
+    if not reasons:
+        return False
+    messages = [reason.message for reason in reasons[:MAX_LISTED]]
+    text = f"whole, and refused as a set for {len(reasons)} reasons: {messages[0]}"
+    if messages != _last_messages(version, services):
+        services.decide(str(version), SET_REJECTED, text, fingerprint=manifest.fingerprint, messages=messages)
+    add_notifications(
+        pipeline,
+        subject=str(version),
+        outcome=SET_REJECTED,
+        occasion=manifest.fingerprint[:12],
+        content={"text": f"{version} is {text}", "dataset": version.dataset, "version": version.version}
+        | {"fingerprint": manifest.fingerprint, "reasons": [reason.to_json() for reason in reasons[:MAX_LISTED]]},
+        services=services,
+    )
+    deliver(str(version), services)
+    return True
+
+
+def last_refusal(version: DatasetVersion, services: Services) -> Decision | None:
+    """Return why a version was refused as a set, None where it has closed since, or never was."""
+    about_set = (
+        decision
+        for decision in reversed(services.ledger.decisions(str(version)))
+        if decision.action in {SET_REJECTED, "version_closed", "version_changed"}
+    )
+    last = next(about_set, None)
+    return last if last is not None and last.action == SET_REJECTED else None
+
+
+def _last_messages(version: DatasetVersion, services: Services) -> list[str] | None:
+    refusal = last_refusal(version, services)
+    return None if refusal is None else list(refusal.details.get("messages", ()))
+
+
+def _reasons(pipeline: Pipeline, manifest: Manifest, version: DatasetVersion, services: Services) -> list[Reason]:
+    requirements = pipeline.data.requirements()
+    try:
+        counts = None if requirements.counts == "ignore" else _stated_counts(version, services)
+    except CountsError as error:
+        return [Reason(code=ReasonCode.SET_COUNTS_UNREADABLE, shard=COUNT_FILES[0], message=str(error))]
+    return check_set(manifest.shards, requirements, counts=counts)
+
+
+def _stated_counts(version: DatasetVersion, services: Services) -> StatedCounts | None:
+    """Read what the dataset states of itself. Raises CountsError where that cannot be understood."""
+    for name in COUNT_FILES:
+        facts = services.shards.facts(f"{version}/{name}")
+        if facts is None:
+            continue
+        try:
+            content = services.shards.open(facts).read(0, min(facts.size_bytes, MAX_COUNTS_BYTES + 1))
+        except SourceError as error:
+            raise ServiceUnavailableError(f"{facts.path} could not be read: {error}") from error
+        return read_counts(name, content)
+    return None

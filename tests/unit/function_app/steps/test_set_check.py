@@ -1,0 +1,126 @@
+"""Sets of shards: each one good, and together not what anybody should train on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from function_app.errors import VersionNotWholeError
+from function_app.ledger import RunState
+from function_app.steps.description import describe_version
+from function_app.steps.run_requests import request_run
+from function_app.steps.sweep import sweep
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VALIDATION_SHARDS, VERSION, World, pipeline, shard_content
+
+COUNTS = "digits/v1/dataset.json"
+
+
+def stated(train: list[int], validation: list[int]) -> bytes:
+    """A dataset.json."""
+    splits = {"train": train, "validation": validation}
+    members = {name: {"shards": [{"num_records": count} for count in counts]} for name, counts in splits.items()}
+    return json.dumps({"format_version": 1, "splits": members}).encode()
+
+
+def counting_world(**changes: Any) -> World:
+    """A world whose pipeline says how counts are to be treated."""
+    world = World()
+    data = pipeline().data.model_copy(update=changes)
+    world.change_pipeline(data=data)
+    return world
+
+
+def land_counted(world: World) -> None:
+    """Land a version with 1 and 2 records for training, 3 for validation."""
+    contents = {TRAIN_SHARDS[0]: (1,), TRAIN_SHARDS[1]: (2, 3), VALIDATION_SHARDS[0]: (4, 5, 6)}
+    for name, labels in contents.items():
+        world.deliver(world.put(name, shard_content(*labels)))
+
+
+def refusals(world: World) -> list[list[str]]:
+    """The messages of every refusal in the version's story."""
+    return [d.details["messages"] for d in world.ledger.decisions(str(VERSION)) if d.action == "set_rejected"]
+
+
+def test_the_same_content_under_two_indices_keeps_a_version_open() -> None:
+    """Somebody uploaded one file twice, and another one not at all."""
+    world = World()
+    world.land(TRAIN_SHARDS[0], *VALIDATION_SHARDS)
+    _, content = world.shards.blobs[f"digits/v1/{TRAIN_SHARDS[0]}"]
+    world.deliver(world.put(TRAIN_SHARDS[1], content))
+    assert (None, []) == (world.ledger.latest_generation(VERSION), world.requests.messages)
+    assert "content of its own in every shard" in refusals(world)[0][0]
+    assert ["set_rejected"] * 2 == [n.outcome for n in (*world.topic.received, *world.people.received)]
+
+
+def test_a_refusal_is_told_once_however_often_it_is_looked_at() -> None:
+    """Deliveries and sweeps repeat it; the story and the recipients do not."""
+    world = counting_world(counts="required")
+    land_counted(world)
+    for _ in range(3):
+        world.deliver(f"digits/v1/{TRAIN_SHARDS[0]}")
+        world.clock.move(minutes=5)
+        sweep(world.services)
+    assert (1, 1) == (len(refusals(world)), len(world.topic.received))
+
+
+def test_a_mended_set_closes() -> None:
+    """The refusal is history then."""
+    world = World()
+    world.land(TRAIN_SHARDS[0], *VALIDATION_SHARDS)
+    _, content = world.shards.blobs[f"digits/v1/{TRAIN_SHARDS[0]}"]
+    world.deliver(world.put(TRAIN_SHARDS[1], content))
+    world.land(TRAIN_SHARDS[1])
+    world.serve_requests()
+    assert ((), RunState.SUBMITTED) == (describe_version(VERSION, world.services).refusal, world.only_run().state)
+
+
+def test_counts_that_are_required_may_come_last() -> None:
+    """Their own upload closes the version."""
+    world = counting_world(counts="required")
+    land_counted(world)
+    assert ["counts: required" in messages[0] for messages in refusals(world)] == [True]
+    world.shards.put(COUNTS, stated([1, 2], [3]))
+    world.deliver(COUNTS)
+    assert world.ledger.latest_generation(VERSION) is not None
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        (stated([1, 1], [3]), "1 records, as dataset.json states, was 2 records"),
+        (b"{", "dataset.json: should state record counts of shards"),
+    ],
+)
+def test_counts_that_differ_or_cannot_be_read_are_said(counts: bytes, message: str) -> None:
+    """Whoever states counts means them."""
+    world = World()
+    world.shards.put(COUNTS, counts)
+    land_counted(world)
+    assert message in refusals(world)[0][0]
+
+
+def test_counts_may_be_ignored() -> None:
+    """If the pipeline says so."""
+    world = counting_world(counts="ignore")
+    world.shards.put(COUNTS, b"{")
+    land_counted(world)
+    assert world.ledger.latest_generation(VERSION) is not None
+
+
+def test_counts_of_a_dataset_without_a_pipeline_are_an_event_as_any_other() -> None:
+    """Suppressed, with the reason."""
+    world = World()
+    world.deliver("letters/v1/dataset.json")
+    assert ["event_suppressed"] == world.actions("letters/v1/dataset.json")
+
+
+def test_asking_for_a_run_on_a_refused_set_says_why() -> None:
+    """Nothing is missing, and that is not the reason."""
+    world = counting_world(counts="required")
+    world.land(*ALL_SHARDS)
+    with pytest.raises(VersionNotWholeError, match="refused as a set for 1 reasons") as caught:
+        request_run(VERSION, {}, trigger="http", services=world.services)
+    assert "record counts in dataset.json" in caught.value.missing[0]

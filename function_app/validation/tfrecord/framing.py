@@ -70,8 +70,10 @@ class RecordFraming:
 
     def finish(self) -> None:
         """State that the stream is over: nothing may be left of a record."""
-        if self._straddling is not None and self._straddling.header:
-            self._report(_cut_fault(self._straddling), self.num_records, self.offset)
+        record = self._straddling
+        if record is not None and record.header:
+            is_padding = self.num_records and not any(record.header)
+            self._report(_PADDING_FAULT if is_padding else _cut_fault(record), self.num_records, self.offset)
 
     def _scan(self, chunk: bytes, position: int) -> int:
         """Check the records that lie in the chunk together with the next one's header.
@@ -88,12 +90,12 @@ class RecordFraming:
                 return position
             length, length_crc = _HEADER.unpack_from(chunk, position)
             while True:
-                if known.get(length) != length_crc:
-                    self._check_header(length, length_crc, index, base + position)
                 start = position + HEADER_BYTES
                 stop = start + length
                 if stop > last:
                     return position
+                if known.get(length) != length_crc:
+                    self._check_header(length, length_crc, index, base + position)
                 payload = view[start:stop]
                 crc = crc32c(payload)
                 stored, length, length_crc = _unpack_next(chunk, stop)
@@ -119,7 +121,8 @@ class RecordFraming:
         """Check a header that was not seen before. Raises FramingLostError where it is not to be trusted."""
         limits = self._limits
         if masked_crc32c(_LENGTH.pack(length)) != length_crc:
-            self._report(_length_crc_fault(length, length_crc), index, offset)
+            is_padding = index and not length and not length_crc
+            self._report(_PADDING_FAULT if is_padding else _length_crc_fault(length, length_crc), index, offset)
             raise FramingLostError
         if length > limits.max_record_bytes:
             self._report(_too_long_fault(length, limits.max_record_bytes), index, offset)
@@ -161,6 +164,7 @@ class RecordFraming:
 
 _unpack_next = _TRAILER_AND_HEADER.unpack_from
 _EMPTY_FAULT = Fault(code=ReasonCode.RECORD_EMPTY, expected="at least one byte of payload", seen="none")
+_PADDING_FAULT = Fault(code=ReasonCode.TRAILING_BYTES, expected="the end of the file, or a record", seen="zero bytes")
 
 
 def _length_crc_fault(length: int, length_crc: int) -> Fault:

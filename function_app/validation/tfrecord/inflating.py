@@ -43,14 +43,13 @@ class Inflater:
     def inflate(self, chunk: bytes) -> Iterator[bytes]:
         """Yield what a chunk inflates to. Raises InflatingError."""
         for start in range(0, len(chunk), _INPUT_BYTES):
-            piece = chunk[start : start + _INPUT_BYTES]
-            if self._stream.eof:
-                raise self._left_over(piece, self._num_taken)
-            self._num_taken += len(piece)
-            yield from self._blocks(piece)
-            if self._stream.unused_data:
+            rest = chunk[start : start + _INPUT_BYTES]
+            self._num_taken += len(rest)
+            while rest:
+                if self._stream.eof:
+                    self._begin_member(rest)
+                yield from self._blocks(rest)
                 rest = self._stream.unused_data
-                raise self._left_over(rest, self._num_taken - len(rest))
 
     def finish(self) -> None:
         """State that the stored content is over. Raises InflatingError where the stream is not."""
@@ -91,14 +90,13 @@ class Inflater:
                 self._num_taken,
             )
 
-    def _left_over(self, rest: bytes, offset: int) -> InflatingError:
-        if self._compression == "gzip" and rest.startswith(_GZIP_MAGIC):
-            return InflatingError(
-                ReasonCode.COMPRESSION_MEMBERS, "one GZIP member", "another one behind its end", offset
+    def _begin_member(self, rest: bytes) -> None:
+        """Go on with another GZIP member, as RFC 1952 allows and TensorFlow reads; nothing else may follow."""
+        if self._compression != "gzip" or not _GZIP_MAGIC.startswith(rest[: len(_GZIP_MAGIC)]):
+            raise InflatingError(
+                ReasonCode.TRAILING_BYTES,
+                f"the end of the file behind the {self._compression} stream",
+                f"bytes beginning {rest[:8].hex(' ')}",
+                self._num_taken - len(rest),
             )
-        return InflatingError(
-            ReasonCode.TRAILING_BYTES,
-            f"the end of the file behind the {self._compression} stream",
-            f"bytes beginning {rest[:8].hex(' ')}",
-            offset,
-        )
+        self._stream = zlib.decompressobj(_WINDOW_BITS[self._compression])

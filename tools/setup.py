@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tools.environments import ROOT, all_environments
+from tools.launcher import write_launcher
 from tools.logged import SetupError, say
 
 
@@ -18,6 +19,7 @@ def main() -> int:
         with one_at_a_time():
             for environment in all_environments():
                 environment.prepare()
+            write_launcher(ROOT, ROOT / ".venv")
     except (SetupError, OSError) as error:
         say(f"failed: {error}")
         return 1

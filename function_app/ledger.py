@@ -12,6 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
+from function_app.dead_letters import DeadLetters
+from function_app.notes import Notes
 from function_app.validation import Reason
 
 NUM_BUCKETS = 16
@@ -197,7 +199,7 @@ class Decision:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Ledger(Protocol):
+class Ledger(DeadLetters, Notes, Protocol):
     """The durable table. Every method may raise ServiceUnavailableError."""
 
     # -- shards ---------------------------------------------------------------------------------------------

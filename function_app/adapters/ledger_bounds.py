@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from function_app.dead_letters import DeadLetter
 from function_app.errors import LandfallError
 from function_app.ledger import Decision, Generation, NotificationRecord, RunRecord, ShardRecord
 from function_app.validation import Reason
@@ -24,6 +25,9 @@ MAX_METRICS_CHARS = 16 << 10
 MAX_DETAILS_CHARS = 64 << 10
 MAX_LOG_TAIL_CHARS = 64 << 10
 MAX_TEXT_CHARS = 16 << 10
+MAX_SUBJECT_CHARS = 2048
+MAX_PAYLOAD_CHARS = 200 << 10
+"""Of a dead letter: at two or four bytes each a row still holds it. A queue message is 64 KiB at most."""
 
 
 class RecordTooLargeError(LandfallError):
@@ -82,6 +86,20 @@ def bounded_decision(decision: Decision) -> Decision:
         at=_utc(decision.at),
         reason=_beginning(decision.reason) or "",
         details=_json_cut(decision.details, MAX_DETAILS_CHARS),
+    )
+
+
+def bounded_dead_letter(letter: DeadLetter) -> DeadLetter:
+    """Keep the payload, or where it is too long its beginning, which nothing replays."""
+    fits = len(letter.payload) <= MAX_PAYLOAD_CHARS
+    return replace(
+        letter,
+        payload=_clean(letter.payload[:MAX_PAYLOAD_CHARS]),
+        is_whole=letter.is_whole and fits,
+        subject=letter.subject[:MAX_SUBJECT_CHARS],
+        error=_beginning(letter.error) or "",
+        died_at=_utc(letter.died_at),
+        replayed_at=_utc_or_none(letter.replayed_at),
     )
 
 

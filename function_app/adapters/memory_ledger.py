@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -16,6 +14,7 @@ from function_app.adapters.ledger_bounds import (
     bounded_shard,
 )
 from function_app.adapters.ledger_rules import check_transition, counter_change, is_unfinished, same_verdict
+from function_app.adapters.memory_notes import MemoryNotes
 from function_app.errors import LedgerConflictError, NotFoundError
 from function_app.ledger import (
     DatasetVersion,
@@ -28,19 +27,17 @@ from function_app.ledger import (
 )
 
 
-class MemoryLedger:
+class MemoryLedger(MemoryNotes):
     """Everything in dictionaries under one lock; the public attributes are there to be asserted on."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.split_rows: dict[tuple[DatasetVersion, str], int] = {}
         self.shard_rows: dict[tuple[DatasetVersion, str, int], ShardRecord] = {}
         self.counters: Counter[tuple[DatasetVersion, str, int]] = Counter()
         self.generation_rows: dict[tuple[DatasetVersion, int], Generation] = {}
         self.run_rows: dict[str, RunRecord] = {}
         self.notification_rows: dict[tuple[str, str], NotificationRecord] = {}
-        self.decision_rows: defaultdict[str, list[Decision]] = defaultdict(list)
-        self._revisions = itertools.count(1)
-        self._lock = threading.RLock()
 
     # -- shards ---------------------------------------------------------------------------------------------
     def claim_split_size(self, version: DatasetVersion, split: str, num_shards: int) -> int:
@@ -195,6 +192,3 @@ class MemoryLedger:
         """See Ledger."""
         with self._lock:
             return sorted(self.decision_rows.get(subject, ()), key=lambda row: row.at)
-
-    def _revision(self) -> str:
-        return str(next(self._revisions))

@@ -1,8 +1,10 @@
-"""The ledger in Azure Table storage: five tables, one class for each."""
+"""The ledger in Azure Table storage: seven tables, one class for each."""
 
 from __future__ import annotations
 
 from function_app.adapters.connections import StorageConnection
+from function_app.adapters.table_dead_letters import TableDeadLetters
+from function_app.adapters.table_notes import TableNotes
 from function_app.adapters.table_outbox import TableOutbox
 from function_app.adapters.table_runs import TableRuns
 from function_app.adapters.table_shards import TableShards
@@ -13,7 +15,7 @@ from function_app.adapters.tables import Tables
 TABLE_PREFIX = "landfall"
 
 
-class TableLedger(TableShards, TableVersions, TableRuns, TableOutbox, TableStory):
+class TableLedger(TableShards, TableVersions, TableRuns, TableOutbox, TableStory, TableDeadLetters, TableNotes):
     """Implements Ledger. Nothing is asked of the account, and no SDK imported, before the first call."""
 
     def __init__(self, connection: StorageConnection, *, prefix: str = TABLE_PREFIX) -> None:

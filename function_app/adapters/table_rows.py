@@ -14,13 +14,14 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, cast, get_type_hints
 
+from function_app.dead_letters import DeadLetter
 from function_app.ledger import DatasetVersion, Decision, Generation, NotificationRecord, RunRecord, ShardRecord
 from function_app.validation import Reason
 
 MAX_COLUMN_CHARS = 16_000
 """Code points; at two UTF-16 units each they stay below 32 Ki units."""
 
-R = TypeVar("R", ShardRecord, Generation, RunRecord, NotificationRecord, Decision)
+R = TypeVar("R", ShardRecord, Generation, RunRecord, NotificationRecord, Decision, DeadLetter)
 
 Columns = dict[str, Any]
 
@@ -28,7 +29,9 @@ _NOT_STORED = "revision"
 """It is the mark of the row's writer, see ``tables.new_writer``."""
 
 
-def to_columns(record: ShardRecord | Generation | RunRecord | NotificationRecord | Decision) -> Columns:
+def to_columns(
+    record: ShardRecord | Generation | RunRecord | NotificationRecord | Decision | DeadLetter,
+) -> Columns:
     """Return a record's columns: plain ones for people to look at, JSON for what is nested."""
     columns: Columns = {}
     for member in fields(record):
@@ -60,6 +63,8 @@ def _column(name: str, value: Any) -> Columns:
             columns = {"dataset": value.dataset, "version": value.version}
         case datetime():
             columns = {name: value.isoformat()}
+        case bool():  # before the whole numbers, of which it is one
+            columns = {name: json.dumps(value)}
         case int():
             columns = {name: (value, "Edm.Int64")}
         case str():  # the enumerations too: their values are the stored words

@@ -17,7 +17,7 @@ from function_app.errors import LedgerConflictError
 if TYPE_CHECKING:
     from azure.data.tables import TableClient, TableEntity
 
-Table = Literal["shards", "versions", "runs", "outbox", "decisions"]
+Table = Literal["shards", "versions", "runs", "outbox", "decisions", "deadletters", "notes"]
 
 MAX_TRIES = 24
 """Of one compare-and-swap. Sixty writers of one counter get through; the queue delivers again to those who do not."""

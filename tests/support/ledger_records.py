@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from function_app.dead_letters import DeadLetter, dead_letter_id
 from function_app.ledger import (
     DatasetVersion,
     Decision,
@@ -89,3 +90,18 @@ def decision_record(action: str = "event_suppressed", **members: Any) -> Decisio
     """A line of the story of ``digits/v1``."""
     defaults: dict[str, Any] = {"subject": "digits/v1", "at": NOON, "reason": "the blob is gone"}
     return Decision(action=action, **(defaults | members))
+
+
+def dead_letter_record(payload: str = "{}", **members: Any) -> DeadLetter:
+    """A letter of the queue of uploads that waits for a replay."""
+    source = members.get("source", "shard-uploaded")
+    defaults: dict[str, Any] = {
+        "dead_letter_id": dead_letter_id(source, payload),
+        "source": source,
+        "subject": "digits/v1/train-00000-of-00064.tfrecord",
+        "is_whole": True,
+        "error": "storage did not answer",
+        "tries": 5,
+        "died_at": NOON,
+    }
+    return DeadLetter(payload=payload, **(defaults | members))

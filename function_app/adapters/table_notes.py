@@ -1,0 +1,71 @@
+"""The table of notes: counters and marks; and what the stories of several subjects say together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from function_app.adapters.table_keys import escaped, joined
+from function_app.adapters.table_rows import from_columns
+from function_app.adapters.tables import Change, Row, Tables, new_writer, tries
+from function_app.errors import LedgerConflictError
+from function_app.ledger import Decision
+
+_MARK = "mark"
+
+
+class TableNotes:
+    """Partitions ``count|name`` with a row for each key, and ``mark|name`` with one row."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def count(self, name: str, key: str) -> None:
+        """See Notes. Two operations where nobody interferes."""
+        partition, row_key = joined("count", escaped(name)), escaped(key)
+        for _ in tries(f"counter {name} {key}"):
+            row = self._tables.get("notes", partition, row_key)
+            number = 1 if row is None else _number(row) + 1
+            if self._written(partition, row, row_key, {"key": key, "number": (number, "Edm.Int64")}):
+                return
+
+    def counts(self, name: str) -> Mapping[str, int]:
+        """See Notes."""
+        rows = self._tables.scan("notes", "PartitionKey eq @partition", partition=joined("count", escaped(name)))
+        return {row.columns["key"]: _number(row) for row in rows}
+
+    def mark(self, name: str) -> str | None:
+        """See Notes. One operation."""
+        row = self._tables.get("notes", joined(_MARK, escaped(name)), _MARK)
+        return None if row is None else str(row.columns["text"])
+
+    def set_mark(self, name: str, text: str) -> None:
+        """See Notes. Two operations."""
+        partition = joined(_MARK, escaped(name))
+        for _ in tries(f"mark {name}"):
+            row = self._tables.get("notes", partition, _MARK)
+            if self._written(partition, row, _MARK, {"text": text}):
+                return
+
+    def decisions_below(self, prefix: str, *, limit: int) -> list[Decision]:
+        """See Notes. One operation for every 1,000 lines; where it is cut off, subjects late in the alphabet miss."""
+        low = joined("subject", escaped(prefix))
+        condition = "PartitionKey ge @low and PartitionKey lt @high"
+        rows = self._tables.scan("decisions", condition, limit, low=low, high=low[:-1] + chr(ord(low[-1]) + 1))
+        decisions = [from_columns(Decision, row.columns) for row in rows]
+        return sorted(decisions, key=lambda decision: decision.at)
+
+    def _written(self, partition: str, row: Row | None, key: str, columns: dict[str, object]) -> bool:
+        """Create or replace a row; False where somebody else was first."""
+        writer = new_writer()
+        change = Change(key=key, columns=columns, etag=None if row is None else row.etag)
+        if row is None:
+            return self._tables.create("notes", partition, [change], writer)
+        try:
+            self._tables.replace("notes", partition, [change], writer)
+        except LedgerConflictError:
+            return False
+        return True
+
+
+def _number(row: Row) -> int:
+    return int(row.columns["number"].value)

@@ -63,6 +63,10 @@ def bounded_run(run: RunRecord) -> RunRecord:
         submitted_at=_utc_or_none(run.submitted_at),
         ended_at=_utc_or_none(run.ended_at),
         notified_at=_utc_or_none(run.notified_at),
+        started_at=_utc_or_none(run.started_at),
+        not_before=_utc_or_none(run.not_before),
+        cancel_requested_at=_utc_or_none(run.cancel_requested_at),
+        cancel_reason=_beginning(run.cancel_reason),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from function_app.dead_letters import DeadLetter, DeadLetterState
 from function_app.errors import IllegalTransitionError
 from function_app.ledger import SETTLED, TRANSITIONS, RunRecord, RunState, ShardRecord, ShardState
 
@@ -24,5 +25,12 @@ def check_transition(run_id: str, current: RunState, target: RunState) -> None:
 
 
 def is_unfinished(run: RunRecord) -> bool:
-    """Whether a run still needs care: it is not settled, or nobody was told how it ended."""
-    return run.state not in SETTLED or run.notified_at is None
+    """Whether a run still needs care: it is not settled, or people should be told how it ended and were not."""
+    if run.state not in SETTLED:
+        return True
+    return run.notified_at is None and run.next_run_id is None and run.state is not RunState.SUPPRESSED
+
+
+def dead_letter_order(letter: DeadLetter) -> tuple[bool, float]:
+    """Those that wait for a replay first, then the last to die first."""
+    return letter.state is not DeadLetterState.WAITING, -letter.died_at.timestamp()

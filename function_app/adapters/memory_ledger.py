@@ -16,6 +16,7 @@ from function_app.adapters.ledger_bounds import (
 from function_app.adapters.ledger_rules import check_transition, counter_change, is_unfinished, same_verdict
 from function_app.adapters.memory_notes import MemoryNotes
 from function_app.errors import LedgerConflictError, NotFoundError
+from function_app.flights import FlightBoard
 from function_app.ledger import (
     DatasetVersion,
     Decision,
@@ -38,6 +39,7 @@ class MemoryLedger(MemoryNotes):
         self.generation_rows: dict[tuple[DatasetVersion, int], Generation] = {}
         self.run_rows: dict[str, RunRecord] = {}
         self.notification_rows: dict[tuple[str, str], NotificationRecord] = {}
+        self.board = FlightBoard()
 
     # -- shards ---------------------------------------------------------------------------------------------
     def claim_split_size(self, version: DatasetVersion, split: str, num_shards: int) -> int:
@@ -97,6 +99,12 @@ class MemoryLedger(MemoryNotes):
             rows = (row for row in self.generation_rows.values() if row.dataset_version == version)
             return max(rows, key=lambda row: row.number, default=None)
 
+    def generations(self, version: DatasetVersion) -> list[Generation]:
+        """See Ledger."""
+        with self._lock:
+            rows = [row for row in self.generation_rows.values() if row.dataset_version == version]
+        return sorted(rows, key=lambda row: row.number, reverse=True)
+
     def claim_auto_run(self, generation: Generation, run_id: str) -> str:
         """See Ledger."""
         key = (generation.dataset_version, generation.number)
@@ -134,6 +142,16 @@ class MemoryLedger(MemoryNotes):
             saved = self.run_rows[run.run_id] = replace(bounded_run(run), revision=self._revision())
             return saved
 
+    def add_attempt(self, run: RunRecord, following: RunRecord) -> RunRecord:
+        """See Ledger."""
+        with self._lock:
+            if following.run_id in self.run_rows:
+                raise LedgerConflictError(f"run {following.run_id} is there already: read again")
+            following = bounded_run(following)
+            self.save_run(run)
+            added = self.run_rows[following.run_id] = replace(following, revision=self._revision())
+            return added
+
     def unfinished_runs(self) -> Iterator[RunRecord]:
         """See Ledger."""
         with self._lock:
@@ -145,6 +163,20 @@ class MemoryLedger(MemoryNotes):
             rows = [r for r in self.run_rows.values() if dataset in (None, r.dataset_version.dataset)]
         rows.sort(key=lambda row: row.run_id)  # as the table does it where two are of the same time
         return sorted(rows, key=lambda row: row.created_at, reverse=True)[:limit]
+
+    # -- single flight --------------------------------------------------------------------------------------
+    def flights(self) -> FlightBoard:
+        """See Ledger."""
+        with self._lock:
+            return self.board
+
+    def save_flights(self, board: FlightBoard) -> FlightBoard:
+        """See Ledger."""
+        with self._lock:
+            if self.board.revision != board.revision:
+                raise LedgerConflictError("the board of flights was changed: read it again")
+            self.board = replace(board, revision=self._revision())
+            return self.board
 
     # -- outbox ---------------------------------------------------------------------------------------------
     def add_notification(self, notification: NotificationRecord) -> bool:

@@ -68,15 +68,16 @@ def _column(name: str, value: Any) -> Columns:
         case int():
             columns = {name: (value, "Edm.Int64")}
         case str():  # the enumerations too: their values are the stored words
-            columns = _text_columns(name, str(value))
+            columns = long_text(name, str(value))
         case tuple():
-            columns = _text_columns(name, json.dumps([reason.to_json() for reason in value]))
+            columns = long_text(name, json.dumps([reason.to_json() for reason in value]))
         case _:
-            columns = _text_columns(name, json.dumps(value))
+            columns = long_text(name, json.dumps(value))
     return columns
 
 
-def _text_columns(name: str, text: str) -> Columns:
+def long_text(name: str, text: str) -> Columns:
+    """Return the columns that hold a text of any length."""
     starts = range(0, max(len(text), 1), MAX_COLUMN_CHARS)
     return {f"{name}_{n}" if n else name: text[s : s + MAX_COLUMN_CHARS] for n, s in enumerate(starts)}
 
@@ -101,15 +102,16 @@ def _reader(hint: Any) -> Callable[[Mapping[str, Any], str], Any]:
     if hint in (int, int | None):
         return lambda columns, name: columns[name].value
     if hint == tuple[Reason, ...]:
-        return lambda columns, name: tuple(map(Reason.from_json, json.loads(_text(columns, name))))
+        return lambda columns, name: tuple(map(Reason.from_json, json.loads(read_long_text(columns, name))))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return lambda columns, name: hint(columns[name])
     if hint in (str, str | None):
-        return _text
-    return lambda columns, name: json.loads(_text(columns, name))
+        return read_long_text
+    return lambda columns, name: json.loads(read_long_text(columns, name))
 
 
-def _text(columns: Mapping[str, Any], name: str) -> str:
+def read_long_text(columns: Mapping[str, Any], name: str) -> str:
+    """Return what `long_text` took apart."""
     parts = [columns[name]]
     while (following := f"{name}_{len(parts)}") in columns:
         parts.append(columns[following])

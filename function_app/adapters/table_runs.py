@@ -26,13 +26,7 @@ class TableRuns:
 
     def add_run(self, run: RunRecord) -> bool:
         """See Ledger."""
-        run = bounded_run(run)
-        pointer = {"row": _run_key(run)}
-        changes = [Change(key=_id_key("id", run.run_id), columns=pointer)]
-        changes.append(Change(key=_run_key(run), columns=to_columns(run)))
-        if is_unfinished(run):
-            changes.append(Change(key=_id_key("open", run.run_id), columns=pointer))
-        return self._tables.create("runs", _PARTITION, changes, new_writer())
+        return self._tables.create("runs", _PARTITION, _new_rows(bounded_run(run)), new_writer())
 
     def run(self, run_id: str) -> RunRecord | None:
         """See Ledger. Two operations."""
@@ -41,16 +35,25 @@ class TableRuns:
 
     def save_run(self, run: RunRecord) -> RunRecord:
         """See Ledger. Two operations."""
-        run = bounded_run(run)
+        run, writer = bounded_run(run), new_writer()
+        self._tables.replace("runs", _PARTITION, self._changes(run), writer)
+        return replace(run, revision=writer)
+
+    def add_attempt(self, run: RunRecord, following: RunRecord) -> RunRecord:
+        """See Ledger. Two operations: all rows change in one transaction."""
+        following, writer = bounded_run(following), new_writer()
+        changes = [*self._changes(bounded_run(run)), *_new_rows(following)]
+        self._tables.replace("runs", _PARTITION, changes, writer)
+        return replace(following, revision=writer)
+
+    def _changes(self, run: RunRecord) -> list[Change]:
+        """Return what saving a run changes, its own row first."""
         row = self._tables.get("runs", _PARTITION, _run_key(run))
         if row is None or row.writer != run.revision:
             raise LedgerConflictError(f"run {run.run_id} was changed, or is not there: read it again")
         stored = _run(row)
         check_transition(run.run_id, stored.state, run.state)
-        changes = [Change(key=row.key, columns=to_columns(run), etag=row.etag), *_open_changes(stored, run)]
-        writer = new_writer()
-        self._tables.replace("runs", _PARTITION, changes, writer)
-        return replace(run, revision=writer)
+        return [Change(key=row.key, columns=to_columns(run), etag=row.etag), *_open_changes(stored, run)]
 
     def unfinished_runs(self) -> Iterator[RunRecord]:
         """See Ledger. One operation, and one for each unfinished run."""
@@ -70,6 +73,15 @@ class TableRuns:
     def _followed(self, pointer: Row) -> RunRecord | None:
         row = self._tables.get("runs", _PARTITION, pointer.columns["row"])
         return None if row is None else _run(row)
+
+
+def _new_rows(run: RunRecord) -> list[Change]:
+    pointer = {"row": _run_key(run)}
+    rows = [
+        Change(key=_id_key("id", run.run_id), columns=pointer),
+        Change(key=_run_key(run), columns=to_columns(run)),
+    ]
+    return [*rows, Change(key=_id_key("open", run.run_id), columns=pointer)] if is_unfinished(run) else rows
 
 
 def _open_changes(stored: RunRecord, run: RunRecord) -> list[Change]:

@@ -61,6 +61,10 @@ class TableVersions:
         row = next(self._scan(version, "generation", limit=1), None)
         return None if row is None else from_columns(Generation, row.columns)
 
+    def generations(self, version: DatasetVersion) -> list[Generation]:
+        """See Ledger."""
+        return [from_columns(Generation, row.columns) for row in self._scan(version, "generation")]
+
     def claim_auto_run(self, generation: Generation, run_id: str) -> str:
         """See Ledger."""
         partition, key = _partition(generation.dataset_version), _generation_key(generation)

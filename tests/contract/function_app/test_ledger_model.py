@@ -46,7 +46,7 @@ RANKS = {
             ["queued"],
             ["running"],
             ["completed", "failed", "canceled", "lost"],
-            ["registered", "not_registered"],
+            ["registered", "not_registered", "suppressed"],
         ]
     )
     for state in states
@@ -156,7 +156,11 @@ class LedgerModel(RuleBasedStateMachine):
         assert sorted(self.shards) == sorted(found)
         newest_first = sorted(self.runs.values(), key=lambda run: run.created_at, reverse=True)
         assert newest_first == self.ledger.runs()
-        unfinished = {id_ for id_, run in self.runs.items() if TRANSITIONS[run.state] or run.notified_at is None}
+        unfinished = {
+            id_
+            for id_, run in self.runs.items()
+            if TRANSITIONS[run.state] or (run.notified_at is None and run.state != "suppressed")
+        }
         assert unfinished == {run.run_id for run in self.ledger.unfinished_runs()}
 
     def check_versions(self) -> None:

@@ -161,13 +161,17 @@ def test_of_twenty_writers_of_a_run_one_wins(ledger: Ledger) -> None:
 
 
 def test_unfinished_runs_need_care(ledger: Ledger) -> None:
-    """A run is unfinished until it is settled and people were told; COMPLETED alone is not settled."""
-    expected = set()
+    """A run is unfinished until it is settled and people were told; COMPLETED alone is not settled.
+
+    Nobody is told of a suppressed run.
+    """
+    expected: set[str] = set()
     for number, state in enumerate(RunState):
         ledger.add_run(run_record(2 * number, state=state))
         told = run_record(2 * number + 1, state=state, notified_at=NOON)
         ledger.add_run(told)
-        expected |= {run_record(2 * number).run_id} | ({told.run_id} if state not in SETTLED else set())
+        untold = {run_record(2 * number).run_id} if state is not RunState.SUPPRESSED else set()
+        expected |= untold | ({told.run_id} if state not in SETTLED else set())
     assert expected == {run.run_id for run in ledger.unfinished_runs()}
 
 
@@ -187,6 +191,41 @@ def test_a_finished_run_can_be_listed_again(ledger: Ledger) -> None:
     run = added(ledger, run_record(state=RunState.LOST, notified_at=NOON))
     run = ledger.save_run(replace(run, notified_at=None))
     assert [run] == list(ledger.unfinished_runs())
+
+
+def test_an_attempt_is_added_with_the_run_that_it_continues(ledger: Ledger) -> None:
+    """Both rows change at once; the run that is continued needs no care any more."""
+    run = added(ledger, run_record(state=RunState.FAILED, remedy="resume"))
+    second = run_record(2, run_id=f"{run.logical_run}-a2", logical_run=run.logical_run, attempt=2)
+    stored = ledger.add_attempt(replace(run, next_run_id=second.run_id), second)
+    assert (stored, [stored]) == (ledger.run(second.run_id), list(ledger.unfinished_runs()))
+    first = ledger.run(run.run_id)
+    assert first is not None
+    assert (second.run_id, "resume") == (first.next_run_id, first.remedy)
+
+
+def test_of_eight_that_continue_a_run_one_wins(ledger: Ledger) -> None:
+    """The others meet a conflict, and there is one attempt more."""
+    run = added(ledger, run_record(state=RunState.FAILED))
+    second = run_record(2, run_id=f"{run.logical_run}-a2", attempt=2)
+
+    def continue_run() -> bool:
+        try:
+            ledger.add_attempt(replace(run, next_run_id=second.run_id), second)
+        except LedgerConflictError:
+            return False
+        return True
+
+    assert (1, 2) == (at_once([continue_run] * 8).count(True), len(ledger.runs()))
+
+
+def test_an_attempt_that_is_there_already_changes_nothing(ledger: Ledger) -> None:
+    """The run that it would continue stays as it was."""
+    run = added(ledger, run_record(1, state=RunState.FAILED))
+    other = added(ledger, run_record(2))
+    with pytest.raises(LedgerConflictError):
+        ledger.add_attempt(replace(run, next_run_id=other.run_id), run_record(2))
+    assert run == ledger.run(run.run_id)
 
 
 def test_runs_come_newest_first(ledger: Ledger) -> None:

@@ -83,3 +83,13 @@ def test_of_twenty_names_for_a_run_one_wins(ledger: Ledger) -> None:
     stored = ledger.latest_generation(DIGITS)
     assert stored is not None
     assert {stored.auto_run_id} == set(told)
+
+
+def test_all_generations_are_returned_latest_first(ledger: Ledger) -> None:
+    """Those before the first of the list are superseded."""
+    for number in (1, 2, 3):
+        ledger.add_generation(generation_record(number))
+    assert ([3, 2, 1], []) == (
+        [generation.number for generation in ledger.generations(DIGITS)],
+        ledger.generations(DatasetVersion(dataset="digits", version="v2")),
+    )

@@ -75,9 +75,14 @@ def read_rows(reader: Any, chunk: ColumnChunk, rows_at_a_time: int) -> Iterator[
 
 
 def _leaf(column: Any) -> Any:
-    """Return the one leaf that was read of a column of structs."""
+    """Return the one leaf that was read of a column of structs; texts as the bytes that they are."""
     import pyarrow as pa
 
     while pa.types.is_struct(column.type):
         column = column.flatten()[0]
+    as_bytes = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+    if column.type in as_bytes:
+        return column.cast(as_bytes[column.type])
+    if pa.types.is_list(column.type) and column.type.value_type in as_bytes:
+        return column.cast(pa.list_(as_bytes[column.type.value_type]))
     return column

@@ -16,6 +16,8 @@ from function_app.ledger import DatasetVersion, NotificationRecord
 from function_app.validation import ShardSource
 
 MAX_REQUEST_BYTES = 4096
+SPEC_HASH_TAG = "landfall.spec_hash"
+"""The tag by which a job that has our name is recognised as the very one that was submitted."""
 
 
 @dataclass(frozen=True, kw_only=True)

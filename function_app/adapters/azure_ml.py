@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 from function_app.adapters.azure_ml_logs import failure_message, log_tail
 from function_app.adapters.azure_ml_workspace import WorkspaceClient, azure_ml_errors
 from function_app.errors import SubmissionRefusedError
-from function_app.ports import JobSpec, JobStatus, ModelRegistration
+from function_app.ports import SPEC_HASH_TAG, JobSpec, JobStatus, ModelRegistration
 
 if TYPE_CHECKING:
     from azure.core.exceptions import HttpResponseError
-
-SPEC_HASH_TAG = "landfall.spec_hash"
-RUN_ID_TAG = "landfall.run_id"
 
 _IMMUTABLE = ("JobPropertyImmutable", "cannot be changed")
 """How Azure ML says that a job of this name exists with other content."""

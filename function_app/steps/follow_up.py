@@ -5,7 +5,7 @@ from __future__ import annotations
 from function_app.ledger import Generation
 from function_app.pipelines import Pipeline
 from function_app.ports import TrainingRequest
-from function_app.steps.notification import add_notifications
+from function_app.steps.notification import add_notifications, deliver
 from function_app.steps.services import Services
 
 CLOSED = "closed"
@@ -40,3 +40,4 @@ def _tell_of_change(pipeline: Pipeline, generation: Generation, services: Servic
         },
         services=services,
     )
+    deliver(version, services)

@@ -12,7 +12,7 @@ from typing import Any
 
 from function_app.ledger import Generation, RunRecord
 from function_app.pipelines import Pipeline
-from function_app.ports import JobSpec, Workspace
+from function_app.ports import SPEC_HASH_TAG, JobSpec, Workspace
 from shared.job_arguments import JobArguments, TrainingOptions
 from shared.training_report import FILE_NAME as REPORT_NAME
 from shared.vm_sizes import network_environment
@@ -20,7 +20,6 @@ from shared.vm_sizes import network_environment
 PREFIX = "landfall-"
 """Of the jobs that are ours."""
 TAG = "landfall."
-SPEC_HASH_TAG = TAG + "spec_hash"
 
 MPI_ENVIRONMENT = {
     # Open MPI's polling thread otherwise takes the core that computes: 0.60 → 0.95 scaling efficiency on two cores.

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from function_app.errors import NotFoundError, VersionNotWholeError
-from function_app.ledger import DatasetVersion, RunRecord, RunState
+from function_app.ledger import DatasetVersion, RunRecord
 from function_app.pipelines import Pipeline
 from function_app.ports import TrainingRequest
 from function_app.steps.description import missing_shards, refusal_messages
 from function_app.steps.overrides import overridden
 from function_app.steps.planning import plan_run, planned_run
 from function_app.steps.services import Services
-
-AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
+from function_app.steps.submission import AWAITING_SUBMISSION
 
 
 def request_run(

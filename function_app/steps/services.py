@@ -22,6 +22,7 @@ from function_app.ports import (
     Workspace,
 )
 from function_app.validation import DataRequirements, ShardSource, ShardVerdict, validate_shard
+from function_app.validation.reasons import shown
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,6 @@ class Services:
 
     def decide(self, subject: str, action: str, reason: str, **details: Any) -> None:
         """Append a line to a subject's story, and to the log."""
-        logger.info(f"{subject}: {reason}", extra={"action": action, "subject": subject})
+        logger.info(f"{shown(subject)}: {shown(reason)}", extra={"action": action, "subject": subject})
         decision = Decision(subject=subject, at=self.clock(), action=action, reason=reason, details=details)
         self.ledger.record_decision(decision)

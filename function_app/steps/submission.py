@@ -14,6 +14,7 @@ from function_app.steps.run_changes import change_run, move_run
 from function_app.steps.run_notification import tell_about_run
 from function_app.steps.services import Services
 
+AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
 SUBMISSION_LEASE = timedelta(seconds=180)
 """Longer than the client takes with all its repetitions: whoever holds it is dead once it has run out."""
 

@@ -8,19 +8,18 @@ from itertools import islice
 from typing import TypeVar
 
 from function_app.errors import LandfallError
-from function_app.ledger import DatasetVersion, RunRecord, RunState
+from function_app.ledger import DatasetVersion, RunRecord
 from function_app.steps.closing import close_version
 from function_app.steps.follow_up import follow_up
 from function_app.steps.inventory import missed_shards, unclosed_changes
 from function_app.steps.notification import deliver_one
 from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.services import Services
-from function_app.steps.submission import submit_run
+from function_app.steps.submission import AWAITING_SUBMISSION, submit_run
 from function_app.steps.uploads import judge_shard
 
 logger = logging.getLogger(__name__)
 
-AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
 MAX_SHARDS = 500
 """Judged in one sweep, for each dataset: the timer has other work, and comes again."""
 
@@ -33,7 +32,8 @@ class SweepError(LandfallError):
 
 def sweep(services: Services) -> None:
     """Compare the ledger with storage and Azure ML, and repair the difference. Raises SweepError at the end."""
-    ledger, problems = services.ledger, list[str]()
+    ledger = services.ledger
+    problems: list[str] = []
     for dataset in services.pipelines:
         problems += _each(islice(missed_shards(dataset, services), MAX_SHARDS), lambda p: judge_shard(p, services))
     problems += _each(ledger.versions(), lambda version: _care_for_version(version, services))

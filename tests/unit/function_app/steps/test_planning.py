@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from function_app.ledger import DatasetVersion, Generation
-from function_app.steps.planning import SPEC_HASH_TAG, plan_run, report_path, spec_from_json, spec_to_json
+from function_app.ports import SPEC_HASH_TAG
+from function_app.steps.planning import plan_run, report_path, spec_from_json, spec_to_json
 from shared.job_arguments import JobArguments
 from tests.support.world import VERSION, WORKSPACE, pipeline
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import click
@@ -22,21 +23,19 @@ def up(options: TwinOptions) -> None:
     Storage, Event Grid, Azure ML and the function app of this clone, all on this machine. Other commands find it
     by themselves.
     """
-    with ending_on_signals():
-        try:
-            with running_twin(options, say=click.echo) as twin:
-                show_addresses(twin)
-                click.echo("Ready. Ctrl-C stops everything.")
-                watch_forever(twin)
-        except Interrupted:
-            click.echo("Stopped.")
+    with ending_on_signals(), contextlib.suppress(Interrupted), running_twin(options, say=click.echo) as twin:
+        show_addresses(twin)
+        click.echo("Ready. Ctrl-C stops everything.")
+        watch_until_interrupted(twin)
+    click.echo("Stopped.")
 
 
-def watch_forever(twin: Twin) -> None:
-    """Return never; raise TwinError when a part ends."""
-    while True:
-        twin.check_running()
-        time.sleep(LOOK_S)
+def watch_until_interrupted(twin: Twin) -> None:
+    """Return when a signal asks for the end; raise TwinError when a part ends before."""
+    with contextlib.suppress(Interrupted):  # the normal end
+        while True:
+            twin.check_running()
+            time.sleep(LOOK_S)
 
 
 def show_addresses(twin: Twin) -> None:

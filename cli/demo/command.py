@@ -24,7 +24,7 @@ from cli.demo.version_name import new_version
 from cli.errors import CliError
 from cli.signals import ending_on_signals
 from cli.twin_options import twin_options
-from cli.up import show_addresses, watch_forever
+from cli.up import show_addresses, watch_until_interrupted
 from cli.upload import upload_all
 from cli.uploading import ShardUploader
 from local_azure.twin.client import TwinClient
@@ -60,7 +60,7 @@ def demo(options: TwinOptions, *, keep: bool) -> None:
                 lines.text(line)
             if keep:
                 lines.text("The twin keeps running; Ctrl-C stops everything.")
-                watch_forever(twin)
+                watch_until_interrupted(twin)
 
 
 def run_demo(twin: Twin, lines: Lines, watch: Stopwatch) -> dict[str, Any]:

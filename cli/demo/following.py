@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 from cli.demo.story import Observation, news
 from cli.errors import CliError
+from function_app.ledger import SETTLED
 
 POLL_S = 0.5
 SILENCE_S = 240.0
 """Without any news. TensorFlow's first step may take a minute on a busy machine."""
 WITHIN_S = 1200.0
 GOOD_END = "registered"
-SETTLED = (GOOD_END, "not_registered", "failed", "canceled", "lost")
 PHASES = {
     "planned": "submission",
     "submitting": "submission",

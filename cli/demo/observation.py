@@ -50,7 +50,7 @@ class Observer:
             run=run_view(self.run) if self.run else None,
             nodes=Counter(node["state"] for node in self.twin.nodes()),
             progress=tuple(self.progress),
-            told=tuple(f"{n['recipient']}: {n['text']}" for n in self.notifications),
+            told=tuple(f"{n['recipient']} ({n['outcome']})" for n in self.notifications),
         )
 
     def _ask_the_api(self) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from local_azure.twin.places import FUNCTION_APP_IDENTITY
 
-MAX_METRICS = 4
-"""Of the summary; the file has all."""
+MAX_METRICS = 2
+"""Of the summary, those of the validation first; the file has all."""
 
 
 def demo_report(
@@ -59,7 +59,8 @@ def submission_calls(
 def summary(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that end a demo."""
     run, model, shards = report["run"], report["model"], report["shards"]
-    metrics = ", ".join(f"{name} {value:.4g}" for name, value in list(model["metrics"].items())[:MAX_METRICS])
+    telling = sorted(model["metrics"].items(), key=lambda item: (not item[0].startswith("val_"), item[0]))
+    metrics = ", ".join(f"{name} {value:.4g}" for name, value in telling[:MAX_METRICS])
     yield f"dataset version  {report['dataset_version']}, {shards['accepted']} shards accepted"
     yield f"run              {run['run_id']}: {run['num_nodes']} nodes, {run['world_size']} ranks, {run['state']}"
     yield f"model            {model['name']} version {model['version']} ({metrics})"

@@ -16,6 +16,7 @@ RUN_STATES = {
     "completed": "the training has completed",
     "failed": "the run has failed",
     "canceled": "the run was canceled",
+    "suppressed": "the run was not submitted",
     "lost": "the run is lost: Azure ML does not know its job",
     "registered": "the gate holds",
     "not_registered": "the gate does not hold",

@@ -1,0 +1,83 @@
+"""demo.json and the summary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli.demo.report import demo_report, submission_calls, summary
+from local_azure.twin.places import FUNCTION_APP_IDENTITY, OPERATOR_IDENTITY
+
+CLOSED, SUBMITTED = "2026-11-20T12:00:00Z", "2026-11-20T12:00:02+00:00"
+CLOSED_S = 1795176000.0
+
+
+def call(t: float, method: str, caller: str | None = FUNCTION_APP_IDENTITY) -> dict[str, Any]:
+    """A call as the Azure ML emulator records it."""
+    recorded = {"t": CLOSED_S + t, "method": method, "path": "/jobs/r", "query": {}, "status": 201, "user_agent": "x"}
+    return {**recorded, "caller": caller}
+
+
+def report() -> dict[str, Any]:
+    """The report of a demo that went well."""
+    split = {"accepted": 5, "rejected": []}
+    return demo_report(
+        version={
+            "dataset": "digits",
+            "version": "v1",
+            "splits": {"train": split, "validation": {**split, "rejected": [{"shard": "x"}]}},
+            "generation": {"fingerprint": "f" * 64, "closed_at": CLOSED},
+        },
+        run={
+            "run_id": "r",
+            "state": "registered",
+            "attempt": 1,
+            "num_nodes": 2,
+            "world_size": 2,
+            "submitted_at": SUBMITTED,
+            "model_name": "m",
+            "model_version": "7",
+            "metrics": {"val_accuracy": 0.98765},
+        },
+        notifications=[{"recipient": "topic", "outcome": "registered"}],
+        calls=[call(1.0, "PUT")],
+        durations_s={"total": 61.4},
+    )
+
+
+def test_a_report_has_the_members_that_the_issue_names() -> None:
+    """Names and values of demo.json."""
+    expected = {
+        "dataset_version": "digits/v1",
+        "fingerprint": "f" * 64,
+        "shards": {"accepted": 10, "rejected": 1},
+        "run": {"run_id": "r", "state": "registered", "attempt": 1, "num_nodes": 2, "world_size": 2},
+        "model": {"name": "m", "version": "7", "metrics": {"val_accuracy": 0.98765}},
+        "notifications": [{"recipient": "topic", "outcome": "registered"}],
+        "azure_ml_calls": [{"method": "PUT", "path": "/jobs/r", "query": {}, "status": 201}],
+        "durations_s": {"total": 61.4},
+    }
+    assert expected == report()
+
+
+def test_only_the_function_apps_calls_of_the_submission_count() -> None:
+    """Not what came before the closing or after the submission was on record, nor what others called."""
+    calls = [call(-1, "GET"), call(0.5, "GET", OPERATOR_IDENTITY), call(1, "PUT"), call(1.5, "GET", None)]
+    counted = submission_calls([*calls, call(3, "GET")], since=CLOSED, until=SUBMITTED)
+    assert ["PUT"] == [each["method"] for each in counted]
+
+
+def test_without_a_submission_there_are_no_calls() -> None:
+    """A version that never closed has none."""
+    assert [] == submission_calls([call(1, "PUT")], since=None, until=None)
+
+
+def test_the_summary_is_short() -> None:
+    """Six lines: what was trained on, what ran, what came of it, who knows, what it cost."""
+    assert [
+        "dataset version  digits/v1, 10 shards accepted",
+        "run              r: 2 nodes, 2 ranks, registered",
+        "model            m version 7 (val_accuracy 0.9877)",
+        "told             topic",
+        "submission       1 call to Azure ML",
+        "time             61 s",
+    ] == list(summary(report()))

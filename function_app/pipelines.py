@@ -64,7 +64,8 @@ UNNAMED = "-"
 class Section(BaseModel):
     """A part of a pipeline: nothing unknown, nothing coerced, nothing changed afterwards."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    # Built at the first file: every cold start imports this module, and most of its time would go into building.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class Feature(Section):

@@ -25,7 +25,8 @@ def evaluate(session: Session) -> tuple[Sums, Sums]:
 
     Raises DataError where not every record was counted once.
     """
-    session.watch.enter("evaluation", session.position.step)
+    first = session.position.epoch == session.job.start.epoch
+    session.watch.enter("first evaluation" if first else "evaluation", session.position.step)
     plan = session.job.validation
     data = session.inputs.validation.evaluation()
     own = local_sums(session.predict, data, plan.steps, session.layout, session.world.rank)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import subprocess
+import json
+import os
+import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import psutil
 import pytest
+from numpy.typing import NDArray
 
 from shared.job_arguments import JobArguments
 from shared.progress import Progress, parse_progress
 from shared.training_report import FILE_NAME, TrainingReport
 from tests.distributed.landed import Landed
-from tests.support.processes import REPOSITORY, child_environment, die_with_parent
+from tests.support.processes import REPOSITORY, ServerProcess, child_environment, start_process, wait_until
 
 PROGRAMS = REPOSITORY / ".venv-training" / "bin"
 DEADLINE_S = 150.0
+ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,23 +31,61 @@ class Outcome:
     """A training that has ended."""
 
     exit_code: int
-    stdout: str
-    stderr: str
+    log: str
     output: Path
 
     @property
     def progress(self) -> list[Progress]:
         """What the root told on its way."""
-        return [told for line in self.stdout.splitlines() if (told := parse_progress(line))]
+        return [told for line in self.log.splitlines() if (told := parse_progress(line))]
 
     @property
     def report(self) -> TrainingReport:
         """What the root wrote at the end."""
         return TrainingReport.from_json((self.output / "report" / FILE_NAME).read_bytes())
 
+    @property
+    def pointer(self) -> dict[str, Any]:
+        """The checkpoint that counts."""
+        members: dict[str, Any] = json.loads((self.output / "checkpoints" / "latest.json").read_bytes())
+        return members
+
+    @property
+    def variables(self) -> dict[str, NDArray[Any]]:
+        """The variables of the checkpoint that counts."""
+        with np.load(self.output / "checkpoints" / self.pointer["file"]) as stored:
+            return {name: stored[name] for name in stored.files}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A training that is under way."""
+
+    process: ServerProcess
+    output: Path
+
+    def wait_for_epoch(self, epoch: int) -> None:
+        """Wait until the root has told of an epoch's end."""
+        self.process.wait_for_line(f'LANDFALL_PROGRESS {{"epoch": {epoch},', timeout_s=DEADLINE_S)
+
+    def send(self, number: signal.Signals, rank: int) -> None:
+        """Send a signal to one rank."""
+        self.rank(rank).send_signal(number)
+
+    def rank(self, rank: int) -> psutil.Process:
+        """Return one rank's process: it says so itself in its environment."""
+        children = psutil.Process(self.process.popen.pid).children(recursive=True)
+        return next(c for c in children if c.environ().get("OMPI_COMM_WORLD_RANK") == str(rank))
+
+    def ended(self, timeout_s: float = DEADLINE_S) -> Outcome:
+        """Wait for the end."""
+        wait_until(lambda: self.process.popen.poll() is not None, what="the training ends", timeout_s=timeout_s)
+        code = self.process.popen.returncode
+        return Outcome(exit_code=code, log=self.process.log_text(), output=self.output)
+
 
 def job_arguments(landed: Landed, output: Path, **options: object) -> JobArguments:
-    """The arguments of a training of what has landed, with its outputs under one folder."""
+    """The arguments of a training of what has landed, with its outputs under one folder; no extras that cost time."""
     where = {
         "manifest": str(landed.manifest),
         "data": str(landed.folder),
@@ -47,28 +93,42 @@ def job_arguments(landed: Landed, output: Path, **options: object) -> JobArgumen
         "model": str(output / "model"),
         "checkpoints": str(output / "checkpoints"),
     }
-    return JobArguments(**{**where, **options})  # type: ignore[arg-type]
+    lean = {"measure_communication": False, "tensorboard": False}
+    return JobArguments(**{**where, **lean, **options})  # type: ignore[arg-type]
 
 
-def train(ranks: int | None, arguments: JobArguments) -> Outcome:
-    """Train with so many ranks and wait for the end; None means without mpirun."""
+def start(
+    ranks: int | None, arguments: JobArguments, *, launcher: Sequence[str] = (), program: Sequence[str] = ()
+) -> Running:
+    """Start a training with so many ranks; None means without mpirun. ``program`` goes before its arguments."""
     if not (PROGRAMS / "mpirun").exists():
         pytest.skip(".venv-training is not there: run `make setup`")
-    launcher = [] if ranks is None else [str(PROGRAMS / "mpirun"), "-n", str(ranks), "--oversubscribe"]
-    command = [*launcher, str(PROGRAMS / "python"), "-m", "training_job.train", *arguments.to_argv()]
-    ended = subprocess.run(
-        command,
-        cwd=REPOSITORY,
-        env=child_environment(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-        preexec_fn=die_with_parent,
+    output = Path(arguments.report).parent
+    output.mkdir(parents=True, exist_ok=True)
+    mpirun = [] if ranks is None else [str(PROGRAMS / "mpirun"), "-n", str(ranks), "--oversubscribe", *launcher]
+    what = program or ["-m", "training_job.train"]
+    return Running(
+        process=start_process(
+            [*mpirun, str(PROGRAMS / "python"), *what, *arguments.to_argv()],
+            log=output / f"log-{len(list(output.glob('log-*')))}",
+            environment=child_environment(**ENVIRONMENT, PYTHONPATH=str(REPOSITORY)),
+        ),
+        output=output,
     )
-    return Outcome(
-        exit_code=ended.returncode,
-        stdout=ended.stdout,
-        stderr=ended.stderr,
-        output=Path(arguments.report).parent,
-    )
+
+
+def train(ranks: int | None, arguments: JobArguments, **how: Any) -> Outcome:
+    """Train and wait for the end."""
+    running = start(ranks, arguments, **how)
+    try:
+        return running.ended()
+    finally:
+        end_all(running)
+
+
+def end_all(running: Running) -> None:
+    """Leave no process behind, stopped ones included."""
+    if running.process.popen.poll() is None:
+        for child in psutil.Process(running.process.popen.pid).children(recursive=True):
+            os.kill(child.pid, signal.SIGKILL)
+        running.process.kill()

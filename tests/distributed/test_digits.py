@@ -21,7 +21,7 @@ def outcome(digits: Landed, tmp_path_factory: pytest.TempPathFactory) -> Outcome
 
 def test_two_ranks_learn_digits(outcome: Outcome) -> None:
     """Ten epochs are enough for 0.97 of the validation split."""
-    assert 0 == outcome.exit_code, outcome.stderr
+    assert 0 == outcome.exit_code, outcome.log
     assert outcome.report.metrics["val_accuracy"] >= 0.97
 
 
@@ -48,12 +48,12 @@ def test_both_exports_are_there(outcome: Outcome) -> None:
 def test_one_process_needs_no_mpirun(digits: Landed, tmp_path: Path) -> None:
     """Without a launcher the training is a world of one."""
     alone = train(None, job_arguments(digits, tmp_path, epochs=1))
-    assert (0, 1) == (alone.exit_code, alone.report.world_size), alone.stderr
+    assert (0, 1) == (alone.exit_code, alone.report.world_size), alone.log
 
 
 def test_a_split_below_one_global_batch_is_refused_with_numbers(digits: Landed, tmp_path: Path) -> None:
     """The root says so in one paragraph, without a stack trace, before TensorFlow is loaded."""
     refused = train(2, job_arguments(digits, tmp_path, per_process_batch_size=2000))
     assert 11 == refused.exit_code
-    assert 1 == refused.stderr.count("1437 records in 8 shards, less than one global batch of 4000")
-    assert "Traceback" not in refused.stderr
+    assert 1 == refused.log.count("1437 records in 8 shards, less than one global batch of 4000")
+    assert "Traceback" not in refused.log

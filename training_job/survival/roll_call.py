@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-ROOMY = frozenset({"start", "first step", "checkpoint", "export", "end"})
+ROOMY = frozenset({"start", "first step", "first evaluation", "checkpoint", "export", "end"})
 """Places that take as long as a compiler or a slow disk does."""
 _ROOMY_FACTOR = 10
 

@@ -49,9 +49,8 @@ def landfall() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit. No stack trace reaches a user: it goes to a file that the message names."""
     try:
-        landfall.main(args=arguments, prog_name="landfall", standalone_mode=False)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
+        # click hands a command's Exit back as its status instead of raising it
+        status = landfall.main(args=arguments, prog_name="landfall", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -66,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the last resort, written down whole
         click.echo(f"Error: {_explain(error)}", err=True)
         sys.exit(1)
-    sys.exit(0)
+    sys.exit(status if isinstance(status, int) else 0)
 
 
 def _explain(error: Exception) -> str:

@@ -1,0 +1,118 @@
+"""The command line of ``landfall validate``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from cli.validate.inputs import ShardInput, find_counts, find_inputs
+from cli.validate.judging import Judged, judge_all
+from cli.validate.printing import as_json, as_text, set_as_json, set_as_text, summary
+from cli.validate.progress import bar_on_stderr
+from function_app.errors import PipelineError
+from function_app.validation import (
+    MAX_COUNTS_BYTES,
+    CountsError,
+    DataRequirements,
+    Reason,
+    ReasonCode,
+    check_name,
+    check_set,
+    read_counts,
+)
+from shared.manifest import ManifestShard
+from shared.shard_names import ShardNameError, parse_shard_name
+
+REJECTED = 1
+"""Exit status where anything was rejected; click's own for wrong usage is 2."""
+
+
+@click.command()
+@click.argument("shards", nargs=-1, required=True, metavar="PATH|URL ...")
+@click.option("--pipeline", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pipeline file.")
+@click.option("--json", "is_json", is_flag=True, help="One JSON object per line and shard.")
+@click.option("--statistics", is_flag=True, help="With --json: what the data look like, too.")
+@click.option("--set", "is_set", is_flag=True, help="Check the shards together, as a whole version, too.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=os.cpu_count() or 1, help="Processes [one per core].")
+def validate(
+    shards: tuple[str, ...], pipeline: Path | None, jobs: int, *, is_json: bool, statistics: bool, is_set: bool
+) -> None:
+    """Check shards as the function app does when they land: files, folders of them, addresses of blobs.
+
+    Without --pipeline only their integrity is checked. A blob's address may be signed; else you are signed in
+    by `az login`, or the environment's DataStorage opens it.
+
+    Exit status: 0 all accepted, 1 something was rejected, 2 wrong usage.
+    """
+    requirements = load_requirements(pipeline)
+    inputs = find_inputs(shards)
+    every = []
+    with bar_on_stderr(f"validating {len(inputs)} shards", _total_bytes(inputs)) as (step, tell):
+        for judged in judge_all(inputs, requirements, num_processes=jobs, progress=step):
+            every.append(judged)
+            tell(as_json(judged, with_statistics=statistics) if is_json else as_text(judged))
+    reasons = set_reasons(every, requirements, find_counts(shards)) if is_set else []
+    if is_set:
+        click.echo(set_as_json(reasons) if is_json else set_as_text(reasons))
+    if not is_json and len(every) > 1:
+        click.echo(summary(every))
+    if reasons or not all(judged.accepted for judged in every):
+        raise click.exceptions.Exit(REJECTED)
+
+
+def load_requirements(pipeline: Path | None) -> DataRequirements | None:
+    """Return what a pipeline file requires of the data. Raises click.UsageError where it is wrong."""
+    if pipeline is None:
+        return None
+    from function_app.pipeline_files import load_pipeline
+
+    try:
+        return load_pipeline(pipeline).data.requirements()
+    except PipelineError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def set_reasons(every: Sequence[Judged], requirements: DataRequirements | None, counts: Path | None) -> list[Reason]:
+    """Return what is wrong with accepted shards as a version; those that were rejected are missing from it."""
+    reasons = [reason for judged in every if (reason := check_name(judged.shard.name)) is not None]
+    members, formats = [], {}
+    for judged in every:
+        if (member := _member(judged)) is not None and judged.verdict is not None:
+            members.append(member)
+            formats[member.name] = f"{judged.verdict.data_format} {judged.verdict.compression}".strip()
+    stated = None
+    if counts is not None:
+        try:
+            with counts.open("rb") as file:
+                stated = read_counts(counts.name, file.read(MAX_COUNTS_BYTES + 1))
+        except (CountsError, OSError) as error:
+            reasons.append(Reason(code=ReasonCode.SET_COUNTS_UNREADABLE, shard=counts.name, message=str(error)))
+    return reasons + check_set(members, requirements or DataRequirements(), counts=stated, formats=formats)
+
+
+def _member(judged: Judged) -> ManifestShard | None:
+    if judged.verdict is None or not judged.accepted:
+        return None
+    try:
+        name = parse_shard_name(judged.shard.name)
+    except ShardNameError:
+        return None
+    return ManifestShard(
+        split=name.split,
+        index=name.index,
+        num_shards=name.num_shards,
+        name=name.name,
+        size_bytes=judged.verdict.size_bytes,
+        crc32c=judged.verdict.crc32c,
+        num_records=judged.verdict.num_records,
+    )
+
+
+def _total_bytes(inputs: Sequence[ShardInput]) -> int | None:
+    """Return the size of all, None where some are blobs: nobody should wait for a bar to learn its length."""
+    if any(shard.is_url for shard in inputs):
+        return None
+    return sum(Path(shard.location).stat().st_size for shard in inputs)

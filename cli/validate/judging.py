@@ -1,0 +1,132 @@
+"""Judging shards: one in this process, several in as many processes as there are cores."""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cli.validate.inputs import ShardInput
+from cli.validate.remote import open_url
+from function_app.validation import (
+    DataRequirements,
+    LocalFileSource,
+    Reason,
+    ShardVerdict,
+    SourceError,
+    validate_shard,
+)
+from local_azure.twin.guard import die_with_parent
+
+Progress = Callable[[int], None]
+_REPORT_BYTES = 4 << 20
+"""Progress is told in steps of this size: a queue between processes is not free."""
+_POLL_S = 0.2
+
+_progress_queue: Any = None
+"""In a worker process: where progress goes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What became of one shard: a verdict, or why there is none."""
+
+    shard: ShardInput
+    verdict: ShardVerdict | None = None
+    failure: Reason | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it may be uploaded."""
+        return self.verdict is not None and self.verdict.accepted
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why not."""
+        if self.failure is not None:
+            return (self.failure,)
+        return self.verdict.reasons if self.verdict is not None else ()
+
+
+def judge(shard: ShardInput, requirements: DataRequirements | None, progress: Progress) -> Judged:
+    """Judge one shard."""
+    try:
+        if shard.is_url:
+            return Judged(
+                shard=shard, verdict=validate_shard(open_url(shard.location), requirements, progress=progress)
+            )
+        with LocalFileSource(Path(shard.location)) as source:
+            return Judged(shard=shard, verdict=validate_shard(source, requirements, progress=progress))
+    except SourceError as error:
+        return Judged(shard=shard, failure=error.reason(shard.label))
+
+
+def judge_all(
+    shards: Sequence[ShardInput], requirements: DataRequirements | None, *, num_processes: int, progress: Progress
+) -> Iterator[Judged]:
+    """Yield the shards' verdicts in their order, as they come."""
+    num_processes = min(num_processes, len(shards))
+    if num_processes == 1:
+        yield from (judge(shard, requirements, progress) for shard in shards)
+        return
+    context = multiprocessing.get_context("spawn")
+    told = context.Queue()
+    pool = ProcessPoolExecutor(num_processes, mp_context=context, initializer=_begin, initargs=(told,))
+    with _listening(told, progress), pool:
+        try:
+            futures: list[Future[Judged]] = [pool.submit(_judge_in_worker, s, requirements) for s in shards]
+            for future in futures:
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _listening:  # noqa: N801 - a context manager, used as a function
+    """Hands on what workers tell, from a thread."""
+
+    def __init__(self, told: Any, progress: Progress) -> None:
+        self._told = told
+        self._progress = progress
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="progress", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                self._progress(self._told.get(timeout=_POLL_S))
+            except queue.Empty:
+                if self._over.is_set():
+                    return
+
+
+def _begin(told: Any) -> None:
+    global _progress_queue  # noqa: PLW0603 - a worker's only way to keep what its initializer was given
+    die_with_parent()
+    _progress_queue = told
+
+
+def _judge_in_worker(shard: ShardInput, requirements: DataRequirements | None) -> Judged:
+    untold = 0
+
+    def progress(num_bytes: int) -> None:
+        nonlocal untold
+        untold += num_bytes
+        if untold >= _REPORT_BYTES:
+            _progress_queue.put(untold)
+            untold = 0
+
+    judged = judge(shard, requirements, progress)
+    _progress_queue.put(untold)
+    return judged

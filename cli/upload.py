@@ -9,7 +9,7 @@ import click
 
 from cli.dataset_argument import DATASET_VERSION
 from cli.errors import CliError
-from cli.progress_bar import Step, progress_bar
+from cli.progress_bar import progress_bar
 from cli.target import running_twin_of_this_clone
 from cli.uploading import ShardUploader
 
@@ -54,18 +54,7 @@ def upload_all(
     total = sum(shard.stat().st_size for shard in shards)
     with progress_bar(f"uploading {len(shards)} shards", total_bytes=total) as step:
         for shard in shards:
-            _upload_one(uploader, shard, target, step, overwrite=overwrite)
-
-
-def _upload_one(
-    uploader: ShardUploader, shard: Path, target: tuple[str, str], step: Step, *, overwrite: bool
-) -> None:
-    path = "/".join((*target, shard.name))
-    try:
-        uploader.upload(shard, path, overwrite=overwrite)
-    except OSError as error:
-        raise CliError(f"{shard} cannot be read: {error}") from error
-    step(shard.stat().st_size)
+            uploader.upload(shard, "/".join((*target, shard.name)), step, overwrite=overwrite)
 
 
 def open_uploader(container: str, account_url: str | None) -> ShardUploader:

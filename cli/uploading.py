@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from azure.core.exceptions import AzureError, ResourceExistsError
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
 from cli.errors import CliError
+from cli.progress_bar import Step
 
 MAX_BLOCK_BYTES = 8 << 20
 CONCURRENCY = 4
@@ -59,15 +61,33 @@ class ShardUploader:
         except AzureError as error:
             raise CliError(f"{self._service.url} cannot be listed: {_first_line(error)}") from error
 
-    def upload(self, file: Path, path: str, *, overwrite: bool) -> None:
-        """Write one blob. Raises CliError where it exists (and may not be replaced) or the account says no."""
+    def upload(self, file: Path, path: str, step: Step, *, overwrite: bool) -> None:
+        """Write one blob, telling `step` about bytes as they go.
+
+        Raises CliError where it exists (and may not be replaced), cannot be read, or the account says no.
+        """
+        options: dict[str, Any] = {"max_concurrency": CONCURRENCY, "progress_hook": _differences(step)}
         try:
             with file.open("rb") as content:
-                self._container.upload_blob(path, content, overwrite=overwrite, max_concurrency=CONCURRENCY)
+                self._container.upload_blob(path, content, overwrite=overwrite, **options)
+        except OSError as error:
+            raise CliError(f"{file} cannot be read: {error}") from error
         except ResourceExistsError as error:
             raise CliError(f"{path} is there already; --overwrite replaces it, or choose another version.") from error
         except AzureError as error:
             raise CliError(f"{path} was not uploaded to {self._service.url}: {_first_line(error)}") from error
+
+
+def _differences(step: Step) -> Callable[[int, int | None], None]:
+    """Turn the SDK's "so many bytes in all" into our "so many bytes more"."""
+    done = 0
+
+    def tell(current: int, _total: int | None) -> None:
+        nonlocal done
+        step(current - done)
+        done = current
+
+    return tell
 
 
 def _first_line(error: AzureError) -> str:

@@ -86,6 +86,24 @@ class TwinClient:
         """Deliver as usual again; what was held back goes out now."""
         self._event_grid.delete("/faults").raise_for_status()
 
+    def release_events(self) -> None:
+        """Let go what a topic's plan holds for its order; faults go on."""
+        self._event_grid.post("/release").raise_for_status()
+
+    def event_faults(self) -> dict[str, Any]:
+        """Return each topic's plan and what it did so far."""
+        return _json(self._event_grid.get("/faults"))
+
+    def fail_calls(self, script: Mapping[str, Any]) -> None:
+        """Let Azure ML fail: ``{"match": {"method", "path"}, "times": n, "do": {…}}``."""
+        self._azure_ml.post("/twin/faults", json=dict(script)).raise_for_status()
+
+    def end_call_faults(self) -> int:
+        """Let Azure ML answer again; how many scripted calls did not come."""
+        pending = int(_json(self._azure_ml.get("/twin/faults"))["pending"])
+        self._azure_ml.delete("/twin/faults").raise_for_status()
+        return pending
+
     def fire(self, function: str) -> None:
         """Run a timer's function now."""
         self._functions.post(f"/admin/functions/{function}", json={"input": ""}).raise_for_status()

@@ -28,6 +28,13 @@ def clean_environment(environment: Mapping[str, str] | None = None) -> dict[str,
     return {**kept, "NO_PROXY": "localhost,127.0.0.1", "PYTHONUNBUFFERED": "1"}
 
 
+def keep_loopback_direct() -> None:
+    """Have this process's own clients reach loopback without a proxy, whatever proxy the user has."""
+    for name in ("NO_PROXY", "no_proxy"):
+        exempt = [part for part in os.environ.get(name, "").split(",") if part]
+        os.environ[name] = ",".join(dict.fromkeys([*exempt, "localhost", "127.0.0.1"]))
+
+
 def _is_foreign(name: str) -> bool:
     upper = name.upper()
     prefixes = tuple(p.upper() for p in FOREIGN_PREFIXES)

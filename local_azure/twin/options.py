@@ -25,6 +25,8 @@ class TwinOptions:
     reconcile_schedule: str = "0 */5 * * * *"
     sweep_grace_s: int = 10
     """What is younger is left alone by the sweep; in Azure, where events may take minutes, it is more."""
+    queue_lease_s: float = 30.0
+    """After so long the message of a killed dev host is delivered to the next one."""
     training_python: Path = ROOT / ".venv-training"
     """The virtual environment that stands for the training image."""
     azurite: Path = ROOT / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"

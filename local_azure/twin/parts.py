@@ -21,6 +21,7 @@ from local_azure.twin.state import write_atomically
 UPLOAD_EVENTS = ["Microsoft.Storage.BlobCreated"]
 TRAINING_IMAGE = "landfall-training:local"
 """Stands for an image: the Azure ML emulator runs the training in .venv-training."""
+FUNCTIONS_HOST = "the Functions dev host"
 RUN_EVENTS = [
     "Microsoft.MachineLearningServices.RunCompleted",
     "Microsoft.MachineLearningServices.RunStatusChanged",
@@ -122,15 +123,16 @@ def published_file(places: Places) -> Path:
     return places.logs / "published.json"
 
 
-def functions_host(places: Places, settings: Mapping[str, str]) -> Part:
+def functions_host(places: Places, settings: Mapping[str, str], options: TwinOptions) -> Part:
     """The dev host with the function app of this clone."""
     return Part(
-        name="the Functions dev host",
+        name=FUNCTIONS_HOST,
         command=_module(
             "local_azure.functions_host",
             root=ROOT,
             port=places.ports["functions"],
             system_key_env=SYSTEM_KEY_SETTING,
+            queue_lease_s=options.queue_lease_s,
         ),
         env={**clean_environment(), **settings},
         log=places.logs / "functions_host.log",

@@ -52,13 +52,19 @@ class Ports:
 def take_ports(defaults: Mapping[str, int] = DEFAULTS, *, folder: Path | None = None) -> Ports:
     """Take one free port for each name. Raises TwinError where there is none within reach."""
     locks = folder or cache_folder() / "ports"
-    locks.mkdir(parents=True, exist_ok=True)
     numbers: dict[str, int] = {}
     held: list[int] = []
-    for name, wanted in defaults.items():
-        numbers[name], descriptor = _take(name, wanted, locks)
-        held.append(descriptor)
-    return Ports(numbers=numbers, held=tuple(held))
+    try:
+        locks.mkdir(parents=True, exist_ok=True)
+        for name, wanted in defaults.items():
+            numbers[name], descriptor = _take(name, wanted, locks)
+            held.append(descriptor)
+    except (TwinError, OSError) as error:
+        Ports(numbers, tuple(held)).release()
+        if isinstance(error, TwinError):
+            raise
+        raise TwinError(f"the folder {locks}, which keeps twins apart, cannot be used: {error}") from error
+    return Ports(numbers, tuple(held))
 
 
 def cache_folder() -> Path:

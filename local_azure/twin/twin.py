@@ -11,6 +11,7 @@ from typing import Any
 from local_azure.twin import parts
 from local_azure.twin.app_settings import app_settings
 from local_azure.twin.children import Child, Part, await_strays
+from local_azure.twin.environment import keep_loopback_direct
 from local_azure.twin.errors import TwinError
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import Places
@@ -57,9 +58,19 @@ class Twin:
         say("publishing the training's environment and code to Azure ML")
         settings = app_settings(self.places, self._publish(), self.options)
         say("starting the Functions dev host with this function app")
-        self._launch(parts.functions_host(self.places, settings)).await_ready()
+        self._launch(parts.functions_host(self.places, settings, self.options)).await_ready()
         event_grid.await_ready()
         write_twin_file(self.places.folder, self.describe())
+
+    def kill_functions_host(self) -> None:
+        """Let the dev host die of SIGKILL, with whatever its functions are at, and start another one."""
+        old = next(child for child in self._children if child.part.name == parts.FUNCTIONS_HOST)
+        old.kill()
+        self._children[self._children.index(old)] = Child(old.part, label=self._label, hold=self._held())
+
+    def await_functions_host(self) -> None:
+        """Return when the dev host answers. Raises TwinError where it does not."""
+        next(child for child in self._children if child.part.name == parts.FUNCTIONS_HOST).await_ready()
 
     def stop(self) -> None:
         """End everything that was started: first what makes work, storage last."""
@@ -109,14 +120,18 @@ class Twin:
         }
 
     def _launch(self, part: Part) -> Child:
-        child = Child(part, label=self._label, hold=[self._state.lock, *self.places.ports.held])
+        child = Child(part, label=self._label, hold=self._held())
         self._children.append(child)
         return child
+
+    def _held(self) -> list[int]:
+        return [self._state.lock, *self.places.ports.held]
 
 
 @contextlib.contextmanager
 def running_twin(options: TwinOptions, *, say: Say = silent) -> Iterator[Twin]:
     """Start a twin and stop it again, whatever happens in between. Raises TwinError where it does not start."""
+    keep_loopback_direct()
     state = take_state_folder(options.base)
     ports = None
     try:

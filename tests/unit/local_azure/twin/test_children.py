@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
-from local_azure.twin.children import Child, Part
+from local_azure.twin.children import Child, Part, await_strays
 from local_azure.twin.errors import TwinError
+from tests.support.processes import REPOSITORY
 
 
 def part(log: Path, script: str, *, ready: Callable[[], bool] = bool, within_s: float = 20.0) -> Part:
@@ -72,3 +75,14 @@ def test_a_held_lock_outlives_its_owner_only_as_long_as_the_child(tmp_path: Path
     stopped(child)
     assert b"" == os.read(reading, 1)
     os.close(reading)
+
+
+def test_a_guard_that_never_became_a_child_is_waited_for() -> None:
+    """A signal between starting a guard and noting it down leaves it ending by itself; nobody returns before."""
+    command = [sys.executable, "-m", "local_azure.twin.guard", "--label", "a-label", "--", sys.executable, "-c"]
+    stray = subprocess.Popen([*command, "import time; time.sleep(60)"], stdin=subprocess.PIPE, cwd=REPOSITORY)
+    assert stray.stdin is not None
+    stray.stdin.close()
+    await_strays("a-label")
+    assert not psutil.pid_exists(stray.pid)
+    stray.returncode = 0  # it was collected by await_strays

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from local_azure.twin.environment import clean_environment
+import os
+
+import pytest
+
+from local_azure.twin.environment import clean_environment, keep_loopback_direct
 
 
 def test_foreign_settings_are_left_out() -> None:
@@ -12,3 +16,12 @@ def test_foreign_settings_are_left_out() -> None:
     foreign = dict.fromkeys(names, "x")
     cleaned = clean_environment({**foreign, "HOME": "/home/somebody"})
     assert {"HOME": "/home/somebody", "NO_PROXY": "localhost,127.0.0.1", "PYTHONUNBUFFERED": "1"} == cleaned
+
+
+def test_loopback_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the user exempts already stays exempt; asking twice adds nothing."""
+    monkeypatch.setenv("NO_PROXY", "intranet")
+    monkeypatch.setenv("no_proxy", "")
+    keep_loopback_direct()
+    keep_loopback_direct()
+    assert ("intranet,localhost,127.0.0.1", "localhost,127.0.0.1") == (os.environ["NO_PROXY"], os.environ["no_proxy"])

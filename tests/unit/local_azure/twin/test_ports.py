@@ -68,3 +68,10 @@ def test_no_port_within_reach_is_an_error_for_people(tmp_path: Path) -> None:
     """The message names the service and the port."""
     with pytest.raises(TwinError, match="no free port for blob: tried 70000"):
         take_ports({"blob": 70000}, folder=tmp_path)
+
+
+def test_a_folder_that_cannot_be_used_is_an_error_for_people(tmp_path: Path) -> None:
+    """The message names the folder and the reason."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TwinError, match=r"which keeps twins apart, cannot be used: .*Not a directory"):
+        take_ports({"blob": 10000}, folder=tmp_path / "file" / "ports")

@@ -58,6 +58,12 @@ class Topic:
         self._offer(released)
         return len(released)
 
+    def end_faults(self) -> int:
+        """Let everything go and follow no plan any more; how many that was."""
+        released = self.gate.end()
+        self._offer(released)
+        return len(released)
+
     def resume(self) -> None:
         """Offer again what a subscription had not finished when the emulator ended."""
         for subscription in self.subscriptions:

@@ -32,6 +32,10 @@ class FaultPlan:
     """Hold events until so many are there, then let all go; 0 with another order than forward: until released."""
     delay_s: float = 0.0
     """Deliver so much later."""
+    duplicate_fraction: float = 0.0
+    """Deliver this share of the events once more than ``deliveries``."""
+    late_fraction: float = 0.0
+    """Keep this share back until the faults end, however long that takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,10 @@ class FaultGate:
 
     plan: FaultPlan = field(default_factory=FaultPlan)
     dropped: int = 0
+    duplicated: int = 0
     held: list[Admitted] = field(default_factory=list)
+    late: list[Admitted] = field(default_factory=list)
+    late_in_all: int = 0
     _random: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 (faults, not secrets)
 
     def set_plan(self, plan: FaultPlan) -> None:
@@ -67,15 +74,31 @@ class FaultGate:
 
     def admit(self, seq: int, event: Event) -> list[Admitted]:
         """What may go to the subscriptions now that ``event`` has come: nothing, it, or all that was held."""
-        admitted = Admitted(seq=seq, event=event, copies=self.plan.deliveries, delay_s=self.plan.delay_s)
+        admitted = Admitted(seq=seq, event=event, copies=self._copies(), delay_s=self.plan.delay_s)
+        if self._random.random() < self.plan.late_fraction:
+            self.late.append(admitted)
+            self.late_in_all += 1
+            return []
         if not self.plan.hold_until and self.plan.order == "forward":
             return [admitted]
         self.held.append(admitted)
         full = self.plan.hold_until and len(self.held) >= self.plan.hold_until
         return self.release() if full or len(self.held) >= MAX_HELD else []
 
+    def end(self) -> list[Admitted]:
+        """Everything that is held or kept back, as the faults are over."""
+        late, self.late = self.late, []
+        released = self.release()
+        self.plan = FaultPlan()
+        return [*released, *late]
+
+    def _copies(self) -> int:
+        doubled = self._random.random() < self.plan.duplicate_fraction
+        self.duplicated += doubled
+        return self.plan.deliveries + doubled
+
     def release(self) -> list[Admitted]:
-        """Everything that is held, in the plan's order."""
+        """Everything that is held, in the plan's order; what is kept back stays."""
         released, self.held = self.held, []
         if self.plan.order == "reverse":
             released.reverse()
@@ -85,7 +108,8 @@ class FaultGate:
 
     def describe(self) -> dict[str, Any]:
         """The plan and what it did so far."""
-        return {**asdict(self.plan), "dropped": self.dropped, "held": len(self.held)}
+        did = {"dropped": self.dropped, "duplicated": self.duplicated, "late": self.late_in_all}
+        return {**asdict(self.plan), **did, "held": len(self.held)}
 
 
 def parse_plan(given: dict[str, Any]) -> FaultPlan:
@@ -109,6 +133,8 @@ def _check_ranges(plan: FaultPlan) -> None:
         raise ValueError(f"order should be one of {get_args(Order)}, is {plan.order!r}")
     ranges = (
         ("drop_fraction", plan.drop_fraction, 0, 1),
+        ("duplicate_fraction", plan.duplicate_fraction, 0, 1),
+        ("late_fraction", plan.late_fraction, 0, 1),
         ("deliveries", plan.deliveries, 1, MAX_DELIVERIES),
         ("hold_until", plan.hold_until, 0, MAX_HELD),
         ("delay_s", plan.delay_s, 0, MAX_DELAY_S),

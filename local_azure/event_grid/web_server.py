@@ -13,7 +13,7 @@ from aiohttp import web
 from local_azure.event_grid.broker import Broker, Topic
 from local_azure.event_grid.errors import InvalidEventError
 from local_azure.event_grid.events import MAX_BODY_BYTES, parse_events
-from local_azure.event_grid.faults import FaultPlan, parse_plan
+from local_azure.event_grid.faults import parse_plan
 from local_azure.event_grid.receivers import Receivers
 from local_azure.event_grid.topic_key import may_publish
 
@@ -87,10 +87,8 @@ class WebServer:
         return web.json_response(topic.gate.describe())
 
     async def _reset_faults(self, _request: web.Request) -> web.Response:
-        """No faults from now on; what is held is let go."""
-        released = {name: topic.release() for name, topic in self.broker.topics.items()}
-        for topic in self.broker.topics.values():
-            topic.gate.set_plan(FaultPlan())
+        """No faults from now on; what is held or kept back is let go."""
+        released = {name: topic.end_faults() for name, topic in self.broker.topics.items()}
         return web.json_response({"released": released})
 
     async def _release(self, _request: web.Request) -> web.Response:

@@ -66,6 +66,7 @@ class Twin:
         """Let the dev host die of SIGKILL, with whatever its functions are at, and start another one."""
         old = next(child for child in self._children if child.part.name == parts.FUNCTIONS_HOST)
         old.kill()
+        old.part.log.replace(old.part.log.with_suffix(f".{old.pid}.log"))  # the next one starts its own
         self._children[self._children.index(old)] = Child(old.part, label=self._label, hold=self._held())
 
     def await_functions_host(self) -> None:

@@ -9,7 +9,10 @@ from typing import Any
 
 from local_azure.azure_ml.errors import ServiceError
 
-_ACTIONS = {"status", "retry_after_s", "code", "message", "inner", "drop", "drop_after", "delay_s", "delay_after_s"}
+_ACTIONS = {
+    *("status", "retry_after_s", "code", "message", "inner", "effect_first"),
+    *("drop", "drop_after", "delay_s", "delay_after_s"),
+}
 _MATCHES = {"method", "path"}
 
 
@@ -17,8 +20,8 @@ _MATCHES = {"method", "path"}
 class Fault:
     """What happens to one call. Delays in seconds, before and after its effect.
 
-    With `status` the call gets that answer and has no effect; `drop` cuts the connection before the effect,
-    `drop_after` after it.
+    With `status` the call gets that answer and has no effect, unless `effect_first`; `drop` cuts the connection
+    before the effect, `drop_after` after it.
     """
 
     status: int | None = None
@@ -26,6 +29,7 @@ class Fault:
     code: str = "TwinFault"
     message: str = "A fault that was scripted for this call."
     inner: tuple[str, ...] = ()
+    effect_first: bool = False
     drop: bool = False
     drop_after: bool = False
     delay_s: float = 0.0

@@ -63,13 +63,13 @@ class Server:
     async def _with_fault(self, request: web.Request, fault: Fault) -> Answer:
         await asyncio.sleep(fault.delay_s)
         refusal = fault.refusal()
-        if refusal is not None:
+        if refusal is not None and not fault.effect_first:
             return _refused(refusal)
         if fault.drop:
             return Answer()
         answer = await self._handle(request)
         await asyncio.sleep(fault.delay_after_s)
-        return answer
+        return answer if refusal is None else _refused(refusal)
 
     async def _handle(self, request: web.Request) -> Answer:
         """Answer a call, whatever happens."""

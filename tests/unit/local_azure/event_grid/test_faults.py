@@ -51,3 +51,25 @@ def test_losses_are_counted() -> None:
 
     assert 2 + lost == gate.dropped
     assert 400 < lost < 600
+
+
+def test_a_share_is_delivered_twice() -> None:
+    """The others once; how many were doubled is counted."""
+    gate = FaultGate()
+    gate.set_plan(FaultPlan(duplicate_fraction=0.25, seed=2))
+    event = Event(schema="event_grid", body=custom_event("1"))
+    copies = [gate.admit(seq, event)[0].copies for seq in range(1000)]
+
+    assert {1, 2} == set(copies)
+    assert gate.duplicated == copies.count(2)
+    assert 200 < gate.duplicated < 300
+
+
+def test_late_events_stay_behind_until_the_faults_end() -> None:
+    """A release lets go what is held for its order, and nothing of these."""
+    gate = FaultGate()
+    gate.set_plan(FaultPlan(late_fraction=1.0, order="reverse"))
+
+    assert [[], []] == _admit(gate, 1, 2)
+    assert ([], [1, 2], 2) == (gate.release(), [one.seq for one in gate.end()], gate.late_in_all)
+    assert [[3]] == _admit(gate, 3)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from function_app.dead_letters import SHARD_UPLOADED, TRAINING_REQUESTED
 from function_app.errors import PipelineError, ProblemsError, SettingsError
 from function_app.pipeline_files import load_pipelines
 from function_app.settings import Settings, read_settings, read_url
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 HOST_CONNECTION = "AzureWebJobsStorage"
 DATA_CONNECTION = "DataStorage"
+QUEUES = (SHARD_UPLOADED, TRAINING_REQUESTED)
 
 _Read = TypeVar("_Read")
 _lock = threading.Lock()
@@ -41,6 +43,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.azure_ml_workspace import WorkspaceClient
     from function_app.adapters.blobs import BlobShardStore
     from function_app.adapters.connections import StorageConnection, read_connection
+    from function_app.adapters.dead_letter_sources import DeadLetterContainer, PoisonQueue
     from function_app.adapters.documents import BlobDocumentStore
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.table_ledger import TableLedger
@@ -67,6 +70,11 @@ def build_services(environ: Mapping[str, str]) -> Services:
         jobs=AzureMLJobs(workspace),
         models=AzureMLModels(workspace),
         notifiers=notifiers,
+        dead_letter_sources=[
+            *(PoisonQueue(host_storage, queue) for queue in QUEUES),
+            DeadLetterContainer(host_storage),
+        ],
+        queues={queue: StorageRequestQueue(host_storage, queue) for queue in QUEUES},
         sweep_grace=settings.sweep_grace,
     )
 

@@ -94,6 +94,7 @@ class GivenUp:
     tries: int
     """As far as the giver-up says; 0 where it does not."""
     died_at: datetime
+    is_whole: bool = True
 
 
 class DeadLetterSource(Protocol):

@@ -50,6 +50,10 @@ class DocumentTooLargeError(LandfallError):
     """A document is larger than its reader allows; nothing of it is used."""
 
 
+class ReplayRefusedError(LandfallError):
+    """A dead letter cannot be delivered again; the message says why, and what to do instead."""
+
+
 class LedgerConflictError(LandfallError):
     """Somebody else changed the row first: read again, decide again."""
 

@@ -104,14 +104,18 @@ class MemoryDocumentStore:
 
 
 class MemoryRequestQueue:
-    """Implements RequestQueue; ``messages`` are what the trigger would be given."""
+    """Implements RequestQueue and MessageQueue; ``messages`` are what the trigger would be given."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
 
     def send(self, request: TrainingRequest) -> None:
         """See RequestQueue."""
-        self.messages.append(request.to_json())
+        self.send_text(request.to_json())
+
+    def send_text(self, text: str) -> None:
+        """See MessageQueue."""
+        self.messages.append(text)
 
     @property
     def requests(self) -> list[TrainingRequest]:

@@ -1,4 +1,4 @@
-"""The queue of training requests."""
+"""A storage queue: of training requests, and of whatever else is sent again."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ from typing import TYPE_CHECKING
 
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.failures import storage_errors
+from function_app.dead_letters import TRAINING_REQUESTED
 from function_app.ports import TrainingRequest
 
 if TYPE_CHECKING:
     from azure.storage.queue import QueueClient
-
-TRAINING_QUEUE = "training-requested"
 
 _NEVER_EXPIRES = -1
 """By default a message vanishes after seven days; one that nobody served for a week should still be explained."""
 
 
 class StorageRequestQueue:
-    """Implements RequestQueue; creates the queue where the first message misses it."""
+    """Implements RequestQueue and MessageQueue; creates the queue where the first message misses it."""
 
-    def __init__(self, connection: StorageConnection, queue: str = TRAINING_QUEUE) -> None:
+    def __init__(self, connection: StorageConnection, queue: str = TRAINING_REQUESTED) -> None:
         self._connection = connection
         self._queue_name = queue
 
     def send(self, request: TrainingRequest) -> None:
-        """See RequestQueue. One operation; Base64, because that is what the Functions host decodes by default."""
+        """See RequestQueue."""
+        self.send_text(request.to_json())
+
+    def send_text(self, text: str) -> None:
+        """See MessageQueue. One operation; Base64, because that is what the Functions host decodes by default."""
         from azure.core.exceptions import ResourceNotFoundError
 
-        text = request.to_json()
         with storage_errors(f"send to queue {self._queue_name}"):
             try:
                 self._queue.send_message(text, time_to_live=_NEVER_EXPIRES)

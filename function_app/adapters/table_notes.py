@@ -25,7 +25,7 @@ class TableNotes:
         for _ in tries(f"counter {name} {key}"):
             row = self._tables.get("notes", partition, row_key)
             number = 1 if row is None else _number(row) + 1
-            if self._written(partition, row, row_key, {"key": key, "number": (number, "Edm.Int64")}):
+            if self._noted(partition, row, row_key, {"key": key, "number": (number, "Edm.Int64")}):
                 return
 
     def counts(self, name: str) -> Mapping[str, int]:
@@ -43,7 +43,7 @@ class TableNotes:
         partition = joined(_MARK, escaped(name))
         for _ in tries(f"mark {name}"):
             row = self._tables.get("notes", partition, _MARK)
-            if self._written(partition, row, _MARK, {"text": text}):
+            if self._noted(partition, row, _MARK, {"text": text}):
                 return
 
     def decisions_below(self, prefix: str, *, limit: int) -> list[Decision]:
@@ -54,7 +54,7 @@ class TableNotes:
         decisions = [from_columns(Decision, row.columns) for row in rows]
         return sorted(decisions, key=lambda decision: decision.at)
 
-    def _written(self, partition: str, row: Row | None, key: str, columns: dict[str, object]) -> bool:
+    def _noted(self, partition: str, row: Row | None, key: str, columns: dict[str, object]) -> bool:
         """Create or replace a row; False where somebody else was first."""
         writer = new_writer()
         change = Change(key=key, columns=columns, etag=None if row is None else row.etag)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from function_app.clock import utcnow
+from function_app.dead_letters import DeadLetterSource, MessageQueue
 from function_app.ledger import Decision, Ledger
 from function_app.pipelines import Pipeline
 from function_app.ports import (
@@ -49,6 +50,10 @@ class Services:
     models: ModelRegistry
     notifiers: Mapping[str, Notifier]
     """By recipient, as the pipelines name them."""
+    dead_letter_sources: Sequence[DeadLetterSource] = ()
+    """Where the host and Event Grid leave what they gave up."""
+    queues: Mapping[str, MessageQueue] = field(default_factory=dict)
+    """By name: where a dead letter of a queue is sent again."""
     clock: Clock = utcnow
     validate: Validate = field(default=validate_shard)
     sweep_grace: timedelta = timedelta(seconds=120)

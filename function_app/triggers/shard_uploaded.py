@@ -8,7 +8,9 @@ from urllib.parse import unquote
 from azure.functions import Blueprint, QueueMessage
 
 from function_app.bootstrap import services
+from function_app.dead_letters import SHARD_UPLOADED
 from function_app.errors import InvalidEventError
+from function_app.steps.message_failures import failures_on_record
 from function_app.steps.uploads import Upload, handle_upload
 from function_app.triggers.event_envelopes import Event, read_events
 
@@ -21,8 +23,10 @@ _SUBJECT = re.compile(r"/blobServices/default/containers/(?P<container>[^/]+)/bl
 @blueprint.queue_trigger(arg_name="message", queue_name="shard-uploaded", connection="AzureWebJobsStorage")
 def shard_uploaded(message: QueueMessage) -> None:
     """Judge the shards that a message names."""
-    for upload in read_uploads(message.get_body()):
-        handle_upload(upload, services())
+    body = message.get_body()
+    with failures_on_record(SHARD_UPLOADED, body, services()):
+        for upload in read_uploads(body):
+            handle_upload(upload, services())
 
 
 def read_uploads(payload: bytes | str) -> list[Upload]:

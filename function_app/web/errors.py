@@ -16,6 +16,7 @@ from function_app.errors import (
     NotFoundError,
     OverrideError,
     ProblemsError,
+    ReplayRefusedError,
     ServiceUnavailableError,
     VersionNotWholeError,
 )
@@ -29,6 +30,7 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     VersionNotWholeError: (409, "version_not_whole"),
     OverrideError: (422, "override_not_allowed"),
     LedgerConflictError: (409, "conflict"),
+    ReplayRefusedError: (409, "replay_refused"),
     ServiceUnavailableError: (503, "service_unavailable"),
 }
 

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from function_app.adapters.memory_azure_ml import MemoryJobs, MemoryModels, MemoryNotifier
+from function_app.adapters.memory_dead_letters import MemoryDeadLetterSource
 from function_app.adapters.memory_ledger import MemoryLedger
 from function_app.adapters.memory_stores import MemoryDocumentStore, MemoryRequestQueue, MemoryShardStore
+from function_app.dead_letters import SHARD_UPLOADED, TRAINING_REQUESTED
 from function_app.ledger import DatasetVersion, RunRecord
 from function_app.pipeline_files import parse_pipeline
 from function_app.pipelines import Pipeline
@@ -105,6 +107,9 @@ class World:
     models: MemoryModels = field(default_factory=MemoryModels)
     topic: MemoryNotifier = field(default_factory=MemoryNotifier)
     people: MemoryNotifier = field(default_factory=MemoryNotifier)
+    given_up: MemoryDeadLetterSource = field(default_factory=MemoryDeadLetterSource)
+    uploads: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
+    """The queue of uploads, for what is sent to it again."""
     services: Services = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,6 +126,8 @@ class World:
             jobs=self.jobs,
             models=self.models,
             notifiers={"topic": self.topic, WEBHOOK: self.people},
+            dead_letter_sources=[self.given_up],
+            queues={SHARD_UPLOADED: self.uploads, TRAINING_REQUESTED: self.requests},
             clock=self.clock,
         )
 

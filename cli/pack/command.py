@@ -1,0 +1,132 @@
+"""The command line of ``landfall pack``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.errors import CliError
+from cli.pack.collection import Collection
+from cli.pack.progress import bar_of_examples
+from cli.pack.writing import Packer
+from shared.shard_names import MAX_SHARDS_PER_SPLIT
+
+DEFAULT_NUM_SHARDS = 8
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _common(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that every kind of source has."""
+    options = (
+        click.option(
+            "--to", "target", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder."
+        ),
+        click.option(
+            "--shards",
+            type=click.IntRange(1, MAX_SHARDS_PER_SPLIT),
+            default=DEFAULT_NUM_SHARDS,
+            show_default=True,
+            help="Shards of the largest split; the others get their share.",
+        ),
+        click.option("--seed", type=int, default=0, show_default=True, help="Of the order; the same gives the same."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_share = click.option(
+    "--validation-share",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    show_default=True,
+    help="Of every class, to be set aside as split validation.",
+)
+
+
+@click.group()
+def pack() -> None:
+    """Pack images or tables into TFRecord shards, with a dataset.json that states their counts.
+
+    Shards are balanced and the same for the same --seed. Every shard is validated before it gets its name. A
+    command that was interrupted goes on when it is repeated.
+    """
+
+
+@pack.command()
+@click.argument("folder", type=_FOLDER)
+@_common
+@_share
+def images(folder: Path, *, target: Path, shards: int, seed: int, validation_share: float) -> None:
+    """Pack FOLDER/<class>/*.jpg|png, or FOLDER/<split>/<class>/…; the files' bytes are kept as they are."""
+    from cli.pack.images import find_images
+
+    run(find_images(folder, validation_share=validation_share, seed=seed), target, shards, seed)
+
+
+@pack.command()
+@click.argument("folder", type=_FOLDER)
+@_common
+@click.option(
+    "--encoding", type=click.Choice(["raw", "png"]), default="raw", show_default=True, help="Of the images."
+)
+def cifar10(folder: Path, *, target: Path, shards: int, seed: int, encoding: Any) -> None:
+    """Pack CIFAR-10's python batches (data_batch_1 … test_batch), which are read without running them."""
+    from cli.pack.cifar10 import find_cifar10
+
+    run(find_cifar10(folder, encoding), target, shards, seed)
+
+
+@pack.command()
+@click.argument("folder", type=_FOLDER)
+@_common
+@click.option("--synsets", required=True, type=_FILE, help="A synset on each line, in the order of the labels.")
+@click.option("--validation-labels", type=_FILE, help="A synset per image of FOLDER/val, or LOC_val_solution.csv.")
+def imagenet(
+    folder: Path, *, target: Path, shards: int, seed: int, synsets: Path, validation_labels: Path | None
+) -> None:
+    """Pack ImageNet's own layout: FOLDER/train/<synset>/*.JPEG, FOLDER/val with a file of labels."""
+    from cli.pack.imagenet import find_imagenet
+
+    run(find_imagenet(folder, synsets, validation_labels), target, shards, seed)
+
+
+@pack.command()
+@click.argument("file", type=_FILE)
+@_common
+@_share
+@click.option("--label", help="Column with the labels; texts become numbers, their names go into dataset.json.")
+def table(file: Path, *, target: Path, shards: int, seed: int, validation_share: float, label: str | None) -> None:
+    """Pack a Parquet or CSV table: a feature for each column, an example for each row."""
+    from cli.pack.tables import read_table
+
+    run(read_table(file, label=label, validation_share=validation_share, seed=seed), target, shards, seed)
+
+
+def run(collection: Collection, target: Path, num_shards: int, seed: int) -> None:
+    """Pack a collection, showing progress. Raises CliError."""
+    packer = Packer(collection, target, shards=shards_of_splits(collection, num_shards), seed=seed)
+    with bar_of_examples(f"packing {packer.num_examples:,} examples", packer.num_examples) as step:
+        paths = packer.pack(step)
+    size_bytes = sum(path.stat().st_size for path in paths)
+    click.echo(
+        f"Packed {packer.num_examples:,} examples into {len(paths)} shards, {size_bytes:,} bytes, in {target}."
+    )
+
+
+def shards_of_splits(collection: Collection, num_shards: int) -> dict[str, int]:
+    """Return the number of shards of each split, in proportion to their sizes. Raises CliError for empty shards."""
+    sizes = {split: len(entries) for split, entries in collection.splits.items()}
+    if empty := [split for split, size in sizes.items() if not size]:
+        raise CliError(
+            f"Every split should have an example, {', '.join(empty)} has none; is --validation-share too small?"
+        )
+    largest = max(sizes.values())
+    if num_shards > largest:
+        raise CliError(f"--shards should be at most the {largest} examples that there are, was {num_shards}.")
+    return {split: max(1, round(num_shards * size / largest)) for split, size in sizes.items()}

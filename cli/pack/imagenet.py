@@ -1,0 +1,102 @@
+"""ImageNet as it is distributed: ``train/<synset>/*.JPEG``, validation in one folder with a file of labels."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.errors import CliError
+from cli.pack.collection import Entry
+from cli.pack.images import entries_by_class, image_files
+from function_app.validation.example_message import Value
+from shared.example_schema import FeatureSpec
+
+_VALIDATION_FOLDERS = ("validation", "val")
+_MAX_FILE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageNet:
+    """The collection: image, label and synset."""
+
+    root: Path
+    splits: Mapping[str, Sequence[Entry]]
+    classes: tuple[str, ...]
+    """Synsets, by label."""
+
+    @property
+    def features(self) -> tuple[FeatureSpec, ...]:
+        """Image bytes (some of its files are PNG under a JPEG name), label and synset."""
+        return (
+            FeatureSpec(name="image", kind="bytes", encoding="image"),
+            FeatureSpec(name="label", kind="int64", minimum=0, maximum=len(self.classes) - 1),
+            FeatureSpec(name="synset", kind="bytes", encoding="text"),
+        )
+
+    def load(self, entry: Entry) -> Mapping[str, Value]:
+        """See Collection."""
+        image = (self.root / entry.key).read_bytes()
+        return {"image": image, "label": entry.label, "synset": self.classes[entry.label]}
+
+
+def find_imagenet(root: Path, synset_file: Path, validation_labels: Path | None) -> ImageNet:
+    """Return what is below ``root``. Raises CliError where it is not laid out as ImageNet."""
+    synsets = read_synsets(synset_file)
+    train = entries_by_class(root, root / "train", synsets)
+    if not train:
+        raise CliError(
+            f"{root / 'train'}: there should be a folder for each synset of {synset_file}, found no image."
+        )
+    splits: dict[str, Sequence[Entry]] = {"train": train}
+    folder = next((root / name for name in _VALIDATION_FOLDERS if (root / name).is_dir()), None)
+    if folder is not None:
+        splits["validation"] = _validation(root, folder, synsets, validation_labels)
+    return ImageNet(root=root, splits=splits, classes=synsets)
+
+
+def read_synsets(path: Path) -> tuple[str, ...]:
+    """Return the synsets in the order of their labels: the first word of each line, as both usual files have it."""
+    synsets = tuple(line.split()[0] for line in _lines(path) if line.strip())
+    if not synsets or len(set(synsets)) != len(synsets):
+        raise CliError(
+            f"{path}: there should be one synset on each line, no synset twice; found {len(synsets)} lines."
+        )
+    return synsets
+
+
+def _validation(root: Path, folder: Path, synsets: Sequence[str], labels: Path | None) -> list[Entry]:
+    files = image_files(folder)
+    if not files:
+        return entries_by_class(root, folder, synsets)
+    if labels is None:
+        raise CliError(f"{folder}: its images lie in one folder, so --validation-labels must say what they show.")
+    by_name = _labels_by_name(labels, files)
+    numbers = {synset: label for label, synset in enumerate(synsets)}
+    entries = []
+    for path in files:
+        synset = by_name.get(path.stem)
+        if synset not in numbers:
+            raise CliError(f"{labels}: should give a synset of the synset file for {path.name}, gave {synset!r}.")
+        entries.append(Entry(path.relative_to(root).as_posix(), numbers[synset]))
+    return entries
+
+
+def _labels_by_name(labels: Path, files: Sequence[Path]) -> dict[str, str]:
+    """Read Kaggle's ``LOC_val_solution.csv``, or a list of synsets in the order of the sorted files."""
+    lines = _lines(labels)
+    if lines and lines[0].startswith("ImageId,"):
+        return {row["ImageId"]: row["PredictionString"].split()[0] for row in csv.DictReader(lines)}
+    synsets = [line.strip() for line in lines if line.strip()]
+    if len(synsets) != len(files):
+        raise CliError(f"{labels}: should have a line for each of the {len(files)} images, had {len(synsets)}.")
+    return {path.stem: synset for path, synset in zip(files, synsets, strict=True)}
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_FILE_BYTES).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"{path}: cannot be read as text: {error}") from error

@@ -1,0 +1,257 @@
+"""`landfall pack`: from images, CIFAR-10, ImageNet and tables; what it writes always validates."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cli.pack.collection import Entry, deal, split_off
+from function_app.validation.example_message import Example
+from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
+from tests.support.cli import landfall
+from tests.support.shards import image_bytes
+
+
+def records(shard: Path) -> list[Any]:
+    """Return the examples of a shard as dictionaries of their first values."""
+    content, found = shard.read_bytes(), []
+    while content:
+        length = int.from_bytes(content[:8], "little")
+        features = Example.FromString(content[HEADER_BYTES : HEADER_BYTES + length]).features.feature
+        found.append({name: getattr(features[name], features[name].WhichOneof("kind")).value[0] for name in features})
+        content = content[length + FRAME_OVERHEAD_BYTES :]
+    return found
+
+
+def write_images(folder: Path, *, num_images: int = 12, classes: tuple[str, ...] = ("cat", "dog")) -> Path:
+    """Write images into a folder for each class; return the folder of the classes."""
+    for name in classes:
+        (folder / name).mkdir(parents=True)
+        for i in range(num_images):
+            image_format, suffix = (("JPEG", "JPEG"), ("PNG", "png"))[i % 2]
+            (folder / name / f"{i}.{suffix}").write_bytes(image_bytes(image_format, (8 + i, 8)))
+    (folder / classes[0] / "notes.txt").write_text("not an image")
+    return folder
+
+
+def cifar_batch(seed: int, size: int = 20) -> dict[bytes, Any]:
+    """Return what a batch of CIFAR-10 holds."""
+    generator = np.random.default_rng(seed)
+    data = generator.integers(0, 256, (size, 3072), dtype=np.uint8)
+    return {b"data": data, b"labels": [int(n) for n in generator.integers(0, 10, size)], b"batch_label": b"batch"}
+
+
+def write_cifar(folder: Path) -> Path:
+    """Write CIFAR-10's python batches, as python 2 pickled them."""
+    folder.mkdir()
+    for i, name in enumerate([*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]):
+        (folder / name).write_bytes(pickle.dumps(cifar_batch(i), protocol=2))
+    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": [b"airplane"] * 10}, protocol=2))
+    return folder
+
+
+def write_imagenet(folder: Path) -> Path:
+    """Write ImageNet's layout with three synsets, and a label for each validation image."""
+    write_images(folder / "train", classes=("n01440764", "n01443537", "n01484850"))
+    (folder / "val").mkdir()
+    for i in range(6):
+        (folder / "val" / f"ILSVRC2012_val_{i:08d}.JPEG").write_bytes(image_bytes("JPEG", (10 + i, 10)))
+    synsets = ["n01440764 tench, Tinca tinca", "n01443537 goldfish", "n01484850 great white shark"]
+    (folder / "synsets.txt").write_text("\n".join(synsets))
+    (folder / "labels.txt").write_text("".join(f"{synsets[i % 3][:9]}\n" for i in range(6)))
+    return folder
+
+
+def write_table(folder: Path) -> Path:
+    """Write a Parquet table of numbers, texts and lists."""
+    folder.mkdir()
+    rows = {"kind": ["a", "b"] * 20, "x": [i / 2 for i in range(40)], "boxes": [[1, 2]] * 40, "id": list(range(40))}
+    pq.write_table(pa.table(rows), folder / "table.parquet")
+    return folder / "table.parquet"
+
+
+SOURCES: dict[str, tuple[Callable[[Path], Path], list[str], dict[str, int]]] = {
+    "images": (write_images, ["--validation-share", "0.25"], {"train": 18, "validation": 6}),
+    "cifar10": (write_cifar, [], {"train": 100, "test": 20}),
+    "imagenet": (
+        write_imagenet,
+        ["--synsets", "{}/synsets.txt", "--validation-labels", "{}/labels.txt"],
+        {"train": 36, "validation": 6},
+    ),
+    "table": (write_table, ["--label", "kind", "--validation-share", "0.1"], {"train": 36, "validation": 4}),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_output_validates(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
+    """Whatever is packed, the shards are accepted as a whole set whose counts hold, and sizes differ by one."""
+    write, options, counts = SOURCES[kind]
+    source, target = write(tmp_path / "source"), tmp_path / "shards"
+    arguments = [option.format(source) for option in options]
+    status, out, err = landfall(capsys, "pack", kind, source, "--to", target, "--shards", 4, *arguments)
+    assert (0, "") == (status, err)
+    assert f"Packed {sum(counts.values())} examples" in out
+    status, out, _ = landfall(capsys, "validate", target, "--set", "--jobs", 1)
+    assert (0, "accepted    all shards together") == (status, out.splitlines()[-2])
+    stated = json.loads((target / "dataset.json").read_text())["splits"]
+    assert counts == {split: members["num_records"] for split, members in stated.items()}
+    sizes = [s["num_records"] for s in stated["train"]["shards"]]
+    assert max(sizes) - min(sizes) <= 1
+    assert [] == [p.name for p in target.iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_deterministic(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
+    """The same seed gives the same bytes; another seed gives another order."""
+    write, options, _ = SOURCES[kind]
+    source = write(tmp_path / "source")
+    arguments = [option.format(source) for option in options]
+    contents = []
+    for i, seed in enumerate((1, 1, 2)):
+        landfall(capsys, "pack", kind, source, "--to", tmp_path / f"{i}", "--shards", 2, "--seed", seed, *arguments)
+        contents.append([p.read_bytes() for p in sorted((tmp_path / f"{i}").iterdir()) if p.suffix == ".tfrecord"])
+    assert contents[0] == contents[1]
+    assert contents[0] != contents[2]
+
+
+def test_image_bytes_are_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Images are packed as the files hold them, labelled by the sorted names of their folders."""
+    source = write_images(tmp_path / "source")
+    landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards", "--shards", 3)
+    packed = {(r["label"], r["image"]) for shard in (tmp_path / "shards").glob("*.tfrecord") for r in records(shard)}
+    expected = {
+        (label, path.read_bytes())
+        for label, name in enumerate(("cat", "dog"))
+        for path in (source / name).iterdir()
+        if path.suffix != ".txt"
+    }
+    assert expected == packed
+    assert ["cat", "dog"] == json.loads((tmp_path / "shards" / "dataset.json").read_text())["classes"]
+
+
+def test_folders_of_splits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Folders named as splits are splits; a class that one of them lacks keeps its label."""
+    write_images(tmp_path / "source" / "train", classes=("a", "b"))
+    write_images(tmp_path / "source" / "val", classes=("b",))
+    landfall(capsys, "pack", "images", tmp_path / "source", "--to", tmp_path / "shards", "--shards", 1)
+    (validation,) = (tmp_path / "shards").glob("validation-*.tfrecord")
+    assert {1} == {r["label"] for r in records(validation)}
+
+
+def test_cifar_pixels(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """CIFAR-10's planes become pixels of height, width and channels."""
+    source = write_cifar(tmp_path / "source")
+    landfall(capsys, "pack", "cifar10", source, "--to", tmp_path / "shards", "--shards", 5)
+    batch = cifar_batch(5)
+    expected = {
+        (label, row.reshape(3, 32, 32).transpose(1, 2, 0).tobytes())
+        for row, label in zip(batch[b"data"], batch[b"labels"], strict=True)
+    }
+    (test,) = (tmp_path / "shards").glob("test-*.tfrecord")
+    assert expected == {(r["label"], r["image"]) for r in records(test)}
+
+
+class Harmful:
+    """Runs a command where it is unpickled by anything that runs what it is told."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """Ask for a harmful name."""
+        return Path.touch, (self.path,)  # type: ignore[return-value]
+
+
+def test_harmful_batch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A batch that asks for anything but its array is refused, and nothing of it is run."""
+    source = write_cifar(tmp_path / "source")
+    (source / "test_batch").write_bytes(pickle.dumps({b"data": Harmful(tmp_path / "harm")}))
+    status, _, err = landfall(capsys, "pack", "cifar10", source, "--to", tmp_path / "shards")
+    assert (1, False) == (status, (tmp_path / "harm").exists())
+    assert "which a batch has no need of" in err
+
+
+def test_resumes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A run that stopped at a broken image goes on once it is mended: finished shards are not written again."""
+    source, target = write_images(tmp_path / "source"), tmp_path / "shards"
+    broken = source / "dog" / "7.png"
+    content = broken.read_bytes()
+    broken.write_bytes(content[:30])
+    status, _, err = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
+    assert (1, True) == (status, "Look at dog/7.png." in err)
+    finished = {p.name: p.stat().st_ino for p in target.glob("*.tfrecord")}
+    broken.write_bytes(content)
+    status, _, _ = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
+    assert 0 == status
+    assert finished == {name: (target / name).stat().st_ino for name in finished}
+    assert 0 < len(finished) < len(list(target.glob("*.tfrecord"))) == 6
+
+
+def test_damaged_shard_is_written_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Going on, a finished shard whose bytes changed meanwhile is written again."""
+    source, target = write_images(tmp_path / "source"), tmp_path / "shards"
+    last = source / "dog" / "9.png"
+    content = last.read_bytes()
+    last.write_bytes(b"")
+    landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
+    last.write_bytes(content)
+    for shard in target.glob("*.tfrecord"):
+        shard.write_bytes(bytes(shard.stat().st_size))
+    landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
+    status, _, _ = landfall(capsys, "validate", target, "--set", "--jobs", 1)
+    assert 0 == status
+
+
+def test_other_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A folder that was begun with other options, or holds anything else, is left alone."""
+    source, target = write_images(tmp_path / "source"), tmp_path / "shards"
+    (source / "dog" / "9.png").write_bytes(b"")
+    landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
+    status, _, err = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 5)
+    assert (1, True) == (status, "other images or options" in err)
+    status, _, err = landfall(capsys, "pack", "images", source, "--to", source)
+    assert (1, True) == (status, "should be empty" in err)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("images", "folder for each class"), ("cifar10", "found no batch"), ("table", "cannot be read as CSV")],
+)
+def test_nothing_to_pack(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str, message: str) -> None:
+    """A source that is none is told in one paragraph."""
+    source = tmp_path / "source"
+    source.touch() if kind == "table" else source.mkdir()
+    status, _, err = landfall(capsys, "pack", kind, source, "--to", tmp_path / "shards")
+    assert (1, True) == (status, message in err)
+
+
+def test_missing_values(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A row of a table without a value is named."""
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,2\n3,\n")
+    status, _, err = landfall(capsys, "pack", "table", path, "--to", tmp_path / "shards", "--shards", 1)
+    assert (1, True) == (status, "row 1: every column should have a value, ['b'] have none" in err)
+
+
+def test_deal() -> None:
+    """Every shard gets its share of every label."""
+    entries = [Entry(f"{i:03d}", i % 3) for i in range(90)]
+    shards = deal(entries, 10, seed="0")
+    assert [[3, 3, 3]] * 10 == [[sum(e.label == label for e in shard) for label in range(3)] for shard in shards]
+    assert shards == deal(entries[::-1], 10, seed="0")
+
+
+def test_split_off() -> None:
+    """Every label gives the same share, and nothing is lost."""
+    entries = [Entry(f"{i:03d}", i % 4) for i in range(80)]
+    train, validation = split_off(entries, 0.25, seed="0")
+    assert [5] * 4 == [sum(e.label == label for e in validation) for label in range(4)]
+    assert sorted(entries) == sorted(train + validation)

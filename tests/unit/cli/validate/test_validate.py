@@ -1,0 +1,126 @@
+"""`landfall validate`: exit status, what people read, what programs read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from shared.record_framing import frame_record
+from tests.support.cli import landfall
+from tests.support.shards import framed, image_bytes, labelled
+
+PIPELINE = Path(__file__).parents[4] / "pipelines" / "digits.yaml"
+SOUND = framed([labelled(i % 10, image=image_bytes("PNG", (8, 8), "L")) for i in range(20)])
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """A folder with a sound shard, one of which the last byte is missing, and something else."""
+    (tmp_path / "train-00000-of-00002.tfrecord").write_bytes(SOUND)
+    (tmp_path / "train-00001-of-00002.tfrecord").write_bytes(framed([labelled(1), labelled(12)])[:-1])
+    (tmp_path / "readme.txt").write_text("not a shard")
+    return tmp_path
+
+
+def test_accepted(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
+    """A sound shard is accepted with exit status 0, without a pipeline and with one."""
+    path = shards / "train-00000-of-00002.tfrecord"
+    for options in ([], ["--pipeline", PIPELINE]):
+        status, out, err = landfall(capsys, "validate", path, *options)
+        assert (0, "") == (status, err)
+        assert f"accepted    {path}  (20 records" in out
+
+
+def test_rejected(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
+    """A folder's shards are listed in order, reasons below; anything rejected makes the exit status 1."""
+    status, out, _ = landfall(capsys, "validate", shards, "--jobs", 1)
+    lines = out.splitlines()
+    assert (1, 4) == (status, len(lines))
+    assert lines[0].startswith("accepted")
+    assert lines[1].startswith("REJECTED")
+    assert "  trailer_cut: train-00001-of-00002.tfrecord, record 1 at byte" in lines[2]
+    assert "1 of 2 shards accepted" in lines[3]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_json(capsys: pytest.CaptureFixture[str], shards: Path, jobs: int) -> None:
+    """With --json there is one object per line and shard, in the order given, in any number of processes."""
+    status, out, _ = landfall(capsys, "validate", shards, "--json", "--jobs", jobs, "--pipeline", PIPELINE)
+    first, second = map(json.loads, out.splitlines())
+    assert 1 == status
+    assert ("accepted", 20, len(SOUND), []) == tuple(
+        first[k] for k in ("verdict", "num_records", "size_bytes", "reasons")
+    )
+    assert str(shards / "train-00001-of-00002.tfrecord") == second["shard"]
+    members = ["code", "record_index", "byte_offset", "feature", "expected", "seen", "message"]
+    assert [members] * len(second["reasons"]) == [list(reason) for reason in second["reasons"]]
+    second_record = len(frame_record(labelled(1)))
+    seen = [(r["code"], r["record_index"], r["byte_offset"]) for r in second["reasons"]]
+    assert [("feature_missing", 0, 0), ("trailer_cut", 1, second_record)] == seen
+
+
+def test_statistics(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
+    """With --statistics the object says what the data look like."""
+    path = shards / "train-00000-of-00002.tfrecord"
+    _, out, _ = landfall(capsys, "validate", path, "--json", "--statistics", "--pipeline", PIPELINE)
+    assert {str(i): 2 for i in range(10)} == json.loads(out)["statistics"]["features"]["label"]["histogram"]
+
+
+def test_set(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
+    """With --set the shards are judged as a version too: a rejected one is missing from it."""
+    status, out, _ = landfall(capsys, "validate", shards, "--set", "--json", "--jobs", 1)
+    together = json.loads(out.splitlines()[-1])
+    assert (1, ["set_shard_missing"]) == (status, [r["code"] for r in together["reasons"]])
+
+
+def test_counts_beside_the_shards(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
+    """A dataset.json beside the shards is held against them; one that cannot be read is a reason."""
+    path = shards / "train-00000-of-00001.tfrecord"
+    (shards / "train-00000-of-00002.tfrecord").rename(path)
+    counts = shards / "dataset.json"
+    for content, codes in (
+        ('{"format_version": 1, "splits": {"train": {"shards": [{"num_records": 20}]}}}', []),
+        ('{"format_version": 1, "splits": {"train": {"shards": [{"num_records": 21}]}}}', ["set_count_differs"]),
+        ("?", ["set_counts_unreadable"]),
+    ):
+        counts.write_text(content)
+        status, out, _ = landfall(capsys, "validate", path, "--set", "--json")
+        assert codes == [r["code"] for r in json.loads(out.splitlines()[-1])["reasons"]]
+        assert bool(codes) == status
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["validate"],
+        ["validate", "nowhere.tfrecord"],
+        ["validate", __file__, "--pipeline", "nowhere.yaml"],
+        ["validate", __file__, "--pipeline", __file__],
+        ["validate", __file__, "--jobs", "0"],
+        ["validate", str(Path(__file__).parents[4] / "docs")],
+    ],
+)
+def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    """Wrong usage is told on standard error with exit status 2."""
+    status, out, err = landfall(capsys, *arguments)
+    assert (2, "") == (status, out)
+    assert "Error: " in err
+
+
+def test_names_are_shown_safely(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A file name cannot move the terminal's cursor."""
+    path = tmp_path / "train\x1b[2J.tfrecord"
+    path.write_bytes(b"broken")
+    status, out, _ = landfall(capsys, "validate", path)
+    assert (1, False) == (status, "\x1b" in out)
+
+
+def test_blob_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    """A blob that cannot be read is no verdict but rejected, with a code; a signature is never printed."""
+    url = "http://127.0.0.1:9/account/datasets/train-00000-of-00001.tfrecord?sig=secret"
+    status, out, err = landfall(capsys, "validate", url, "--json")
+    told = json.loads(out)
+    assert (1, "rejected", ["source_unavailable"]) == (status, told["verdict"], [r["code"] for r in told["reasons"]])
+    assert "secret" not in out + err

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import horovod_wheel, stamps
-from tools.logged import run_logged, say
+from tools.logged import SetupError, run_logged, say
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".landfall" / "setup"
@@ -88,7 +88,10 @@ def install_training(folder: Path) -> None:
     _pip(folder, "-r", str(TRAINING / "requirements-local.txt"))
     wheel = horovod_wheel.cached_wheel(venv=folder, requirement=horovod_requirement(), cwd=ROOT)
     _pip(folder, "--no-deps", "--no-index", "--force-reinstall", str(wheel))
-    _run(folder, [str(folder / "bin/python"), "-c", HOROVOD_LOADS], MPI_AS_ROOT)
+    try:
+        _run(folder, [str(folder / "bin/python"), "-c", HOROVOD_LOADS], MPI_AS_ROOT)
+    except SetupError as error:
+        raise SetupError(f"{error}\nHorovod does not load. To have it built anew, remove {wheel.parent}") from error
 
 
 def horovod_requirement() -> str:

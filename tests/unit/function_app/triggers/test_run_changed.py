@@ -9,8 +9,7 @@ import pytest
 
 from function_app.errors import InvalidEventError
 from function_app.ledger import RunState
-from function_app.steps.run_events import handle_run_event
-from function_app.triggers.run_changed import read_run_id
+from function_app.steps.run_events import handle_run_event, read_run_id
 from tests.support.world import World
 
 EVENTS = Path(__file__).resolve().parents[3] / "events"

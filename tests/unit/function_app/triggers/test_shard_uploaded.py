@@ -11,7 +11,7 @@ import pytest
 from function_app.errors import InvalidEventError
 from function_app.steps.uploads import CREATED, Upload, handle_upload
 from function_app.triggers.event_envelopes import MAX_EVENTS, MAX_PAYLOAD_BYTES
-from function_app.triggers.shard_uploaded import read_uploads
+from function_app.triggers.upload_events import read_uploads
 from tests.support.world import World, shard_content
 
 EVENTS = Path(__file__).resolve().parents[3] / "events"

@@ -1,4 +1,8 @@
-"""The composition root: settings and pipelines → adapters → Services. Clients are built when first used."""
+"""The composition root: settings and pipelines → adapters → Services. Clients are built when first used.
+
+Every cold start imports this module before the host knows which function it needs: what only the first invocation
+needs is imported by it.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from function_app.dead_letters import SHARD_UPLOADED, TRAINING_REQUESTED
 from function_app.errors import PipelineError, ProblemsError, SettingsError
-from function_app.pipeline_files import load_pipelines
-from function_app.settings import Settings, read_settings, read_url
-from function_app.steps.services import Services
 
 if TYPE_CHECKING:
     from function_app.pipelines import Pipeline
     from function_app.ports import Notifier
+    from function_app.settings import Settings
+    from function_app.steps.services import Services
 
 HOST_CONNECTION = "AzureWebJobsStorage"
 DATA_CONNECTION = "DataStorage"
@@ -47,6 +50,9 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.documents import BlobDocumentStore
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.table_ledger import TableLedger
+    from function_app.pipeline_files import load_pipelines
+    from function_app.settings import read_settings
+    from function_app.steps.services import Services
 
     problems = _Problems()
     host = problems.gather(lambda: read_connection(environ, HOST_CONNECTION))
@@ -111,6 +117,7 @@ def _notifier(recipient: str, settings: Settings, environ: Mapping[str, str]) ->
     """Return what delivers to a recipient. Raises SettingsError where its address is not set."""
     from function_app.adapters.event_grid import TopicNotifier
     from function_app.adapters.webhook import WebhookNotifier
+    from function_app.settings import read_url
 
     kind, _, setting = recipient.partition(":")
     if kind == "webhook":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -61,10 +62,19 @@ class ApiClient:
         """Return one run."""
         return self._object("GET", f"/api/runs/{quote(run_id, safe='')}")
 
-    def submit(self, dataset: str, version: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask for a run on a dataset version that is whole; return it."""
-        body = {"dataset": dataset, "version": version, "overrides": dict(overrides)}
-        return self._object("POST", "/api/runs", json=body)
+    def submit(
+        self, dataset: str, version: str, overrides: Mapping[str, Any], *, force: bool = False
+    ) -> dict[str, Any]:
+        """Ask for a run on a dataset version that is whole; return it. ``force`` trains again on purpose."""
+        body: dict[str, Any] = {"dataset": dataset, "version": version, "overrides": dict(overrides)}
+        if not force:
+            return self._object("POST", "/api/runs", json=body)
+        key = {"Idempotency-Key": uuid.uuid4().hex}
+        return self._object("POST", "/api/runs", json={**body, "force": True}, headers=key)
+
+    def cancel(self, run_id: str) -> dict[str, Any]:
+        """Cancel a run; return it."""
+        return self._object("POST", f"/api/runs/{quote(run_id, safe='')}/cancel")
 
     def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         try:

@@ -28,6 +28,7 @@ COMMANDS = {
     "status": LazyCommand("cli.status", "status", "Show what became of a dataset version."),
     "submit": LazyCommand("cli.submit", "submit", "Train on a dataset version that is whole."),
     "runs": LazyCommand("cli.runs", "runs", "List the newest runs."),
+    "cancel": LazyCommand("cli.cancel", "cancel", "Cancel a run."),
     "run": LazyCommand("cli.runs", "run", "Show one run."),
 }
 

@@ -38,6 +38,10 @@ def describe(run: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that describe a run as the HTTP API gives it."""
     yield f"{run['run_id']}: {run['state']} since {run['state_since']}"
     yield f"  of {run['dataset']}/{run['version']} (generation {run['generation']}), attempt {run['attempt']}"
+    if run.get("failure_class"):
+        yield f"  failed: {run['failure_class']}, decided: {run['remedy']}"
+    if run.get("next_run_id"):
+        yield f"  continued by: {run['next_run_id']}"
     if run["reason"]:
         yield f"  reason: {run['reason']}"
     if run["model_name"]:

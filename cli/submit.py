@@ -35,8 +35,11 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
 @click.argument("target", type=DATASET_VERSION, metavar="DATASET/VERSION")
 @click.option("--set", "overrides", type=OverrideOption(), multiple=True, help="An option of the training, within "
               "the limits of the pipeline; may be repeated.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Train again on purpose, whatever was trained on it before.")
 @with_api
-def submit(client: ApiClient, target: tuple[str, str], overrides: tuple[tuple[str, Any], ...]) -> None:
+def submit(
+    client: ApiClient, target: tuple[str, str], overrides: tuple[tuple[str, Any], ...], *, force: bool
+) -> None:
     """Train on a dataset version that is whole."""
-    run = client.submit(*target, dict(overrides))
+    run = client.submit(*target, dict(overrides), force=force)
     click.echo(f"{run['run_id']}: {run['state']}. Follow it with: landfall run {run['run_id']}")

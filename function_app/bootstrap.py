@@ -82,6 +82,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         ],
         queues={queue: StorageRequestQueue(host_storage, queue) for queue in QUEUES},
         sweep_grace=settings.sweep_grace,
+        max_concurrent_runs=settings.max_concurrent_runs,
     )
 
 

@@ -54,6 +54,10 @@ class ReplayRefusedError(LandfallError):
     """A dead letter cannot be delivered again; the message says why, and what to do instead."""
 
 
+class RunEndedError(LandfallError):
+    """A run was to be canceled that has ended otherwise; nothing was changed."""
+
+
 class LedgerConflictError(LandfallError):
     """Somebody else changed the row first: read again, decide again."""
 

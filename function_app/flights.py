@@ -65,8 +65,6 @@ class FlightBoard:
     armed: tuple[Flight, ...] = ()
     """At most one of each pipeline."""
     dropped: tuple[Dropped, ...] = ()
-    revision: str = ""
-    """The ledger's mark of this state of the row; empty where there is no row yet."""
 
     def is_going(self, logical_run: str) -> bool:
         """Whether a run has its place."""

@@ -7,7 +7,7 @@ Two adapters keep the same contract tests: ``adapters/table_ledger.py`` (Azure T
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from function_app.dead_letters import DeadLetters
@@ -133,8 +133,11 @@ class Ledger(DeadLetters, Notes, Protocol):
         """Return which runs go and which wait, as one row; an empty one where nothing was written yet."""
         ...
 
-    def save_flights(self, board: FlightBoard) -> FlightBoard:
-        """Write the board if its revision is still the ledger's. Raises LedgerConflictError."""
+    def change_flights(self, change: Callable[[FlightBoard], FlightBoard]) -> tuple[FlightBoard, FlightBoard]:
+        """Apply a pure change as one compare-and-swap; return the board before and after it.
+
+        Nothing is written where it changes nothing. Raises LedgerConflictError where other writers kept winning.
+        """
         ...
 
     # -- outbox ---------------------------------------------------------------------------------------------

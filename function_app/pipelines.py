@@ -204,8 +204,8 @@ class Pipeline(Section):
     pipeline: Name
     dataset: Name
     data: Data
-    on_change: Literal["notify", "train"] = "notify"
-    """A shard changed after the version had closed: tell people, or train again."""
+    on_change: Literal["notify", "train", "cancel_and_train"] = "notify"
+    """A shard changed after the version had closed: tell people, train again, or cancel what runs and train again."""
     train: Train
     register_: Register | None = Field(default=None, alias="register")
     """None: nothing is registered, and every completed run says so."""

@@ -76,6 +76,11 @@ class Generation:
     """The run that the closing itself started; None until it is claimed."""
 
 
+PERSON = "person"
+GENERATION = "generation"
+"""Who canceled a run: somebody, or newer data."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """One attempt of a logical run. ``run_id`` is the Azure ML job's name."""
@@ -117,7 +122,7 @@ class RunRecord:
     """It is not submitted before this: an attempt that waits for nodes."""
     cancel_requested_at: datetime | None = None
     canceled_by: str | None = None
-    """``person``, or ``generation`` where newer data took its place."""
+    """``PERSON`` or ``GENERATION``; None where nobody of ours asked."""
     cancel_reason: str | None = None
     failure_class: str | None = None
     """Why it failed, as one of ``failure_classes.FailureClass``."""

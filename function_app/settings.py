@@ -16,6 +16,8 @@ from function_app.errors import SettingsError
 from function_app.ports import Workspace
 
 MAX_SETTING_CHARS = 2048
+DEFAULT_MAX_CONCURRENT_RUNS = 10
+MAX_CONCURRENT_RUNS = 1000
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _GUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -42,6 +44,8 @@ class Settings:
     pipelines_dir: Path
     sweep_grace: timedelta
     """The sweep leaves alone what is younger: its own event may still be on the way."""
+    max_concurrent_runs: int
+    """Over all pipelines; what comes then waits for its turn."""
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -57,6 +61,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         client_id=read.matching("AZURE_CLIENT_ID", _GUID, "") or None,
         pipelines_dir=Path(read.text("LANDFALL_PIPELINES_DIR") or "pipelines"),
         sweep_grace=timedelta(seconds=read.seconds("LANDFALL_SWEEP_GRACE_S", 120)),
+        max_concurrent_runs=read.count("LANDFALL_MAX_CONCURRENT_RUNS", DEFAULT_MAX_CONCURRENT_RUNS),
     )
     if read.problems:
         raise SettingsError(*read.problems)
@@ -132,5 +137,12 @@ class _Reader:
         value = self.text(name) or str(default)
         if not re.fullmatch(r"[0-9]{1,6}", value):
             self.problems.append(f"{name} should be a whole number of seconds, was {value!r}")
+            return default
+        return int(value)
+
+    def count(self, name: str, default: int) -> int:
+        value = self.text(name) or str(default)
+        if not re.fullmatch(r"[0-9]{1,6}", value) or not 1 <= int(value) <= MAX_CONCURRENT_RUNS:
+            self.problems.append(f"{name} should be a whole number from 1 to {MAX_CONCURRENT_RUNS}, was {value!r}")
             return default
         return int(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from function_app.adapters.ledger_bounds import (
@@ -170,13 +170,13 @@ class MemoryLedger(MemoryNotes):
         with self._lock:
             return self.board
 
-    def save_flights(self, board: FlightBoard) -> FlightBoard:
+    def change_flights(self, change: Callable[[FlightBoard], FlightBoard]) -> tuple[FlightBoard, FlightBoard]:
         """See Ledger."""
         with self._lock:
-            if self.board.revision != board.revision:
-                raise LedgerConflictError("the board of flights was changed: read it again")
-            self.board = replace(board, revision=self._revision())
-            return self.board
+            before, after = self.board, change(self.board)
+            if after != before:
+                self.board = after
+            return before, after
 
     # -- outbox ---------------------------------------------------------------------------------------------
     def add_notification(self, notification: NotificationRecord) -> bool:

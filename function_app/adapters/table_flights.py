@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from function_app.adapters.table_rows import long_text, read_long_text
-from function_app.adapters.tables import Change, Tables, new_writer
+from function_app.adapters.tables import Change, Row, Tables, new_writer, tries
 from function_app.errors import LedgerConflictError
 from function_app.flights import Dropped, Flight, FlightBoard
 
@@ -25,20 +25,27 @@ class TableFlights:
 
     def flights(self) -> FlightBoard:
         """See Ledger. One operation."""
-        row = self._tables.get("runs", _PARTITION, _KEY)
-        return FlightBoard() if row is None else _board(row.columns, row.writer)
+        return _board(self._tables.get("runs", _PARTITION, _KEY))
 
-    def save_flights(self, board: FlightBoard) -> FlightBoard:
-        """See Ledger. Two operations."""
-        row, writer = self._tables.get("runs", _PARTITION, _KEY), new_writer()
-        if (row.writer if row else "") != board.revision:
-            raise LedgerConflictError("the board of flights was changed: read it again")
+    def change_flights(self, change: Callable[[FlightBoard], FlightBoard]) -> tuple[FlightBoard, FlightBoard]:
+        """See Ledger. One operation, and one more where something changes."""
+        for _ in tries("the board of flights"):
+            row = self._tables.get("runs", _PARTITION, _KEY)
+            before = _board(row)
+            after = change(before)
+            if after == before or self._board_written(after, row):
+                break
+        return before, after
+
+    def _board_written(self, board: FlightBoard, row: Row | None) -> bool:
         change = Change(key=_KEY, columns=_columns(board), etag=row.etag if row else None)
-        if row is not None:
-            self._tables.replace("runs", _PARTITION, [change], writer)
-        elif not self._tables.create("runs", _PARTITION, [change], writer):
-            raise LedgerConflictError("the board of flights was written by somebody else: read it again")
-        return replace(board, revision=writer)
+        if row is None:
+            return self._tables.create("runs", _PARTITION, [change], new_writer())
+        try:
+            self._tables.replace("runs", _PARTITION, [change], new_writer())
+        except LedgerConflictError:
+            return False
+        return True
 
 
 def _columns(board: FlightBoard) -> dict[str, Any]:
@@ -53,13 +60,14 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _board(columns: Mapping[str, Any], writer: str) -> FlightBoard:
-    going, armed, dropped = (json.loads(read_long_text(columns, name)) for name in ("going", "armed", "dropped"))
+def _board(row: Row | None) -> FlightBoard:
+    if row is None:
+        return FlightBoard()
+    going, armed, dropped = (json.loads(read_long_text(row.columns, name)) for name in ("going", "armed", "dropped"))
     return FlightBoard(
         going=tuple(map(_flight, going)),
         armed=tuple(map(_flight, armed)),
         dropped=tuple(Dropped(**entry) for entry in dropped),
-        revision=writer,
     )
 
 

@@ -152,3 +152,7 @@ def _tell_story(generation: Generation, services: Services) -> None:
         fingerprint=generation.fingerprint,
         manifest=generation.manifest_path,
     )
+    if generation.number > 1:
+        before, number = generation.number - 1, generation.number
+        reason = f"generation {before} is superseded by generation {number}"
+        services.decide(str(generation.dataset_version), "generation_superseded", reason)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -51,18 +51,35 @@ def plan_run(
     *,
     options: TrainingOptions | None = None,
     logical_run: str | None = None,
-    attempt: int = 1,
+    again: str | None = None,
 ) -> Plan:
-    """Return the resolved job; ``logical_run`` gives it a name that was claimed before, whatever it hashes to now."""
+    """Return the resolved job; ``logical_run`` gives it a name that was claimed before, whatever it hashes to now.
+
+    ``again`` gives the same training another name: where it is asked for once more on purpose.
+    """
     options = options or pipeline.train.options
-    logical_run = logical_run or _logical_run(pipeline, generation, workspace, options)
-    unsigned = _spec(pipeline, generation, workspace, options=options, logical_run=logical_run, attempt=attempt)
+    logical_run = logical_run or _logical_run(pipeline, generation, workspace, options, again)
+    spec = _spec(pipeline, generation, workspace, options=options, logical_run=logical_run)
+    return signed_plan(logical_run, 1, spec)
+
+
+def signed_plan(logical_run: str, attempt: int, unsigned: JobSpec) -> Plan:
+    """Return a plan whose job bears the hash of its spec."""
+    unsigned = replace(unsigned, tags={k: v for k, v in unsigned.tags.items() if k != SPEC_HASH_TAG})
     spec_hash = digest(spec_to_json(unsigned))
-    signed = JobSpec(**{**vars(unsigned), "tags": {**unsigned.tags, SPEC_HASH_TAG: spec_hash}})
+    signed = replace(unsigned, tags={**unsigned.tags, SPEC_HASH_TAG: spec_hash})
     return Plan(logical_run=logical_run, attempt=attempt, spec=signed, spec_hash=spec_hash)
 
 
-def planned_run(plan: Plan, pipeline: Pipeline, generation: Generation, *, trigger: str, now: datetime) -> RunRecord:
+def planned_run(
+    plan: Plan,
+    pipeline: Pipeline,
+    generation: Generation,
+    *,
+    trigger: str,
+    now: datetime,
+    forced_by: str | None = None,
+) -> RunRecord:
     """Return the ledger's row of a plan."""
     return RunRecord(
         run_id=plan.run_id,
@@ -77,6 +94,7 @@ def planned_run(plan: Plan, pipeline: Pipeline, generation: Generation, *, trigg
         spec_hash=plan.spec_hash,
         created_at=now,
         state_since=now,
+        forced_by=forced_by,
         num_nodes=plan.spec.num_nodes,
         world_size=plan.spec.num_nodes * plan.spec.processes_per_node,
     )
@@ -104,7 +122,9 @@ def digest(members: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _logical_run(pipeline: Pipeline, generation: Generation, workspace: Workspace, options: TrainingOptions) -> str:
+def _logical_run(
+    pipeline: Pipeline, generation: Generation, workspace: Workspace, options: TrainingOptions, again: str | None
+) -> str:
     """Name what is trained on and how: the same request under the same name, on whatever day it comes."""
     version = generation.dataset_version
     train = pipeline.train.model_dump(mode="json", exclude={"overrides", "options"})
@@ -115,6 +135,7 @@ def _logical_run(pipeline: Pipeline, generation: Generation, workspace: Workspac
         "train": {**train, "options": asdict(options)},
         "environment": workspace.environment_id,
         "code": workspace.code_id,
+        **({"again": again} if again is not None else {}),
     }
     readable = re.sub(r"[^a-zA-Z0-9_-]", "-", f"{version.dataset}-{version.version}")
     return f"{PREFIX}{readable}-{digest(request)[:12]}"
@@ -127,14 +148,13 @@ def _spec(
     *,
     options: TrainingOptions,
     logical_run: str,
-    attempt: int,
 ) -> JobSpec:
     train, version = pipeline.train, generation.dataset_version
-    run_id = f"{logical_run}-a{attempt}"
+    run_id = f"{logical_run}-a1"
     tags = {"dataset_version": str(version), "fingerprint": generation.fingerprint, "run_id": run_id}
     return JobSpec(
         name=run_id,
-        display_name=f"{version} (generation {generation.number}, attempt {attempt})",
+        display_name=f"{version} (generation {generation.number}, attempt 1)",
         experiment=f"{PREFIX}{version.dataset}",
         command=_command(train.script, options),
         environment_id=workspace.environment_id,
@@ -145,7 +165,7 @@ def _spec(
         shm_size=train.shm_size,
         timeout_s=train.timeout_s,
         inputs=_inputs(generation, workspace),
-        outputs=_outputs(f"{version}/{logical_run}", attempt, workspace),
+        outputs=_outputs(f"{version}/{logical_run}", workspace),
         environment_variables={
             **MPI_ENVIRONMENT,
             **network_environment(train.vm_size),
@@ -173,11 +193,11 @@ def _inputs(generation: Generation, workspace: Workspace) -> dict[str, dict[str,
     return {"manifest": {"type": "uri_file", "uri": manifest}, "data": {"type": "uri_folder", "uri": data}}
 
 
-def _outputs(folder: str, attempt: int, workspace: Workspace) -> dict[str, dict[str, str]]:
+def _outputs(folder: str, workspace: Workspace) -> dict[str, dict[str, str]]:
     """Return where the job writes; the checkpoints are the logical run's, so that a later attempt finds them."""
     kinds = {
-        "report": ("uri_folder", f"{folder}/a{attempt}/report"),
-        "model": ("custom_model", f"{folder}/a{attempt}/model"),
+        "report": ("uri_folder", f"{folder}/a1/report"),
+        "model": ("custom_model", f"{folder}/a1/model"),
         "checkpoints": ("uri_folder", f"{folder}/checkpoints"),
     }
     return {

@@ -10,10 +10,12 @@ from typing import Any
 from function_app.errors import LandfallError
 from function_app.ledger import RunRecord, RunState
 from function_app.ports import JobStatus
+from function_app.run_states import Actor
+from function_app.steps.cancel_requests import ask_cancel
 from function_app.steps.failure_words import brief_reason
 from function_app.steps.registration import settle_completed
 from function_app.steps.run_changes import move_run
-from function_app.steps.run_notification import tell_about_run
+from function_app.steps.run_ends import end_run
 from function_app.steps.services import Services
 
 logger = logging.getLogger(__name__)
@@ -24,6 +26,9 @@ MAX_LOG_TAIL_BYTES = 16 << 10
 
 FOLLOWED = frozenset({RunState.SUBMITTED, RunState.QUEUED, RunState.RUNNING})
 """States in which Azure ML decides what comes next."""
+
+CANCELABLE = frozenset({None, RunState.QUEUED, RunState.RUNNING})
+"""What a job's word means while it has not ended; None for words that say nothing."""
 
 STATES: Mapping[str, RunState] = {
     "Provisioning": RunState.QUEUED,
@@ -39,48 +44,50 @@ STATES: Mapping[str, RunState] = {
 those still to be invented) change nothing: the next look will tell."""
 
 
-def reconcile_run(run_id: str, services: Services) -> RunRecord | None:
+def reconcile_run(run_id: str, services: Services, *, by: Actor = Actor.RECONCILIATION) -> RunRecord | None:
     """Bring a run up to date with Azure ML, and settle it where it has ended. None where it is not ours."""
     run = services.ledger.run(run_id)
     if run is None:
         return None
     if run.state in FOLLOWED:
-        run = _look(run, services)
+        run = _look(run, services, by)
     if run.state is RunState.COMPLETED:
-        run = settle_completed(run, services)
-    return tell_about_run(run, services)
+        run = settle_completed(run, services, by=by)
+    return end_run(run, services, by=by)
 
 
-def _look(run: RunRecord, services: Services) -> RunRecord:
+def _look(run: RunRecord, services: Services, by: Actor) -> RunRecord:
     status = services.jobs.status(run.run_id)
     if status is None:
-        return _unknown_job(run, services)
+        return _unknown_job(run, services, by)
     target = STATES.get(status.status)
+    if run.cancel_requested_at is not None and target in CANCELABLE:
+        ask_cancel(run, services)  # whoever asked first may have died before the call, or its answer was lost
     if target is None or target is run.state:
         return run
-    return _moved(run, target, _evidence(target, status, services), services)
+    return _moved(run, target, _evidence(run, target, status, services), services, by)
 
 
-def _unknown_job(run: RunRecord, services: Services) -> RunRecord:
+def _unknown_job(run: RunRecord, services: Services, by: Actor) -> RunRecord:
     now = services.clock()
     since = run.submitted_at or run.state_since
     if now - since < LOST_AFTER:
         return run
     reason = f"Azure ML does not know the job that was submitted at {since.isoformat(timespec='seconds')}"
-    return _moved(run, RunState.LOST, {"ended_at": now, "reason": reason}, services)
+    return _moved(run, RunState.LOST, {"ended_at": now, "reason": reason}, services, by)
 
 
-def _evidence(target: RunState, status: JobStatus, services: Services) -> dict[str, Any]:
+def _evidence(run: RunRecord, target: RunState, status: JobStatus, services: Services) -> dict[str, Any]:
     """Return what is worth keeping of how a job ended."""
     now = services.clock()
     if target is RunState.FAILED:
         log_tail = _log_tail(status.name, services)
         return {"ended_at": now, "reason": brief_reason(status.error, log_tail), "log_tail": log_tail}
     if target is RunState.CANCELED:
-        return {
-            "ended_at": now,
-            "reason": status.error or "canceled in Azure ML, by a person or by the job's time limit",
-        }
+        unasked = status.error or "canceled in Azure ML, by a person or by the job's time limit"
+        return {"ended_at": now, "reason": run.cancel_reason or unasked}
+    if target is RunState.RUNNING:
+        return {"started_at": now}
     return {"ended_at": now} if target is RunState.COMPLETED else {}
 
 
@@ -93,8 +100,8 @@ def _log_tail(run_id: str, services: Services) -> str | None:
         return None
 
 
-def _moved(run: RunRecord, target: RunState, evidence: Mapping[str, Any], services: Services) -> RunRecord:
-    run, moved = move_run(services.ledger, run.run_id, target, now=services.clock(), **evidence)
+def _moved(run: RunRecord, target: RunState, evidence: Mapping[str, Any], services: Services, by: Actor) -> RunRecord:
+    run, moved = move_run(services.ledger, run.run_id, target, by=by, now=services.clock(), **evidence)
     if moved:
-        services.decide(run.run_id, f"run_{target}", run.reason or f"Azure ML says: {target}")
+        services.decide(run.run_id, f"run_{run.state}", run.reason or f"Azure ML says: {target}", by=by)
     return run

@@ -10,6 +10,7 @@ from function_app.errors import DocumentTooLargeError, LandfallError, Submission
 from function_app.ledger import RunRecord, RunState
 from function_app.pipelines import Pipeline, Register, Requirement
 from function_app.ports import ModelRegistration
+from function_app.run_states import Actor
 from function_app.steps.planning import TAG, report_path, spec_from_json
 from function_app.steps.run_changes import move_run
 from function_app.steps.services import Services
@@ -20,7 +21,7 @@ class GateError(LandfallError):
     """The evidence does not allow a registration; the message says which, with numbers."""
 
 
-def settle_completed(run: RunRecord, services: Services) -> RunRecord:
+def settle_completed(run: RunRecord, services: Services, *, by: Actor) -> RunRecord:
     """Register the model of a completed run if the gate holds. Raises ServiceUnavailableError to try again later."""
     metrics: dict[str, float] = {}
     try:
@@ -30,10 +31,10 @@ def settle_completed(run: RunRecord, services: Services) -> RunRecord:
         registration = _registration(run, register.model, report)
         services.models.register(registration)
     except (GateError, SubmissionRefusedError) as error:
-        return _settled(run, RunState.NOT_REGISTERED, str(error), services, metrics=metrics)
+        return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, metrics=metrics)
     text = f"model {registration.name} version {registration.version}"
     members = {"model_name": registration.name, "model_version": registration.version}
-    return _settled(run, RunState.REGISTERED, text, services, metrics=metrics, **members)
+    return _settled(run, RunState.REGISTERED, text, services, by=by, metrics=metrics, **members)
 
 
 def model_version(run: RunRecord) -> str:
@@ -96,6 +97,7 @@ def _registration(run: RunRecord, model: str, report: TrainingReport) -> ModelRe
         "code": str(run.spec["code_id"]).rpartition("/codes/")[2],
         "environment": str(run.spec["environment_id"]).rpartition("/environments/")[2],
         "metrics": json.dumps(report.metrics, sort_keys=True)[:256],
+        **({"forced": "true"} if run.forced_by is not None else {}),
     }
     return ModelRegistration(
         name=model,
@@ -106,9 +108,11 @@ def _registration(run: RunRecord, model: str, report: TrainingReport) -> ModelRe
     )
 
 
-def _settled(run: RunRecord, state: RunState, reason: str, services: Services, **members: Any) -> RunRecord:
+def _settled(
+    run: RunRecord, state: RunState, reason: str, services: Services, *, by: Actor, **members: Any
+) -> RunRecord:
     members["reason"] = reason if state is RunState.NOT_REGISTERED else run.reason
-    run, moved = move_run(services.ledger, run.run_id, state, now=services.clock(), **members)
+    run, moved = move_run(services.ledger, run.run_id, state, by=by, now=services.clock(), **members)
     if moved:
-        services.decide(run.run_id, f"run_{state}", reason)
+        services.decide(run.run_id, f"run_{state}", reason, by=by)
     return run

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from function_app.errors import LedgerConflictError, NotFoundError
-from function_app.ledger import TRANSITIONS, Ledger, RunRecord, RunState
+from function_app.ledger import Ledger, RunRecord, RunState
+from function_app.run_states import Actor, is_legal
 
 logger = logging.getLogger(__name__)
 
@@ -35,22 +36,33 @@ def change_run(ledger: Ledger, run_id: str, change: Callable[[RunRecord], RunRec
     raise LedgerConflictError(f"run {run_id}: others wrote first, {MAX_TRIES} times in a row")
 
 
+def _as_asked(run: RunRecord, target: RunState) -> RunState:
+    """A run whose cancellation was asked for ends canceled, however its job did."""
+    ends = (RunState.COMPLETED, RunState.FAILED, RunState.LOST)
+    return RunState.CANCELED if run.cancel_requested_at is not None and target in ends else target
+
+
 def move_run(
-    ledger: Ledger, run_id: str, target: RunState, *, now: datetime, **members: Any
+    ledger: Ledger, run_id: str, target: RunState, *, by: Actor, now: datetime, **members: Any
 ) -> tuple[RunRecord, bool]:
-    """Move a run forward; return it, and whether this call moved it. What leads nowhere is logged and left alone."""
+    """Move a run forward; return it, and whether this call moved it.
+
+    What is not in the table of states for this actor is refused, logged with both states, and changes nothing.
+    """
     moved = False
 
     def change(run: RunRecord) -> RunRecord | None:
         nonlocal moved
-        moved = target in TRANSITIONS[run.state]
+        asked = _as_asked(run, target)
+        moved = is_legal(run.state, asked, by)
         if not moved:
-            if run.state is not target:
+            if run.state is not asked:
                 logger.warning(
-                    f"run {run_id}: no transition from {run.state} to {target}",
+                    f"run {run_id}: no transition from {run.state} to {asked} by {by}",
                     extra={"action": "illegal_transition", "run_id": run_id},
                 )
             return None
-        return replace(run, state=target, state_since=now, **members)
+        reason = {} if asked is target else {"reason": f"{run.cancel_reason} (the job itself: {target})"}
+        return replace(run, **{**members, "state": asked, "state_since": now, **reason})
 
     return change_run(ledger, run_id, change), moved

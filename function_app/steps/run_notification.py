@@ -16,7 +16,7 @@ MAX_LOG_TAIL_CHARS = 4000
 
 def tell_about_run(run: RunRecord, services: Services) -> RunRecord:
     """Write and send the notifications of a settled run; ``notified_at`` is set once all are sent."""
-    if run.state not in SETTLED or run.notified_at is not None:
+    if run.state not in SETTLED or run.state is RunState.SUPPRESSED or run.notified_at is not None:
         return run
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is not None:

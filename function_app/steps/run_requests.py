@@ -10,16 +10,25 @@ from function_app.ledger import DatasetVersion, RunRecord
 from function_app.pipelines import Pipeline
 from function_app.ports import TrainingRequest
 from function_app.steps.description import missing_shards, refusal_messages
+from function_app.steps.naming import unspent_plan
 from function_app.steps.overrides import overridden
-from function_app.steps.planning import plan_run, planned_run
+from function_app.steps.planning import planned_run
 from function_app.steps.services import Services
 from function_app.steps.submission import AWAITING_SUBMISSION
 
 
 def request_run(
-    version: DatasetVersion, overrides: Mapping[str, Any], *, trigger: str, services: Services
+    version: DatasetVersion,
+    overrides: Mapping[str, Any],
+    *,
+    trigger: str,
+    services: Services,
+    forced_by: str | None = None,
 ) -> tuple[RunRecord, bool]:
     """Plan and claim a run and put it into the queue; return it, and whether it is new.
+
+    ``forced_by``, the key of a request, trains again on purpose, whatever was trained before: the same key means the
+    same run, so that a repeated call does not double it.
 
     Raises NotFoundError, VersionNotWholeError, OverrideError.
     """
@@ -30,12 +39,13 @@ def request_run(
     generation = services.ledger.latest_generation(version)
     if generation is None:
         raise _not_whole(pipeline, version, services)
-    plan = plan_run(pipeline, generation, services.workspace, options=options)
-    planned = planned_run(plan, pipeline, generation, trigger=trigger, now=services.clock())
+    plan = unspent_plan(pipeline, generation, services, options=options, forced_by=forced_by)
+    now = services.clock()
+    planned = planned_run(plan, pipeline, generation, trigger=trigger, now=now, forced_by=forced_by)
     is_new = services.ledger.add_run(planned)
     run = planned if is_new else services.ledger.run(plan.run_id) or planned
     if is_new:
-        services.decide(run.run_id, "run_planned", f"for {version}, trigger {trigger}", overrides=dict(overrides))
+        _tell_story(run, overrides, services)
     if run.state in AWAITING_SUBMISSION:
         # also where it exists: whoever claimed it may have died before this line
         request = TrainingRequest(
@@ -50,3 +60,12 @@ def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: Services) 
     refusal = () if missing else refusal_messages(version, services)
     problem = f"refused as a set for {len(refusal)} reasons" if refusal else f"not whole: {len(missing)} missing"
     return VersionNotWholeError(f"{version} is {problem}", missing=(*missing, *refusal))
+
+
+def _tell_story(run: RunRecord, overrides: Mapping[str, Any], services: Services) -> None:
+    version = run.dataset_version
+    services.decide(run.run_id, "run_planned", f"for {version}, trigger {run.trigger}", overrides=dict(overrides))
+    if run.forced_by is not None:
+        reason = f"run {run.run_id} trains again on purpose: asked for with force, request {run.forced_by}"
+        services.decide(run.run_id, "run_forced", reason)
+        services.decide(str(version), "run_forced", reason)

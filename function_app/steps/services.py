@@ -57,6 +57,8 @@ class Services:
     clock: Clock = utcnow
     validate: Validate = field(default=validate_shard)
     sweep_grace: timedelta = timedelta(seconds=120)
+    max_concurrent_runs: int = 10
+    """Over all pipelines; of each pipeline one run goes at a time."""
 
     def decide(self, subject: str, action: str, reason: str, **details: Any) -> None:
         """Append a line to a subject's story, and to the log."""

@@ -9,9 +9,14 @@ from function_app.errors import NotFoundError, SubmissionRefusedError
 from function_app.ledger import Generation, RunRecord, RunState
 from function_app.pipelines import Pipeline
 from function_app.ports import TrainingRequest
+from function_app.run_states import Actor
+from function_app.steps.cancel_requests import ask_cancel
+from function_app.steps.cancellation import cancel_superseded
+from function_app.steps.flights import take_off
+from function_app.steps.naming import unspent_plan
 from function_app.steps.planning import plan_run, planned_run, spec_from_json
 from function_app.steps.run_changes import change_run, move_run
-from function_app.steps.run_notification import tell_about_run
+from function_app.steps.run_ends import end_run
 from function_app.steps.services import Services
 
 AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
@@ -28,25 +33,51 @@ def handle_request(request: TrainingRequest, services: Services) -> None:
         submit_run(run, services)
 
 
-def submit_run(run: RunRecord, services: Services) -> RunRecord:
+def submit_run(run: RunRecord, services: Services, *, by: Actor = Actor.SUBMISSION) -> RunRecord:
     """Submit a planned run; one that a dead handler left behind is submitted again, under the same name.
 
     Raises ServiceUnavailableError where Azure ML did not answer: the claim is given back, and another delivery or the
     sweep tries again.
     """
+    if run.state is RunState.PLANNED and not _may_start(run, services, by):
+        return run
     run, claimed = _claim_submission(run.run_id, services)
     if not claimed:
         at_it = f" by another handler, until {run.claimed_until} at most" if run.state is RunState.SUBMITTING else ""
         services.decide(run.run_id, "request_suppressed", f"the run is {run.state} already{at_it}")
-        return run
+        return end_run(run, services, by=by)
     try:
+        if run.cancel_requested_at is not None and services.jobs.status(run.run_id) is None:
+            return _never_submitted(run, services, by)
         services.jobs.submit(spec_from_json(run.spec))
     except SubmissionRefusedError as error:
-        return _refused(run, str(error), services)
+        return _refused(run, str(error), services, by)
     except Exception:
         change_run(services.ledger, run.run_id, _without_claim)
         raise
-    return _submitted(run, services)
+    return _submitted(run, services, by)
+
+
+def _may_start(run: RunRecord, services: Services, by: Actor) -> bool:
+    """Whether a planned run is to be submitted now: its time has come, its data are the latest, it has its place."""
+    if run.not_before is not None and services.clock() < run.not_before:
+        return False
+    latest = services.ledger.latest_generation(run.dataset_version)
+    if latest is not None and latest.number > run.generation:
+        _superseded(run, latest, services, by)
+        return False
+    return take_off(run, services, by=by)
+
+
+def _superseded(run: RunRecord, latest: Generation, services: Services, by: Actor) -> None:
+    """End a run whose data are there no more. Of a later attempt people are told: the first one's end is owed."""
+    target = RunState.SUPPRESSED if run.attempt == 1 else RunState.CANCELED
+    reason = f"superseded by generation {latest.number} before it was submitted"
+    now = services.clock()
+    run, moved = move_run(services.ledger, run.run_id, target, by=by, now=now, ended_at=now, reason=reason)
+    if moved:
+        services.decide(run.run_id, f"run_{run.state}", reason, by=by)
+    end_run(run, services, by=by)
 
 
 def _claim_submission(run_id: str, services: Services) -> tuple[RunRecord, bool]:
@@ -69,9 +100,20 @@ def _without_claim(run: RunRecord) -> RunRecord | None:
     return replace(run, claimed_until=None) if run.state is RunState.SUBMITTING else None
 
 
-def _submitted(run: RunRecord, services: Services) -> RunRecord:
+def _never_submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord:
+    """End a run that was canceled after a handler had died over its submission, and before Azure ML had it."""
+    now, reason = services.clock(), run.cancel_reason
+    run, moved = move_run(services.ledger, run.run_id, RunState.CANCELED, by=by, now=now, ended_at=now, reason=reason)
+    if moved:
+        services.decide(run.run_id, "run_canceled", reason or "", by=by)
+    return end_run(run, services, by=by)
+
+
+def _submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord:
     now = services.clock()
-    run, moved = move_run(services.ledger, run.run_id, RunState.SUBMITTED, now=now, submitted_at=now)
+    run, moved = move_run(services.ledger, run.run_id, RunState.SUBMITTED, by=by, now=now, submitted_at=now)
+    if run.cancel_requested_at is not None:
+        ask_cancel(run, services)  # it came while the job was on its way
     if moved:
         reason = f"submitted to {run.spec['compute']}: {run.num_nodes} nodes, {run.world_size} processes"
         services.decide(run.run_id, "run_submitted", reason, spec_hash=run.spec_hash)
@@ -93,12 +135,15 @@ def _claimed_run(request: TrainingRequest, services: Services) -> RunRecord | No
     if pipeline is None:
         services.decide(str(version), "request_suppressed", f"dataset {version.dataset} has no pipeline any more")
         return None
-    return claim_run(pipeline, generation, trigger=request.trigger, services=services)
+    run = claim_run(pipeline, generation, trigger=request.trigger, services=services)
+    if pipeline.on_change == "cancel_and_train":
+        cancel_superseded(run, services)
+    return run
 
 
 def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, services: Services) -> RunRecord:
     """Name the closing's run, once, and write it down; return the run on record."""
-    plan = plan_run(pipeline, generation, services.workspace)
+    plan = unspent_plan(pipeline, generation, services)
     run_id = services.ledger.claim_auto_run(generation, plan.run_id)
     if run_id != plan.run_id:
         # Claimed before a deployment changed what the plan resolves to. The name stands; its row may be missing
@@ -114,9 +159,9 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
     return run
 
 
-def _refused(run: RunRecord, problem: str, services: Services) -> RunRecord:
+def _refused(run: RunRecord, problem: str, services: Services, by: Actor) -> RunRecord:
     now = services.clock()
-    run, moved = move_run(services.ledger, run.run_id, RunState.FAILED, now=now, ended_at=now, reason=problem)
+    run, moved = move_run(services.ledger, run.run_id, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem)
     if moved:
-        services.decide(run.run_id, "submission_refused", problem)
-    return tell_about_run(run, services)
+        services.decide(run.run_id, "submission_refused", problem, by=by)
+    return end_run(run, services, by=by)

@@ -9,7 +9,9 @@ from typing import TypeVar
 
 from function_app.errors import LandfallError
 from function_app.ledger import DatasetVersion, RunRecord
+from function_app.run_states import Actor
 from function_app.steps.closing import close_version
+from function_app.steps.flights import sweep_flights
 from function_app.steps.follow_up import follow_up
 from function_app.steps.inventory import missed_shards, unclosed_changes
 from function_app.steps.notification import deliver_one
@@ -38,6 +40,7 @@ def sweep(services: Services) -> None:
         problems += _each(islice(missed_shards(dataset, services), MAX_SHARDS), lambda p: judge_shard(p, services))
     problems += _each(ledger.versions(), lambda version: _care_for_version(version, services))
     problems += _each(ledger.unfinished_runs(), lambda run: _care_for_run(run, services))
+    problems += _each([services], sweep_flights)
     problems += _each(ledger.unsent_notifications(), lambda row: deliver_one(row, services))
     if problems:
         raise SweepError(f"{len(problems)} parts of the sweep failed; the first: {problems[0]}")
@@ -70,6 +73,6 @@ def _care_for_version(version: DatasetVersion, services: Services) -> None:
 
 def _care_for_run(run: RunRecord, services: Services) -> None:
     if run.state not in AWAITING_SUBMISSION:
-        reconcile_run(run.run_id, services)
+        reconcile_run(run.run_id, services, by=Actor.SWEEP)
     elif services.clock() - run.state_since >= services.sweep_grace:
-        submit_run(run, services)
+        submit_run(run, services, by=Actor.SWEEP)

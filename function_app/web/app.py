@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request, Response
 from starlette.types import ASGIApp
 
 from function_app.errors import NotFoundError
-from function_app.ledger import DatasetVersion
+from function_app.ledger import DatasetVersion, RunState
+from function_app.records import PERSON
+from function_app.steps.cancellation import cancel_run
 from function_app.steps.description import describe_version
 from function_app.steps.run_requests import request_run
 from function_app.steps.services import Services
@@ -24,6 +27,10 @@ HTTP = "http"
 DatasetName = Annotated[str, Path(min_length=1, max_length=63)]
 VersionName = Annotated[str, Path(min_length=1, max_length=64)]
 RunId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$")]
+
+IdempotencyKey = Annotated[
+    str | None, Header(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:-]+$", alias="Idempotency-Key")
+]
 
 router = APIRouter(prefix="/api", responses={"4XX": {"model": Error}, "5XX": {"model": Error}})
 
@@ -74,11 +81,29 @@ def run(run_id: RunId, services: Given) -> RunBody:
     return RunBody.of(found).model_copy(update={"notifications": told})
 
 
+@router.post("/runs/{run_id}/cancel", status_code=202)
+def cancel(run_id: RunId, services: Given, response: Response) -> RunBody:
+    """Cancel a run in whatever state it is: 200 where it has ended canceled, 202 while its job is being ended.
+
+    No attempt and no armed follow-up starts by itself afterwards. 409 where the run has ended otherwise.
+    """
+    found = cancel_run(run_id, canceled_by=PERSON, reason="canceled by a person over the API", services=services)
+    response.status_code = 200 if found.state is RunState.CANCELED else 202
+    return RunBody.of(found)
+
+
 @router.post("/runs", status_code=202)
-def start_run(body: RunRequest, services: Given, response: Response) -> RunBody:
-    """Ask for a run on a version that is whole: 202 for a new one, 200 where the same one was asked for before."""
+def start_run(
+    body: RunRequest, services: Given, response: Response, idempotency_key: IdempotencyKey = None
+) -> RunBody:
+    """Ask for a run on a version that is whole: 202 for a new one, 200 where the same one was asked for before.
+
+    With ``force`` it trains again on purpose; a call that is repeated under the same Idempotency-Key header means the
+    same run. Without the header every forced call is a run of its own.
+    """
     version = DatasetVersion(dataset=body.dataset, version=body.version)
-    run, is_new = request_run(version, body.overrides, trigger=HTTP, services=services)
+    forced_by = (idempotency_key or uuid.uuid4().hex) if body.force else None
+    run, is_new = request_run(version, body.overrides, trigger=HTTP, services=services, forced_by=forced_by)
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/api/runs/{run.run_id}"
     return RunBody.of(run)

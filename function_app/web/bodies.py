@@ -20,6 +20,7 @@ class RunRequest(BaseModel):
     dataset: str = Field(min_length=1, max_length=63)
     version: str = Field(min_length=1, max_length=64)
     overrides: dict[str, int | float | str | bool] = Field(default_factory=dict, max_length=50)
+    force: bool = Field(default=False, description="Train again on purpose, whatever was trained before.")
 
 
 class ErrorBody(BaseModel):
@@ -123,6 +124,12 @@ class RunBody(BaseModel):
     metrics: dict[str, float]
     num_nodes: int
     world_size: int | None
+    forced_by: str | None = Field(description="Key of the request that asked to train again on purpose.")
+    not_before: datetime | None = Field(description="An attempt that waits for nodes is not submitted before.")
+    cancel_requested_at: datetime | None
+    failure_class: str | None = Field(description="Why an attempt failed, in one word; see docs/failures.md.")
+    remedy: str | None = Field(description="What was decided about a failed attempt.")
+    next_run_id: str | None = Field(description="The attempt that continues this one.")
     notifications: list[NotificationBody] | None = Field(
         default=None, description="Whom it was or will be told; only where one run is asked for."
     )

@@ -17,6 +17,7 @@ from function_app.errors import (
     OverrideError,
     ProblemsError,
     ReplayRefusedError,
+    RunEndedError,
     ServiceUnavailableError,
     VersionNotWholeError,
 )
@@ -29,6 +30,7 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     NotFoundError: (404, "not_found"),
     VersionNotWholeError: (409, "version_not_whole"),
     OverrideError: (422, "override_not_allowed"),
+    RunEndedError: (409, "run_has_ended"),
     LedgerConflictError: (409, "conflict"),
     ReplayRefusedError: (409, "replay_refused"),
     ServiceUnavailableError: (503, "service_unavailable"),

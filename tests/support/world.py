@@ -17,6 +17,7 @@ from function_app.pipeline_files import parse_pipeline
 from function_app.pipelines import Pipeline
 from function_app.ports import TrainingRequest, Workspace
 from function_app.steps.planning import report_path, spec_from_json
+from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.services import Services
 from function_app.steps.submission import handle_request
 from function_app.steps.uploads import CREATED, Upload, handle_upload
@@ -135,9 +136,14 @@ class World:
         """Deploy another version of the pipeline."""
         self.services = replace(self.services, pipelines={"digits": pipeline(**changes)})
 
-    def put(self, name: str, content: bytes | None = None, version: str = "v1") -> str:
+    def add_pipelines(self, *datasets: str, **changes: Any) -> None:
+        """Deploy more pipelines, each like that of the digits, for a dataset of its own."""
+        more = {name: pipeline(pipeline=name, dataset=name, **changes) for name in datasets}
+        self.services = replace(self.services, pipelines={**self.services.pipelines, **more})
+
+    def put(self, name: str, content: bytes | None = None, version: str = "v1", dataset: str = "digits") -> str:
         """Upload a shard (by default a good one of its own content); return its path. Nobody hears of it yet."""
-        path = f"digits/{version}/{name}"
+        path = f"{dataset}/{version}/{name}"
         self.shards.put(path, shard_content(len(name) % 10, *_digits(name)) if content is None else content)
         return path
 
@@ -146,10 +152,10 @@ class World:
         event = {"event_type": CREATED, "api": "PutBlob", "container": "datasets", "path": path, "event_id": "e"}
         handle_upload(Upload(**{**event, **members}), self.services)
 
-    def land(self, *names: str, version: str = "v1") -> None:
+    def land(self, *names: str, version: str = "v1", dataset: str = "digits") -> None:
         """Upload good shards and deliver their events."""
         for name in names:
-            self.deliver(self.put(name, version=version))
+            self.deliver(self.put(name, version=version, dataset=dataset))
 
     def serve_requests(self) -> None:
         """Handle everything that is in the queue."""
@@ -166,6 +172,29 @@ class World:
         """Return the one run there is."""
         (run,) = self.ledger.runs()
         return run
+
+    def train(self, *, version: str = "v1", dataset: str = "digits") -> RunRecord:
+        """Land a version, serve the queue, and return the newest run of the dataset."""
+        self.land(*ALL_SHARDS, version=version, dataset=dataset)
+        self.serve_requests()
+        return self.ledger.runs(dataset=dataset)[0]
+
+    def change_shard(self, label: int, *, version: str = "v1", dataset: str = "digits") -> RunRecord:
+        """Overwrite a shard with other content, serve the queue, and return the newest run of the dataset."""
+        self.deliver(self.put(TRAIN_SHARDS[0], shard_content(label), version, dataset))
+        self.serve_requests()
+        return self.ledger.runs(dataset=dataset)[0]
+
+    def stands(self, run: RunRecord) -> RunRecord:
+        """Return a run as it stands now."""
+        return self.ledger.run_rows[run.run_id]
+
+    def finish(self, run: RunRecord, status: str = "Completed") -> RunRecord:
+        """Let a job end, look at it, serve the queue; return the run."""
+        self.end_job(run, status)
+        reconcile_run(run.run_id, self.services)
+        self.serve_requests()
+        return self.stands(run)
 
     def end_job(self, run: RunRecord, status: str = "Completed", **metrics: float) -> None:
         """Let the job end, with a report where it completed."""

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import pytest
-
-from function_app.errors import LedgerConflictError
 from function_app.flights import Dropped, Flight, FlightBoard, entered
 from function_app.ledger import Ledger
 from tests.support.ledger_records import run_record
@@ -24,39 +19,20 @@ def test_an_empty_board_is_there_before_anything_was_written(ledger: Ledger) -> 
 
 
 def test_a_board_is_returned_as_it_was_saved(ledger: Ledger) -> None:
-    """Every member survives, and the revision is a new one each time."""
+    """Every member survives; the caller learns what was there before."""
     board = FlightBoard(
         going=(flight(1),), armed=(flight(2), flight(3, "faces")), dropped=(Dropped(logical_run="x", reason="é"),)
     )
-    saved = ledger.save_flights(board)
-    again = ledger.save_flights(saved)
-    assert (board, again, True) == (
-        replace(saved, revision=""),
-        ledger.flights(),
-        len({"", saved.revision, again.revision}) == 3,
-    )
-
-
-def test_a_stale_board_is_a_conflict(ledger: Ledger) -> None:
-    """Whoever read before somebody else wrote must read and decide again; also where nothing had been written."""
-    first = ledger.save_flights(FlightBoard())
-    second = ledger.save_flights(replace(first, going=(flight(1),)))
-    for stale in (FlightBoard(), first):
-        with pytest.raises(LedgerConflictError, match="read it again"):
-            ledger.save_flights(stale)
-    assert second == ledger.flights()
+    assert (FlightBoard(), board) == ledger.change_flights(lambda _: board)
+    assert (board, board) == ledger.change_flights(lambda before: before)
+    assert board == ledger.flights()
 
 
 def test_of_twelve_that_want_the_only_place_one_gets_it(ledger: Ledger) -> None:
     """Twelve threads, one board: one goes, one is armed, ten lose their place, none is forgotten."""
 
     def enter(number: int) -> None:
-        while True:
-            try:
-                ledger.save_flights(entered(ledger.flights(), flight(number), limit=1))
-            except LedgerConflictError:
-                continue
-            return
+        ledger.change_flights(lambda board: entered(board, flight(number), limit=1))
 
     at_once([lambda number=number: enter(number) for number in range(12)])  # type: ignore[misc]
     board = ledger.flights()
@@ -67,5 +43,5 @@ def test_a_thousand_pipelines_fit_on_the_board(ledger: Ledger) -> None:
     """As many as there may be pipeline files, each with something armed and something going."""
     flights = tuple(flight(number, f"pipeline-{number:050}") for number in range(1000))
     board = FlightBoard(going=flights, armed=flights)
-    assert board == replace(ledger.save_flights(board), revision="")
-    assert board == replace(ledger.flights(), revision="")
+    ledger.change_flights(lambda _: board)
+    assert board == ledger.flights()

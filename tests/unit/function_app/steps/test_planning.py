@@ -83,14 +83,6 @@ def test_versions_that_differ_in_a_replaced_character_stay_apart() -> None:
     assert 2 == len(names)
 
 
-def test_a_second_attempt_keeps_the_checkpoints_and_nothing_else() -> None:
-    """It resumes where the first one was."""
-    first, second = (plan_run(pipeline(), GENERATION, WORKSPACE, attempt=attempt) for attempt in (1, 2))
-    assert (first.logical_run, f"{first.logical_run}-a2") == (second.logical_run, second.run_id)
-    same = [name for name in first.spec.outputs if first.spec.outputs[name] == second.spec.outputs[name]]
-    assert ["checkpoints"] == same
-
-
 def test_a_claimed_name_stands_whatever_the_plan_hashes_to() -> None:
     """A deployment between two deliveries changes the code id, and must not change the name."""
     plan = plan_run(

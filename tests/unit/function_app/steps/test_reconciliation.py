@@ -10,6 +10,7 @@ import pytest
 from function_app.adapters.memory_azure_ml import MemoryJobs
 from function_app.errors import ServiceUnavailableError
 from function_app.ledger import RunRecord, RunState
+from function_app.run_states import Actor
 from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.registration import model_version
 from function_app.steps.run_changes import move_run
@@ -254,5 +255,7 @@ def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> Non
 def test_an_illegal_move_changes_nothing() -> None:
     """A settled run stays settled, whoever comes late."""
     world, run = ended()
-    found, moved = move_run(world.ledger, run.run_id, RunState.RUNNING, now=world.clock())
+    found, moved = move_run(
+        world.ledger, run.run_id, RunState.RUNNING, by=Actor.RECONCILIATION, now=world.clock()
+    )
     assert (False, RunState.REGISTERED) == (moved, found.state)

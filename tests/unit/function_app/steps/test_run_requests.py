@@ -14,6 +14,7 @@ def test_a_request_with_another_option_is_another_run() -> None:
     """It is claimed and queued; the queue submits it."""
     world = World()
     first = world.land_all()
+    world.finish(first)
     run, is_new = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
     world.serve_requests()
     assert (True, RunState.PLANNED, "http") == (is_new, run.state, run.trigger)

@@ -125,8 +125,8 @@ def test_one_part_that_fails_holds_up_no_other() -> None:
     jobs = OneSilent()
     world = World(jobs=jobs)
     silent = world.land_all()
-    world.land(*ALL_SHARDS, version="v2")
-    world.serve_requests()
+    world.add_pipelines("letters")
+    world.train(dataset="letters")
     for run in world.ledger.runs():
         world.end_job(run)
     jobs.silent = silent.run_id

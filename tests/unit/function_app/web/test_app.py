@@ -107,7 +107,7 @@ def test_runs_are_listed_newest_first_and_bounded() -> None:
 def test_asking_for_a_run_is_accepted_once_and_then_met() -> None:
     """202 for a new run, 200 where the same was asked for before; both say where it is."""
     world = World()
-    world.land_all()
+    world.finish(world.land_all())
     body = {"dataset": "digits", "version": "v1", "overrides": {"epochs": 5}}
     answers = [call(world, "POST", "/api/runs", json=body) for _ in range(2)]
     run_id = answers[0].json()["run_id"]
@@ -203,5 +203,6 @@ def test_the_api_describes_itself() -> None:
         ("/api/runs", "get"),
         ("/api/runs", "post"),
         ("/api/runs/{run_id}", "get"),
+        ("/api/runs/{run_id}/cancel", "post"),
     } == routes
     assert {"4XX", "5XX"} <= set(document["paths"]["/api/runs"]["get"]["responses"])

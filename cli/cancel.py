@@ -1,0 +1,20 @@
+"""``landfall cancel``."""
+
+from __future__ import annotations
+
+import click
+
+from cli.api_client import ApiClient
+from cli.target import with_api
+
+
+@click.command()
+@click.argument("run_id")
+@with_api
+def cancel(client: ApiClient, run_id: str) -> None:
+    """Cancel a run in whatever state it is. No attempt and no waiting follow-up starts by itself afterwards."""
+    run = client.cancel(run_id)
+    if run["state"] == "canceled":
+        click.echo(f"{run['run_id']} is canceled.")
+    else:
+        click.echo(f"{run['run_id']} is being canceled. Follow it with: landfall run {run['run_id']}")

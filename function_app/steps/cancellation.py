@@ -1,0 +1,68 @@
+"""Canceling a run: at once where Azure ML has no job of it, otherwise by asking and waiting for the job's end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from function_app.errors import NotFoundError, RunEndedError
+from function_app.ledger import SETTLED, RunRecord, RunState
+from function_app.records import GENERATION, PERSON
+from function_app.run_states import Actor
+from function_app.steps.cancel_requests import ask_cancel
+from function_app.steps.flights import last_attempt
+from function_app.steps.reconciliation import FOLLOWED, reconcile_run
+from function_app.steps.run_changes import change_run
+from function_app.steps.run_ends import end_run
+from function_app.steps.services import Services
+
+
+def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: Services) -> RunRecord:
+    """Cancel the attempt that a run has come to; asking again changes nothing.
+
+    Raises NotFoundError, and RunEndedError where the run has ended otherwise.
+    """
+    attempt = last_attempt(run_id, services)
+    if attempt is None:
+        raise NotFoundError(f"run {run_id} is not on record")
+    run, is_new = _marked(attempt.run_id, canceled_by, reason, services)
+    if is_new:
+        services.decide(run.run_id, "cancel_requested", reason, canceled_by=canceled_by)
+    if run.state is RunState.COMPLETED or (run.state in SETTLED and run.state is not RunState.CANCELED):
+        raise RunEndedError(f"run {run.run_id} cannot be canceled: it is {run.state}")
+    by = Actor.PERSON if canceled_by == PERSON else Actor.SUBMISSION
+    if run.state in FOLLOWED:
+        ask_cancel(run, services)
+        return reconcile_run(run.run_id, services) or run
+    return end_run(run, services, by=by)
+
+
+def cancel_superseded(run: RunRecord, services: Services) -> None:
+    """Cancel what goes on an older generation of the same version, so that this run can start."""
+    flight = services.ledger.flights().going_of(run.pipeline)
+    version = run.dataset_version
+    if flight is None or (flight.dataset, flight.version) != (version.dataset, version.version):
+        return
+    if flight.generation < run.generation:
+        reason = f"superseded by generation {run.generation}"
+        try:
+            cancel_run(flight.first_run_id, canceled_by=GENERATION, reason=reason, services=services)
+        except RunEndedError as error:
+            services.decide(flight.first_run_id, "cancel_suppressed", str(error))
+
+
+def _marked(run_id: str, canceled_by: str, reason: str, services: Services) -> tuple[RunRecord, bool]:
+    """Write down that a run is to end canceled; return it, and whether this was news."""
+    is_new, now = False, services.clock()
+
+    def change(run: RunRecord) -> RunRecord | None:
+        nonlocal is_new
+        known = run.canceled_by in (PERSON, canceled_by)
+        is_new = not (known or run.state in SETTLED or run.state is RunState.COMPLETED)
+        if not is_new:
+            return None
+        run = replace(run, cancel_requested_at=now, canceled_by=canceled_by, cancel_reason=reason)
+        if run.state is not RunState.PLANNED:
+            return run
+        return replace(run, state=RunState.CANCELED, state_since=now, ended_at=now, reason=reason)
+
+    return change_run(services.ledger, run_id, change), is_new

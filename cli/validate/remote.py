@@ -44,15 +44,22 @@ def open_url(url: str) -> ShardSource:
 
 
 def _client(url: str) -> Any:
-    from azure.storage.blob import BlobClient, BlobServiceClient
+    from azure.storage.blob import BlobClient, BlobServiceClient, LinearRetry
 
+    options: dict[str, Any] = {
+        "retry_policy": LinearRetry(
+            backoff=1, retry_total=3, random_jitter_range=0
+        ),  # somebody waits at the terminal
+        "connection_timeout": 5,
+        "read_timeout": 30,
+    }
     address = BlobClient.from_blob_url(url)
     connection = os.environ.get(_CONNECTION_SETTING, "")
     if connection and not urlsplit(url).query:
-        service = BlobServiceClient.from_connection_string(connection)
+        service = BlobServiceClient.from_connection_string(connection, **options)
         if url.startswith(service.url.rstrip("/") + "/"):
             return service.get_blob_client(address.container_name, address.blob_name)
-    return BlobClient.from_blob_url(url, credential=_credential(url))
+    return BlobClient.from_blob_url(url, credential=_credential(url), **options)
 
 
 def _credential(url: str) -> Any:

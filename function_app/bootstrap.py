@@ -52,6 +52,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.table_ledger import TableLedger
     from function_app.pipeline_files import load_pipelines
     from function_app.settings import read_settings
+    from function_app.slices import Slices
     from function_app.steps.services import Services
 
     problems = _Problems()
@@ -81,7 +82,9 @@ def build_services(environ: Mapping[str, str]) -> Services:
             DeadLetterContainer(host_storage),
         ],
         queues={queue: StorageRequestQueue(host_storage, queue) for queue in QUEUES},
+        slices=Slices(budget_s=settings.validation_budget_s),
         sweep_grace=settings.sweep_grace,
+        claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
     )
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from function_app.errors import SettingsError
 from function_app.ports import Workspace
+from function_app.slices import DEFAULT_BUDGET_S
 
 MAX_SETTING_CHARS = 2048
 DEFAULT_MAX_CONCURRENT_RUNS = 10
@@ -44,6 +45,10 @@ class Settings:
     pipelines_dir: Path
     sweep_grace: timedelta
     """The sweep leaves alone what is younger: its own event may still be on the way."""
+    claim_lease: timedelta
+    """What a dead handler was at is taken over after it."""
+    validation_budget_s: int
+    """How long one execution validates one shard; what is left then is another execution's."""
     max_concurrent_runs: int
     """Over all pipelines; what comes then waits for its turn."""
 
@@ -61,6 +66,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         client_id=read.matching("AZURE_CLIENT_ID", _GUID, "") or None,
         pipelines_dir=Path(read.text("LANDFALL_PIPELINES_DIR") or "pipelines"),
         sweep_grace=timedelta(seconds=read.seconds("LANDFALL_SWEEP_GRACE_S", 120)),
+        claim_lease=timedelta(seconds=read.seconds("LANDFALL_CLAIM_LEASE_S", 180)),
+        validation_budget_s=read.seconds("LANDFALL_VALIDATION_BUDGET_S", DEFAULT_BUDGET_S),
         max_concurrent_runs=read.count("LANDFALL_MAX_CONCURRENT_RUNS", DEFAULT_MAX_CONCURRENT_RUNS),
     )
     if read.problems:

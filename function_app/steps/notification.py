@@ -15,8 +15,6 @@ from function_app.steps.services import Services
 
 logger = logging.getLogger(__name__)
 
-DELIVERY_LEASE = timedelta(minutes=2)
-"""How long a delivery under way is left to whoever claimed it; a delivery itself is bounded to less."""
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(hours=1)
 
@@ -58,7 +56,7 @@ def deliver_one(row: NotificationRecord, services: Services) -> bool:
     if row.not_before is not None and services.clock() < row.not_before:
         return False
     try:
-        lease = services.clock() + DELIVERY_LEASE
+        lease = services.clock() + services.claim_lease
         claimed = services.ledger.save_notification(replace(row, state=NotificationState.SENDING, not_before=lease))
     except LedgerConflictError:
         logger.info(f"notification {row.key} was claimed by another handler", extra={"action": "claim_lost"})

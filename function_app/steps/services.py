@@ -22,12 +22,21 @@ from function_app.ports import (
     ShardStore,
     Workspace,
 )
-from function_app.validation import DataRequirements, ShardSource, ShardVerdict, validate_shard
+from function_app.slices import Slices
+from function_app.validation import (
+    DataRequirements,
+    Paused,
+    ShardSource,
+    ShardVerdict,
+    validate_shard,
+    validate_shard_within,
+)
 from function_app.validation.reasons import shown
 
 logger = logging.getLogger(__name__)
 
 Validate = Callable[[ShardSource, DataRequirements], ShardVerdict]
+ValidateWithin = Callable[..., ShardVerdict | Paused]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +65,13 @@ class Services:
     """By name: where a dead letter of a queue is sent again."""
     clock: Clock = utcnow
     validate: Validate = field(default=validate_shard)
+    validate_within: ValidateWithin = field(default=validate_shard_within)
+    """For shards that may take longer than one execution."""
+    slices: Slices = field(default_factory=Slices)
     sweep_grace: timedelta = timedelta(seconds=120)
+    claim_lease: timedelta = timedelta(seconds=180)
+    """What a submission or a delivery under way is left to whoever claimed it. Longer than the clients take with all
+    their repetitions: whoever holds it is dead once it has run out."""
     max_concurrent_runs: int = 10
     """Over all pipelines; of each pipeline one run goes at a time."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 from function_app.errors import NotFoundError, SubmissionRefusedError
 from function_app.ledger import Generation, RunRecord, RunState
@@ -20,8 +19,6 @@ from function_app.steps.run_ends import end_run
 from function_app.steps.services import Services
 
 AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
-SUBMISSION_LEASE = timedelta(seconds=180)
-"""Longer than the client takes with all its repetitions: whoever holds it is dead once it has run out."""
 
 
 def handle_request(request: TrainingRequest, services: Services) -> None:
@@ -91,7 +88,7 @@ def _claim_submission(run_id: str, services: Services) -> tuple[RunRecord, bool]
         if not claimed:
             return None
         since = run.state_since if abandoned else now
-        return replace(run, state=RunState.SUBMITTING, state_since=since, claimed_until=now + SUBMISSION_LEASE)
+        return replace(run, state=RunState.SUBMITTING, state_since=since, claimed_until=now + services.claim_lease)
 
     return change_run(services.ledger, run_id, change), claimed
 

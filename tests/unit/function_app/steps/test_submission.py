@@ -10,7 +10,7 @@ from function_app.errors import NotFoundError, ServiceUnavailableError
 from function_app.ledger import RunState
 from function_app.ports import JobSpec, JobStatus, TrainingRequest
 from function_app.steps.planning import spec_from_json
-from function_app.steps.submission import SUBMISSION_LEASE, handle_request
+from function_app.steps.submission import handle_request
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, WORKSPACE, World, shard_content
 
 CLOSED = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed")
@@ -62,7 +62,7 @@ def test_a_submission_under_way_is_left_to_its_handler_until_the_lease_runs_out(
     """Then that handler is dead, and another one sends the very spec that is on record."""
     world = World()
     run = world.land_all()
-    lease = world.clock() + SUBMISSION_LEASE
+    lease = world.clock() + world.services.claim_lease
     world.ledger.run_rows[run.run_id] = replace(run, state=RunState.SUBMITTING, claimed_until=lease)
     handle_request(replace(CLOSED, run_id=run.run_id), world.services)
     assert [run.run_id] == world.jobs.submissions

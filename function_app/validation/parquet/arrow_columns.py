@@ -13,17 +13,26 @@ from function_app.validation.reason_codes import ReasonCode
 
 BATCH_BYTES = 8 << 20
 MAX_BATCH_ROWS = 8192
-_MAX_FOOTER_STRING_BYTES = 1 << 20
 
 
-def open_with_pyarrow(file: BlockFile, metadata: Any) -> Any:
-    """Return pyarrow's reader over the file, reading as little ahead as it can."""
+def open_with_pyarrow(file: BlockFile, offset: int) -> Any:
+    """Return pyarrow's reader over the file, reading as little ahead as it can. Raises ParquetFaultError.
+
+    ``offset`` is the footer's, which pyarrow may refuse though it agrees with itself.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(file, metadata=metadata, pre_buffer=False, buffer_size=64 << 10)
+    file.seek(0)
+    try:
+        return pq.ParquetFile(file, pre_buffer=False, buffer_size=64 << 10)
+    except (pa.ArrowException, OSError) as error:
+        raise ParquetFaultError(
+            ReasonCode.PARQUET_FOOTER_CORRUPT, "a footer that pyarrow reads", str(error), offset
+        ) from error
 
 
-def batch_rows(chunk: ColumnChunk, largest_page_bytes: int, type_length: int, limits: Limits) -> int:
+def batch_rows(chunk: ColumnChunk, largest_page_bytes: int, limits: Limits) -> int:
     """Return how many rows to decode at a time. Raises ParquetFaultError where one row alone may be too much.
 
     A value of a byte array is never longer than its page; of a dictionary every row may repeat the longest.
@@ -36,8 +45,8 @@ def batch_rows(chunk: ColumnChunk, largest_page_bytes: int, type_length: int, li
             chunk.start,
             chunk.path,
         )
-    longest = {"BYTE_ARRAY": largest_page_bytes, "FIXED_LEN_BYTE_ARRAY": max(1, type_length)}
-    value_bytes = longest.get(chunk.physical_type, 8)
+    longest = {"BYTE_ARRAY": largest_page_bytes, "FIXED_LEN_BYTE_ARRAY": chunk.leaf.type_length}
+    value_bytes = longest.get(chunk.leaf.physical_type, 8)
     values_per_row = chunk.num_values if chunk.is_nested else 1
     rows = BATCH_BYTES // max(1, value_bytes * values_per_row)
     if rows < 1 and value_bytes * values_per_row > limits.max_parsed_bytes:

@@ -18,19 +18,20 @@ from function_app.validation.parquet.pages import Page, PageKind, read_body
 from function_app.validation.reason_codes import ReasonCode
 
 _PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
-_ENCODINGS = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY", "BIT_PACKED"})
-_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "BROTLI"})
+_BIT_PACKED = 4
+_ENCODINGS = frozenset({_PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY, _BIT_PACKED})
+_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "BROTLI", "LZ4_RAW"})
 _LENGTH_BYTES = 4
 _MAX_BIT_WIDTH = 32
 
 
-def decodes(chunk: ColumnChunk, encodings: frozenset[str]) -> bool:
+def decodes(chunk: ColumnChunk) -> bool:
     """Tell whether `PageDecoder` reads a column chunk; pyarrow reads the others."""
     return (
-        chunk.physical_type == "BYTE_ARRAY"
+        chunk.leaf.physical_type == "BYTE_ARRAY"
         and not chunk.is_nested
         and chunk.compression in _CODECS
-        and encodings <= _ENCODINGS
+        and chunk.encodings <= _ENCODINGS
     )
 
 
@@ -73,7 +74,7 @@ class PageDecoder:
         if levels is None:
             yield from self._present(page, content, page.num_values)
             return
-        highest = self._chunk.max_definition_level
+        highest = self._chunk.leaf.max_definition_level
         width = highest.bit_length()
         num_present = sum(level == highest for level in hybrid_values(levels, width, page.num_values))
         present = self._present(page, content, num_present)
@@ -82,7 +83,7 @@ class PageDecoder:
 
     def _parts(self, page: Page) -> tuple[memoryview | None, memoryview]:
         """Return definition levels and values."""
-        has_levels = self._chunk.max_definition_level > 0
+        has_levels = self._chunk.leaf.max_definition_level > 0
         if page.kind == PageKind.DATA_V2:
             skipped, num_level_bytes = page.level_bytes
             start = skipped + num_level_bytes

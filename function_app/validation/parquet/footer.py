@@ -1,11 +1,11 @@
-"""The footer: bounded and looked through here, then read by pyarrow.
+"""The footer: found, bounded, read; and where the column chunks lie.
 
-Source of the layout: apache/parquet-format, README.md and parquet.thrift.
+Source of the layout: apache/parquet-format, README.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +13,24 @@ from function_app.validation.content import PARQUET_ENCRYPTED_MAGIC, PARQUET_MAG
 from function_app.validation.limits import Limits
 from function_app.validation.parquet.blocks import BlockFile
 from function_app.validation.parquet.faults import ParquetFaultError
+from function_app.validation.parquet.metadata import (
+    CODECS,
+    ENCRYPTION_ALGORITHM,
+    FILE,
+    Leaf,
+    Metadata,
+    MetadataError,
+    metadata_of,
+)
 from function_app.validation.parquet.thrift import CompactReader, ThriftError, ThriftTooComplexError
 from function_app.validation.reason_codes import ReasonCode
 
 _TAIL_BYTES = 8
 """The footer's length and the magic."""
 MAX_FOOTER_VALUES = 200_000
-"""Each may become a structure of hundreds of bytes in pyarrow."""
-_ENCRYPTION_ALGORITHM = 8
-"""Field of FileMetaData: set where columns are encrypted and the footer is not."""
+"""Each becomes an object of a hundred bytes or more, here and in pyarrow."""
+_ENCRYPTED_COLUMN = 8
+"""Field of ColumnChunk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +39,9 @@ class ColumnChunk:
 
     row_group: int
     column: int
-    path: str
-    physical_type: str
+    leaf: Leaf
     compression: str
-    is_nested: bool
-    """A row may have any number of values."""
-    max_definition_level: int
-    """0: no row may be without a value."""
+    encodings: frozenset[int]
     start: int
     stop: int
     """Byte range within the file."""
@@ -45,9 +50,36 @@ class ColumnChunk:
     first_row: int
     """Of this row group, counted over the file."""
 
+    @property
+    def path(self) -> str:
+        """The column's name, dotted where it is nested."""
+        return self.leaf.path
 
-def read_footer(file: BlockFile, size_bytes: int, limits: Limits) -> Any:
-    """Return pyarrow's FileMetaData. Raises ParquetFaultError."""
+    @property
+    def is_nested(self) -> bool:
+        """Whether a row may have any number of values."""
+        return self.leaf.max_repetition_level > 0
+
+
+def read_footer(file: BlockFile, size_bytes: int, limits: Limits) -> Metadata:
+    """Return what the footer says. Raises ParquetFaultError."""
+    offset, length = _find(file, size_bytes, limits)
+    fields = _read(file.read_at(offset, length), offset)
+    if ENCRYPTION_ALGORITHM in fields or any(_ENCRYPTED_COLUMN in c for g in fields.get(4, []) for c in g.get(1, [])):
+        raise ParquetFaultError(
+            ReasonCode.PARQUET_ENCRYPTED, "columns that are not encrypted", "an encryption algorithm", offset
+        )
+    _check_numbers(fields, limits, offset)
+    try:
+        return metadata_of(fields, offset)
+    except MetadataError as error:
+        raise ParquetFaultError(
+            ReasonCode.PARQUET_FOOTER_CORRUPT, "a footer that agrees with itself", str(error), offset
+        ) from error
+
+
+def _find(file: BlockFile, size_bytes: int, limits: Limits) -> tuple[int, int]:
+    """Return the footer's place and length."""
     tail_offset = size_bytes - _TAIL_BYTES
     tail = file.read_at(max(0, tail_offset), _TAIL_BYTES)
     if file.read_at(0, 4) == PARQUET_ENCRYPTED_MAGIC or tail.endswith(PARQUET_ENCRYPTED_MAGIC):
@@ -61,86 +93,56 @@ def read_footer(file: BlockFile, size_bytes: int, limits: Limits) -> Any:
         raise ParquetFaultError(
             ReasonCode.PARQUET_FOOTER_LENGTH, f"1 to {largest} bytes of footer", f"a length of {length}", tail_offset
         )
-    offset = tail_offset - length
-    _look_through(file.read_at(offset, length), offset)
-    return _parse(file, offset)
+    return tail_offset - length, length
 
 
-def _look_through(footer: bytes, offset: int) -> None:
-    """Count what is in a footer before pyarrow makes structures of it."""
+def _read(footer: bytes, offset: int) -> dict[int, Any]:
     try:
-        found = CompactReader(footer, MAX_FOOTER_VALUES).read_struct({_ENCRYPTION_ALGORITHM: {}})
+        return CompactReader(footer, MAX_FOOTER_VALUES).read_struct(FILE)
     except ThriftTooComplexError as error:
         expected = f"a footer of at most {MAX_FOOTER_VALUES} values"
         raise ParquetFaultError(ReasonCode.PARQUET_TOO_COMPLEX, expected, str(error), offset) from error
     except ThriftError as error:
         raise ParquetFaultError(ReasonCode.PARQUET_FOOTER_CORRUPT, "a readable footer", str(error), offset) from error
-    if _ENCRYPTION_ALGORITHM in found:
-        raise ParquetFaultError(
-            ReasonCode.PARQUET_ENCRYPTED, "columns that are not encrypted", "an encryption algorithm", offset
-        )
 
 
-def _parse(file: BlockFile, offset: int) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    file.seek(0)
-    try:
-        return pq.read_metadata(file)
-    except (pa.ArrowException, OSError) as error:
-        raise ParquetFaultError(ReasonCode.PARQUET_FOOTER_CORRUPT, "a readable footer", str(error), offset) from error
-
-
-def check_size(metadata: Any, limits: Limits) -> None:
-    """Bound the numbers of columns and row groups. Raises ParquetFaultError."""
+def _check_numbers(fields: Mapping[int, Any], limits: Limits, offset: int) -> None:
     for what, seen, largest in (
-        ("columns (limits.max_columns)", metadata.num_columns, limits.max_columns),
-        ("row groups (limits.max_row_groups)", metadata.num_row_groups, limits.max_row_groups),
+        ("schema elements (limits.max_columns)", len(fields.get(2, [])), limits.max_columns),
+        ("row groups (limits.max_row_groups)", len(fields.get(4, [])), limits.max_row_groups),
     ):
         if seen > largest:
-            raise ParquetFaultError(ReasonCode.PARQUET_TOO_COMPLEX, f"at most {largest} {what}", str(seen))
+            raise ParquetFaultError(ReasonCode.PARQUET_TOO_COMPLEX, f"at most {largest} {what}", str(seen), offset)
 
 
-def column_chunks(metadata: Any, row_group: int, first_row: int, data_stop: int) -> Iterator[ColumnChunk]:
-    """Yield the column chunks of a row group; ``data_stop`` is where the footer begins.
-
-    Raises ParquetFaultError where one lies outside of the data.
-    """
-    group = metadata.row_group(row_group)
-    for index in range(group.num_columns):
-        chunk, column = group.column(index), metadata.schema.column(index)
-        start = _start(chunk)
-        stop = start + chunk.total_compressed_size
-        path = chunk.path_in_schema
-        if path != column.path:
-            raise ParquetFaultError(
-                ReasonCode.PARQUET_FOOTER_CORRUPT, f"column {column.path} as in the schema", path, None, path
-            )
-        if not len(PARQUET_MAGIC) <= start <= stop <= data_stop or chunk.num_values < 0 or group.num_rows < 0:
+def column_chunks(metadata: Metadata, row_group: int, first_row: int) -> Iterator[ColumnChunk]:
+    """Yield the column chunks of a row group. Raises ParquetFaultError where one lies outside of the data."""
+    group = metadata.row_groups[row_group]
+    for index, (leaf, members) in enumerate(zip(metadata.leaves, group.chunks, strict=True)):
+        start, stop, num_values = _start(members), _start(members) + members[7], members[5]
+        if not len(PARQUET_MAGIC) <= start <= stop <= metadata.offset or num_values < 0:
             raise ParquetFaultError(
                 ReasonCode.PARQUET_FOOTER_CORRUPT,
-                f"column chunks between bytes {len(PARQUET_MAGIC)} and {data_stop}",
-                f"{chunk.num_values} values at {start} to {stop}",
-                data_stop,
-                path,
+                f"column chunks between bytes {len(PARQUET_MAGIC)} and {metadata.offset}",
+                f"{num_values} values at {start} to {stop}",
+                metadata.offset,
+                leaf.path,
             )
         yield ColumnChunk(
             row_group=row_group,
             column=index,
-            path=path,
-            physical_type=column.physical_type,
-            compression=chunk.compression,
-            is_nested=column.max_repetition_level > 0,
-            max_definition_level=column.max_definition_level,
+            leaf=leaf,
+            compression=CODECS[members[4]],
+            encodings=frozenset(members[2]),
             start=start,
             stop=stop,
             num_rows=group.num_rows,
-            num_values=chunk.num_values,
+            num_values=num_values,
             first_row=first_row,
         )
 
 
-def _start(chunk: Any) -> int:
-    dictionary = chunk.dictionary_page_offset if chunk.has_dictionary_page else None
-    return int(dictionary if dictionary is not None and dictionary > 0 else chunk.data_page_offset)
+def _start(members: Mapping[int, Any]) -> int:
+    """Return where the first page lies; writers state 0 where there is no dictionary."""
+    dictionary = members.get(11, 0)
+    return int(dictionary if dictionary > 0 else members[9])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from crc32c import crc32c
@@ -13,7 +12,7 @@ from function_app.validation.parquet.blocks import BlockFile
 from function_app.validation.parquet.byte_arrays import PageDecoder, decodes
 from function_app.validation.parquet.columns import match_columns
 from function_app.validation.parquet.faults import ParquetFaultError
-from function_app.validation.parquet.footer import ColumnChunk, check_size, column_chunks, read_footer
+from function_app.validation.parquet.footer import ColumnChunk, column_chunks, read_footer
 from function_app.validation.parquet.pages import read_body, walk_pages
 from function_app.validation.read_ahead import read_ahead
 from function_app.validation.reason_codes import ReasonCode
@@ -70,9 +69,8 @@ class _Walk:
         self._limits = task.requirements.limits
         self._file = BlockFile(task.source)
         self._metadata = read_footer(self._file, task.source.size_bytes, self._limits)
-        check_size(self._metadata, self._limits)
-        self._reader = open_with_pyarrow(self._file, self._metadata)
-        self._features, self._schema_faults = match_columns(self._metadata.schema, task.requirements.features)
+        self._reader: Any = None
+        self._features, self._schema_faults = match_columns(self._metadata.leaves, task.requirements.features)
         self._checks: dict[int, ValuesCheck] = {
             column: compile_values_check(spec, task.requirements, task.statistics.feature(spec.name))
             for column, spec in self._features.items()
@@ -85,11 +83,11 @@ class _Walk:
 
     def check_row_groups(self, row_group: int, num_rows: int) -> ShardVerdict | Paused:
         """Check row groups from one on; ``num_rows`` lie before it."""
-        task, num_groups = self._task, self._metadata.num_row_groups
+        task, num_groups = self._task, len(self._metadata.row_groups)
         for index in range(row_group, num_groups):
-            for chunk in self._chunks(index, num_rows):
+            for chunk in column_chunks(self._metadata, index, num_rows):
                 self._check_chunk(chunk)
-            num_rows += self._metadata.row_group(index).num_rows
+            num_rows += self._metadata.row_groups[index].num_rows
             task.statistics.num_records = num_rows
             if index + 1 < num_groups and task.should_pause():
                 return _paused(task, task.source.size_bytes, index + 1, num_rows)
@@ -108,14 +106,9 @@ class _Walk:
         elif not num_rows:
             self._task.report(_NO_RECORDS)
 
-    def _chunks(self, row_group: int, first_row: int) -> Iterable[ColumnChunk]:
-        data_stop = self._task.source.size_bytes - 8 - self._metadata.serialized_size
-        return column_chunks(self._metadata, row_group, first_row, data_stop)
-
     def _check_chunk(self, chunk: ColumnChunk) -> None:
-        details = self._metadata.row_group(chunk.row_group).column(chunk.column)
         try:
-            if decodes(chunk, frozenset(details.encodings)):
+            if decodes(chunk):
                 self._check_byte_arrays(chunk)
             else:
                 self._check_with_pyarrow(chunk)
@@ -137,9 +130,11 @@ class _Walk:
             read_body(self._file, chunk, page)
             self._task.statistics.num_bytes += page.uncompressed_bytes
             largest = max(largest, page.uncompressed_bytes)
-        type_length = self._metadata.schema.column(chunk.column).length
+        rows_at_a_time = batch_rows(chunk, largest, self._limits)
+        if self._reader is None:
+            self._reader = open_with_pyarrow(self._file, self._metadata.offset)
         row = chunk.first_row
-        for values in read_rows(self._reader, chunk, batch_rows(chunk, largest, type_length, self._limits)):
+        for values in read_rows(self._reader, chunk, rows_at_a_time):
             if chunk.column in self._checks:
                 for i, value in enumerate(values):
                     self._check_row(chunk.column, value, row + i, chunk.start)

@@ -13,7 +13,7 @@ import pytest
 from function_app.validation import DataRequirements, Limits, ShardVerdict, validate_shard
 from function_app.validation import ReasonCode as Code
 from function_app.validation.parquet.blocks import BlockFile
-from function_app.validation.parquet.footer import column_chunks
+from function_app.validation.parquet.footer import column_chunks, read_footer
 from function_app.validation.parquet.pages import walk_pages
 from shared.example_schema import FeatureSpec
 from tests.support.shards import BytesSource, image_bytes, only_reason, place
@@ -54,8 +54,7 @@ def chunk_of(content: bytes, row_group: int, column: int) -> Any:
 def first_body(content: bytes, column: int) -> int:
     """Return where the first page's body begins in the first row group."""
     file = BlockFile(BytesSource(content))
-    metadata = pq.read_metadata(io.BytesIO(content))
-    chunk = list(column_chunks(metadata, 0, 0, len(content)))[column]
+    chunk = list(column_chunks(read_footer(file, len(content), Limits()), 0, 0))[column]
     return next(walk_pages(file, chunk, Limits())).body_offset
 
 

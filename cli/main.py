@@ -22,7 +22,6 @@ COMMANDS = {
     "up": LazyCommand("cli.up", "up", "Start the local twin and keep it running until Ctrl-C."),
     "validate": LazyCommand("cli.validate", "validate", "Check shards as the function app would."),
     "pack": LazyCommand("cli.pack", "pack", "Pack images or tables into shards."),
-    "lint": LazyCommand("cli.lint", "lint", "Check pipeline files."),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
     "status": LazyCommand("cli.status", "status", "Show what became of a dataset version."),

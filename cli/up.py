@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 
 import click
 
@@ -16,15 +17,20 @@ LOOK_S = 1.0
 
 
 @click.command()
+@click.option("--own-host", is_flag=True, help="Leave out the Functions host: you run one, such as `func start`.")
 @twin_options
-def up(options: TwinOptions) -> None:
+def up(options: TwinOptions, *, own_host: bool) -> None:
     """Start the local twin and keep it running until Ctrl-C.
 
     Storage, Event Grid, Azure ML and the function app of this clone, all on this machine. Other commands find it
     by themselves.
     """
+    options = replace(options, own_host=own_host)
     with ending_on_signals(), contextlib.suppress(Interrupted), running_twin(options, say=click.echo) as twin:
         show_addresses(twin)
+        if own_host:
+            port = twin.places.ports["functions"]
+            click.echo(f"  your host      cp {twin.places.local_settings} . && func start --port {port}")
         click.echo("Ready. Ctrl-C stops everything.")
         watch_until_interrupted(twin)
     click.echo("Stopped.")

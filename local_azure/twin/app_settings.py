@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from local_azure.twin import places as names
@@ -32,6 +33,7 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
         "LANDFALL_SWEEP_GRACE_S": str(options.sweep_grace_s),
         SYSTEM_KEY_SETTING: places.secrets.function_key,
         "AZURE_CLIENT_ID": names.FUNCTION_APP_IDENTITY,
+        **options.more_settings,
     }
 
 
@@ -42,3 +44,8 @@ def workspace_settings() -> dict[str, str]:
         "LANDFALL_RESOURCE_GROUP": names.RESOURCE_GROUP,
         "LANDFALL_WORKSPACE": names.WORKSPACE,
     }
+
+
+def local_settings(settings: Mapping[str, str]) -> str:
+    """Return the settings as the ``local.settings.json`` that Azure Functions Core Tools read."""
+    return json.dumps({"IsEncrypted": False, "Values": dict(settings)}, indent=1) + "\n"

@@ -23,8 +23,12 @@ class TwinOptions:
     node_idle_s: float = 120.0
     environment_build_s: float = 1.0
     reconcile_schedule: str = "0 */5 * * * *"
+    own_host: bool = False
+    """True: whoever starts the twin runs a Functions host of their own, such as `func start`."""
     sweep_grace_s: int = 10
     """What is younger is left alone by the sweep; in Azure, where events may take minutes, it is more."""
+    more_settings: Mapping[str, str] = field(default_factory=dict)
+    """App settings beside those that the twin's parts need, or in their place."""
     queue_lease_s: float = 30.0
     """After so long the message of a killed dev host is delivered to the next one."""
     training_python: Path = ROOT / ".venv-training"

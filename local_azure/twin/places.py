@@ -65,6 +65,11 @@ class Places:
         return self.folder / "logs"
 
     @property
+    def local_settings(self) -> Path:
+        """The app settings, for a Functions host that somebody else starts."""
+        return self.folder / "local.settings.json"
+
+    @property
     def host_connection(self) -> str:
         """Connection string of the host's account: blobs, queues, tables."""
         return self._connection(HOST_ACCOUNT, HOST_ACCOUNT_KEY, ("Blob", "Queue", "Table"))

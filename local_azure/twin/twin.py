@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from local_azure.twin import parts
-from local_azure.twin.app_settings import app_settings
+from local_azure.twin.app_settings import app_settings, local_settings
 from local_azure.twin.children import Child, Part, await_strays
 from local_azure.twin.environment import keep_loopback_direct
 from local_azure.twin.errors import TwinError
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import Places
 from local_azure.twin.ports import take_ports
-from local_azure.twin.state import TWIN_FILE, StateFolder, take_state_folder, write_twin_file
+from local_azure.twin.state import TWIN_FILE, StateFolder, take_state_folder, write_atomically, write_twin_file
 from local_azure.twin.storage import create_containers_and_queues
 
 PUBLISH_WITHIN_S = 120
@@ -57,8 +57,10 @@ class Twin:
         azure_ml.await_ready()
         say("publishing the training's environment and code to Azure ML")
         settings = app_settings(self.places, self._publish(), self.options)
-        say("starting the Functions dev host with this function app")
-        self._launch(parts.functions_host(self.places, settings, self.options)).await_ready()
+        write_atomically(self.places.local_settings, local_settings(settings), mode=0o600)
+        if not self.options.own_host:
+            say("starting the Functions dev host with this function app")
+            self._launch(parts.functions_host(self.places, settings, self.options)).await_ready()
         event_grid.await_ready()
         write_twin_file(self.places.folder, self.describe())
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,4 +47,16 @@ def test_two_twins_of_one_clone_do_not_collide(twin: TwinUnderTest) -> None:
             state,
             shared,
             twin.version("steady/elsewhere"),
+        )
+
+
+def test_a_host_of_ones_own_gets_the_settings_in_a_file(tmp_path: Path) -> None:
+    """All but the dev host is started; the file holds what it would have been given, for the user alone."""
+    with twin_under_test(replace(options(tmp_path), own_host=True)) as twin:
+        places = twin.twin.places
+        values = json.loads(places.local_settings.read_text())["Values"]
+        assert (3, places.host_connection, 0o600) == (
+            len(twin.twin.pids()),
+            values["AzureWebJobsStorage"],
+            stat.S_IMODE(places.local_settings.stat().st_mode),
         )

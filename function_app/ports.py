@@ -49,10 +49,18 @@ class ShardStore(Protocol):
 
 
 class DocumentStore(Protocol):
-    """Small documents in a container of the host's account: manifests, training reports."""
+    """Small documents in a container of the host's account: manifests, training reports, checkpoints."""
 
     def write_once(self, path: str, content: bytes) -> bool:
         """Write unless it exists; False where it did (its content is left as it was)."""
+        ...
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write, over what may be there: the last writer wins, whole."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete; an absent document is none either way."""
         ...
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
@@ -157,6 +165,8 @@ class JobStatus:
     studio_url: str | None = None
     error: str | None = None
     """The service's message for a failed job, where it has one."""
+    error_code: str | None = None
+    """The service's codes from the outside in, as ``UserError/ExecutionFailed``."""
 
 
 class JobService(Protocol):

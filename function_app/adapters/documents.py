@@ -24,14 +24,18 @@ class BlobDocumentStore:
 
     def write_once(self, path: str, content: bytes) -> bool:
         """See DocumentStore. One operation: If-None-Match lets one writer win."""
+        return self._write(path, content, overwrite=False)
+
+    def write(self, path: str, content: bytes) -> None:
+        """See DocumentStore. One operation."""
+        self._write(path, content, overwrite=True)
+
+    def delete(self, path: str) -> None:
+        """See DocumentStore. One operation."""
         from azure.core.exceptions import ResourceNotFoundError
 
-        with storage_errors(f"write {self._container_name}/{path}"):
-            try:
-                return self._upload(path, content)
-            except ResourceNotFoundError:
-                self._create_container()
-                return self._upload(path, content)
+        with storage_errors(f"delete {self._container_name}/{path}"), contextlib.suppress(ResourceNotFoundError):
+            self._container.delete_blob(path)
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
         """See DocumentStore. One operation, and never more than one byte beyond the limit."""
@@ -41,13 +45,23 @@ class BlobDocumentStore:
             check_size(path, len(content), max_bytes)
         return content
 
-    def _upload(self, path: str, content: bytes) -> bool:
+    def _write(self, path: str, content: bytes, *, overwrite: bool) -> bool:
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with storage_errors(f"write {self._container_name}/{path}"):
+            try:
+                return self._upload(path, content, overwrite=overwrite)
+            except ResourceNotFoundError:
+                self._create_container()
+                return self._upload(path, content, overwrite=overwrite)
+
+    def _upload(self, path: str, content: bytes, *, overwrite: bool) -> bool:
         from azure.core.exceptions import ResourceExistsError
         from azure.storage.blob import ContentSettings
 
         settings = ContentSettings(content_type="application/json") if path.endswith(".json") else None
         try:
-            self._container.upload_blob(path, content, overwrite=False, content_settings=settings)
+            self._container.upload_blob(path, content, overwrite=overwrite, content_settings=settings)
         except ResourceExistsError:
             return False
         return True

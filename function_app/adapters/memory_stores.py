@@ -95,6 +95,16 @@ class MemoryDocumentStore:
             self.documents[path] = content
             return True
 
+    def write(self, path: str, content: bytes) -> None:
+        """See DocumentStore."""
+        with self._lock:
+            self.documents[path] = content
+
+    def delete(self, path: str) -> None:
+        """See DocumentStore."""
+        with self._lock:
+            self.documents.pop(path, None)
+
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
         """See DocumentStore."""
         content = self.documents.get(path)

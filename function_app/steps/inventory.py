@@ -7,6 +7,7 @@ from itertools import groupby
 
 from function_app.ledger import DatasetVersion, Generation, ShardRecord, ShardState
 from function_app.ports import BlobFacts
+from function_app.steps.long_validation import is_under_way
 from function_app.steps.services import Services
 from function_app.steps.shard_places import NotAShardError, ShardPlace, shard_place
 
@@ -46,7 +47,8 @@ def _missed_of_version(found: list[tuple[ShardPlace, BlobFacts]], services: Serv
         contradictory = sizes.get(place.shard.split, place.shard.num_shards) != place.shard.num_shards
         verdict = verdicts.get((place.shard.split, place.shard.index))
         ripe = services.clock() - facts.last_modified >= services.sweep_grace
-        if ripe and not contradictory and not _stands(verdict, facts, names):
+        missed = ripe and not contradictory and not _stands(verdict, facts, names)
+        if missed and not is_under_way(place, facts, services):
             yield place
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from function_app.steps.inventory import missed_shards, unclosed_changes
 from function_app.steps.notification import deliver_one
 from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.services import Services
+from function_app.steps.shard_places import ShardPlace
 from function_app.steps.submission import AWAITING_SUBMISSION, submit_run
 from function_app.steps.uploads import judge_shard
 
@@ -37,7 +39,7 @@ def sweep(services: Services) -> None:
     ledger = services.ledger
     problems: list[str] = []
     for dataset in services.pipelines:
-        problems += _each(islice(missed_shards(dataset, services), MAX_SHARDS), lambda p: judge_shard(p, services))
+        problems += _each(islice(missed_shards(dataset, services), MAX_SHARDS), lambda p: _judge_missed(p, services))
     problems += _each(ledger.versions(), lambda version: _care_for_version(version, services))
     problems += _each(ledger.unfinished_runs(), lambda run: _care_for_run(run, services))
     problems += _each([services], sweep_flights)
@@ -58,6 +60,12 @@ def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterato
     except LandfallError as error:
         logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
         yield str(error)
+
+
+def _judge_missed(place: ShardPlace, services: Services) -> None:
+    """Judge a shard, a long one for one slice only: the timer has other work, and the queue takes over."""
+    one_slice = replace(services.slices, budget_s=services.slices.checkpoint_every_s)
+    judge_shard(place, replace(services, slices=one_slice))
 
 
 def _care_for_version(version: DatasetVersion, services: Services) -> None:

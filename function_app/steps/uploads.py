@@ -8,6 +8,7 @@ from function_app.errors import ServiceUnavailableError
 from function_app.ledger import ShardRecord, ShardState
 from function_app.ports import BlobFacts
 from function_app.steps.closing import close_if_whole, close_version
+from function_app.steps.long_validation import CONTINUED, end_long_validation, is_long, validate_in_slices
 from function_app.steps.services import Services
 from function_app.steps.shard_places import NotAShardError, ShardPlace, counted_version, shard_place
 from function_app.validation import (
@@ -78,6 +79,8 @@ def _is_current(shard: ShardRecord, services: Services) -> bool:
 
 def _irrelevance(upload: Upload, services: Services) -> str | None:
     """Say why an event is none of ours; None where it may be."""
+    if upload.event_type == CONTINUED and upload.container == services.data_container:
+        return None
     if upload.event_type != CREATED:
         return f"{upload.event_type[:100]} changes nothing: a closed version stays as it was"
     if upload.container != services.data_container:
@@ -122,17 +125,26 @@ def _position_conflict(
 def _judge(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardRecord | None:
     """Validate and record. Raises SourceChangedError where the content changed meanwhile."""
     try:
-        verdict = services.validate(services.shards.open(facts), place.pipeline.data.requirements())
+        verdict = _validate(place, facts, services)
     except SourceGoneError:
         _suppress(place.path, "the blob was deleted while it was read", services)
         return None
     except SourceUnavailableError as error:
         raise ServiceUnavailableError(f"{place.path} could not be read: {error}") from error
+    if verdict is None:
+        return None  # another message goes on
     record = _record(place, facts, verdict, services)
     services.ledger.record_shard(record)
+    end_long_validation(place, facts, services)
     first = verdict.reasons[0].message if verdict.reasons else f"accepted with {verdict.num_records} records"
     services.decide(place.path, f"shard_{record.state}", first, etag=facts.etag, crc32c=verdict.crc32c)
     return record
+
+
+def _validate(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardVerdict | None:
+    if is_long(facts, services):
+        return validate_in_slices(place, facts, services)
+    return services.validate(services.shards.open(facts), place.pipeline.data.requirements())
 
 
 def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: Services) -> ShardRecord:

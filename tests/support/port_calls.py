@@ -44,7 +44,7 @@ WRITES: Mapping[str, frozenset[str]] = {
         }
     ),
     "ShardStore": frozenset(),
-    "DocumentStore": frozenset({"write_once"}),
+    "DocumentStore": frozenset({"write_once", "write", "delete"}),
     "RequestQueue": frozenset({"send"}),
     "JobService": frozenset({"submit", "cancel"}),
     "ModelRegistry": frozenset({"register"}),

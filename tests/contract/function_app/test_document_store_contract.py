@@ -55,6 +55,22 @@ def test_a_document_larger_than_allowed_is_not_read(documents: DocumentStore) ->
         documents.read(PATH, max_bytes=100)
 
 
+def test_a_document_may_be_written_over(documents: DocumentStore) -> None:
+    """The last content stays, shorter or longer; the first write makes whatever it needs."""
+    for content in (b"first", b"the second", b"3rd"):
+        documents.write(PATH, content)
+        assert content == documents.read(PATH, max_bytes=100)
+
+
+def test_a_deleted_document_is_none(documents: DocumentStore) -> None:
+    """However often it is deleted, and also where its container is not there yet."""
+    documents.delete(PATH)
+    documents.write(PATH, b"content")
+    for _ in range(2):
+        documents.delete(PATH)
+    assert documents.read(PATH, max_bytes=10) is None
+
+
 def test_of_twenty_writers_one_wins(documents: DocumentStore) -> None:
     """Twenty threads write the first document of a container at once; the winner's content stays."""
     contents = [f"writer {number}".encode() for number in range(20)]

@@ -1,0 +1,116 @@
+"""Shards that take longer than one execution may: looked at in slices, gone on with by the next message.
+
+A checkpoint is stored after every slice, so that an instance that is recycled in between loses one slice only: its
+message is delivered again, and whoever gets it goes on. Bytes that change meanwhile are another content, with nothing
+stored for it. Compressed shards cannot pause (an inflater's state cannot be stored): they are judged in one go.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from urllib.parse import quote
+
+from function_app.dead_letters import SHARD_UPLOADED
+from function_app.ports import BlobFacts
+from function_app.steps.checkpoints import (
+    StoredCheckpoint,
+    forget_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+from function_app.steps.services import Services
+from function_app.steps.shard_places import ShardPlace
+from function_app.validation import Paused, ShardVerdict
+
+logger = logging.getLogger(__name__)
+
+CONTINUED = "Landfall.ShardValidationContinued"
+"""The type of our own event. Its form is Event Grid's, so that it is read, bounded and replayed as those are."""
+UNDER_WAY = timedelta(minutes=10)
+"""A checkpoint younger than this has somebody at work on it, or a message on its way."""
+
+
+def is_long(facts: BlobFacts, services: Services) -> bool:
+    """Whether a blob is large enough to be looked at in slices."""
+    return facts.size_bytes >= services.slices.min_bytes
+
+
+def validate_in_slices(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardVerdict | None:
+    """Go on with a long validation; None where the budget ended first, and a message was sent that goes on."""
+    stored = load_checkpoint(place, facts, services)
+    try:
+        return _slices(place, facts, stored, services)
+    except (ValueError, KeyError, TypeError):
+        if stored is None:
+            raise
+        logger.exception("a checkpoint is not understood: starting again", extra={"action": "checkpoint_refused"})
+        return _slices(place, facts, None, services)
+
+
+def is_under_way(place: ShardPlace, facts: BlobFacts, services: Services) -> bool:
+    """Whether somebody has been at this very content a short while ago, and is to be left alone."""
+    if not is_long(facts, services):
+        return False
+    stored = load_checkpoint(place, facts, services)
+    return stored is not None and services.clock() - stored.saved_at < UNDER_WAY
+
+
+def end_long_validation(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
+    """Clean up after the verdict is on record."""
+    if is_long(facts, services):
+        forget_checkpoint(place, services)
+
+
+def continuation_message(place: ShardPlace, facts: BlobFacts, services: Services) -> str:
+    """Return the text of the message that has a validation gone on with."""
+    event = {
+        "id": f"{facts.etag}-continued",
+        "eventType": CONTINUED,
+        "subject": f"/blobServices/default/containers/{services.data_container}/blobs/{quote(place.path)}",
+        "eventTime": services.clock().isoformat(),
+        "dataVersion": "1",
+        "data": {"api": "Continue", "eTag": facts.etag},
+    }
+    return json.dumps(event)
+
+
+def _slices(
+    place: ShardPlace, facts: BlobFacts, stored: StoredCheckpoint | None, services: Services
+) -> ShardVerdict | None:
+    source, requirements = services.shards.open(facts), place.pipeline.data.requirements()
+    num_executions = stored.num_executions + 1 if stored else 1
+    checkpoint = stored.checkpoint if stored else None
+    seconds, every_s = services.slices.seconds, services.slices.checkpoint_every_s
+    deadline_s = seconds() + services.slices.budget_s
+    while True:
+        should_pause = _from(min(seconds() + every_s, deadline_s), seconds)
+        outcome = services.validate_within(source, requirements, should_pause=should_pause, checkpoint=checkpoint)
+        if isinstance(outcome, ShardVerdict):
+            return outcome
+        checkpoint = outcome.checkpoint
+        if not save_checkpoint(place, facts, outcome, num_executions, services):
+            every_s = deadline_s = math.inf  # nobody could go on with it: to the end, in one go
+        if seconds() >= deadline_s:
+            _leave_to_next(place, facts, outcome, num_executions, services)
+            return None
+
+
+def _from(end_s: float, seconds: Callable[[], float]) -> Callable[[], bool]:
+    return lambda: seconds() >= end_s
+
+
+def _leave_to_next(
+    place: ShardPlace, facts: BlobFacts, paused: Paused, num_executions: int, services: Services
+) -> None:
+    services.queues[SHARD_UPLOADED].send_text(continuation_message(place, facts, services))
+    services.decide(
+        place.path,
+        "validation_paused",
+        f"{paused.bytes_done} of {facts.size_bytes} bytes looked at after {num_executions} executions; it goes on",
+        etag=facts.etag,
+        bytes_done=paused.bytes_done,
+    )

@@ -1,0 +1,77 @@
+"""Long validations in a moment: small chunks, and a stopwatch that a look at moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from function_app.adapters.memory_stores import MemoryShardSource, MemoryShardStore
+from function_app.ports import BlobFacts
+from function_app.slices import Slices
+from function_app.steps.uploads import handle_upload
+from function_app.triggers.upload_events import read_uploads
+from function_app.validation import ShardSource
+from tests.support.world import World
+
+
+@dataclass
+class Stopwatch:
+    """Every look takes a second, so every chunk does."""
+
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        """Return the seconds, and let one go by."""
+        self.seconds += 1
+        return self.seconds
+
+
+@dataclass(frozen=True)
+class SmallChunks(MemoryShardSource):
+    """A shard of many chunks; ``on_read`` is called before each with its offset."""
+
+    on_read: Callable[[int], None] = field(default=lambda _: None)
+    chunk_bytes: int = 100
+
+    def read(self, offset: int, length: int) -> bytes:
+        """See ShardSource."""
+        self.on_read(offset)
+        return super().read(offset, length)
+
+
+class SmallChunkStore(MemoryShardStore):
+    """Remembers where each read began, and lets somebody act before it."""
+
+    def __init__(self, source: MemoryShardStore) -> None:
+        super().__init__()
+        self.blobs = source.blobs
+        self.offsets: list[int] = []
+        self.act: Callable[[int], None] = lambda _: None
+
+    def open(self, facts: BlobFacts) -> ShardSource:
+        """See ShardStore."""
+        return SmallChunks(self, facts, on_read=self._note)
+
+    def _note(self, offset: int) -> None:
+        self.offsets.append(offset)
+        self.act(offset)
+
+
+def long_world(budget_s: float = 12, checkpoint_every_s: float = 5) -> tuple[World, SmallChunkStore]:
+    """A world in which every shard is a long one, and an execution takes some chunks of it."""
+    world = World()
+    store = SmallChunkStore(world.shards)
+    slices = Slices(budget_s=budget_s, checkpoint_every_s=checkpoint_every_s, min_bytes=1, seconds=Stopwatch())
+    world.services = replace(world.services, shards=store, slices=slices)
+    return world, store
+
+
+def serve_uploads(world: World) -> int:
+    """Handle everything in the queue of uploads; return how many messages there were."""
+    num_messages = 0
+    while world.uploads.messages:
+        num_messages += 1
+        for upload in read_uploads(world.uploads.messages[0]):
+            handle_upload(upload, world.services)
+        world.uploads.messages.pop(0)
+    return num_messages

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from function_app.validation import CountsPolicy, DataRequirements, ImagePolicy, Limits
+from function_app.validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
 from shared.example_schema import Encoding, FeatureKind, FeatureSpec, RawDtype
 from shared.job_arguments import TrainingOptions
 from shared.shard_names import DataFormat
@@ -52,6 +52,9 @@ Compute = Annotated[
         r"[a-zA-Z](?![a-zA-Z0-9-]*-\d+$)[a-zA-Z0-9-]{2,23}",
         "an Azure ML compute: 3 to 24 letters, digits and -, a letter first, not ending in - and digits",
     ),
+]
+Container = Annotated[
+    str, matching(r"[a-z0-9](-?[a-z0-9]){2,62}", "a container: 3 to 63 lower-case letters, digits and single -")
 ]
 VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of an environment variable")]
 ModelName = Annotated[str, matching(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,254}", "letters, digits, - . and _")]
@@ -102,6 +105,7 @@ class Data(Section):
     limits: Limits = Limits()
     counts: CountsPolicy = "if_stated"
     small_shard_ratio: float = 0.1
+    drift: DriftPolicy = DriftPolicy()
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
@@ -209,4 +213,6 @@ class Pipeline(Section):
     train: Train
     register_: Register | None = Field(default=None, alias="register")
     """None: nothing is registered, and every completed run says so."""
+    quarantine: Container | None = None
+    """In the data account: rejected shards are copied there, with their reasons. None: they stay where they are."""
     notify: tuple[Recipient, ...] = Field(default=(), max_length=20)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from function_app.errors import NotFoundError
 from function_app.ledger import DatasetVersion, Generation, RunRecord, ShardRecord, ShardState
 from function_app.pipelines import Pipeline
+from function_app.steps.drift import drift_messages
 from function_app.steps.services import Services
 from function_app.steps.set_check import last_refusal
 
@@ -39,6 +40,8 @@ class VersionDescription:
     """The latest closing; None while it was never whole."""
     refusal: tuple[str, ...]
     """Why the shards, all there, do not hold as a set; empty where nothing is known against them."""
+    drift: tuple[str, ...]
+    """What of the latest closing is too far off the data that the then current model was trained on."""
     runs: tuple[RunRecord, ...]
     """Newest first."""
 
@@ -51,12 +54,14 @@ def describe_version(version: DatasetVersion, services: Services) -> VersionDesc
     if not services.ledger.split_sizes(version):
         raise NotFoundError(f"no shard of {version} has come yet")
     runs = services.ledger.runs(dataset=version.dataset)
+    generation = services.ledger.latest_generation(version)
     return VersionDescription(
         dataset_version=version,
         pipeline=pipeline,
         splits=tuple(_splits(pipeline, version, services)),
-        generation=services.ledger.latest_generation(version),
+        generation=generation,
         refusal=refusal_messages(version, services),
+        drift=() if generation is None else drift_messages(generation, services),
         runs=tuple(run for run in runs if run.dataset_version == version),
     )
 

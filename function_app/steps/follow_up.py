@@ -5,6 +5,7 @@ from __future__ import annotations
 from function_app.ledger import Generation
 from function_app.pipelines import Pipeline
 from function_app.ports import TrainingRequest
+from function_app.steps.drift import is_blocked_by_drift
 from function_app.steps.notification import add_notifications, deliver
 from function_app.steps.services import Services
 
@@ -17,6 +18,8 @@ def follow_up(pipeline: Pipeline, generation: Generation, services: Services) ->
     if generation.number > 1 and pipeline.on_change == "notify":
         _tell_of_change(pipeline, generation, services)
     elif generation.auto_run_id is None or services.ledger.run(generation.auto_run_id) is None:
+        if is_blocked_by_drift(pipeline, generation, services):
+            return
         request = TrainingRequest(
             dataset_version=generation.dataset_version, generation=generation.number, trigger=CLOSED
         )

@@ -1,6 +1,6 @@
 # Everything that a clone needs. `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench constraints clean distclean
+.PHONY: help setup demo test check bench chaos constraints clean distclean
 .SUFFIXES:
 SHELL := /bin/sh
 
@@ -32,6 +32,10 @@ check: setup ## lint, format, types, who may import whom, and the tree's own rul
 
 bench: setup ## measure what the design promises [ONLY=name]
 	@$(VENV)/python -m bench $(ONLY)
+
+chaos: setup ## break events, calls and processes of a twin, and see what holds [VERSIONS=50 SHARDS=20 SEED=1]
+	@$(VENV)/python -m bench.chaos $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(SHARDS),--shards $(SHARDS)) \
+		$(if $(SEED),--seed $(SEED))
 
 constraints: setup ## write the closure of the installed requirements into both constraints.txt
 	@$(VENV)/python -m tools.constraints

@@ -1,0 +1,116 @@
+"""What is left after the storm, gathered from every side: ledger, Azure ML, recipients, events."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from bench.chaos.plan import ChaosPlan
+from cli.demo.notifications import received
+from function_app.ledger import Decision, Ledger, RunRecord, ShardState
+from tests.support.twin import WORKSPACE_ID, TwinUnderTest
+
+TOPICS = ("storage", "azureml")
+SUPPRESSED = ("event_suppressed", "request_suppressed")
+MAX_LINES = 1_000_000
+API_VERSION = "2023-08-01-preview"
+PREFIXES = ("chaos-", "landfall-chaos-")
+"""Of the subjects: blobs and versions, and runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Everything that the promises are judged by."""
+
+    runs: list[RunRecord]
+    jobs: list[str]
+    """Names of the jobs that Azure ML has."""
+    models: Counter[str]
+    """Run → versions registered from its output."""
+    accepted: int
+    """Shards with a good verdict."""
+    generations: Counter[str]
+    """Version → its number of closings."""
+    told: Counter[tuple[str, str, str]]
+    """(run, recipient, outcome) → different notifications, told apart by their ids as recipients do."""
+    deliveries: int
+    """Notifications received, repetitions too."""
+    suppressed: list[Decision]
+    dead_letters: int
+    events: Mapping[str, int]
+    """published, dropped, duplicated, late"""
+    bad_answers: Counter[str]
+    """Of Azure ML to the function app: status → calls; 0 is a connection that broke."""
+
+
+def gather(plan: ChaosPlan, twin: TwinUnderTest, ledger: Ledger) -> Evidence:
+    """Ask everybody."""
+    runs = ledger.runs(limit=10 * plan.versions)
+    versions = list(ledger.versions())
+    shards = [row for version in versions for row in ledger.shards(version)]
+    told = {(n["subject"], n["recipient"], n["outcome"], n["id"]) for n in notifications(twin)}
+    lines = [line for prefix in PREFIXES for line in ledger.decisions_below(prefix, limit=MAX_LINES)]
+    return Evidence(
+        runs=runs,
+        jobs=names(twin, "jobs"),
+        models=models(plan, twin),
+        accepted=sum(row.state is ShardState.ACCEPTED for row in shards),
+        generations=Counter({str(v): latest.number for v in versions if (latest := ledger.latest_generation(v))}),
+        told=Counter((subject, recipient, outcome) for subject, recipient, outcome, _ in told),
+        deliveries=len(notifications(twin)),
+        suppressed=[line for line in lines if line.action in SUPPRESSED],
+        dead_letters=len(ledger.dead_letters(limit=MAX_LINES)),
+        events=events(twin),
+        bad_answers=Counter(str(call["status"]) for call in twin.client.calls() if not 200 <= call["status"] < 400),  # noqa: PLR2004 (success)
+    )
+
+
+def notifications(twin: TwinUnderTest) -> list[dict[str, Any]]:
+    """Return everything that any recipient got."""
+    posted = (json.loads(entry["body"]) for entry in twin.client.webhook_received())
+    told = [*(entry["event"] for entry in twin.client.received()), *posted]
+    subjects = sorted({str(event.get("subject")) for event in told})
+    return [one for subject in subjects for one in received(twin.client, subject)]
+
+
+def events(twin: TwinUnderTest) -> dict[str, int]:
+    """Return what became of the events of uploads and runs."""
+    faults = twin.client.event_faults()
+    counted = {what: sum(faults[topic][what] for topic in TOPICS) for what in ("dropped", "duplicated", "late")}
+    return {"published": sum(len(twin.client.received(topic)) for topic in TOPICS), **counted}
+
+
+def models(plan: ChaosPlan, twin: TwinUnderTest) -> Counter[str]:
+    """Return how many model versions each run has in the registry."""
+    found: Counter[str] = Counter()
+    for dataset in plan.datasets:
+        for model in listed(twin, f"models/{dataset}-model/versions"):
+            found[model["properties"]["modelUri"].split("/jobs/")[1].split("/")[0]] += 1
+    return found
+
+
+def names(twin: TwinUnderTest, kind: str) -> list[str]:
+    """Return the names of all resources of a kind."""
+    return [str(one["name"]) for one in listed(twin, kind)]
+
+
+def listed(twin: TwinUnderTest, path: str) -> list[dict[str, Any]]:
+    """Ask Azure ML for a list, as anybody with a token can; empty where there is no such thing."""
+    places = twin.twin.places
+    verify = ssl.create_default_context(cafile=places.ca_file)
+    with httpx.Client(base_url=places.azure_ml_url, verify=verify, trust_env=False, timeout=30.0) as http:
+        secret = {"X-IDENTITY-HEADER": places.secrets.identity_header}
+        token = http.get("/msi/token?resource=chaos", headers=secret).raise_for_status().json()["access_token"]
+        answer = http.get(
+            f"{WORKSPACE_ID}/{path}?api-version={API_VERSION}", headers={"Authorization": f"Bearer {token}"}
+        )
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        return []
+    found: list[dict[str, Any]] = answer.raise_for_status().json()["value"]
+    return found

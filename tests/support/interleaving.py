@@ -1,0 +1,61 @@
+"""Handlers at the same time, without chance: they take turns at every call of a port, in an order that is given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tests.support.port_calls import PortCall
+
+PATIENCE_S = 30.0
+"""A turn takes microseconds; whoever takes longer waits for something that nobody will do."""
+
+
+class Turns:
+    """Runs handlers in threads of which only one goes at any moment."""
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+        self._back = threading.Semaphore(0)
+
+    def around(self, call: PortCall, make: Callable[[], Any]) -> Any:
+        """See port_calls.Around: before its call, a handler lets another one go. Alone, it just calls."""
+        del call
+        go: threading.Semaphore | None = getattr(self._own, "go", None)
+        if go is not None:
+            self._back.release()
+            _acquire(go)
+        return make()
+
+    def run(self, handlers: Sequence[Callable[[], object]], order: Iterable[int]) -> list[BaseException]:
+        """Let handlers go to their ends; ``order`` says who is next, by number. Returns what they raised."""
+        goes = [threading.Semaphore(0) for _ in handlers]
+        raised: list[BaseException] = []
+        left = list(range(len(handlers)))
+
+        def body(number: int) -> None:
+            self._own.go = goes[number]
+            _acquire(goes[number])
+            try:
+                handlers[number]()
+            except BaseException as error:  # noqa: BLE001 (whatever it is, the caller gets it)
+                raised.append(error)
+            left.remove(number)
+            self._back.release()
+
+        threads = [threading.Thread(target=body, args=(number,), daemon=True) for number in left]
+        for thread in threads:
+            thread.start()
+        choices = iter(order)
+        while left:
+            goes[left[next(choices, 0) % len(left)]].release()
+            _acquire(self._back)
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        return raised
+
+
+def _acquire(semaphore: threading.Semaphore) -> None:
+    if not semaphore.acquire(timeout=PATIENCE_S):
+        raise TimeoutError(f"a turn should take less than {PATIENCE_S} s")

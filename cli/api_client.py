@@ -76,6 +76,14 @@ class ApiClient:
         """Cancel a run; return it."""
         return self._object("POST", f"/api/runs/{quote(run_id, safe='')}/cancel")
 
+    def get(self, path: str, **parameters: str | int) -> dict[str, Any]:
+        """Return what is at a path."""
+        return self._object("GET", path, params=parameters)
+
+    def post(self, path: str) -> dict[str, Any]:
+        """Ask for what a path stands for; return the answer."""
+        return self._object("POST", path)
+
     def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         try:
             response = self._http.request(method, path, **request)

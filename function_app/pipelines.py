@@ -20,6 +20,7 @@ from shared.shard_names import DataFormat
 OPTION_NAMES = tuple(field.name for field in fields(TrainingOptions))
 MAX_NODES = 100
 """Azure ML's own limit for one MPI run."""
+MAX_PATIENCE_S = 365 * 24 * 3600
 MAX_TIMEOUT_S = 21 * 24 * 3600
 """Azure ML's own limit for a job."""
 
@@ -202,6 +203,17 @@ Recipient = Annotated[
 ]
 
 
+class Watch(Section):
+    """How long something may take before people are told, once; nothing is stopped by it."""
+
+    stalled_after_s: int = Field(default=24 * 3600, ge=60, le=MAX_PATIENCE_S)
+    """A version is not whole, and no shard has come for so long."""
+    queued_after_s: int = Field(default=2 * 3600, ge=60, le=MAX_PATIENCE_S)
+    """A submitted run waits for its nodes."""
+    not_responding_after_s: int = Field(default=30 * 60, ge=60, le=MAX_PATIENCE_S)
+    """Azure ML says NotResponding of a run."""
+
+
 class Pipeline(Section):
     """What a dataset needs, how to train, when to register, whom to tell."""
 
@@ -216,3 +228,4 @@ class Pipeline(Section):
     quarantine: Container | None = None
     """In the data account: rejected shards are copied there, with their reasons. None: they stay where they are."""
     notify: tuple[Recipient, ...] = Field(default=(), max_length=20)
+    watch: Watch = Watch()

@@ -187,6 +187,14 @@ class JobService(Protocol):
         """Ask for a cancellation; a job that has ended stays as it is."""
         ...
 
+    def ours(self) -> list[JobStatus]:
+        """Return jobs with Landfall's tags, as many as one call of the service lists."""
+        ...
+
+    def has_compute(self, name: str) -> bool:
+        """Whether the workspace has a compute of that name."""
+        ...
+
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """Return the end of the root's log, None where there is none (yet)."""
         ...

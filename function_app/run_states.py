@@ -46,7 +46,7 @@ MEANINGS: Mapping[RunState, str] = {
     RunState.COMPLETED: "The job ended well; the gate has not decided yet.",
     RunState.FAILED: "The job ended badly, or Azure ML refused it; another attempt may follow.",
     RunState.CANCELED: "Canceled by a person, by a newer generation, or by the job's time limit.",
-    RunState.LOST: "Azure ML does not know the job that was submitted.",
+    RunState.LOST: "Azure ML does not know the job that was submitted, or its cluster is gone.",
     RunState.REGISTERED: "The gate held: the model is registered.",
     RunState.NOT_REGISTERED: "The job completed and no model was registered; the reason says why.",
     RunState.SUPPRESSED: "Never submitted: a newer request took its place, or a person canceled the run before it.",

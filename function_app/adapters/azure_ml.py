@@ -13,6 +13,9 @@ from function_app.ports import SPEC_HASH_TAG, JobSpec, JobStatus, ModelRegistrat
 if TYPE_CHECKING:
     from azure.core.exceptions import HttpResponseError
 
+RUN_ID_TAG = "landfall.run_id"
+"""On every job of ours; the service lists jobs by it."""
+
 _IMMUTABLE = ("JobPropertyImmutable", "cannot be changed")
 """How Azure ML says that a job of this name exists with other content."""
 
@@ -59,6 +62,23 @@ class AzureMLJobs:
                 self._client.get().jobs.begin_cancel(name, polling=False)
             except ResourceNotFoundError as error:
                 raise SubmissionRefusedError(f"cancel job {name}: Azure ML does not know it") from error
+
+    def ours(self) -> list[JobStatus]:
+        """See JobService. One GET: the first page, which has the newest jobs."""
+        with azure_ml_errors("list the jobs of the workspace"):
+            pages = self._client.get().jobs.list(tag=RUN_ID_TAG).by_page()
+            return [_status(job) for job in next(pages, ())]
+
+    def has_compute(self, name: str) -> bool:
+        """See JobService. One GET."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with azure_ml_errors(f"look at compute {name}"):
+            try:
+                self._client.get().compute.get(name)
+            except ResourceNotFoundError:
+                return False
+        return True
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """See JobService."""

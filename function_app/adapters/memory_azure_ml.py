@@ -8,6 +8,7 @@ from function_app.errors import SubmissionRefusedError
 from function_app.ledger import NotificationRecord
 from function_app.ports import JobSpec, JobStatus, ModelRegistration
 
+RUN_ID_TAG = "landfall.run_id"
 _ENDED = frozenset({"Completed", "Failed", "Canceled"})
 
 
@@ -23,6 +24,8 @@ class MemoryJobs:
     logs: dict[str, str] = field(default_factory=dict)
     refusal: str | None = None
     """Where set, every submission is refused with it."""
+    deleted_computes: set[str] = field(default_factory=set)
+    """All others exist."""
 
     def become(self, name: str, status: str, *, error: str | None = None) -> None:
         """Move a job to one of Azure ML's statuses."""
@@ -54,6 +57,14 @@ class MemoryJobs:
             raise SubmissionRefusedError(f"cancel job {name}: Azure ML does not know it")
         if self.statuses[name].status not in _ENDED:
             self.become(name, "Canceled")
+
+    def ours(self) -> list[JobStatus]:
+        """See JobService."""
+        return [status for status in self.statuses.values() if RUN_ID_TAG in status.tags]
+
+    def has_compute(self, name: str) -> bool:
+        """See JobService."""
+        return name not in self.deleted_computes
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """See JobService."""

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Header, Path, Query, Response
 from starlette.types import ASGIApp
 
 from function_app.errors import NotFoundError
@@ -18,7 +18,9 @@ from function_app.steps.run_requests import request_run
 from function_app.steps.services import Services
 from function_app.web.bodies import Error, NotificationBody, RunBody, RunRequest, RunsBody, VersionBody
 from function_app.web.errors import add_error_handlers
+from function_app.web.given import Given
 from function_app.web.guard import Guard
+from function_app.web.operations import router as operations
 
 MAX_RUNS = 1000
 HTTP = "http"
@@ -39,17 +41,10 @@ def build_web_app(services: Callable[[], Services]) -> ASGIApp:
     """Return the web app; ``services`` is called by the requests that need them, so a misconfigured app answers."""
     app = FastAPI(title="Landfall", version="0.1.0", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None)
     app.state.services = services
-    app.include_router(router)
+    for each in (router, operations):
+        app.include_router(each)
     add_error_handlers(app)
     return Guard(app)
-
-
-def _services(request: Request) -> Services:
-    build: Callable[[], Services] = request.app.state.services
-    return build()
-
-
-Given = Annotated[Services, Depends(_services)]
 
 
 @router.get("/datasets/{dataset}/{version}")

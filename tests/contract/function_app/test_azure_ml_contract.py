@@ -8,6 +8,7 @@ import pytest
 
 from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
 from function_app.adapters.azure_ml_workspace import WorkspaceClient
+from function_app.adapters.memory_azure_ml import MemoryJobs
 from function_app.errors import SubmissionRefusedError
 from function_app.ports import ModelRegistration
 from tests.contract.function_app.azure_ml_benches import MODEL, Bench, EmulatorBench, MemoryBench, job_spec
@@ -138,3 +139,19 @@ def test_a_model_version_of_another_run_is_refused(bench: Bench) -> None:
     other = ModelRegistration(**{**vars(made), "path": registration(second.name).path})
     with pytest.raises(SubmissionRefusedError):
         bench.models.register(other)
+
+
+def test_jobs_of_ours_are_listed_by_their_tag(bench: Bench) -> None:
+    """With what tells whose they are; jobs of others are not among them."""
+    spec, strange = job_spec("Completed"), job_spec("Completed", tags={"owner": "somebody else"})
+    for each in (spec, strange):
+        bench.jobs.submit(each)
+    listed = {job.name: dict(job.tags) for job in bench.jobs.ours()}
+    assert (dict(spec.tags), False) == (listed[spec.name], strange.name in listed)
+
+
+def test_a_compute_is_there_or_not(bench: Bench) -> None:
+    """A deleted cluster is an answer, no error."""
+    if isinstance(bench.jobs, MemoryJobs):
+        bench.jobs.deleted_computes.add("gone-cluster")
+    assert [True, False] == [bench.jobs.has_compute(name) for name in ("cluster", "gone-cluster")]

@@ -133,6 +133,14 @@ class Unavailable:
         """Time out."""
         raise ServiceUnavailableError(f"cancel job {name}: Azure ML did not answer")
 
+    def ours(self) -> list[JobStatus]:
+        """Time out."""
+        raise ServiceUnavailableError("list the jobs of the workspace: Azure ML did not answer")
+
+    def has_compute(self, name: str) -> bool:
+        """Time out."""
+        raise ServiceUnavailableError(f"look at compute {name}: Azure ML did not answer")
+
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """Time out."""
         raise ServiceUnavailableError(f"read {max_bytes} of the log of job {name}: Azure ML did not answer")

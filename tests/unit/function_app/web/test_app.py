@@ -204,5 +204,9 @@ def test_the_api_describes_itself() -> None:
         ("/api/runs", "post"),
         ("/api/runs/{run_id}", "get"),
         ("/api/runs/{run_id}/cancel", "post"),
+        ("/api/reconcile", "post"),
+        ("/api/dead-letters", "get"),
+        ("/api/dead-letters/{dead_letter_id}", "get"),
+        ("/api/dead-letters/{dead_letter_id}/replay", "post"),
     } == routes
     assert {"4XX", "5XX"} <= set(document["paths"]["/api/runs"]["get"]["responses"])

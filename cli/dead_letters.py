@@ -1,0 +1,81 @@
+"""``landfall dead-letters list|show|replay``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from cli.api_client import ApiClient
+from cli.target import with_api
+
+MAX_ERROR_CHARS = 160
+
+
+@click.group(name="dead-letters")
+def dead_letters() -> None:
+    """Look after messages and events that were given up."""
+
+
+@dead_letters.command(name="list")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@with_api
+def list_letters(client: ApiClient, limit: int, *, as_json: bool) -> None:
+    """List dead letters, those that wait for a replay first."""
+    answer = client.get("/api/dead-letters", limit=limit)
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+        return
+    for letter in answer["dead_letters"]:
+        click.echo("\n".join(_summary(letter)))
+    if not answer["dead_letters"]:
+        click.echo("There are no dead letters.")
+
+
+@dead_letters.command()
+@click.argument("dead_letter_id")
+@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@with_api
+def show(client: ApiClient, dead_letter_id: str, *, as_json: bool) -> None:
+    """Show one with its error and its payload."""
+    letter = client.get(f"/api/dead-letters/{quote(dead_letter_id, safe='')}")
+    click.echo(json.dumps(letter, indent=2) if as_json else "\n".join(describe(letter)))
+
+
+@dead_letters.command()
+@click.argument("dead_letter_ids", nargs=-1, required=True, metavar="DEAD_LETTER_ID...")
+@with_api
+def replay(client: ApiClient, dead_letter_ids: tuple[str, ...]) -> None:
+    """Deliver letters again. Safe at any time: whatever has happened since is looked at first."""
+    for name in dead_letter_ids:
+        letter = client.post(f"/api/dead-letters/{quote(name, safe='')}/replay")
+        about = letter["subject"] or name
+        click.echo(f"{name}: sent to {letter['source']} again. What becomes of it: landfall why {about}")
+
+
+def describe(letter: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that describe a letter as the HTTP API gives it."""
+    yield f"{letter['dead_letter_id']}: {letter['state']}"
+    yield f"  from {letter['source']}, about {letter['subject'] or 'nothing that could be understood'}"
+    yield f"  died {letter['died_at'][:19]} after {letter['tries']} tries, {letter['num_deaths']} times in all"
+    if letter["num_replays"]:
+        yield f"  replayed {letter['num_replays']} times, last {letter['replayed_at'][:19]}"
+    yield f"  error: {letter['error']}"
+    yield "  payload:" if letter["is_whole"] else "  payload (its beginning; it cannot be replayed):"
+    yield from (f"    {line}" for line in _readable(letter["payload"]).splitlines())
+
+
+def _summary(letter: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{letter['died_at'][:19]}  {letter['state']:<8}  {letter['dead_letter_id']}  {letter['source']}"
+    yield f"    {letter['subject'] or '(not understood)'}: {letter['error'][:MAX_ERROR_CHARS]}"
+
+
+def _readable(payload: str) -> str:
+    try:
+        return json.dumps(json.loads(payload), indent=2)
+    except ValueError:
+        return payload

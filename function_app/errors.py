@@ -42,6 +42,10 @@ class VersionNotWholeError(LandfallError):
         self.missing = missing
 
 
+class VersionQuarantinedError(LandfallError):
+    """A training was asked for on data that made one fail; the message names that run."""
+
+
 class OverrideError(LandfallError):
     """A caller asked for more than the pipeline allows; the message names the field and its limit."""
 

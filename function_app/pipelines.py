@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from function_app.failure_classes import RETRYING, FailureClass, Remedy
 from function_app.validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
 from shared.example_schema import Encoding, FeatureKind, FeatureSpec, RawDtype
 from shared.job_arguments import TrainingOptions
@@ -21,6 +22,7 @@ OPTION_NAMES = tuple(field.name for field in fields(TrainingOptions))
 MAX_NODES = 100
 """Azure ML's own limit for one MPI run."""
 MAX_PATIENCE_S = 365 * 24 * 3600
+MAX_ATTEMPTS = 10
 MAX_TIMEOUT_S = 21 * 24 * 3600
 """Azure ML's own limit for a job."""
 
@@ -54,8 +56,10 @@ Compute = Annotated[
         "an Azure ML compute: 3 to 24 letters, digits and -, a letter first, not ending in - and digits",
     ),
 ]
+VmSizeName = Annotated[str, matching(r"Standard_[A-Za-z0-9_]{2,60}", "an Azure VM size, as Standard_NC6s_v3")]
 Container = Annotated[
-    str, matching(r"[a-z0-9](-?[a-z0-9]){2,62}", "a container: 3 to 63 lower-case letters, digits and single -")
+    str,
+    matching(r"[a-z0-9](-?[a-z0-9]){2,62}", "a container: 3 to 63 lower-case letters, digits and single -"),
 ]
 VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of an environment variable")]
 ModelName = Annotated[str, matching(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,254}", "letters, digits, - . and _")]
@@ -144,7 +148,9 @@ class Train(Section):
 
     script: Script = "training_job.train"
     compute: Compute
-    vm_size: Annotated[str, matching(r"Standard_[A-Za-z0-9_]{2,60}", "an Azure VM size, as Standard_NC6s_v3")]
+    vm_size: VmSizeName
+    price_per_node_hour: float | None = Field(default=None, gt=0)
+    """What a node of this size costs, in any currency: prices differ by region and contract."""
     num_nodes: int = Field(ge=1, le=MAX_NODES)
     processes_per_node: int = Field(ge=1, le=16)
     timeout_s: int = Field(ge=60, le=MAX_TIMEOUT_S)
@@ -166,6 +172,38 @@ class Train(Section):
 
 def _all_texts(values: tuple[Number | str, ...]) -> bool:
     return all(isinstance(value, str) for value in values)
+
+
+class Size(Section):
+    """Another compute to train on, where the pipeline's own has no room or too little memory."""
+
+    compute: Compute
+    vm_size: VmSizeName
+    processes_per_node: int | None = Field(default=None, ge=1, le=16)
+    """None: as on the pipeline's own compute."""
+    price_per_node_hour: float | None = Field(default=None, gt=0)
+
+
+class Attempts(Section):
+    """How often a training may be tried, for how much money, and what is done about a failure."""
+
+    max: int = Field(default=3, ge=1, le=MAX_ATTEMPTS)
+    max_node_hours: float | None = Field(default=None, gt=0)
+    """Of all attempts together; the last one gets what is left as its time limit. None: no bound but ``max``."""
+    max_cost: float | None = Field(default=None, gt=0)
+    """In the currency of the prices: nodes times hours times price."""
+    wait_s: int = Field(default=900, ge=1, le=24 * 3600)
+    """Before an attempt that waits for nodes."""
+    other_sizes: tuple[Size, ...] = Field(default=(), max_length=10)
+    """Tried in this order, each once."""
+    remedies: dict[FailureClass, Remedy] = Field(default_factory=dict)
+    """Instead of the built-in ones."""
+
+    @model_validator(mode="after")
+    def _a_person_has_the_last_word(self) -> Self:
+        if self.remedies.get(FailureClass.CANCELED) in RETRYING:
+            raise ValueError("remedies.canceled should not be another attempt: a person canceled the run")
+        return self
 
 
 class Requirement(Section):
@@ -223,9 +261,26 @@ class Pipeline(Section):
     on_change: Literal["notify", "train", "cancel_and_train"] = "notify"
     """A shard changed after the version had closed: tell people, train again, or cancel what runs and train again."""
     train: Train
+    attempts: Attempts = Attempts()
+    """What a failed run leads to."""
     register_: Register | None = Field(default=None, alias="register")
     """None: nothing is registered, and every completed run says so."""
     quarantine: Container | None = None
     """In the data account: rejected shards are copied there, with their reasons. None: they stay where they are."""
     notify: tuple[Recipient, ...] = Field(default=(), max_length=20)
     watch: Watch = Watch()
+
+    @model_validator(mode="after")
+    def _can_be_paid(self) -> Self:
+        """The first attempt alone must fit, and what is bounded in money must have prices."""
+        hours = self.train.num_nodes * self.train.timeout_s / 3600
+        bound, price = self.attempts.max_node_hours, self.train.price_per_node_hour
+        if bound is not None and hours > bound:
+            raise ValueError(f"attempts.max_node_hours should be at least {hours:g}: num_nodes times timeout_s")
+        if self.attempts.max_cost is None:
+            return self
+        if price is None or any(size.price_per_node_hour is None for size in self.attempts.other_sizes):
+            raise ValueError("attempts.max_cost needs price_per_node_hour in train and in each of other_sizes")
+        if hours * price > self.attempts.max_cost:
+            raise ValueError(f"attempts.max_cost should be at least {hours * price:g}: one attempt may cost as much")
+        return self

@@ -128,6 +128,13 @@ class RunRecord:
     """Why it failed, as one of ``failure_classes.FailureClass``."""
     remedy: str | None = None
     """What was decided about it, as one of ``failure_classes.Remedy``; stands from the write that made it failed."""
+    failure_evidence: str | None = None
+    """The very words that decided on the class."""
+    remedy_reason: str | None = None
+    next_timeout_s: int | None = None
+    """What the pipeline's budget leaves the next attempt."""
+    next_compute: str | None = None
+    """Where the next attempt is to run, if elsewhere."""
     next_run_id: str | None = None
     """The attempt that continues this one: people are told how that one ends, not this one."""
     revision: str = ""

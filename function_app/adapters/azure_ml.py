@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from function_app.adapters.azure_ml_logs import failure_message, log_tail
+from function_app.adapters.azure_ml_logs import failure, log_tail
 from function_app.adapters.azure_ml_workspace import WorkspaceClient, azure_ml_errors
 from function_app.errors import SubmissionRefusedError
 from function_app.ports import SPEC_HASH_TAG, JobSpec, JobStatus, ModelRegistration
@@ -40,7 +40,7 @@ class AzureMLJobs:
         return self._met(spec)
 
     def status(self, name: str) -> JobStatus | None:
-        """See JobService. One GET; a failed job takes another, for its message."""
+        """See JobService. One GET; a job that ended badly takes another, for its message."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with azure_ml_errors(f"look at job {name}"):
@@ -49,9 +49,10 @@ class AzureMLJobs:
                 status = _status(client.jobs.get(name))
             except ResourceNotFoundError:
                 return None
-        if status.status != "Failed":
+        if status.status not in ("Failed", "Canceled"):
             return status
-        return JobStatus(**{**vars(status), "error": failure_message(client, name)})
+        message, code = failure(client, name)
+        return JobStatus(**{**vars(status), "error": message, "error_code": code})
 
     def cancel(self, name: str) -> None:
         """See JobService. Asks, and does not wait for the end."""

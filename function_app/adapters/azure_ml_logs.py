@@ -15,16 +15,26 @@ from function_app.adapters.azure_ml_workspace import MAX_DETAIL_CHARS
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
 
+MAX_CODES = 5
 ROOT_LOG = re.compile(r"user_logs/std_log(?:_process_0+)?\.txt|user_logs/std_log\D*0*\.txt")
 """Of rank 0; without several processes there is only ``std_log.txt``."""
 
 
-def failure_message(client: MLClient, name: str) -> str | None:
-    """Return the service's message for a failed job, None where it has none."""
+def failure(client: MLClient, name: str) -> tuple[str | None, str | None]:
+    """Return the service's message for a failed job and its codes, as ``UserError/ExecutionFailed``."""
     error = getattr(_details(client, name), "error", None)
     root = getattr(error, "error", None)
     message = getattr(root, "message", None)
-    return " ".join(str(message).split())[:MAX_DETAIL_CHARS] if message else None
+    words = " ".join(str(message).split())[:MAX_DETAIL_CHARS] if message else None
+    return words, "/".join(_codes(root)) or None
+
+
+def _codes(error: Any) -> list[str]:
+    codes: list[str] = []
+    while error is not None and len(codes) < MAX_CODES:
+        codes += [str(error.code)[:100]] if getattr(error, "code", None) else []
+        error = getattr(error, "inner_error", None)
+    return codes
 
 
 def log_tail(client: MLClient, name: str, *, max_bytes: int) -> str | None:

@@ -67,6 +67,7 @@ def bounded_run(run: RunRecord) -> RunRecord:
         not_before=_utc_or_none(run.not_before),
         cancel_requested_at=_utc_or_none(run.cancel_requested_at),
         cancel_reason=_beginning(run.cancel_reason),
+        failure_evidence=_beginning(run.failure_evidence),
     )
 
 

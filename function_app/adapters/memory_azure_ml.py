@@ -27,9 +27,9 @@ class MemoryJobs:
     deleted_computes: set[str] = field(default_factory=set)
     """All others exist."""
 
-    def become(self, name: str, status: str, *, error: str | None = None) -> None:
+    def become(self, name: str, status: str, *, error: str | None = None, error_code: str | None = None) -> None:
         """Move a job to one of Azure ML's statuses."""
-        self.statuses[name] = replace(self.statuses[name], status=status, error=error)
+        self.statuses[name] = replace(self.statuses[name], status=status, error=error, error_code=error_code)
 
     def forget(self, name: str) -> None:
         """Lose a job, as a deleted workspace does."""

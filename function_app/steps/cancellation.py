@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from function_app.errors import NotFoundError, RunEndedError
+from function_app.failure_classes import Remedy
 from function_app.ledger import SETTLED, RunRecord, RunState
 from function_app.records import GENERATION, PERSON
 from function_app.run_states import Actor
 from function_app.steps.cancel_requests import ask_cancel
-from function_app.steps.flights import last_attempt
+from function_app.steps.flights import awaits_attempt, last_attempt
 from function_app.steps.reconciliation import FOLLOWED, reconcile_run
 from function_app.steps.run_changes import change_run
 from function_app.steps.run_ends import end_run
@@ -27,7 +28,8 @@ def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: Services
     run, is_new = _marked(attempt.run_id, canceled_by, reason, services)
     if is_new:
         services.decide(run.run_id, "cancel_requested", reason, canceled_by=canceled_by)
-    if run.state is RunState.COMPLETED or (run.state in SETTLED and run.state is not RunState.CANCELED):
+    ended = run.state is RunState.COMPLETED or (run.state in SETTLED and run.state is not RunState.CANCELED)
+    if ended and run.canceled_by is None:
         raise RunEndedError(f"run {run.run_id} cannot be canceled: it is {run.state}")
     by = Actor.PERSON if canceled_by == PERSON else Actor.SUBMISSION
     if run.state in FOLLOWED:
@@ -57,10 +59,13 @@ def _marked(run_id: str, canceled_by: str, reason: str, services: Services) -> t
     def change(run: RunRecord) -> RunRecord | None:
         nonlocal is_new
         known = run.canceled_by in (PERSON, canceled_by)
-        is_new = not (known or run.state in SETTLED or run.state is RunState.COMPLETED)
+        ended = run.state is RunState.COMPLETED or (run.state in SETTLED and not awaits_attempt(run))
+        is_new = not (known or ended)
         if not is_new:
             return None
         run = replace(run, cancel_requested_at=now, canceled_by=canceled_by, cancel_reason=reason)
+        if run.state in SETTLED:
+            return replace(run, remedy=Remedy.STOP, remedy_reason=reason)
         if run.state is not RunState.PLANNED:
             return run
         return replace(run, state=RunState.CANCELED, state_since=now, ended_at=now, reason=reason)

@@ -7,6 +7,7 @@ sweep.
 
 from __future__ import annotations
 
+from function_app.failure_classes import RETRYING
 from function_app.flights import Flight, FlightBoard, entered, launched, left, settled
 from function_app.ledger import SETTLED, DatasetVersion, RunRecord, RunState
 from function_app.ports import TrainingRequest
@@ -55,7 +56,7 @@ def sweep_flights(services: Services) -> None:
     _carry_out(before, after, services, by=Actor.SWEEP)
     for flight in (*after.going, *after.armed):
         run = last_attempt(flight.first_run_id, services)
-        if run is not None and run.state in SETTLED:
+        if run is not None and run.state in SETTLED and not awaits_attempt(run):
             land(run, services, by=Actor.SWEEP)
 
 
@@ -65,6 +66,11 @@ def last_attempt(run_id: str, services: Services) -> RunRecord | None:
     while run is not None and run.next_run_id is not None:
         run = services.ledger.run(run.next_run_id)
     return run
+
+
+def awaits_attempt(run: RunRecord) -> bool:
+    """Whether a run has ended, and another attempt was decided on that is not there yet."""
+    return run.state in SETTLED and run.next_run_id is None and run.remedy in RETRYING
 
 
 def _why_it_waits(run: RunRecord, board: FlightBoard, limit: int) -> str:

@@ -11,6 +11,7 @@ from function_app.errors import LandfallError
 from function_app.ledger import RunRecord, RunState
 from function_app.ports import JobStatus
 from function_app.run_states import Actor
+from function_app.steps.attempts import judged
 from function_app.steps.cancel_requests import ask_cancel
 from function_app.steps.failure_words import brief_reason
 from function_app.steps.registration import settle_completed
@@ -82,10 +83,13 @@ def _evidence(run: RunRecord, target: RunState, status: JobStatus, services: Ser
     now = services.clock()
     if target is RunState.FAILED:
         log_tail = _log_tail(status.name, services)
-        return {"ended_at": now, "reason": brief_reason(status.error, log_tail), "log_tail": log_tail}
+        reason = brief_reason(status.error, log_tail)
+        found = judged(run, status, log_tail, services)
+        return {"ended_at": now, "reason": reason, "log_tail": log_tail, **found}
     if target is RunState.CANCELED:
         unasked = status.error or "canceled in Azure ML, by a person or by the job's time limit"
-        return {"ended_at": now, "reason": run.cancel_reason or unasked}
+        found = {} if run.cancel_requested_at else judged(run, status, None, services)
+        return {"ended_at": now, "reason": run.cancel_reason or unasked, **found}
     if target is RunState.RUNNING:
         return {"started_at": now}
     return {"ended_at": now} if target is RunState.COMPLETED else {}
@@ -104,4 +108,11 @@ def _moved(run: RunRecord, target: RunState, evidence: Mapping[str, Any], servic
     run, moved = move_run(services.ledger, run.run_id, target, by=by, now=services.clock(), **evidence)
     if moved:
         services.decide(run.run_id, f"run_{run.state}", run.reason or f"Azure ML says: {target}", by=by)
+        _tell_verdict(run, services)
     return run
+
+
+def _tell_verdict(run: RunRecord, services: Services) -> None:
+    if run.remedy is not None:
+        reason = f"{run.failure_class}: {run.failure_evidence}; {run.remedy}: {run.remedy_reason}"
+        services.decide(run.run_id, "failure_classified", reason, failure_class=run.failure_class, remedy=run.remedy)

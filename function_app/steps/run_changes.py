@@ -62,7 +62,9 @@ def move_run(
                     extra={"action": "illegal_transition", "run_id": run_id},
                 )
             return None
-        reason = {} if asked is target else {"reason": f"{run.cancel_reason} (the job itself: {target})"}
+        reason = (
+            {} if asked is target else {"reason": f"{run.cancel_reason} (the job itself: {target})", "remedy": None}
+        )
         return replace(run, **{**members, "state": asked, "state_since": now, **reason})
 
     return change_run(ledger, run_id, change), moved

@@ -45,6 +45,8 @@ def _content(run: RunRecord) -> dict[str, Any]:
         "model_version": run.model_version,
         "metrics": dict(run.metrics),
         "reason": run.reason,
+        "failure_class": run.failure_class,
+        "remedy": run.remedy,
         "log_tail": run.log_tail[-MAX_LOG_TAIL_CHARS:] if run.log_tail else None,
     }
 

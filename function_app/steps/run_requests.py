@@ -13,6 +13,7 @@ from function_app.steps.description import missing_shards, refusal_messages
 from function_app.steps.naming import unspent_plan
 from function_app.steps.overrides import overridden
 from function_app.steps.planning import planned_run
+from function_app.steps.quarantine import refuse_quarantined
 from function_app.steps.services import Services
 from function_app.steps.submission import AWAITING_SUBMISSION
 
@@ -30,7 +31,7 @@ def request_run(
     ``forced_by``, the key of a request, trains again on purpose, whatever was trained before: the same key means the
     same run, so that a repeated call does not double it.
 
-    Raises NotFoundError, VersionNotWholeError, OverrideError.
+    Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError.
     """
     pipeline = services.pipelines.get(version.dataset)
     if pipeline is None:
@@ -39,6 +40,8 @@ def request_run(
     generation = services.ledger.latest_generation(version)
     if generation is None:
         raise _not_whole(pipeline, version, services)
+    if forced_by is None:
+        refuse_quarantined(generation, services)
     plan = unspent_plan(pipeline, generation, services, options=options, forced_by=forced_by)
     now = services.clock()
     planned = planned_run(plan, pipeline, generation, trigger=trigger, now=now, forced_by=forced_by)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from function_app.errors import NotFoundError, SubmissionRefusedError
+from function_app.failure_classes import Evidence, Remedy, classify
 from function_app.ledger import Generation, RunRecord, RunState
 from function_app.pipelines import Pipeline
 from function_app.ports import TrainingRequest
@@ -158,7 +159,20 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
 
 def _refused(run: RunRecord, problem: str, services: Services, by: Actor) -> RunRecord:
     now = services.clock()
-    run, moved = move_run(services.ledger, run.run_id, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem)
+    finding = classify(Evidence(status="Failed", error=problem))
+    run, moved = move_run(
+        services.ledger,
+        run.run_id,
+        RunState.FAILED,
+        by=by,
+        now=now,
+        ended_at=now,
+        reason=problem,
+        failure_class=str(finding.failure_class),
+        failure_evidence=finding.evidence,
+        remedy=str(Remedy.STOP),
+        remedy_reason="Azure ML refused the job, and would again",
+    )
     if moved:
         services.decide(run.run_id, "submission_refused", problem, by=by)
     return end_run(run, services, by=by)

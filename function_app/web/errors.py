@@ -20,6 +20,7 @@ from function_app.errors import (
     RunEndedError,
     ServiceUnavailableError,
     VersionNotWholeError,
+    VersionQuarantinedError,
 )
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ MAX_DETAILS = 1000
 STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     NotFoundError: (404, "not_found"),
     VersionNotWholeError: (409, "version_not_whole"),
+    VersionQuarantinedError: (409, "version_quarantined"),
     OverrideError: (422, "override_not_allowed"),
     RunEndedError: (409, "run_has_ended"),
     LedgerConflictError: (409, "conflict"),

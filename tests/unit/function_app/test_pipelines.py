@@ -54,6 +54,41 @@ def test_the_shipped_pipelines_are_right() -> None:
         ("epochs: {minimum: 1, maximum: 100}", "epochs: {}", "train.overrides.epochs: should have minimum, maximum"),
         ("optimizer: {allowed: [adam, sgd]}", "optimizer: {minimum: 1}", "train: overrides.optimizer should list"),
         (
+            "on_change: notify",
+            "on_change: retrain",
+            "on_change: Input should be 'notify', 'train' or 'cancel_and_train'",
+        ),
+        (
+            "register:",
+            "attempts: {max: 0}\nregister:",
+            "attempts.max: Input should be greater than or equal to 1, was 0",
+        ),
+        (
+            "register:",
+            "attempts: {remedies: {oops: stop}}\nregister:",
+            "attempts.remedies.oops: Input should be 'preempted'",
+        ),
+        (
+            "register:",
+            "attempts: {remedies: {canceled: resume}}\nregister:",
+            "attempts: remedies.canceled should not be another attempt",
+        ),
+        (
+            "register:",
+            "attempts: {max_node_hours: 1.5}\nregister:",
+            "the file: attempts.max_node_hours should be at least 2: num_nodes times timeout_s",
+        ),
+        (
+            "register:",
+            "attempts: {max_cost: 10}\nregister:",
+            "the file: attempts.max_cost needs price_per_node_hour in train and in each of other_sizes",
+        ),
+        (
+            "num_nodes: 2",
+            "num_nodes: 2\n  price_per_node_hour: 0",
+            "train.price_per_node_hour: Input should be greater than 0, was 0",
+        ),
+        (
             "at_least: 0.95",
             "atleast: 0.95",
             "register.require.0.atleast: is unknown, was 0.95; did you mean at_least?",
@@ -122,3 +157,22 @@ def test_a_missing_folder_says_so(tmp_path: Path) -> None:
     """An app without pipelines would suppress every event; better not to start."""
     with pytest.raises(PipelineError, match="should be the folder with the pipeline files"):
         load_pipelines(tmp_path / "absent")
+
+
+def test_attempts_are_bounded_in_number_node_hours_and_money() -> None:
+    """Every member of the section, as a file states it."""
+    text = PIPELINE.replace("num_nodes: 2", "num_nodes: 2\n  price_per_node_hour: 3.06").replace(
+        "register:",
+        "attempts:\n  max: 5\n  max_node_hours: 8\n  max_cost: 40\n  wait_s: 600\n"
+        "  other_sizes: [{compute: landfall-a100, vm_size: Standard_ND96asr_v4, price_per_node_hour: 27.2}]\n"
+        "  remedies: {timeout: resume}\nregister:",
+    )
+    attempts = parse_pipeline(text.encode(), "digits.yaml").attempts
+    assert (5, 8.0, 40.0, 600, "landfall-a100", {"timeout": "resume"}) == (
+        attempts.max,
+        attempts.max_node_hours,
+        attempts.max_cost,
+        attempts.wait_s,
+        attempts.other_sizes[0].compute,
+        attempts.remedies,
+    )

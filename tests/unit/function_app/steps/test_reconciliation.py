@@ -255,7 +255,5 @@ def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> Non
 def test_an_illegal_move_changes_nothing() -> None:
     """A settled run stays settled, whoever comes late."""
     world, run = ended()
-    found, moved = move_run(
-        world.ledger, run.run_id, RunState.RUNNING, by=Actor.RECONCILIATION, now=world.clock()
-    )
+    found, moved = move_run(world.ledger, run.run_id, RunState.RUNNING, by=Actor.RECONCILIATION, now=world.clock())
     assert (False, RunState.REGISTERED) == (moved, found.state)

@@ -1,0 +1,154 @@
+"""Another attempt of a logical run: the same data, the same checkpoints, under the next name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from function_app.errors import LedgerConflictError, NotFoundError
+from function_app.failure_classes import Evidence, Finding, Remedy, classify
+from function_app.ledger import RunRecord, RunState
+from function_app.pipelines import Pipeline
+from function_app.ports import JobSpec, JobStatus, TrainingRequest
+from function_app.steps.planning import TAG, signed_plan, spec_from_json, spec_to_json
+from function_app.steps.remedies import Verdict, decide_remedy
+from function_app.steps.services import Services
+from function_app.steps.smaller_batch import with_smaller_batch
+from shared.vm_sizes import network_environment
+
+RETRY = "retry"
+"""The trigger of a message that brings an attempt on its way."""
+_NETWORK_VARIABLES = frozenset(network_environment("Standard_NC6s_v3"))
+
+
+def judged(run: RunRecord, status: JobStatus, log_tail: str | None, services: Services) -> dict[str, Any]:
+    """Return the members that say why a job ended badly and what is done about it: decided once, with the end."""
+    finding = classify(_evidence(run, status, log_tail, services))
+    verdict = _verdict(run, finding, services)
+    return {
+        "failure_class": str(finding.failure_class),
+        "failure_evidence": finding.evidence,
+        "remedy": str(verdict.remedy),
+        "remedy_reason": verdict.reason,
+        "next_timeout_s": verdict.timeout_s or None,
+        "next_compute": verdict.size.compute if verdict.size else None,
+    }
+
+
+def start_attempt(run: RunRecord, services: Services) -> RunRecord:
+    """Plan the attempt that continues a run and bring it on its way; return the run as it then stands."""
+    following = _following(run, services)
+    try:
+        services.ledger.add_attempt(replace(run, next_run_id=following.run_id), following)
+    except LedgerConflictError:
+        return _as_it_stands(run, services)  # somebody else was first, or a person has canceled meanwhile
+    reason = f"{run.failure_class} ({run.failure_evidence}): {run.remedy_reason}"
+    services.decide(run.run_id, "attempt_planned", f"{reason} as {following.run_id}")
+    services.decide(following.run_id, "run_planned", f"continues {run.run_id}, which ended as {reason}")
+    services.decide(str(run.dataset_version), "attempt_planned", f"run {following.run_id} continues {run.run_id}")
+    if following.not_before is None:
+        services.requests.send(_request(following))
+    return _as_it_stands(run, services)
+
+
+def _evidence(run: RunRecord, status: JobStatus, log_tail: str | None, services: Services) -> Evidence:
+    since = run.started_at or run.submitted_at or run.state_since
+    return Evidence(
+        status=status.status,
+        error_code=status.error_code or "",
+        error=status.error or "",
+        log_tail=log_tail or "",
+        ran_s=(services.clock() - since).total_seconds(),
+        timeout_s=float(run.spec["timeout_s"]),
+    )
+
+
+def _verdict(run: RunRecord, finding: Finding, services: Services) -> Verdict:
+    pipeline = services.pipelines.get(run.dataset_version.dataset)
+    if pipeline is None:
+        return Verdict(remedy=Remedy.STOP, reason="the dataset has no pipeline any more")
+    latest = services.ledger.latest_generation(run.dataset_version)
+    if latest is not None and latest.number > run.generation:
+        return Verdict(remedy=Remedy.STOP, reason=f"its data are superseded by generation {latest.number}")
+    ended = replace(run, ended_at=services.clock())
+    return decide_remedy(pipeline, finding, [*_earlier(run, services), ended])
+
+
+def _earlier(run: RunRecord, services: Services) -> list[RunRecord]:
+    names = (f"{run.logical_run}-a{number}" for number in range(1, run.attempt))
+    return [found for name in names if (found := services.ledger.run(name)) is not None]
+
+
+def _following(run: RunRecord, services: Services) -> RunRecord:
+    """Return the next attempt's row. What it is made of is the spec that was sent, not what is deployed now."""
+    attempt = run.attempt + 1
+    plan = signed_plan(run.logical_run, attempt, _next_spec(run, attempt, services))
+    now = services.clock()
+    pipeline = services.pipelines.get(run.dataset_version.dataset)
+    waits = run.remedy == Remedy.WAIT and pipeline is not None
+    return RunRecord(
+        run_id=plan.run_id,
+        logical_run=run.logical_run,
+        attempt=attempt,
+        dataset_version=run.dataset_version,
+        generation=run.generation,
+        fingerprint=run.fingerprint,
+        pipeline=run.pipeline,
+        trigger=run.trigger,
+        spec=spec_to_json(plan.spec),
+        spec_hash=plan.spec_hash,
+        created_at=now,
+        state_since=now,
+        state=RunState.PLANNED,
+        forced_by=run.forced_by,
+        num_nodes=plan.spec.num_nodes,
+        world_size=plan.spec.num_nodes * plan.spec.processes_per_node,
+        not_before=now + timedelta(seconds=pipeline.attempts.wait_s) if waits and pipeline else None,
+    )
+
+
+def _next_spec(run: RunRecord, attempt: int, services: Services) -> JobSpec:
+    spec, name = spec_from_json(run.spec), f"{run.logical_run}-a{attempt}"
+    outputs = {
+        key: {
+            **output,
+            "uri": output["uri"].replace(f"/{run.logical_run}/a{run.attempt}/", f"/{run.logical_run}/a{attempt}/"),
+        }
+        for key, output in spec.outputs.items()
+    }
+    spec = replace(
+        spec,
+        name=name,
+        display_name=spec.display_name.replace(f"attempt {run.attempt})", f"attempt {attempt})"),
+        outputs=outputs,
+        timeout_s=run.next_timeout_s or spec.timeout_s,
+        tags={**spec.tags, TAG + "run_id": name},
+    )
+    if run.remedy == Remedy.SMALLER_BATCH:
+        spec = replace(spec, command=with_smaller_batch(spec.command))
+    pipeline = services.pipelines.get(run.dataset_version.dataset)
+    return _on_other_size(spec, run.next_compute, pipeline) if run.next_compute and pipeline else spec
+
+
+def _on_other_size(spec: JobSpec, compute: str, pipeline: Pipeline) -> JobSpec:
+    size = next((size for size in pipeline.attempts.other_sizes if size.compute == compute), None)
+    if size is None:
+        return spec  # a deployment took it off the list
+    kept = {k: v for k, v in spec.environment_variables.items() if k not in _NETWORK_VARIABLES}
+    environment = {**kept, **network_environment(size.vm_size), **pipeline.train.environment_variables}
+    processes = size.processes_per_node or spec.processes_per_node
+    return replace(spec, compute=compute, processes_per_node=processes, environment_variables=environment)
+
+
+def _as_it_stands(run: RunRecord, services: Services) -> RunRecord:
+    found = services.ledger.run(run.run_id)
+    if found is None:
+        raise NotFoundError(f"run {run.run_id} is not on record any more; the ledger is not whole")
+    return found
+
+
+def _request(run: RunRecord) -> TrainingRequest:
+    return TrainingRequest(
+        dataset_version=run.dataset_version, generation=run.generation, trigger=RETRY, run_id=run.run_id
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from function_app.errors import NotFoundError
@@ -11,6 +11,7 @@ from function_app.pipelines import Pipeline
 from function_app.steps.drift import drift_messages
 from function_app.steps.services import Services
 from function_app.steps.set_check import last_refusal
+from function_app.validation import ShardStatistics
 
 MAX_LISTED = 1000
 """Of missing or rejected shards: an answer stays readable, and says how many there are in all."""
@@ -27,6 +28,12 @@ class SplitDescription:
     missing: tuple[str, ...]
     """Names of shards that have not come, or were rejected."""
     rejected: tuple[ShardRecord, ...]
+    num_rejected: int
+    size_bytes: int
+    """Of the accepted shards, as ``statistics``."""
+    statistics: ShardStatistics
+    label: str | None
+    """The feature whose histogram is the labels'."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,15 +84,29 @@ def refusal_messages(version: DatasetVersion, services: Services) -> tuple[str, 
     return () if refusal is None else tuple(refusal.details.get("messages", ()))
 
 
+def merged_statistics(rows: Iterable[ShardRecord]) -> ShardStatistics:
+    """Merge what validation saw; a shard whose statistics the ledger had to cut only counts its records."""
+    total = ShardStatistics()
+    for row in rows:
+        if "features" in row.statistics:
+            total.merge(ShardStatistics.from_json(row.statistics))
+        else:
+            total.num_records += row.num_records
+    return total
+
+
 def _splits(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Iterator[SplitDescription]:
     sizes = services.ledger.split_sizes(version)
     rows = list(services.ledger.shards(version)) if sizes else []
+    label = pipeline.data.requirements().label
     for split in pipeline.data.splits:
-        yield _split(split, sizes.get(split), [row for row in rows if row.split == split])
+        own = [row for row in rows if row.split == split and row.num_shards == sizes.get(split)]
+        yield _split(split, sizes.get(split), own, label)
 
 
-def _split(split: str, num_shards: int | None, rows: list[ShardRecord]) -> SplitDescription:
-    accepted = {row.index for row in rows if row.state is ShardState.ACCEPTED}
+def _split(split: str, num_shards: int | None, rows: list[ShardRecord], label: str | None) -> SplitDescription:
+    good = [row for row in rows if row.state is ShardState.ACCEPTED]
+    accepted = {row.index for row in good}
     rejected = sorted((row for row in rows if row.state is ShardState.REJECTED), key=lambda row: row.index)
     if num_shards is None:
         missing = [f"{split}-*: no shard of this split has come yet"]
@@ -98,4 +119,8 @@ def _split(split: str, num_shards: int | None, rows: list[ShardRecord]) -> Split
         accepted=len(accepted),
         missing=tuple(missing),
         rejected=tuple(rejected[:MAX_LISTED]),
+        num_rejected=len(rejected),
+        size_bytes=sum(row.size_bytes for row in good),
+        statistics=merged_statistics(good),
+        label=label,
     )

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from function_app.ledger import Generation, RunRecord, RunState, ShardRecord
 from function_app.steps.description import MAX_LISTED, SplitDescription, VersionDescription
+from function_app.validation import FeatureStatistics
 
 
 class RunRequest(BaseModel):
@@ -62,6 +63,30 @@ class RejectedShard(BaseModel):
         return cls(shard=row.name, reasons=reasons)
 
 
+class StatisticsBody(BaseModel):
+    """What the records of a split's accepted shards are like."""
+
+    num_records: int
+    num_bytes: int = Field(description="Of the records; Parquet: of the uncompressed pages.")
+    size_bytes: int = Field(description="Of the shards, as they are stored.")
+    label_feature: str | None
+    labels: dict[str, int] = Field(description="Label: number of records.")
+    other_labels: int = Field(description="Records whose label came after the histogram was full.")
+
+    @classmethod
+    def of(cls, split: SplitDescription) -> StatisticsBody:
+        """Take what the step describes."""
+        labels = split.statistics.features.get(split.label or "", FeatureStatistics())
+        return cls(
+            num_records=split.statistics.num_records,
+            num_bytes=split.statistics.num_bytes,
+            size_bytes=split.size_bytes,
+            label_feature=split.label,
+            labels=labels.histogram,
+            other_labels=labels.other,
+        )
+
+
 class SplitBody(BaseModel):
     """One required split of a version."""
 
@@ -69,7 +94,9 @@ class SplitBody(BaseModel):
     accepted: int
     num_missing: int
     missing: list[str] = Field(description=f"Shards that are not there or were rejected; at most {MAX_LISTED}.")
-    rejected: list[RejectedShard]
+    num_rejected: int
+    rejected: list[RejectedShard] = Field(description=f"With their reasons; at most {MAX_LISTED}.")
+    statistics: StatisticsBody
 
     @classmethod
     def of(cls, split: SplitDescription) -> SplitBody:
@@ -79,7 +106,9 @@ class SplitBody(BaseModel):
             accepted=split.accepted,
             num_missing=len(split.missing),
             missing=list(split.missing[:MAX_LISTED]),
+            num_rejected=split.num_rejected,
             rejected=[RejectedShard.of(row) for row in split.rejected],
+            statistics=StatisticsBody.of(split),
         )
 
 
@@ -171,6 +200,7 @@ class VersionBody(BaseModel):
     pipeline: str
     splits: dict[str, SplitBody]
     refusal: list[str] = Field(description="Why shards that are all there do not hold as a set.")
+    drift: list[str] = Field(description="What is too far off the data that the current model was trained on.")
     generation: GenerationBody | None
     runs: list[RunBody]
 
@@ -184,6 +214,7 @@ class VersionBody(BaseModel):
             pipeline=described.pipeline.pipeline,
             splits={split.split: SplitBody.of(split) for split in described.splits},
             refusal=list(described.refusal),
+            drift=list(described.drift),
             generation=None if described.generation is None else GenerationBody.of(described.generation),
             runs=[RunBody.of(run) for run in described.runs],
         )

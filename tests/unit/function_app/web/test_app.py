@@ -13,7 +13,7 @@ from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.services import Services
 from function_app.web.app import build_web_app
 from function_app.web.guard import MAX_BODY_BYTES
-from tests.support.world import TRAIN_SHARDS, World
+from tests.support.world import TRAIN_SHARDS, World, shard_content
 
 
 def ask(services: Callable[[], Services], method: str, path: str, **request: Any) -> httpx.Response:
@@ -61,6 +61,33 @@ def test_an_open_version_says_which_shards_are_missing_and_why_others_were_rejec
         rejected["reasons"][0]["byte_offset"],
     )
     assert ["validation-*: no shard of this split has come yet"] == body["splits"]["validation"]["missing"]
+
+
+def test_a_split_says_what_its_accepted_shards_hold() -> None:
+    """Records, bytes and labels; a rejected shard counts for none of them, and its reasons are complete."""
+    world = World()
+    contents = {TRAIN_SHARDS[0]: shard_content(1, 1, 7), TRAIN_SHARDS[1]: shard_content(2, 99)}
+    for name, content in contents.items():
+        world.deliver(world.put(name, content))
+    train = call(world, "GET", "/api/datasets/digits/v1").json()["splits"]["train"]
+    statistics = {
+        "num_records": 3,
+        "num_bytes": len(contents[TRAIN_SHARDS[0]]) - 3 * 16,
+        "size_bytes": len(contents[TRAIN_SHARDS[0]]),
+        "label_feature": "label",
+        "labels": {"1": 2, "7": 1},
+        "other_labels": 0,
+    }
+    assert (statistics, 1) == (train["statistics"], train["num_rejected"])
+    reason = {"code", "message", "record_index", "byte_offset", "feature", "expected", "seen"}
+    (seen,) = train["rejected"][0]["reasons"]
+    assert (reason, 1, len(shard_content(2)), "label", "99") == (
+        set(seen),
+        seen["record_index"],
+        seen["byte_offset"],
+        seen["feature"],
+        seen["seen"],
+    )
 
 
 def test_a_closed_version_has_its_generation_and_runs() -> None:

@@ -22,6 +22,10 @@ TIMELINE_FILE = "horovod_timeline.json"
 
 def set_for(options: MachineOptions, report: Path, environment: MutableMapping[str, str] = os.environ) -> None:
     """Set what the options ask for, and good defaults for what the caller's environment has left open."""
+    if options.timeline:
+        report.mkdir(
+            parents=True, exist_ok=True
+        )  # Horovod opens the file as it starts, and says nothing if it cannot
     environment.update(_asked_for(options, report))
     for name, value in _DEFAULTS.items():
         environment.setdefault(name, value)

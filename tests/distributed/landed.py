@@ -58,15 +58,20 @@ def land_shards(
     return Landed(folder=data, manifest=folder / "manifest.json")
 
 
-def land_digits(folder: Path, *, train_shards: int = 8, limit: int | None = None) -> Landed:
+def land_digits(
+    folder: Path, *, train_shards: int = 8, limit: int | None = None, uneven_at: int | None = None
+) -> Landed:
     """Land scikit-learn's 1,797 digits: 80 % to train on, 20 % to evaluate, PNG of 8 x 8, values 0 to 255."""
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))[:limit]
     payloads = [example_bytes({"image": _png(digits.images[i]), "label": int(digits.target[i])}) for i in order]
     cut = len(payloads) * 4 // 5
+    train = split_evenly(payloads[:cut], train_shards)
+    if uneven_at:
+        train = [payloads[:uneven_at], payloads[uneven_at:cut]]
     return land_shards(
         folder,
-        {"train": split_evenly(payloads[:cut], train_shards), "validation": split_evenly(payloads[cut:], 2)},
+        {"train": train, "validation": split_evenly(payloads[cut:], 2)},
         DIGITS_FEATURES,
     )
 

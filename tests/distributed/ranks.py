@@ -26,6 +26,11 @@ DEADLINE_S = 150.0
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
+def program(name: str) -> str:
+    """Return the path of one of the tests' own programs, from the repository's root."""
+    return f"tests/distributed/programs/{name}.py"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """A training that has ended."""
@@ -98,15 +103,15 @@ def job_arguments(landed: Landed, output: Path, **options: object) -> JobArgumen
 
 
 def start(
-    ranks: int | None, arguments: JobArguments, *, launcher: Sequence[str] = (), program: Sequence[str] = ()
+    ranks: int | None, arguments: JobArguments, *, launcher: Sequence[str] = (), instead: Sequence[str] = ()
 ) -> Running:
-    """Start a training with so many ranks; None means without mpirun. ``program`` goes before its arguments."""
+    """Start a training with so many ranks; None means without mpirun. ``instead`` is what python runs."""
     if not (PROGRAMS / "mpirun").exists():
         pytest.skip(".venv-training is not there: run `make setup`")
     output = Path(arguments.report).parent
     output.mkdir(parents=True, exist_ok=True)
     mpirun = [] if ranks is None else [str(PROGRAMS / "mpirun"), "-n", str(ranks), "--oversubscribe", *launcher]
-    what = program or ["-m", "training_job.train"]
+    what = instead or ["-m", "training_job.train"]
     return Running(
         process=start_process(
             [*mpirun, str(PROGRAMS / "python"), *what, *arguments.to_argv()],

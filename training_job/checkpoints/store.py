@@ -38,7 +38,8 @@ class CheckpointStore:
         path = self.folder / _PATTERN.format(step=position.step)
         aside = _aside(path)
         with aside.open("wb") as file:
-            np.savez(file, allow_pickle=False, **variables)
+            arrays: dict[str, Any] = dict(variables)
+            np.savez(file, **arrays)
             _flush(file.fileno())
         aside.replace(path)
         self._point_to(path, position)

@@ -10,16 +10,16 @@ from shared.training_options import MachineOptions
 from training_job.process_environment import launched_rank, launched_world_size, run_id, set_for, threads_per_rank
 
 
-def test_options_become_horovods_own_names() -> None:
+def test_options_become_horovods_own_names(tmp_path: Path) -> None:
     """Fusion in bytes, the cycle in milliseconds, the timeline beside the report."""
     environment: dict[str, str] = {}
     options = MachineOptions(fusion_threshold_mb=32, cycle_time_ms=2.5, autotune=True, timeline=True)
-    set_for(options, Path("/report"), environment)
+    set_for(options, tmp_path, environment)
     assert {
         "HOROVOD_FUSION_THRESHOLD": "33554432",
         "HOROVOD_CYCLE_TIME": "2.5",
         "HOROVOD_AUTOTUNE": "1",
-        "HOROVOD_TIMELINE": "/report/horovod_timeline.json",
+        "HOROVOD_TIMELINE": f"{tmp_path}/horovod_timeline.json",
     }.items() <= environment.items()
 
 

@@ -45,6 +45,8 @@ class VersionDescription:
     splits: tuple[SplitDescription, ...]
     generation: Generation | None
     """The latest closing; None while it was never whole."""
+    superseded: tuple[Generation, ...]
+    """The closings before the latest one, the last first."""
     refusal: tuple[str, ...]
     """Why the shards, all there, do not hold as a set; empty where nothing is known against them."""
     drift: tuple[str, ...]
@@ -61,12 +63,14 @@ def describe_version(version: DatasetVersion, services: Services) -> VersionDesc
     if not services.ledger.split_sizes(version):
         raise NotFoundError(f"no shard of {version} has come yet")
     runs = services.ledger.runs(dataset=version.dataset)
-    generation = services.ledger.latest_generation(version)
+    closings = services.ledger.generations(version)
+    generation = closings[0] if closings else None
     return VersionDescription(
         dataset_version=version,
         pipeline=pipeline,
         splits=tuple(_splits(pipeline, version, services)),
         generation=generation,
+        superseded=tuple(closings[1 : MAX_LISTED + 1]),
         refusal=refusal_messages(version, services),
         drift=() if generation is None else drift_messages(generation, services),
         runs=tuple(run for run in runs if run.dataset_version == version),

@@ -113,7 +113,7 @@ class SplitBody(BaseModel):
 
 
 class GenerationBody(BaseModel):
-    """The latest closing of a version."""
+    """One closing of a version."""
 
     number: int
     fingerprint: str
@@ -156,7 +156,7 @@ class RunBody(BaseModel):
     forced_by: str | None = Field(description="Key of the request that asked to train again on purpose.")
     not_before: datetime | None = Field(description="An attempt that waits for nodes is not submitted before.")
     cancel_requested_at: datetime | None
-    failure_class: str | None = Field(description="Why an attempt failed, in one word; see docs/failures.md.")
+    failure_class: str | None = Field(description="Why an attempt failed, in one word; see docs/attempts.md.")
     remedy: str | None = Field(description="What was decided about a failed attempt.")
     next_run_id: str | None = Field(description="The attempt that continues this one.")
     notifications: list[NotificationBody] | None = Field(
@@ -202,6 +202,9 @@ class VersionBody(BaseModel):
     refusal: list[str] = Field(description="Why shards that are all there do not hold as a set.")
     drift: list[str] = Field(description="What is too far off the data that the current model was trained on.")
     generation: GenerationBody | None
+    superseded: list[GenerationBody] = Field(
+        description="The closings before the latest one: their content is not there any more."
+    )
     runs: list[RunBody]
 
     @classmethod
@@ -216,6 +219,7 @@ class VersionBody(BaseModel):
             refusal=list(described.refusal),
             drift=list(described.drift),
             generation=None if described.generation is None else GenerationBody.of(described.generation),
+            superseded=[GenerationBody.of(generation) for generation in described.superseded],
             runs=[RunBody.of(run) for run in described.runs],
         )
 

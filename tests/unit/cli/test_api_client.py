@@ -79,3 +79,25 @@ def test_what_is_no_landfall_is_told_apart(text: str) -> None:
     """A page where JSON was expected is reported, not shown."""
     with FunctionApp(text=text).client() as client, pytest.raises(CliError, match="is this a Landfall function app"):
         client.run("x")
+
+
+def test_a_forced_submission_has_a_key_of_its_own() -> None:
+    """Sent once more by whatever stands in between, it is the same request; asked for again, it is another."""
+    app = FunctionApp(body={"run_id": "r"})
+    with app.client() as client:
+        for _ in range(2):
+            client.submit("digits", "v1", {}, force=True)
+    keys = {request.headers["Idempotency-Key"] for request in app.requests}
+    assert (2, True) == (len(keys), json.loads(app.requests[0].content)["force"])
+
+
+def test_a_run_is_canceled_by_name() -> None:
+    """One POST."""
+    app = FunctionApp(body={"run_id": "r", "state": "canceled"})
+    with app.client() as client:
+        answer = client.cancel("landfall-x-a1")
+    assert ("canceled", "POST", b"/api/runs/landfall-x-a1/cancel") == (
+        answer["state"],
+        app.requests[0].method,
+        app.requests[0].url.raw_path,
+    )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from function_app.adapters.memory_azure_ml import MemoryJobs
+from function_app.steps.reconciliation import reconcile_run
 from tests.support.world import World
 from tests.unit.function_app.web.test_app import call
 
@@ -73,3 +74,28 @@ def test_a_key_is_bounded() -> None:
     world = World()
     world.land_all()
     assert [422, 422] == [forced(world, headers={"Idempotency-Key": key})[0] for key in ("x" * 129, "a b")]
+
+
+def test_a_version_lists_the_generations_that_are_superseded() -> None:
+    """The latest closing is the version; those before it are kept for the record."""
+    world = World()
+    world.land_all()
+    world.change_shard(5)
+    world.change_shard(6)
+    answer = call(world, "GET", "/api/datasets/digits/v1").json()
+    assert (3, [2, 1]) == (answer["generation"]["number"], [each["number"] for each in answer["superseded"]])
+
+
+def test_quarantined_data_are_refused_with_409() -> None:
+    """The message names the run that failed over them."""
+    world = World()
+    run = world.land_all()
+    world.jobs.become(run.run_id, "Failed", error="exited with status code 10.")
+    reconcile_run(run.run_id, world.services)
+    body = {"dataset": "digits", "version": "v1", "overrides": {"epochs": 5}}
+    answer = call(world, "POST", "/api/runs", json=body)
+    assert (409, "version_quarantined", True) == (
+        answer.status_code,
+        answer.json()["error"]["code"],
+        run.run_id in answer.json()["error"]["message"],
+    )

@@ -1,0 +1,69 @@
+"""``landfall cancel`` and ``landfall submit --force`` against a function app that answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from cli.main import main
+
+
+@contextmanager
+def function_app(answer: dict[str, Any], seen: list[tuple[str, Any]]) -> Iterator[str]:
+    """An address that answers every POST alike, and notes what came."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            seen.append((self.path, json.loads(body) if body else None))
+            content = json.dumps(answer).encode()
+            self.send_response(202)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command line prints; it must end well."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert 0 == ended.value.code
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("state", "words"), [("canceled", "landfall-x-a1 is canceled."), ("running", "landfall-x-a1 is being canceled.")]
+)
+def test_cancel_says_whether_the_run_has_ended(capsys: pytest.CaptureFixture[str], state: str, words: str) -> None:
+    """A job takes its time to end; the next command follows it."""
+    seen: list[tuple[str, Any]] = []
+    with function_app({"run_id": "landfall-x-a1", "state": state}, seen) as url:
+        out = said(capsys, "cancel", "landfall-x-a1", "--url", url, "--key", "k")
+    assert ([("/api/runs/landfall-x-a1/cancel", None)], True) == (seen, out.startswith(words))
+
+
+def test_submit_with_force_says_so_to_the_function_app(capsys: pytest.CaptureFixture[str]) -> None:
+    """The flag goes into the body."""
+    seen: list[tuple[str, Any]] = []
+    with function_app({"run_id": "landfall-x-a1", "state": "planned"}, seen) as url:
+        said(capsys, "submit", "digits/v1", "--force", "--url", url, "--key", "k")
+    assert ("/api/runs", True) == (seen[0][0], seen[0][1]["force"])

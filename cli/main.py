@@ -29,6 +29,7 @@ COMMANDS = {
     "runs": LazyCommand("cli.runs", "runs", "List the newest runs."),
     "cancel": LazyCommand("cli.cancel", "cancel", "Cancel a run."),
     "run": LazyCommand("cli.runs", "run", "Show one run."),
+    "why": LazyCommand("cli.why", "why", "Tell the story of a version, a run or a blob."),
     "reconcile": LazyCommand("cli.reconcile", "reconcile", "Look for what events have missed, now."),
     "dead-letters": LazyCommand("cli.dead_letters", "dead_letters", "Look after what was given up."),
 }

@@ -21,6 +21,7 @@ from function_app.web.errors import add_error_handlers
 from function_app.web.given import Given
 from function_app.web.guard import Guard
 from function_app.web.operations import router as operations
+from function_app.web.why import router as why
 
 MAX_RUNS = 1000
 HTTP = "http"
@@ -41,7 +42,7 @@ def build_web_app(services: Callable[[], Services]) -> ASGIApp:
     """Return the web app; ``services`` is called by the requests that need them, so a misconfigured app answers."""
     app = FastAPI(title="Landfall", version="0.1.0", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None)
     app.state.services = services
-    for each in (router, operations):
+    for each in (router, operations, why):
         app.include_router(each)
     add_error_handlers(app)
     return Guard(app)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from cli.dead_letters import describe as describe_letter
 from cli.reconcile import describe as describe_sweep
+from cli.why import show
 from tests.unit.cli.test_api_client import FunctionApp
 
 LETTER: dict[str, Any] = {
@@ -68,3 +71,26 @@ def test_paths_are_asked_for_as_given() -> None:
     assert [("GET", "/api/dead-letters?limit=5"), ("POST", "/api/reconcile")] == [
         (request.method, request.url.raw_path.decode()) for request in app.requests
     ]
+
+
+def test_a_story_is_printed_with_what_is_awaited(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines of parts name them without repeating the subject; brackets in a reason are no markup."""
+    lines = [
+        {
+            "at": "2026-11-20T12:00:00Z",
+            "subject": "digits/v1/x",
+            "action": "event_suppressed",
+            "reason": "[red] gone",
+        },
+        {"at": "2026-11-20T12:00:01Z", "subject": "digits/v1", "action": "version_closed", "reason": "whole"},
+    ]
+    show({"kind": "version", "subject": "digits/v1", "lines": lines, "num_omitted": 3, "awaited": ["its run"]})
+    said = capsys.readouterr().out
+    wanted = ["version digits/v1", "3 older lines", "x: [red] gone", "12:00:01", "awaited now:\n  its run"]
+    assert [] == [words for words in wanted if words not in said]
+
+
+def test_a_story_at_its_end_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is awaited any more."""
+    show({"kind": "run", "subject": "r", "lines": [], "num_omitted": 0, "awaited": []})
+    assert "nothing is awaited" in capsys.readouterr().out

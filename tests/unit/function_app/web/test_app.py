@@ -231,6 +231,7 @@ def test_the_api_describes_itself() -> None:
         ("/api/runs", "post"),
         ("/api/runs/{run_id}", "get"),
         ("/api/runs/{run_id}/cancel", "post"),
+        ("/api/why/{subject}", "get"),
         ("/api/reconcile", "post"),
         ("/api/dead-letters", "get"),
         ("/api/dead-letters/{dead_letter_id}", "get"),

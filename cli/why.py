@@ -1,0 +1,74 @@
+"""``landfall why``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from cli.api_client import ApiClient
+from cli.target import with_api
+
+STYLES = {
+    "suppressed": "yellow",
+    "rejected": "red",
+    "failed": "red",
+    "lost": "red",
+    "dead": "red",
+    "stalled": "yellow",
+}
+"""By a word in the action; everything else is plain."""
+
+
+@click.command()
+@click.argument("subject", metavar="DATASET/VERSION | RUN | BLOB")
+@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@with_api
+def why(client: ApiClient, subject: str, *, as_json: bool) -> None:
+    """Tell what happened to a dataset version, a run or a blob, why, and what is awaited now."""
+    story = client.get(f"/api/why/{quote(subject.strip('/'), safe='/')}")
+    if as_json:
+        click.echo(json.dumps(story, indent=2))
+        return
+    show(story)
+
+
+def show(story: Mapping[str, Any]) -> None:
+    """Print a story: a table of its lines, then what is awaited."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=False)
+    console.print(Text(f"{story['kind']} {story['subject']}", style="bold"))
+    if story["num_omitted"]:
+        console.print(f"({story['num_omitted']:,} older lines are left out)")
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for line in story["lines"]:
+        table.add_row(_time(line["at"]), Text(line["action"], style=_style(line["action"])), Text(_told(line, story)))
+    console.print(table)
+    console.print(Text("awaited now:" if story["awaited"] else "nothing is awaited", style="bold"))
+    for text in story["awaited"]:
+        console.print(Text(f"  {text}"))
+
+
+def _told(line: Mapping[str, Any], story: Mapping[str, Any]) -> str:
+    """Return a line's reason, with what it is about where that is a part of the story's subject."""
+    subject = str(line["subject"])
+    if subject == story["subject"]:
+        return str(line["reason"])
+    return f"{subject.removeprefix(story['subject'] + '/')}: {line['reason']}"
+
+
+def _style(action: str) -> str:
+    return next((style for word, style in STYLES.items() if word in action), "")
+
+
+def _time(at: str) -> str:
+    return at[:19].replace("T", " ")

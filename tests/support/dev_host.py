@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.processes import REPOSITORY, ServerProcess, child_environment, start_module, wait_until
+from tests.support.processes import PATIENCE_S, REPOSITORY, ServerProcess, child_environment, start_module, wait_until
 
 FIXTURE_APP = REPOSITORY / "tests" / "fixtures" / "dev_host_app"
 
@@ -34,7 +34,7 @@ class DevHost:
         lines = self.journal.read_text(encoding="utf-8").splitlines() if self.journal.is_file() else []
         return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
 
-    def wait_for_bodies(self, *bodies: str, timeout_s: float = 30.0) -> list[dict[str, Any]]:
+    def wait_for_bodies(self, *bodies: str, timeout_s: float = PATIENCE_S) -> list[dict[str, Any]]:
         """The queue entries with one of ``bodies``, once each of those has arrived."""
 
         def arrived() -> list[dict[str, Any]] | None:

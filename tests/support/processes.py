@@ -18,6 +18,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 T = TypeVar("T")
 
+PATIENCE_S = 120.0
+"""For what should happen at once: only a failing test waits so long, and a busy machine does not make one fail."""
+
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that the kernel sends to a process when its parent dies."""
 
@@ -49,7 +52,9 @@ def child_environment(**settings: str) -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key != "CONTAINER_NAME"} | settings
 
 
-def wait_until(condition: Callable[[], T | None], *, what: str, timeout_s: float = 30.0, poll_s: float = 0.02) -> T:
+def wait_until(
+    condition: Callable[[], T | None], *, what: str, timeout_s: float = PATIENCE_S, poll_s: float = 0.02
+) -> T:
     """Poll ``condition`` until it is truthy and return what it gave; TimeoutError names ``what`` otherwise."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -73,7 +78,7 @@ class ServerProcess:
         """All that the process printed so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def wait_for_line(self, text: str, *, timeout_s: float = 30.0) -> str:
+    def wait_for_line(self, text: str, *, timeout_s: float = PATIENCE_S) -> str:
         """The first line of the log that contains ``text``; ProcessFailedError when the process ends first."""
 
         def find() -> str | None:

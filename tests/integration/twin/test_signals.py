@@ -77,7 +77,7 @@ def end(up: ServerProcess, number: signal.Signals) -> int:
 def await_none_left(folder: Path) -> list[str]:
     """Return the command lines that are still there after a while; empty as soon as there are none."""
     try:
-        wait_until(lambda: not members(folder), what="all processes to be gone", timeout_s=30.0, poll_s=0.1)
+        wait_until(lambda: not members(folder), what="all processes to be gone", timeout_s=120.0, poll_s=0.1)
     except TimeoutError:
         return [" ".join(command) for command in members(folder).values()]
     return []

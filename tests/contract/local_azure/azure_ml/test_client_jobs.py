@@ -155,7 +155,7 @@ def test_states_are_walked_in_the_service_s_order(client: MLClient, emulator: Az
             seen.append(status)
         return status in {"Completed", "Failed"}
 
-    wait_until(look, what=f"{name} to end", timeout_s=30)
+    wait_until(look, what=f"{name} to end", timeout_s=120)
     order = ["NotStarted", "Starting", "Preparing", "Queued", "Running", "Finalizing", "Completed"]
     assert [state for state in order if state in seen] == seen
     assert {"Running", "Completed"} <= set(seen)

@@ -15,6 +15,7 @@ import pytest
 from bench.figures import BenchmarkError, Context
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.memory_azure_ml import MemoryJobs, MemoryModels
+from function_app.adapters.memory_quarantine import MemoryQuarantine
 from function_app.adapters.memory_stores import MemoryDocumentStore, MemoryRequestQueue, MemoryShardStore
 from function_app.adapters.table_ledger import TABLE_PREFIX, TableLedger
 from function_app.adapters.table_rows import to_columns
@@ -116,6 +117,7 @@ def services(pipelines: Path, ledger: TableLedger, shards: MemoryShardStore) -> 
         data_container="datasets",
         ledger=ledger,
         shards=shards,
+        quarantine=MemoryQuarantine(shards),
         documents=MemoryDocumentStore(),
         run_outputs=MemoryDocumentStore(),
         requests=MemoryRequestQueue(),

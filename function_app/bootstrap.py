@@ -48,6 +48,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.connections import StorageConnection, read_connection
     from function_app.adapters.dead_letter_sources import DeadLetterContainer, PoisonQueue
     from function_app.adapters.documents import BlobDocumentStore
+    from function_app.adapters.quarantine import BlobQuarantine
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.table_ledger import TableLedger
     from function_app.pipeline_files import load_pipelines
@@ -60,17 +61,20 @@ def build_services(environ: Mapping[str, str]) -> Services:
     data = problems.gather(lambda: read_connection(environ, DATA_CONNECTION, services=("blob",)))
     settings = problems.gather(lambda: read_settings(environ))
     pipelines = problems.gather(lambda: load_pipelines(settings.pipelines_dir)) if settings else None
+    if settings and pipelines:
+        problems.gather(lambda: _check_quarantine(pipelines, settings))
     notifiers = _notifiers(pipelines, settings, environ, problems) if pipelines is not None and settings else {}
     if problems.found or host is None or data is None or settings is None or pipelines is None:
         raise problems.error()
-    host_storage = StorageConnection(host)
+    host_storage, data_storage = StorageConnection(host), StorageConnection(data)
     workspace = WorkspaceClient(settings.workspace, settings.client_id)
     return Services(
         pipelines=pipelines,
         workspace=settings.workspace,
         data_container=settings.data_container,
         ledger=TableLedger(host_storage),
-        shards=BlobShardStore(StorageConnection(data), settings.data_container),
+        shards=BlobShardStore(data_storage, settings.data_container),
+        quarantine=BlobQuarantine(data_storage, settings.data_container),
         documents=BlobDocumentStore(host_storage, settings.state_container),
         run_outputs=BlobDocumentStore(host_storage, settings.runs_container),
         requests=StorageRequestQueue(host_storage),
@@ -107,6 +111,15 @@ class _Problems:
     def error(self) -> ProblemsError:
         kind = PipelineError if SettingsError not in self._kinds else SettingsError
         return kind(*self.found)
+
+
+def _check_quarantine(pipelines: Mapping[str, Pipeline], settings: Settings) -> None:
+    """Raise PipelineError where copies of rejected shards would land among the shards."""
+    wrong = [p.pipeline for p in pipelines.values() if p.quarantine in settings.own_containers]
+    if wrong:
+        raise PipelineError(
+            *(f"pipeline {name}: quarantine should be a container of its own, is Landfall's" for name in wrong)
+        )
 
 
 def _notifiers(

@@ -48,6 +48,21 @@ class ShardStore(Protocol):
         ...
 
 
+class Quarantine(Protocol):
+    """Other containers of the data account: copies of what was rejected. It creates the container it misses."""
+
+    def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
+        """Copy the very content in ``facts`` to a blob that is not there yet; False where it is.
+
+        Raises SourceChangedError, SourceGoneError.
+        """
+        ...
+
+    def note(self, container: str, path: str, content: bytes) -> None:
+        """Write a small document beside a copy."""
+        ...
+
+
 class DocumentStore(Protocol):
     """Small documents in a container of the host's account: manifests, training reports, checkpoints."""
 

@@ -52,6 +52,11 @@ class Settings:
     max_concurrent_runs: int
     """Over all pipelines; what comes then waits for its turn."""
 
+    @property
+    def own_containers(self) -> frozenset[str]:
+        """Containers that are in use for something already."""
+        return frozenset({self.data_container, self.state_container, self.runs_container})
+
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
     """Read and check the settings. Raises SettingsError listing every one that is missing or wrong."""

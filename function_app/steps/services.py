@@ -18,6 +18,7 @@ from function_app.ports import (
     JobService,
     ModelRegistry,
     Notifier,
+    Quarantine,
     RequestQueue,
     ShardStore,
     Workspace,
@@ -50,6 +51,7 @@ class Services:
     """Events of other containers are not ours."""
     ledger: Ledger
     shards: ShardStore
+    quarantine: Quarantine
     documents: DocumentStore
     """Of the state container: manifests."""
     run_outputs: DocumentStore

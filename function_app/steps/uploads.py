@@ -11,6 +11,7 @@ from function_app.steps.closing import close_if_whole, close_version
 from function_app.steps.long_validation import CONTINUED, end_long_validation, is_long, validate_in_slices
 from function_app.steps.services import Services
 from function_app.steps.shard_places import NotAShardError, ShardPlace, counted_version, shard_place
+from function_app.steps.shard_quarantine import keep_rejected
 from function_app.validation import (
     ReasonCode,
     ShardVerdict,
@@ -126,6 +127,8 @@ def _judge(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardReco
     """Validate and record. Raises SourceChangedError where the content changed meanwhile."""
     try:
         verdict = _validate(place, facts, services)
+        if verdict is not None:
+            keep_rejected(place, facts, verdict, services)  # first: a verdict on record is not looked at again
     except SourceGoneError:
         _suppress(place.path, "the blob was deleted while it was read", services)
         return None

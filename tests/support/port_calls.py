@@ -10,7 +10,7 @@ import ast
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import FrameType
@@ -36,7 +36,7 @@ WRITES: Mapping[str, frozenset[str]] = {
             "save_notification",
             "record_decision",
             "add_attempt",
-            "save_flights",
+            "change_flights",
             "add_dead_letter",
             "save_dead_letter",
             "count",
@@ -44,11 +44,14 @@ WRITES: Mapping[str, frozenset[str]] = {
         }
     ),
     "ShardStore": frozenset(),
+    "Quarantine": frozenset({"copy", "note"}),
     "DocumentStore": frozenset({"write_once", "write", "delete"}),
     "RequestQueue": frozenset({"send"}),
     "JobService": frozenset({"submit", "cancel"}),
     "ModelRegistry": frozenset({"register"}),
     "Notifier": frozenset({"send"}),
+    "DeadLetterSource": frozenset(),
+    "MessageQueue": frozenset({"send_text"}),
 }
 """Port → its methods that change the world."""
 READS: Mapping[str, frozenset[str]] = {
@@ -76,11 +79,15 @@ READS: Mapping[str, frozenset[str]] = {
         }
     ),
     "ShardStore": frozenset({"facts", "open", "list"}),
+    "Quarantine": frozenset(),
     "DocumentStore": frozenset({"read"}),
     "RequestQueue": frozenset(),
     "JobService": frozenset({"status", "log_tail"}),
     "ModelRegistry": frozenset(),
     "Notifier": frozenset(),
+    # what it takes away, it takes once the ledger has it: whoever dies before finds it there again
+    "DeadLetterSource": frozenset({"given_up"}),
+    "MessageQueue": frozenset(),
 }
 """Port → its methods that only look."""
 
@@ -140,6 +147,8 @@ def watched(services: Services, around: Around) -> Services:
         port, value = protocol.__name__, getattr(services, name)
         if isinstance(value, Mapping):
             changes[name] = {key: WatchedPort(port, one, around) for key, one in value.items()}
+        elif isinstance(value, Sequence):
+            changes[name] = [WatchedPort(port, one, around) for one in value]
         else:
             changes[name] = WatchedPort(port, value, around)
     return replace(services, **changes)

@@ -10,6 +10,7 @@ from typing import Any
 from function_app.adapters.memory_azure_ml import MemoryJobs, MemoryModels, MemoryNotifier
 from function_app.adapters.memory_dead_letters import MemoryDeadLetterSource
 from function_app.adapters.memory_ledger import MemoryLedger
+from function_app.adapters.memory_quarantine import MemoryQuarantine
 from function_app.adapters.memory_stores import MemoryDocumentStore, MemoryRequestQueue, MemoryShardStore
 from function_app.dead_letters import SHARD_UPLOADED, TRAINING_REQUESTED
 from function_app.ledger import DatasetVersion, RunRecord
@@ -101,6 +102,7 @@ class World:
     clock: MovableClock = field(default_factory=MovableClock)
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
     shards: MemoryShardStore = field(init=False)
+    quarantine: MemoryQuarantine = field(init=False)
     documents: MemoryDocumentStore = field(default_factory=MemoryDocumentStore)
     run_outputs: MemoryDocumentStore = field(default_factory=MemoryDocumentStore)
     requests: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
@@ -115,12 +117,14 @@ class World:
 
     def __post_init__(self) -> None:
         self.shards = MemoryShardStore(self.clock)
+        self.quarantine = MemoryQuarantine(self.shards)
         self.services = Services(
             pipelines={"digits": pipeline()},
             workspace=WORKSPACE,
             data_container="datasets",
             ledger=self.ledger,
             shards=self.shards,
+            quarantine=self.quarantine,
             documents=self.documents,
             run_outputs=self.run_outputs,
             requests=self.requests,

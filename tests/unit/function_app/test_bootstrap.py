@@ -49,3 +49,18 @@ def test_a_wrong_pipeline_is_a_pipeline_error(tmp_path: Path) -> None:
     (tmp_path / "digits.yaml").write_text("pipeline: x")
     with pytest.raises(PipelineError, match=r"^digits.yaml: dataset: is required"):
         build_services(settings)
+
+
+@pytest.mark.parametrize("container", ["datasets", "landfall", "runs"])
+def test_quarantine_needs_a_container_of_its_own(tmp_path: Path, container: str) -> None:
+    """Copies of rejected shards among the shards would be uploads of shards."""
+    settings = environ(tmp_path)
+    (tmp_path / "digits.yaml").write_text(f"{PIPELINE}\nquarantine: {container}\n")
+    with pytest.raises(PipelineError, match="pipeline digits: quarantine should be a container of its own"):
+        build_services(settings)
+
+
+def test_the_budget_of_a_validation_is_a_setting(tmp_path: Path) -> None:
+    """Twenty minutes by default: an execution may take thirty."""
+    budgets = [build_services(environ(tmp_path, LANDFALL_VALIDATION_BUDGET_S=b)).slices.budget_s for b in ("", "60")]
+    assert [1200, 60] == budgets

@@ -18,7 +18,7 @@ from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.sweep import sweep
 from tests.support.world import ALL_SHARDS, WEBHOOK, World
 
-PORTS = ("ledger", "shards", "documents", "run_outputs", "requests", "jobs", "models")
+PORTS = ("ledger", "shards", "quarantine", "documents", "run_outputs", "requests", "jobs", "models")
 
 
 class Crash(Exception):

@@ -1,0 +1,122 @@
+"""Quarantine: what the in-memory one and the one on Blob storage keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pytest
+
+from function_app.adapters.blobs import BlobShardStore
+from function_app.adapters.connections import StorageConnection
+from function_app.adapters.memory_quarantine import MemoryQuarantine
+from function_app.adapters.memory_stores import MemoryShardStore
+from function_app.adapters.quarantine import BlobQuarantine
+from function_app.ports import BlobFacts, Quarantine, ShardStore
+from function_app.validation import SourceChangedError, SourceGoneError
+from tests.contract.function_app.conftest import BOTH
+from tests.support.threads import at_once
+
+PATH = "digits/v1/train-00000-of-00001.tfrecord"
+COPY = f"{PATH}@0X1"
+
+
+@dataclass(frozen=True)
+class Ward:
+    """A quarantine, the shards that it copies, and its container as seen from outside."""
+
+    quarantine: Quarantine
+    shards: ShardStore
+    put: Callable[[str, bytes], object]
+    delete: Callable[[str], object]
+    container: str
+    read: Callable[[str], bytes]
+
+    def upload(self, content: bytes, path: str = PATH) -> BlobFacts:
+        """Upload and look."""
+        self.put(path, content)
+        facts = self.shards.facts(path)
+        if facts is None:
+            raise LookupError(path)
+        return facts
+
+
+@pytest.fixture(params=BOTH)
+def ward(request: pytest.FixtureRequest, unique: str) -> Ward:
+    own = f"{unique}-q"
+    if request.param == "memory":
+        memory = MemoryShardStore()
+        kept = MemoryQuarantine(memory)
+        return Ward(kept, memory, memory.put, memory.delete, own, lambda path: kept.blobs[own, path])
+    storage: StorageConnection = request.getfixturevalue("data_storage")
+    source = storage.blob_service.create_container(unique)
+    return Ward(
+        quarantine=BlobQuarantine(storage, unique),
+        shards=BlobShardStore(storage, unique),
+        put=partial(source.upload_blob, overwrite=True),
+        delete=source.delete_blob,
+        container=own,
+        read=lambda path: storage.blob_service.get_blob_client(own, path).download_blob().readall(),
+    )
+
+
+@pytest.mark.parametrize("size_bytes", [0, 7, 40 << 20])
+def test_a_shard_is_copied_and_stays_where_it_is(ward: Ward, size_bytes: int) -> None:
+    """The first copy makes the container; nothing of it comes through this process."""
+    facts = ward.upload(b"x" * size_bytes)
+    assert ward.quarantine.copy(facts, ward.container, COPY)
+    assert (size_bytes, facts) == (len(ward.read(COPY)), ward.shards.facts(PATH))
+
+
+def test_a_copy_that_is_there_stays(ward: Ward) -> None:
+    """Doing it again changes nothing, and says so."""
+    facts = ward.upload(b"content")
+    assert [True, False] == [ward.quarantine.copy(facts, ward.container, COPY) for _ in range(2)]
+    assert b"content" == ward.read(COPY)
+
+
+def test_other_content_is_not_copied(ward: Ward) -> None:
+    """What was judged is no longer there."""
+    facts = ward.upload(b"before")
+    ward.put(PATH, b"after")
+    with pytest.raises(SourceChangedError, match="train-00000-of-00001"):
+        ward.quarantine.copy(facts, ward.container, COPY)
+
+
+def test_a_deleted_shard_is_gone(ward: Ward) -> None:
+    """Nothing is left that could be copied."""
+    facts = ward.upload(b"content")
+    ward.delete(PATH)
+    with pytest.raises(SourceGoneError, match="train-00000-of-00001"):
+        ward.quarantine.copy(facts, ward.container, COPY)
+
+
+def test_names_hold_any_character(ward: Ward) -> None:
+    """Source and copy are addressed by url, and encoded once."""
+    path = "digits/v1/größe ✓ 50%25 #1?.tfrecord"
+    facts = ward.upload(b"content", path)
+    ward.quarantine.copy(facts, ward.container, f"{path}@{facts.etag}")
+    assert b"content" == ward.read(f"{path}@{facts.etag}")
+
+
+def test_a_note_is_written_over(ward: Ward) -> None:
+    """Beside a copy, which made the container."""
+    ward.quarantine.copy(ward.upload(b"content"), ward.container, COPY)
+    for text in (b"[1]", b"[]"):
+        ward.quarantine.note(ward.container, f"{COPY}.json", text)
+    assert b"[]" == ward.read(f"{COPY}.json")
+
+
+def test_ten_copies_at_once_are_one(ward: Ward) -> None:
+    """Also where all of them miss the container."""
+    facts = ward.upload(b"content")
+    made = at_once([partial(ward.quarantine.copy, facts, ward.container, COPY) for _ in range(10)])
+    assert ([True], b"content") == ([one for one in made if one], ward.read(COPY))
+
+
+def test_facts_that_never_were_are_not_copied(ward: Ward) -> None:
+    """The ETag decides, not the path."""
+    facts = replace(ward.upload(b"content"), etag="0X0")
+    with pytest.raises(SourceChangedError, match="should be the content with ETag 0X0"):
+        ward.quarantine.copy(facts, ward.container, COPY)

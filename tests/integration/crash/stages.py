@@ -17,6 +17,7 @@ from function_app.ledger import NotificationState
 from function_app.ports import TrainingRequest
 from function_app.steps.services import Services
 from function_app.steps.submission import handle_request
+from tests.support.long_shards import serve_uploads
 from tests.support.port_calls import PortCall, watched
 from tests.support.processes import die_with_parent
 from tests.support.world import World
@@ -59,13 +60,14 @@ class State:
 
 
 class Requests:
-    """The queue's other end, for the queue in memory: a message stays until it was handled."""
+    """The queues' other end, for those in memory: a message stays until it was handled."""
 
     def serve(self, world: World) -> None:
         """Handle what is there."""
         while world.requests.messages:
             handle_request(TrainingRequest.from_json(world.requests.messages[0]), world.services)
             world.requests.messages.pop(0)
+        serve_uploads(world)
 
 
 Step = Callable[[World], object]

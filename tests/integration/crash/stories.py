@@ -10,6 +10,7 @@ from function_app.adapters.memory_azure_ml import MemoryNotifier
 from function_app.errors import LandfallError, NotificationError
 from function_app.ledger import NotificationRecord
 from function_app.ports import TrainingRequest
+from function_app.steps.dead_letters import collect_dead_letters
 from function_app.steps.run_events import handle_run_event
 from function_app.steps.run_requests import request_run
 from function_app.steps.submission import handle_request
@@ -71,6 +72,7 @@ def settle(world: World, job_end: str, serve: Serve) -> None:
     world.clock.move(hours=1)
     serve(world)
     end_jobs(world, job_end)
+    collect_dead_letters(world.services)
     swept(world)
 
 
@@ -94,14 +96,15 @@ def end_jobs(world: World, job_end: str) -> None:
                 world.end_job(run, job_end)
 
 
-def uploads(*names: str) -> list[Step]:
+def uploads(*names: str, version: str = "v1") -> list[Step]:
     """Every shard lands, and is told of."""
-    return [step for name in names for step in upload(name)]
+    return [step for name in names for step in upload(name, version=version)]
 
 
-def upload(name: str, content: bytes | None = None) -> list[Step]:
+def upload(name: str, content: bytes | None = None, version: str = "v1") -> list[Step]:
     """One shard lands, and is told of."""
-    return [lambda world: world.put(name, content), lambda world: world.deliver(f"{VERSION}/{name}")]
+    path = f"{VERSION.dataset}/{version}/{name}"
+    return [lambda world: world.put(name, content, version), lambda world: world.deliver(path)]
 
 
 def tell_of_runs(world: World) -> None:
@@ -144,6 +147,7 @@ def irrelevant(_: Serve) -> list[Step]:
         lambda world: world.deliver(f"{VERSION}/{ALL_SHARDS[0]}"),
         lambda world: world.deliver(f"{VERSION}/train-00001-of-00001.tfrecord"),
         lambda world: handle_run_event("landfall-nobody-knows-a1", world.services),
+        lambda world: handle_run_event("another-project", world.services),
         *contradictory,
         lambda world: ask_closing(world, generation=1),
         lambda world: ask_closing(world, generation=7),
@@ -213,7 +217,7 @@ def contradicted(serve: Serve) -> list[Step]:
     return [lambda world: world.put("dataset.json", b"no JSON"), *uploads(*ALL_SHARDS), *mended, serve]
 
 
-STORIES = (
+BASIC = (
     Story(name="registered", steps=trained()),
     Story(name="not registered", steps=trained(), prepare=ask_more),
     Story(name="failed", steps=trained("Failed"), job_end="Failed"),

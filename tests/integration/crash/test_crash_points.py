@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.crash.rare_stories import RARE
 from tests.integration.crash.stages import Requests, Stage, State, deliveries, killed, outcome
-from tests.integration.crash.stories import STORIES, Story
+from tests.integration.crash.stories import BASIC, Story
 from tests.support.port_calls import READS, WRITES, call_sites, methods_of_ports
 
+STORIES = (*BASIC, *RARE)
 NAMES = [story.name for story in STORIES]
 
 

@@ -51,6 +51,10 @@ class Ledger(DeadLetters, Notes, Protocol):
         """State that a split has ``num_shards`` shards; return the number on record, the first claim's."""
         ...
 
+    def move_split_size(self, version: DatasetVersion, split: str, *, held: int, num_shards: int) -> int:
+        """Replace the number on record if it is still ``held``; return the one that is on record then."""
+        ...
+
     def split_sizes(self, version: DatasetVersion) -> Mapping[str, int]:
         """Return the number of shards of each split that was claimed; empty for an unknown version."""
         ...

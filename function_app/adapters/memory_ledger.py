@@ -47,6 +47,13 @@ class MemoryLedger(MemoryNotes):
         with self._lock:
             return self.split_rows.setdefault((version, split), num_shards)
 
+    def move_split_size(self, version: DatasetVersion, split: str, *, held: int, num_shards: int) -> int:
+        """See Ledger."""
+        with self._lock:
+            if self.split_rows.get((version, split)) == held:
+                self.split_rows[version, split] = num_shards
+            return self.split_rows.get((version, split), num_shards)
+
     def split_sizes(self, version: DatasetVersion) -> Mapping[str, int]:
         """See Ledger."""
         with self._lock:

@@ -25,13 +25,26 @@ class TableVersions:
     def claim_split_size(self, version: DatasetVersion, split: str, num_shards: int) -> int:
         """See Ledger. One operation for every caller but the first."""
         partition, key = _partition(version), joined("split", escaped(split))
-        size = (num_shards, "Edm.Int64")
-        columns = {"dataset": version.dataset, "version": version.version, "split": split, "num_shards": size}
+        columns = _size_columns(version, split, num_shards)
         for _ in tries(f"{version}, split {split}"):
             row = self._tables.get("versions", partition, key)
             if row is not None:
                 return int(row.columns["num_shards"].value)
             if self._tables.create("versions", partition, [Change(key=key, columns=columns)], new_writer()):
+                break
+        return num_shards
+
+    def move_split_size(self, version: DatasetVersion, split: str, *, held: int, num_shards: int) -> int:
+        """See Ledger. Two operations where nobody interferes."""
+        partition, key = _partition(version), joined("split", escaped(split))
+        columns = _size_columns(version, split, num_shards)
+        for _ in tries(f"{version}, split {split}"):
+            row = self._tables.get("versions", partition, key)
+            if row is None:
+                return num_shards
+            if (size := int(row.columns["num_shards"].value)) != held:
+                return size
+            if self._replaced(partition, Change(key=key, columns=columns, etag=row.etag)):
                 break
         return num_shards
 
@@ -82,7 +95,10 @@ class TableVersions:
         return run_id
 
     def _name_auto_run(self, partition: str, row: Row, generation: Generation) -> bool:
-        change = Change(key=row.key, columns=to_columns(generation), etag=row.etag)
+        return self._replaced(partition, Change(key=row.key, columns=to_columns(generation), etag=row.etag))
+
+    def _replaced(self, partition: str, change: Change) -> bool:
+        """Try once; False where the row was changed meanwhile."""
         try:
             self._tables.replace("versions", partition, [change], new_writer())
         except LedgerConflictError:
@@ -93,6 +109,11 @@ class TableVersions:
         return self._tables.scan(
             "versions", _IN_RANGE, limit, partition=_partition(version), low=f"{kind}|", high=after(kind)
         )
+
+
+def _size_columns(version: DatasetVersion, split: str, num_shards: int) -> dict[str, object]:
+    size = (num_shards, "Edm.Int64")
+    return {"dataset": version.dataset, "version": version.version, "split": split, "num_shards": size}
 
 
 def _partition(version: DatasetVersion) -> str:

@@ -93,7 +93,7 @@ def _accepted(rows: Iterable[ShardRecord], pipeline: Pipeline) -> list[ShardReco
 def _is_complete(rows: list[ShardRecord], pipeline: Pipeline) -> bool:
     for split in pipeline.data.splits:
         own = [row for row in rows if row.split == split]
-        if not own or [row.index for row in own] != list(range(own[0].num_shards)):
+        if not own or [(row.index, row.num_shards) for row in own] != [(n, len(own)) for n in range(len(own))]:
             return False
     return True
 

@@ -18,6 +18,7 @@ from function_app.ports import BlobFacts
 from function_app.steps.long_validation import is_under_way
 from function_app.steps.services import Services
 from function_app.steps.shard_places import NotAShardError, ShardPlace, shard_place
+from function_app.steps.split_claims import backed_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +131,10 @@ def _without_verdict(
     sizes = services.ledger.split_sizes(version)
     verdicts = {(row.split, row.index): row for row in rows}
     names = {place.shard.name for place, _ in found}
+    backed = backed_sizes(place for place, _ in found)
     for place, facts in found:
-        contradictory = sizes.get(place.shard.split, place.shard.num_shards) != place.shard.num_shards
+        size = sizes.get(place.shard.split, place.shard.num_shards)
+        contradictory = size != place.shard.num_shards and size in backed[place.shard.split]
         verdict = verdicts.get((place.shard.split, place.shard.index))
         ripe = services.clock() - facts.last_modified >= services.sweep_grace
         if ripe and not contradictory and not _stands(verdict, facts, names):

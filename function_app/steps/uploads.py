@@ -12,6 +12,7 @@ from function_app.steps.long_validation import CONTINUED, end_long_validation, i
 from function_app.steps.services import Services
 from function_app.steps.shard_places import NotAShardError, ShardPlace, counted_version, shard_place
 from function_app.steps.shard_quarantine import keep_rejected
+from function_app.steps.split_claims import claim_conflict
 from function_app.validation import (
     ReasonCode,
     ShardVerdict,
@@ -110,12 +111,8 @@ def _position_conflict(
 ) -> tuple[ReasonCode, str] | None:
     """Say why a file cannot stand at its position: another one does, or its ``-of-N`` contradicts the others."""
     version, shard = place.dataset_version, place.shard
-    size = services.ledger.claim_split_size(version, shard.split, shard.num_shards)
-    if size != shard.num_shards:
-        return ReasonCode.SET_SIZE_CONTRADICTORY, (
-            f"{place.path}: split {shard.split} should have {size} shards as the first one said, "
-            f"was -of-{shard.num_shards:05d}; upload the set under one N, as a new version"
-        )
+    if conflict := claim_conflict(place, services):
+        return ReasonCode.SET_SIZE_CONTRADICTORY, conflict
     if known is None or known.name == shard.name or services.shards.facts(f"{version}/{known.name}") is None:
         return None
     return ReasonCode.SET_NAMES_COLLIDE, (

@@ -27,6 +27,7 @@ WRITES: Mapping[str, frozenset[str]] = {
     "Ledger": frozenset(
         {
             "claim_split_size",
+            "move_split_size",
             "record_shard",
             "add_generation",
             "claim_auto_run",
@@ -82,7 +83,7 @@ READS: Mapping[str, frozenset[str]] = {
     "Quarantine": frozenset(),
     "DocumentStore": frozenset({"read"}),
     "RequestQueue": frozenset(),
-    "JobService": frozenset({"status", "log_tail"}),
+    "JobService": frozenset({"status", "log_tail", "ours", "has_compute"}),
     "ModelRegistry": frozenset(),
     "Notifier": frozenset(),
     # what it takes away, it takes once the ledger has it: whoever dies before finds it there again

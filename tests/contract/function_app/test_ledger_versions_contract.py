@@ -93,3 +93,19 @@ def test_all_generations_are_returned_latest_first(ledger: Ledger) -> None:
         [generation.number for generation in ledger.generations(DIGITS)],
         ledger.generations(DatasetVersion(dataset="digits", version="v2")),
     )
+
+
+def test_a_claimed_size_is_moved_by_whoever_knows_it(ledger: Ledger) -> None:
+    """And by nobody who does not; each is told what is on record."""
+    ledger.claim_split_size(DIGITS, "train", 4)
+    ledger.claim_split_size(DIGITS, "test", 4)
+    told = [ledger.move_split_size(DIGITS, "train", held=held, num_shards=n) for held, n in ((5, 6), (4, 8), (4, 9))]
+    assert ([4, 8, 8], {"train": 8, "test": 4}) == (told, dict(ledger.split_sizes(DIGITS)))
+    assert 8 == ledger.claim_split_size(DIGITS, "train", 2)
+
+
+def test_of_twenty_who_move_a_size_at_once_one_wins(ledger: Ledger) -> None:
+    """The others are told the winner's."""
+    ledger.claim_split_size(DIGITS, "train", 100)
+    told = at_once([partial(ledger.move_split_size, DIGITS, "train", held=100, num_shards=n) for n in range(1, 21)])
+    assert {ledger.split_sizes(DIGITS)["train"]} == set(told)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function_app.failure_classes import EXIT_CODES, REMEDIES, RETRYING, Evidence, FailureClass, classify
+from tests.support.processes import REPOSITORY
 from training_job.exit_codes import ExitCode
 
 EXITED = (
@@ -100,3 +101,10 @@ def test_whatever_was_seen_has_a_class_and_bounded_evidence(error_code: str, err
     """Logs hold anything."""
     finding = classify(Evidence(status="Failed", error_code=error_code, error=error, log_tail=log_tail))
     assert len(finding.evidence) <= 300
+
+
+def test_the_page_on_attempts_names_every_class_with_its_remedy() -> None:
+    """What users read is what is done."""
+    rows = [line.split("|") for line in (REPOSITORY / "docs" / "attempts.md").read_text().splitlines()]
+    stated = {row[1].strip(" `"): row[3].split("`")[1] for row in rows if len(row) == 5 and "`" in row[3]}
+    assert {str(name): str(remedy) for name, remedy in REMEDIES.items()} == stated

@@ -49,6 +49,8 @@ def test_all_that_is_missing_is_reported_at_once() -> None:
         ("LANDFALL_NOTIFICATION_TOPIC_ENDPOINT", "https://[::1/"),
         ("LANDFALL_SWEEP_GRACE_S", "-1"),
         ("LANDFALL_SWEEP_GRACE_S", "soon"),
+        ("LANDFALL_MAX_CONCURRENT_RUNS", "0"),
+        ("LANDFALL_MAX_CONCURRENT_RUNS", "1001"),
         ("LANDFALL_PIPELINES_DIR", "x" * 3000),
         ("AZURE_CLIENT_ID", "me"),
     ],

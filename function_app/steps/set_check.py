@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from function_app.errors import ServiceUnavailableError
 from function_app.ledger import DatasetVersion, Decision
 from function_app.pipelines import Pipeline
@@ -39,13 +41,19 @@ def refuse_set(pipeline: Pipeline, manifest: Manifest, services: Services) -> bo
         pipeline,
         subject=str(version),
         outcome=SET_REJECTED,
-        occasion=manifest.fingerprint[:12],
+        occasion=_occasion(manifest, messages),
         content={"text": f"{version} is {text}", "dataset": version.dataset, "version": version.version}
         | {"fingerprint": manifest.fingerprint, "reasons": [reason.to_json() for reason in reasons[:MAX_LISTED]]},
         services=services,
     )
     deliver(str(version), services)
     return True
+
+
+def _occasion(manifest: Manifest, messages: list[str]) -> str:
+    """Name what people are told of once: these shards, refused for these reasons; stated counts may change alone."""
+    digest = hashlib.sha256("\n".join(messages).encode()).hexdigest()
+    return f"{manifest.fingerprint[:12]}-{digest[:8]}"
 
 
 def last_refusal(version: DatasetVersion, services: Services) -> Decision | None:

@@ -17,6 +17,7 @@ from function_app.validation import (
     ReasonCode,
     ShardVerdict,
     SourceChangedError,
+    SourceForbiddenError,
     SourceGoneError,
     SourceUnavailableError,
 )
@@ -129,6 +130,9 @@ def _judge(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardReco
     except SourceGoneError:
         _suppress(place.path, "the blob was deleted while it was read", services)
         return None
+    except SourceForbiddenError as error:
+        services.decide(place.path, "shard_unreadable", str(error), etag=facts.etag)
+        raise  # delivered again while somebody may put it right, and then given up with this very reason
     except SourceUnavailableError as error:
         raise ServiceUnavailableError(f"{place.path} could not be read: {error}") from error
     if verdict is None:

@@ -12,7 +12,8 @@ from function_app.errors import InvalidEventError
 MAX_PAYLOAD_BYTES = 1 << 20
 """Event Grid's own limit for one event or batch."""
 MAX_EVENTS = 1000
-MAX_TEXT_CHARS = 4096
+MAX_TEXT_CHARS = 16 << 10
+"""A blob's name has up to 1,024 characters, each of up to four bytes, each percent-encoded in a subject."""
 
 
 @dataclass(frozen=True, kw_only=True)

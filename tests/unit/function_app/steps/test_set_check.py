@@ -124,3 +124,41 @@ def test_asking_for_a_run_on_a_refused_set_says_why() -> None:
     with pytest.raises(VersionNotWholeError, match="refused as a set for 1 reasons") as caught:
         request_run(VERSION, {}, trigger="http", services=world.services)
     assert "record counts in dataset.json" in caught.value.missing[0]
+
+
+def test_all_reasons_are_said_and_not_the_first() -> None:
+    """In the story, to people and by the API: same content, a count that differs, a shard far too small."""
+    world = counting_world(small_shard_ratio=0.5)
+    sizes = {f"train-{index:05d}-of-00004.tfrecord": count for index, count in enumerate((4, 4, 4, 1))}
+    for index, (name, count) in enumerate(sizes.items()):
+        label = 1 if index == 1 else index
+        world.deliver(world.put(name, shard_content(*[label] * count)))
+    world.deliver(world.put(TRAIN_SHARDS[0].replace("-of-00002", "-of-00004"), shard_content(1, 1, 1, 1)))
+    world.shards.put(COUNTS, stated([4, 4, 3, 1], [3]))
+    world.deliver(world.put(VALIDATION_SHARDS[0], shard_content(4, 5, 6)))
+    codes = {"set_same_content", "set_small_shard", "set_count_differs"}
+    (messages,) = refusals(world)
+    told = world.topic.received[-1].content["reasons"]
+    assert (codes, messages) == ({reason["code"] for reason in told}, [reason["message"] for reason in told])
+    assert tuple(messages) == describe_version(VERSION, world.services).refusal
+
+
+def test_other_reasons_for_the_same_shards_are_told_again() -> None:
+    """Somebody corrected dataset.json, and it is still wrong in another way."""
+    world = World()
+    world.shards.put(COUNTS, stated([1, 1], [3]))
+    land_counted(world)
+    for counts in (stated([1, 3], [3]), stated([1, 3], [3])):
+        world.shards.put(COUNTS, counts)
+        world.deliver(COUNTS)
+    assert (2, 2) == (len(refusals(world)), len(world.topic.received))
+
+
+def test_tfds_counts_are_read_too() -> None:
+    """As TensorFlow Datasets writes them beside its shards, whenever they come."""
+    world = counting_world(counts="required")
+    land_counted(world)
+    splits = [{"name": "train", "shardLengths": ["1", "2"]}, {"name": "validation", "shardLengths": ["3"]}]
+    world.shards.put("digits/v1/dataset_info.json", json.dumps({"splits": splits}).encode())
+    world.deliver("digits/v1/dataset_info.json")
+    assert world.ledger.latest_generation(VERSION) is not None

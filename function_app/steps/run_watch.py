@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from datetime import timedelta
 
-from function_app.errors import SubmissionRefusedError
 from function_app.ledger import RunRecord, RunState
 from function_app.pipelines import Pipeline
 from function_app.run_states import Actor
@@ -107,8 +105,6 @@ def _watch_cluster(run: RunRecord, services: Services) -> None:
     since = held_since(run.run_id, "cluster_missing", services, holds=missing, reason=reason)
     if since is None or services.clock() - since < CLUSTER_GONE_AFTER:
         return
-    with contextlib.suppress(SubmissionRefusedError):  # the job went with its cluster
-        services.jobs.cancel(run.run_id)
     reason = (
         f"cluster {compute} is gone from the workspace since {since.isoformat(timespec='seconds')}: nothing can run "
         f"the job any more, and it was canceled. Make the cluster again, then: landfall submit {run.dataset_version}"

@@ -80,9 +80,14 @@ def cancel_all(world: World) -> None:
             cancel_run(run.run_id, canceled_by=PERSON, reason="not needed", services=world.services)
 
 
-def canceled(serve: Serve) -> list[Step]:
+def going(serve: Serve) -> list[Step]:
+    """A version lands, and its job runs."""
+    return [*uploads(*ALL_SHARDS), serve, run_jobs]
+
+
+def canceled(_: Serve) -> list[Step]:
     """A person cancels a run that goes."""
-    return [*uploads(*ALL_SHARDS), serve, run_jobs, cancel_all, tell_of_runs]
+    return [cancel_all, tell_of_runs]
 
 
 def canceled_early(serve: Serve) -> list[Step]:
@@ -109,17 +114,19 @@ def cancel_and_train(world: World) -> None:
     jobs_back(world)
 
 
+def trained_but_for_model(serve: Serve) -> list[Step]:
+    """A run has ended, and its model cannot be registered yet."""
+    return [failing(step) for step in trained()(serve)]
+
+
 def canceled_late(serve: Serve) -> list[Step]:
-    """The data change when their run has ended and its model could not be registered yet."""
-    trained_but_for_model = [failing(step) for step in trained()(serve)]
-    changed = upload(TRAIN_SHARDS[0], shard_content(9, 9, 9))
-    return [*trained_but_for_model, *changed, serve, models_back]
+    """The data change when their run has ended."""
+    return [*upload(TRAIN_SHARDS[0], shard_content(9, 9, 9)), serve, models_back]
 
 
 def replaced_while_going(serve: Serve) -> list[Step]:
     """The data change while their run goes."""
-    changed = upload(TRAIN_SHARDS[0], shard_content(9, 9, 9))
-    return [*uploads(*ALL_SHARDS), serve, run_jobs, *changed, serve, tell_of_runs]
+    return [*upload(TRAIN_SHARDS[0], shard_content(9, 9, 9)), serve, tell_of_runs]
 
 
 def die(world: World) -> None:
@@ -170,12 +177,24 @@ def long(serve: Serve) -> list[Step]:
 
 
 RARE = (
-    Story(name="canceled by a person", steps=canceled, survives_loss=False),
+    Story(name="canceled by a person", steps=canceled, prelude=going, survives_loss=False),
     Story(name="canceled early", steps=canceled_early, prepare=away, survives_loss=False),
     Story(name="waiting", steps=waiting),
     Story(name="superseded", steps=superseded, prelude=trained(), survives_loss=False),
-    Story(name="canceled late", steps=canceled_late, prepare=cancel_and_train, survives_loss=False),
-    Story(name="replaced", steps=replaced_while_going, prepare=cancel_and_train, survives_loss=False),
+    Story(
+        name="canceled late",
+        steps=canceled_late,
+        prepare=cancel_and_train,
+        prelude=trained_but_for_model,
+        survives_loss=False,
+    ),
+    Story(
+        name="replaced",
+        steps=replaced_while_going,
+        prepare=cancel_and_train,
+        prelude=going,
+        survives_loss=False,
+    ),
     Story(name="buried", steps=buried, survives_loss=False),
     Story(name="long", steps=long, prepare=take_long),
 )

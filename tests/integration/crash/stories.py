@@ -8,7 +8,7 @@ from typing import Any
 
 from function_app.adapters.memory_azure_ml import MemoryNotifier
 from function_app.errors import LandfallError, NotificationError
-from function_app.ledger import NotificationRecord
+from function_app.ledger import NotificationRecord, RunRecord
 from function_app.ports import TrainingRequest
 from function_app.steps.dead_letters import collect_dead_letters
 from function_app.steps.run_events import handle_run_event
@@ -20,6 +20,8 @@ from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, WEBHOOK, Worl
 
 Serve = Callable[[World], None]
 ENDED = ("Completed", "Failed", "Canceled")
+PREEMPTED, BAD_DATA = "The job was preempted", "exited with status code 10."
+"""Errors with which a first attempt fails."""
 ROUNDS = 4
 
 
@@ -43,7 +45,7 @@ class Story:
     name: str
     steps: Callable[[Serve], list[Step]]
     job_end: str = "Completed"
-    """How every job ends; ``forgotten`` loses it."""
+    """How every job ends; ``forgotten`` loses it, and with an error only the first attempt fails."""
     prepare: Step = lambda _: None
     prelude: Callable[[Serve], list[Step]] = lambda _: []
     """What happens before, undisturbed: another story interrupts it."""
@@ -89,11 +91,19 @@ def end_jobs(world: World, job_end: str) -> None:
     for run in world.ledger.runs() or world.services.ledger.runs():
         status = world.jobs.statuses.get(run.run_id)
         if status is not None and status.status not in ENDED:
-            if job_end == "forgotten":
-                world.jobs.forget(run.run_id)
-            else:
-                world.jobs.logs[run.run_id] = "a log"
-                world.end_job(run, job_end)
+            _end_job(world, run, job_end)
+
+
+def _end_job(world: World, run: RunRecord, job_end: str) -> None:
+    world.jobs.logs[run.run_id] = "a log"
+    if job_end == "forgotten":
+        world.jobs.forget(run.run_id)
+    elif job_end in ENDED:
+        world.end_job(run, job_end)
+    elif run.attempt == 1:
+        world.jobs.become(run.run_id, "Failed", error=job_end)
+    else:
+        world.end_job(run, "Completed")
 
 
 def uploads(*names: str, version: str = "v1") -> list[Step]:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.crash.data_stories import DATA
 from tests.integration.crash.rare_stories import RARE
 from tests.integration.crash.stages import Requests, Stage, State, deliveries, killed, outcome
 from tests.integration.crash.stories import BASIC, Story
+from tests.integration.crash.watched_stories import WATCHED
 from tests.support.port_calls import READS, WRITES, call_sites, methods_of_ports
 
-STORIES = (*BASIC, *RARE)
+STORIES = (*BASIC, *RARE, *WATCHED, *DATA)
 NAMES = [story.name for story in STORIES]
 
 

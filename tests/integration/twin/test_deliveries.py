@@ -9,7 +9,7 @@ import pytest
 from cli.demo.notifications import TOPIC, WEBHOOK
 from tests.integration.twin.shards import whole_version
 from tests.support.processes import wait_until
-from tests.support.twin import TwinUnderTest
+from tests.support.twin import WITHIN_S, TwinUnderTest
 
 pytestmark = pytest.mark.twin
 
@@ -57,7 +57,7 @@ def test_every_event_twice_and_in_reverse_is_one_run(twin: TwinUnderTest) -> Non
     twin.client.set_faults({"topic": "storage", "deliveries": 2, "order": "reverse", "hold_until": len(shards)})
     twin.client.set_faults({"topic": "azureml", "deliveries": 2, "order": "reverse"})
     twin.upload("steady/reverse", shards)
-    run_id = wait_until(lambda: await_job_end(twin, "steady/reverse"), what="the job to end", timeout_s=60.0)
+    run_id = wait_until(lambda: await_job_end(twin, "steady/reverse"), what="the job to end", timeout_s=WITHIN_S)
     before = twin.api.run(run_id)["state"]
     twin.client.end_faults()
     assert ("submitted", ONCE) == (before, outcome(twin, "steady/reverse"))
@@ -68,7 +68,7 @@ def test_a_run_whose_events_are_all_lost_is_finished_by_the_timer(twin: TwinUnde
     """Nothing happens without events; the sweep then finds the job's end by itself."""
     twin.client.set_faults({"topic": "azureml", "drop": True})
     twin.upload("steady/dropped", whole_version())
-    run_id = wait_until(lambda: await_job_end(twin, "steady/dropped"), what="the job to end", timeout_s=60.0)
+    run_id = wait_until(lambda: await_job_end(twin, "steady/dropped"), what="the job to end", timeout_s=WITHIN_S)
     twin.await_quiet()
     before = twin.api.run(run_id)["state"]
     twin.client.fire("reconcile")
@@ -80,7 +80,9 @@ def test_uploads_whose_events_are_all_lost_are_found_by_the_timer(twin: TwinUnde
     """Shards that nobody announced are validated by the sweep, and lead to a run."""
     twin.client.set_faults({"topic": "storage", "drop": True})
     twin.upload("steady/unannounced", whole_version())
-    wait_until(lambda: len(announced(twin, "steady/unannounced")) == 3, what="the events to be dropped")
+    wait_until(
+        lambda: len(announced(twin, "steady/unannounced")) == 3, what="the events to be dropped", timeout_s=WITHIN_S
+    )
     twin.await_quiet()
     before = twin.version("steady/unannounced")
     twin.client.fire("reconcile")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration.twin.shards import flip_bit, whole_version
 from tests.support.processes import wait_until
-from tests.support.twin import TwinUnderTest
+from tests.support.twin import WITHIN_S, TwinUnderTest
 
 pytestmark = pytest.mark.twin
 
@@ -19,7 +19,9 @@ def test_a_flipped_bit_is_found_named_and_mended(twin: TwinUnderTest) -> None:
     record_bytes = len(shards[DAMAGED]) // 5
     in_third_record = 2 * record_bytes + 14
     twin.upload("steady/damaged", {**shards, DAMAGED: flip_bit(shards[DAMAGED], offset=in_third_record)})
-    rejected = wait_until(lambda: twin.rejected("steady/damaged"), what="the shard to be rejected")
+    rejected = wait_until(
+        lambda: twin.rejected("steady/damaged"), what="the shard to be rejected", timeout_s=WITHIN_S
+    )
     twin.await_quiet()
     reason = rejected[0]["reasons"][0]
     assert (DAMAGED, 2, 2 * record_bytes, []) == (
@@ -35,7 +37,7 @@ def test_a_flipped_bit_is_found_named_and_mended(twin: TwinUnderTest) -> None:
 def test_an_incomplete_version_runs_nothing_and_says_what_is_missing(twin: TwinUnderTest) -> None:
     """The API names the shards that have not come, and a split that nobody has begun."""
     twin.upload("steady/incomplete", {DAMAGED: whole_version()[DAMAGED]})
-    wait_until(lambda: twin.version("steady/incomplete"), what="the shard to be validated")
+    wait_until(lambda: twin.version("steady/incomplete"), what="the shard to be validated", timeout_s=WITHIN_S)
     twin.await_quiet()
     version = twin.version("steady/incomplete")
     missing = {split: described["missing"] for split, described in version["splits"].items()}

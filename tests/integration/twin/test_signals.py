@@ -24,6 +24,8 @@ from tests.support.twin import PIPELINES, require_twin_parts
 pytestmark = pytest.mark.twin
 
 READY = "Ready. Ctrl-C stops everything."
+START_S = 180.0
+"""Ten seconds on a machine that has nothing else to do."""
 ENDED_BY = {signal.SIGINT: 0, signal.SIGTERM: 0, signal.SIGKILL: -signal.SIGKILL}
 """Exit status of `landfall up`: being asked to stop is its normal end."""
 
@@ -96,7 +98,7 @@ def await_none_left(folder: Path) -> list[str]:
 def test_a_signal_at_any_moment_leaves_no_process(tmp_path: Path, moment: str, number: signal.Signals) -> None:
     """During start-up as afterwards; SIGINT and SIGTERM are waited for, after SIGKILL the guards see to it."""
     with starting_twin(tmp_path) as up:
-        up.wait_for_line(moment)
+        up.wait_for_line(moment, timeout_s=START_S)
         wait_until(lambda: len(members(tmp_path)) > 1, what="children to be there")
         status = end(up, number)
         left = [] if number is signal.SIGKILL else list(members(tmp_path).values())
@@ -107,9 +109,9 @@ def test_a_signal_at_any_moment_leaves_no_process(tmp_path: Path, moment: str, n
 def test_a_signal_during_a_job_ends_its_ranks(tmp_path: Path, number: signal.Signals) -> None:
     """Mpirun and both ranks, in sessions of their own, end with everything else."""
     with starting_twin(tmp_path) as up:
-        up.wait_for_line(READY)
+        up.wait_for_line(READY, timeout_s=START_S)
         upload("endless/v1", twin_file(tmp_path))
-        ranks = wait_until(lambda: running_ranks(tmp_path), what="two ranks to run", timeout_s=60.0)
+        ranks = wait_until(lambda: running_ranks(tmp_path), what="two ranks to run", timeout_s=START_S)
         status = end(up, number)
         assert (ENDED_BY[number], [], False) == (
             status,
@@ -121,7 +123,7 @@ def test_a_signal_during_a_job_ends_its_ranks(tmp_path: Path, number: signal.Sig
 def test_a_part_that_dies_ends_the_twin_with_its_name_and_log(tmp_path: Path) -> None:
     """The user learns which part ended and where its log is, and the others are stopped."""
     with starting_twin(tmp_path) as up:
-        up.wait_for_line(READY)
+        up.wait_for_line(READY, timeout_s=START_S)
         guard = psutil.Process(twin_file(tmp_path)["parts"]["Azurite"])
         guard.children()[0].kill()
         status = up.popen.wait(60)

@@ -44,7 +44,7 @@ def fitted(image: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
     kept = tf.maximum(tf.cast(tf.round(kept), tf.int32), 1)
     start = (tf.shape(image)[:2] - kept) // 2
     crop = tf.slice(image, [start[0], start[1], 0], [kept[0], kept[1], -1])
-    return tf.ensure_shape(tf.image.resize(crop, [height, width]), shape)
+    return tf.ensure_shape(tf.image.resize(crop, [height, width], antialias=True), shape)
 
 
 def _apart(seed: tf.Tensor, use: int) -> tf.Tensor:
@@ -72,4 +72,4 @@ def _resized_crop(image: tf.Tensor, seed: tf.Tensor, shape: tuple[int, ...]) -> 
         use_image_if_no_bounding_boxes=True,
     )
     crop = tf.slice(image, start, size)
-    return tf.ensure_shape(tf.image.resize(crop, shape[:2]), shape)
+    return tf.ensure_shape(tf.image.resize(crop, shape[:2], antialias=True), shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,10 @@ def _load(model: keras.Model, path: Path) -> None:
     if path.suffix == ".keras":
         _copy_by_place(keras.saving.load_model(path, compile=False), model)
     else:
-        model.load_weights(path, skip_mismatch=True)
+        with warnings.catch_warnings():
+            # Keras warns of every layer that does not fit; how much fits is judged as a whole.
+            warnings.simplefilter("ignore", UserWarning)
+            model.load_weights(path, skip_mismatch=True)
 
 
 def _copy_by_place(source: keras.Model, target: keras.Model) -> None:

@@ -1,0 +1,157 @@
+"""Models by name, by module and by weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from shared.training_options import ModelOptions
+from training_job.errors import ModelError
+from training_job.models.build import build_model
+
+SMALL = (64, 64, 3)
+
+
+def logits(model: keras.Model, shape: tuple[int, ...], value: float = 128.0) -> Any:
+    return np.asarray(model(np.full((2, *shape), value, np.float32), training=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("small_cnn", (8, 8, 1)),
+        ("ResNet50", SMALL),
+        ("vgg16", SMALL),
+        ("MobileNetV2", SMALL),
+        ("EfficientNetB0", SMALL),
+    ],
+)
+def test_a_model_by_name_gives_finite_logits_of_every_class(name: str, shape: tuple[int, ...]) -> None:
+    """In any spelling of upper and lower case; plain pixels go in, one logit for each class comes out."""
+    found = logits(build_model(ModelOptions(model_name=name, num_classes=7), shape), shape)
+    assert ((2, 7), True) == (found.shape, bool(np.isfinite(found).all()))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "weights"),
+    [("ResNet50", 224, 25_636_712), ("VGG16", 224, 138_357_544), ("InceptionV3", 299, 23_851_784)],
+)
+def test_the_architectures_are_the_published_ones(name: str, size: int, weights: int) -> None:
+    """A thousand classes: to the weight what Keras' table of applications says."""
+    assert weights == build_model(ModelOptions(model_name=name, num_classes=1000), (size, size, 3)).count_params()
+
+
+def test_a_binary_task_has_one_logit() -> None:
+    """Above 0 for class 1."""
+    model = build_model(ModelOptions(task="binary", num_classes=2), (8, 8, 1))
+    assert (2, 1) == logits(model, (8, 8, 1)).shape
+
+
+def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
+    """small_cnn and all of keras.applications."""
+    with pytest.raises(ModelError, match=r"There is no model 'ResNet51'; there are small_cnn and, .*ResNet50"):
+        build_model(ModelOptions(model_name="ResNet51"), SMALL)
+
+
+def test_images_that_are_too_small_are_refused_in_words() -> None:
+    """Inception needs 75 pixels."""
+    with pytest.raises(ModelError, match=r"InceptionV3 cannot be built for images of \(32, 32, 3\)"):
+        build_model(ModelOptions(model_name="InceptionV3"), (32, 32, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [("VGG16", "caffe"), ("MobileNet", "tf"), ("DenseNet121", "torch"), ("ResNet50V2", "tf")],
+)
+def test_pixels_are_normalised_as_keras_does_it_for_this_architecture(name: str, mode: str) -> None:
+    """The first layers of the model are keras.applications' preprocessing, so the export takes plain images."""
+    model = build_model(ModelOptions(model_name=name, num_classes=3), SMALL)
+    pixels = np.random.default_rng(0).uniform(0, 255, (1, *SMALL)).astype(np.float32)
+    expected = keras.src.applications.imagenet_utils.preprocess_input(pixels.copy(), mode=mode)
+    first = next(layer for layer in model.layers if isinstance(layer, keras.layers.Rescaling))
+    found = keras.Model(model.input, first.output)(pixels)
+    np.testing.assert_allclose(np.asarray(found), expected, atol=1e-3)
+
+
+def test_a_pipelines_own_normalisation_goes_before_the_authors() -> None:
+    """(128 - 100) / 14 is 2, in every channel."""
+    options = ModelOptions(model_name="MobileNet", pixel_mean="100,100,100", pixel_std="14,14,14")
+    model = build_model(options, SMALL)
+    found = keras.Model(model.input, model.get_layer("standardised").output)(np.full((1, *SMALL), 128, np.float32))
+    np.testing.assert_allclose(np.asarray(found), 2.0, rtol=1e-5)
+
+
+def module(folder: Path, text: str) -> ModelOptions:
+    path = folder / "model.py"
+    path.write_text(text)
+    return ModelOptions(model_module=str(path), num_classes=3)
+
+
+GOOD = """
+import keras
+def build_model(input_shape, num_classes):
+    inputs = keras.Input(input_shape)
+    return keras.Model(inputs, keras.layers.Dense(num_classes)(keras.layers.Flatten()(inputs)))
+"""
+
+
+def test_a_users_module_builds_the_model(tmp_path: Path) -> None:
+    """It is given the shape and the number of logits."""
+    assert (2, 3) == logits(build_model(module(tmp_path, GOOD), (4, 4, 1)), (4, 4, 1)).shape
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1", r"should have a function build_model\(input_shape, num_classes\)"),
+        ("import nothing_of_this_name", "cannot be loaded: ModuleNotFoundError"),
+        ("def build_model(s, n):\n    return 1 / 0", r"failed: ZeroDivisionError: .* \(model.py, line 2\)"),
+        ("def build_model(s, n):\n    return 'm'", "should return a keras.Model, returned str"),
+        (
+            GOOD.replace("Dense(num_classes)", "Dense(9)"),
+            r"logits with shape \(None, 3\), its output has \(None, 9\)",
+        ),
+    ],
+)
+def test_a_module_that_is_wrong_is_told_why(tmp_path: Path, text: str, message: str) -> None:
+    """With the line of the user's own file where there is one."""
+    with pytest.raises(ModelError, match=message):
+        build_model(module(tmp_path, text), (4, 4, 1))
+
+
+def test_a_module_that_is_not_there_is_named() -> None:
+    """With the folder its path counts from."""
+    with pytest.raises(ModelError, match=r"Model module nowhere\.py should be a file; its path counts from /"):
+        build_model(ModelOptions(model_module="nowhere.py"), (4, 4, 1))
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
+def test_pretrained_weights_are_taken_and_a_head_of_another_size_starts_anew(tmp_path: Path, suffix: str) -> None:
+    """Ten classes learned, four wanted: the convolutions are the file's."""
+    learned = build_model(ModelOptions(num_classes=10), (8, 8, 1))
+    path = tmp_path / f"m{suffix}"
+    learned.save(path) if suffix == ".keras" else learned.save_weights(path)
+    keras.utils.set_random_seed(1)
+    model = build_model(ModelOptions(num_classes=4, pretrained_weights=str(path)), (8, 8, 1))
+    for given, found in zip(learned.weights[:-2], model.weights[:-2], strict=True):
+        np.testing.assert_array_equal(np.asarray(given), np.asarray(found))
+    assert (64, 4) == tuple(model.weights[-2].shape)
+
+
+def test_weights_of_another_architecture_are_refused(tmp_path: Path) -> None:
+    """Nearly nothing of them fits."""
+    other = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3), keras.layers.Dense(2)])
+    other.save(tmp_path / "other.keras")
+    options = ModelOptions(pretrained_weights=str(tmp_path / "other.keras"))
+    with pytest.raises(ModelError, match="should be of small_cnn, but fit only 0% of its weights"):
+        build_model(options, (8, 8, 1))
+
+
+def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
+    """Path and all."""
+    with pytest.raises(ModelError, match=f"Pretrained weights {tmp_path}/none.keras should be a file"):
+        build_model(ModelOptions(pretrained_weights=str(tmp_path / "none.keras")), (8, 8, 1))

@@ -22,7 +22,7 @@ from function_app.adapters.table_rows import to_columns
 from function_app.adapters.table_shards import counter_key, shard_key, shard_partition
 from function_app.adapters.tables import Change, Tables
 from function_app.clock import utcnow
-from function_app.ledger import NUM_BUCKETS, DatasetVersion, ShardRecord, ShardState
+from function_app.ledger import NUM_BUCKETS, DatasetVersion, Ledger, ShardRecord, ShardState
 from function_app.pipeline_files import load_pipelines
 from function_app.ports import Workspace
 from function_app.steps.services import Services
@@ -106,7 +106,7 @@ def ledger_world(context: Context) -> Iterator[LedgerWorld]:
         azurite.stop()
 
 
-def services(pipelines: Path, ledger: TableLedger, shards: MemoryShardStore) -> Services:
+def services(pipelines: Path, ledger: Ledger, shards: MemoryShardStore) -> Services:
     """Services in memory, but for the ledger; validation takes no time, for it is not measured."""
     return Services(
         pipelines=load_pipelines(pipelines),

@@ -15,6 +15,8 @@ from function_app.dead_letters import SHARD_UPLOADED, TRAINING_REQUESTED
 from function_app.errors import PipelineError, ProblemsError, SettingsError
 
 if TYPE_CHECKING:
+    from function_app.adapters.connections import StorageConnection
+    from function_app.dead_letters import DeadLetterSource
     from function_app.pipelines import Pipeline
     from function_app.ports import Notifier
     from function_app.settings import Settings
@@ -46,7 +48,6 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.azure_ml_workspace import WorkspaceClient
     from function_app.adapters.blobs import BlobShardStore
     from function_app.adapters.connections import StorageConnection, read_connection
-    from function_app.adapters.dead_letter_sources import DeadLetterContainer, PoisonQueue
     from function_app.adapters.documents import BlobDocumentStore
     from function_app.adapters.quarantine import BlobQuarantine
     from function_app.adapters.queues import StorageRequestQueue
@@ -81,16 +82,20 @@ def build_services(environ: Mapping[str, str]) -> Services:
         jobs=AzureMLJobs(workspace),
         models=AzureMLModels(workspace),
         notifiers=notifiers,
-        dead_letter_sources=[
-            *(PoisonQueue(host_storage, queue) for queue in QUEUES),
-            DeadLetterContainer(host_storage),
-        ],
+        dead_letter_sources=_dead_letter_sources(host_storage),
         queues={queue: StorageRequestQueue(host_storage, queue) for queue in QUEUES},
         slices=Slices(budget_s=settings.validation_budget_s),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
     )
+
+
+def _dead_letter_sources(host_storage: StorageConnection) -> list[DeadLetterSource]:
+    from function_app.adapters.dead_letter_sources import DeadLetterContainer, PoisonQueue
+
+    poisoned = [PoisonQueue(host_storage, queue) for queue in QUEUES]
+    return [*poisoned, DeadLetterContainer(host_storage)]
 
 
 class _Problems:

@@ -60,14 +60,16 @@ def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: Se
     """Whether a closing must start no training by itself; people may still ask for a run.
 
     What was found once stands, also when another model is registered later: nobody is told two things of one closing.
+    A pipeline that blocks no more lets go what it had blocked.
     """
-    if pipeline.data.drift.action == "ignore":
+    action = pipeline.data.drift.action
+    if action == "ignore":
         return False
     findings = _findings(generation, services)
     if findings is None:
         findings = _measure(pipeline, generation, services)
         services.ledger.set_mark(_mark(generation), json.dumps(findings))
-    return bool(findings["decision"] == BLOCKED)
+    return action == "block" and findings["decision"] == BLOCKED
 
 
 def drift_messages(generation: Generation, services: Services) -> tuple[str, ...]:

@@ -83,6 +83,17 @@ def test_a_person_may_train_a_blocked_version() -> None:
     assert (True, RunState.SUBMITTED) == (is_new, world.stands(run).state)
 
 
+@pytest.mark.parametrize("action", ["warn", "ignore"])
+def test_a_pipeline_that_blocks_no_more_lets_go_what_it_had_blocked(action: str) -> None:
+    """The next sweep asks for the training; nobody is told again."""
+    world = drifting_world(action="block")
+    land(world, "v2", ODD)
+    world.change_pipeline(data=pipeline().data.model_copy(update={"drift": DriftPolicy(action=action)}))  # type: ignore[arg-type]
+    world.clock.move(minutes=5)
+    sweep(world.services)
+    assert (1, ["drift_blocked"]) == (len(world.requests.messages), told(world))
+
+
 def test_a_warning_is_told_and_the_training_starts() -> None:
     """Warning is what a pipeline does that says nothing."""
     world = drifting_world()

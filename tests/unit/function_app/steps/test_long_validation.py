@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from function_app.errors import InvalidEventError
 from function_app.ledger import ShardRecord, ShardState
@@ -16,7 +19,7 @@ from function_app.steps.sweep import sweep
 from function_app.triggers.upload_events import read_uploads
 from function_app.validation import validate_shard
 from tests.support.long_shards import long_world, serve_uploads
-from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content
 
 NAME = TRAIN_SHARDS[0]
 PATH = f"digits/v1/{NAME}"
@@ -204,6 +207,26 @@ def test_a_whole_version_of_long_shards_is_trained() -> None:
         world.deliver(world.put(name, shard_content(*[label] * 150)))
         serve_uploads(world)
     assert 1 == len(world.requests.messages)
+
+
+def test_a_long_parquet_shard_is_judged_by_several_executions() -> None:
+    """It pauses while its checksum is taken, and between row groups."""
+    world, _ = long_world()
+    data = pipeline().data.model_copy(update={"format": "parquet"})
+    world.services = replace(world.services, pipelines={"digits": pipeline(data=data)})
+    path = world.put("train-00000-of-00001.parquet", parquet_content(num_groups=30))
+    world.deliver(path)
+    num_messages = serve_uploads(world)
+    assert (True, ShardState.ACCEPTED, 300) == (num_messages > 2, row(world).state, row(world).num_records)
+    assert {} == world.documents.documents
+
+
+def parquet_content(num_groups: int) -> bytes:
+    """A shard with ten rows in each row group."""
+    buffer = io.BytesIO()
+    table = pa.table({"label": [n % 10 for n in range(10 * num_groups)]})
+    parquet.write_table(table, buffer, row_group_size=10)
+    return buffer.getvalue()
 
 
 def test_a_continuation_for_another_container_is_none_of_ours() -> None:

@@ -102,19 +102,23 @@ class Stage:
         for number, step in enumerate(steps[first:], first):
             (instead if instead and number == first else step)(world)
             state.done = number + 1
-            state.save(self.path)
+        state.save(self.path)
 
     def _made(self, call: PortCall, make: Callable[[], Any], state: State) -> Any:
         if call.is_write and self.dies_after == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self._die(state)
         try:
             return make()
         finally:
             if call.is_write:
                 self.points.append(call.point)
-                state.save(self.path)
                 if len(self.points) == self.dies_after:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                    self._die(state)
+
+    def _die(self, state: State) -> None:
+        """Leave what the ports hold by now, as tables and queues would, and nothing else of this process."""
+        state.save(self.path)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def killed(tell: Callable[[], None]) -> bool:

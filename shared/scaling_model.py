@@ -1,0 +1,70 @@
+"""What more ranks bring: a cost model of data-parallel training with ring allreduce, for planning.
+
+Assumptions, all of them:
+
+- Every rank computes alike and takes as long for a step as one rank alone does.
+- Gradients travel in buffers (Horovod's fusion, 64 MiB) around one ring through all ranks. A buffer of b bytes costs
+  ``2 (n-1)/n · b / bandwidth + 2 (n-1) · latency`` (Patarasuk & Yuan 2009). A node has one link; the ring enters and
+  leaves it once, so ranks of one node share it without slowing each other.
+- The backward pass takes two thirds of a step, and the exchange hides behind it, but for its last buffer: that one
+  is only full when the backward pass is over.
+- Reading data, stragglers and congestion cost nothing. Real efficiency is below the model's where they do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BACKWARD_SHARE = 2 / 3
+FUSION_BUFFER_BYTES = 64 << 20
+"""Horovod's own default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """What ranks talk through."""
+
+    bytes_per_s: float
+    """What is reached, not what is printed on it."""
+    latency_s: float
+    """Of one hop of the ring."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One rank's step."""
+
+    compute_s: float
+    """Of a step without any exchange."""
+    gradient_bytes: float
+
+
+ETHERNET_25G = Link(bytes_per_s=0.9 * 25e9 / 8, latency_s=10e-6)
+"""RoCE at nine tenths of its rate; both values are chosen so that Horovod's paper comes out."""
+
+
+def exchange_s(workload: Workload, link: Link, num_ranks: int) -> float:
+    """Return how long all buffers take, hidden or not."""
+    buffers = -(-int(workload.gradient_bytes) // FUSION_BUFFER_BYTES)
+    return _ring_s(workload.gradient_bytes, buffers, link, num_ranks)
+
+
+def exposed_s(workload: Workload, link: Link, num_ranks: int) -> float:
+    """Return what the exchange adds to a step: what the backward pass does not hide, at least the last buffer."""
+    last_bytes = workload.gradient_bytes % FUSION_BUFFER_BYTES or min(workload.gradient_bytes, FUSION_BUFFER_BYTES)
+    unhidden_s = exchange_s(workload, link, num_ranks) - BACKWARD_SHARE * workload.compute_s
+    return max(_ring_s(last_bytes, 1, link, num_ranks), unhidden_s)
+
+
+def scaling_efficiency(workload: Workload, link: Link, num_ranks: int) -> float:
+    """Return throughput(n) over n times throughput(1), 0 to 1. Raises ValueError for less than one rank."""
+    if num_ranks < 1:
+        raise ValueError(f"num_ranks should be at least 1, was {num_ranks}")
+    if num_ranks == 1:
+        return 1.0
+    return workload.compute_s / (workload.compute_s + exposed_s(workload, link, num_ranks))
+
+
+def _ring_s(num_bytes: float, buffers: int, link: Link, num_ranks: int) -> float:
+    hops = 2 * (num_ranks - 1)
+    return hops / num_ranks * num_bytes / link.bytes_per_s + buffers * hops * link.latency_s

@@ -17,7 +17,7 @@ def decode_image(content: bytes, header: ImageHeader) -> Fault | None:
     The caller has bounded ``header.decoded_bytes``. A JPEG is decoded at an eighth of its size: all of its
     entropy-coded data are read, which is where a fault shows, and a 64th of the pixels are kept.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(content), formats=(header.image_format,)) as image:
@@ -26,5 +26,7 @@ def decode_image(content: bytes, header: ImageHeader) -> Fault | None:
     except (OSError, SyntaxError, ValueError, IndexError, struct.error, zlib.error) as error:
         truncated = "truncated" in str(error) or isinstance(error, (EOFError, IndexError))
         code = ReasonCode.IMAGE_TRUNCATED if truncated else ReasonCode.IMAGE_CORRUPT
-        return Fault(code=code, expected=f"a {header.image_format} that can be decoded", seen=str(error))
+        # Pillow names the buffer by its address where it recognises nothing: no two runs would say the same
+        seen = "nothing that Pillow recognises" if isinstance(error, UnidentifiedImageError) else str(error)
+        return Fault(code=code, expected=f"a {header.image_format} that can be decoded", seen=seen)
     return None

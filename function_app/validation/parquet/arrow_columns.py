@@ -60,15 +60,20 @@ def batch_rows(chunk: ColumnChunk, largest_page_bytes: int, limits: Limits) -> i
     return max(1, min(rows, MAX_BATCH_ROWS))
 
 
-def read_rows(reader: Any, chunk: ColumnChunk, rows_at_a_time: int) -> Iterator[list[Any]]:
-    """Yield the rows of a column chunk, some at a time: numbers, lists of them, None. Raises ParquetFaultError."""
+def read_rows(
+    reader: Any, chunk: ColumnChunk, rows_at_a_time: int, *, is_feature: bool = True
+) -> Iterator[list[Any]]:
+    """Yield the rows of a column chunk, some at a time: numbers, lists of them, None. Raises ParquetFaultError.
+
+    Of columns that are no feature only the number of rows counts: their values may be anything.
+    """
     import pyarrow as pa
 
     num_rows = 0
     try:
         for batch in reader.iter_batches(rows_at_a_time, row_groups=[chunk.row_group], columns=[chunk.path]):
             num_rows += batch.num_rows
-            yield _leaf(batch.column(0)).to_pylist()
+            yield _leaf(batch.column(0), chunk).to_pylist() if is_feature else [None] * batch.num_rows
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise ParquetFaultError(
             ReasonCode.PARQUET_PAGE_CORRUPT, "pages that can be decoded", str(error), chunk.start, chunk.path
@@ -83,7 +88,7 @@ def read_rows(reader: Any, chunk: ColumnChunk, rows_at_a_time: int) -> Iterator[
         )
 
 
-def _leaf(column: Any) -> Any:
+def _leaf(column: Any, chunk: ColumnChunk) -> Any:
     """Return the one leaf that was read of a column of structs; texts as the bytes that they are."""
     import pyarrow as pa
 
@@ -92,6 +97,11 @@ def _leaf(column: Any) -> Any:
     as_bytes = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
     if column.type in as_bytes:
         return column.cast(as_bytes[column.type])
-    if pa.types.is_list(column.type) and column.type.value_type in as_bytes:
+    is_list = pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)
+    if is_list and column.type.value_type in as_bytes:
         return column.cast(pa.list_(as_bytes[column.type.value_type]))
+    if pa.types.is_nested(column.type.value_type if is_list else column.type):
+        raise ParquetFaultError(
+            ReasonCode.FEATURE_WRONG_KIND, "values, or lists of them", str(column.type), chunk.start, chunk.path
+        )
     return column

@@ -8,9 +8,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from function_app.validation.parquet.blocks import BlockFile
+from function_app.validation.parquet.decompression import decompress
 from function_app.validation.parquet.faults import ParquetFaultError
 from function_app.validation.parquet.footer import ColumnChunk
 from function_app.validation.parquet.levels import LevelsError, hybrid_values
@@ -20,7 +20,7 @@ from function_app.validation.reason_codes import ReasonCode
 _PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
 _BIT_PACKED = 4
 _ENCODINGS = frozenset({_PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY, _BIT_PACKED})
-_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "BROTLI", "LZ4_RAW"})
+_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "BROTLI"})
 _LENGTH_BYTES = 4
 _MAX_BIT_WIDTH = 32
 
@@ -76,7 +76,7 @@ class PageDecoder:
             return
         highest = self._chunk.leaf.max_definition_level
         width = highest.bit_length()
-        num_present = sum(level == highest for level in hybrid_values(levels, width, page.num_values))
+        num_present = _count_present(hybrid_values(levels, width, page.num_values), highest)
         present = self._present(page, content, num_present)
         for level in hybrid_values(levels, width, page.num_values):
             yield next(present) if level == highest else None
@@ -120,13 +120,11 @@ class PageDecoder:
         import pyarrow as pa
 
         try:
-            codec: Any = pa.Codec(self._chunk.compression.lower())
-            # as Python's own bytes, which go back to the system at once: pyarrow's pool keeps them
-            view = memoryview(codec.decompress(content, decompressed_size=max(0, size_bytes), asbytes=True))
+            view = memoryview(decompress(self._chunk.compression, content, max(0, size_bytes)))
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._fault(page, f"{self._chunk.compression} data", str(error)) from error
         if len(view) != size_bytes:
-            raise self._fault(page, f"{size_bytes} bytes uncompressed", f"{len(view)} bytes")
+            raise self._fault(page, f"{size_bytes} bytes uncompressed", f"{len(view)} bytes or more")
         return view
 
     def _fault(self, page: Page, expected: str, seen: str) -> ParquetFaultError:
@@ -149,3 +147,13 @@ def _plain_values(content: memoryview, count: int) -> _Values:
         places.append(start)
         places.append(position)
     return _Values(content, places)
+
+
+def _count_present(levels: Iterator[int], highest: int) -> int:
+    """Return how many rows have a value. Raises LevelsError for a level that the column cannot have."""
+    num_present = 0
+    for level in levels:
+        if level > highest:
+            raise LevelsError(f"definition levels should be at most {highest}, one was {level}")
+        num_present += level == highest
+    return num_present

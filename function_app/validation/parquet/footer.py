@@ -15,11 +15,11 @@ from function_app.validation.parquet.blocks import BlockFile
 from function_app.validation.parquet.faults import ParquetFaultError
 from function_app.validation.parquet.metadata import (
     CODECS,
-    ENCRYPTION_ALGORITHM,
     FILE,
     Leaf,
     Metadata,
     MetadataError,
+    is_encrypted,
     metadata_of,
 )
 from function_app.validation.parquet.thrift import CompactReader, ThriftError, ThriftTooComplexError
@@ -29,8 +29,6 @@ _TAIL_BYTES = 8
 """The footer's length and the magic."""
 MAX_FOOTER_VALUES = 200_000
 """Each becomes an object of a hundred bytes or more, here and in pyarrow."""
-_ENCRYPTED_COLUMN = 8
-"""Field of ColumnChunk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +63,12 @@ def read_footer(file: BlockFile, size_bytes: int, limits: Limits) -> Metadata:
     """Return what the footer says. Raises ParquetFaultError."""
     offset, length = _find(file, size_bytes, limits)
     fields = _read(file.read_at(offset, length), offset)
-    if ENCRYPTION_ALGORITHM in fields or any(_ENCRYPTED_COLUMN in c for g in fields.get(4, []) for c in g.get(1, [])):
-        raise ParquetFaultError(
-            ReasonCode.PARQUET_ENCRYPTED, "columns that are not encrypted", "an encryption algorithm", offset
-        )
     _check_numbers(fields, limits, offset)
     try:
+        if is_encrypted(fields):
+            raise ParquetFaultError(
+                ReasonCode.PARQUET_ENCRYPTED, "columns that are not encrypted", "an encryption algorithm", offset
+            )
         return metadata_of(fields, offset)
     except MetadataError as error:
         raise ParquetFaultError(
@@ -108,11 +106,13 @@ def _read(footer: bytes, offset: int) -> dict[int, Any]:
 
 def _check_numbers(fields: Mapping[int, Any], limits: Limits, offset: int) -> None:
     for what, seen, largest in (
-        ("schema elements (limits.max_columns)", len(fields.get(2, [])), limits.max_columns),
-        ("row groups (limits.max_row_groups)", len(fields.get(4, [])), limits.max_row_groups),
+        ("schema elements (limits.max_columns)", fields.get(2), limits.max_columns),
+        ("row groups (limits.max_row_groups)", fields.get(4), limits.max_row_groups),
     ):
-        if seen > largest:
-            raise ParquetFaultError(ReasonCode.PARQUET_TOO_COMPLEX, f"at most {largest} {what}", str(seen), offset)
+        if isinstance(seen, list) and len(seen) > largest:
+            raise ParquetFaultError(
+                ReasonCode.PARQUET_TOO_COMPLEX, f"at most {largest} {what}", str(len(seen)), offset
+            )
 
 
 def column_chunks(metadata: Metadata, row_group: int, first_row: int) -> Iterator[ColumnChunk]:
@@ -144,5 +144,5 @@ def column_chunks(metadata: Metadata, row_group: int, first_row: int) -> Iterato
 
 def _start(members: Mapping[int, Any]) -> int:
     """Return where the first page lies; writers state 0 where there is no dictionary."""
-    dictionary = members.get(11, 0)
-    return int(dictionary if dictionary > 0 else members[9])
+    dictionary, data = members.get(11, 0), members[9]
+    return int(dictionary if dictionary > 0 and not 0 < data <= dictionary else data)

@@ -24,13 +24,18 @@ def hybrid_values(content: memoryview, bit_width: int, count: int) -> Iterator[i
             num_bytes = (head >> 1) * bit_width
             num_values = min(count, (head >> 1) * 8)
             packed = content[position : position + num_bytes]
+            if len(packed) < num_bytes:
+                raise LevelsError(f"{num_bytes} bytes of values should follow byte {position}, {len(packed)} do")
             yield from islice(_unpacked(packed, bit_width, num_values), num_values)
         else:
             num_bytes, num_values = (bit_width + 7) // 8, min(count, head >> 1)
             packed = content[position : position + num_bytes]
             if len(packed) < num_bytes:
                 raise LevelsError(f"a run's value should follow byte {position}")
-            yield from repeat(int.from_bytes(packed, "little"), num_values)
+            value = int.from_bytes(packed, "little")
+            if value >> bit_width:
+                raise LevelsError(f"a run's value should have {bit_width} bits, was {value}, at byte {position}")
+            yield from repeat(value, num_values)
         if not num_values:
             raise LevelsError(f"a run should have a length, at byte {position}")
         position += num_bytes
@@ -38,12 +43,10 @@ def hybrid_values(content: memoryview, bit_width: int, count: int) -> Iterator[i
 
 
 def _unpacked(packed: memoryview, bit_width: int, num_values: int) -> Iterator[int]:
-    """Yield values of groups of eight; the last group of a page may be cut to the bytes that it needs."""
+    """Yield values of groups of eight."""
     if bit_width == 0:
         yield from repeat(0, num_values)
         return
-    if len(packed) * 8 < num_values * bit_width:
-        raise LevelsError(f"{num_values} values of {bit_width} bits should follow, {len(packed)} bytes do")
     mask = (1 << bit_width) - 1
     for start in range(0, len(packed), bit_width):
         group = int.from_bytes(packed[start : start + bit_width], "little")

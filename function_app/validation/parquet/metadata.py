@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from function_app.validation.parquet.thrift import Wanted
+from function_app.validation.parquet.thrift import BINARY, I32, I64, Wanted
 
 TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
@@ -19,15 +19,15 @@ _LOGICAL = {5: "DECIMAL", 6: "DATE", 7: "TIME", 8: "TIMESTAMP", 14: "UUID", 15: 
 _REQUIRED, _OPTIONAL, _REPEATED = range(3)
 _MAX_DEPTH = 32
 
-_COLUMN: Wanted = {1: None, 2: {}, 3: {}, 4: None, 5: None, 6: None, 7: None, 9: None, 11: None}
-_SCHEMA: Wanted = {1: None, 2: None, 3: None, 4: None, 5: None, 6: None, 10: dict.fromkeys(_LOGICAL)}
-ENCRYPTION_ALGORITHM = 8
-"""Set where columns are encrypted and the footer is not."""
+_COLUMN: Wanted = {1: I32, 2: {}, 3: {}, 4: I32, 5: I64, 6: I64, 7: I64, 9: I64, 11: I64, 16: {2: {}, 3: {}}}
+_SCHEMA: Wanted = {1: I32, 2: I32, 3: I32, 4: BINARY, 5: I32, 6: I32, 10: {number: {} for number in _LOGICAL}}
+_ENCRYPTION_ALGORITHM, _CRYPTO_METADATA = 8, 8
+"""Of the file and of a column chunk: set where columns are encrypted and the footer is not."""
 FILE: Wanted = {
     2: _SCHEMA,
-    3: None,
-    4: {1: {1: None, 3: _COLUMN, 8: {}}, 2: None, 3: None},
-    ENCRYPTION_ALGORITHM: {},
+    3: I64,
+    4: {1: {1: BINARY, 3: _COLUMN, _CRYPTO_METADATA: {}}, 2: I64, 3: I64},
+    _ENCRYPTION_ALGORITHM: {},
 }
 
 
@@ -69,6 +69,15 @@ class Metadata:
     """Where the footer begins, and the data end."""
 
 
+def is_encrypted(fields: Mapping[int, Any]) -> bool:
+    """Tell whether any column is encrypted. Raises MetadataError."""
+    try:
+        chunks = [chunk for group in fields.get(4, []) for chunk in group.get(1, [])]
+        return _ENCRYPTION_ALGORITHM in fields or any(_CRYPTO_METADATA in chunk for chunk in chunks)
+    except (TypeError, AttributeError) as error:
+        raise MetadataError(f"a field is of another type: {error!r}") from error
+
+
 def metadata_of(fields: Mapping[int, Any], offset: int) -> Metadata:
     """Return what the fields of a FileMetaData say. Raises MetadataError."""
     try:
@@ -78,7 +87,7 @@ def metadata_of(fields: Mapping[int, Any], offset: int) -> Metadata:
         if not isinstance(num_rows, int) or num_rows < 0:
             raise MetadataError(f"the number of rows should not be negative, was {num_rows!r}")
         return Metadata(num_rows=num_rows, leaves=leaves, row_groups=groups, offset=offset)
-    except (KeyError, TypeError, IndexError, AttributeError, UnicodeDecodeError) as error:
+    except (LookupError, TypeError, AttributeError, UnicodeDecodeError) as error:
         raise MetadataError(f"a required field is missing or of another type: {error!r}") from error
 
 
@@ -98,11 +107,22 @@ def _chunk(chunk: Mapping[int, Any], leaf: Leaf) -> Mapping[int, Any]:
     if seen != (leaf.path, leaf.physical_type):
         raise MetadataError(f"column {leaf.path} should be {leaf.physical_type} as in the schema, was {seen}")
     _index(members[4], CODECS)
-    if any(not isinstance(members[key], int) for key in (5, 6, 7, 9)) or not isinstance(members.get(11, 0), int):
+    numbers = [*(members[key] for key in (5, 6, 7, 9)), members.get(11, 0), *members[2]]
+    if not all(isinstance(number, int) for number in numbers):
         raise MetadataError(f"column {leaf.path}: sizes and offsets should be numbers")
+    _check_histograms(members.get(16, {}), leaf)
+    if 0 < members[9] <= members.get(11, 0):
+        raise MetadataError(f"column {leaf.path}: its dictionary should come before its data")
     if chunk.get(1):
         raise MetadataError(f"column {leaf.path} should be in this file, is said to be in another")
     return members
+
+
+def _check_histograms(statistics: Mapping[int, Any], leaf: Leaf) -> None:
+    """Refuse histograms of levels that the column cannot have: pyarrow does not read such a column."""
+    for key, highest in ((2, leaf.max_repetition_level), (3, leaf.max_definition_level)):
+        if len(statistics.get(key, ())) not in {0, highest + 1}:
+            raise MetadataError(f"column {leaf.path}: a histogram of levels should have {highest + 1} entries")
 
 
 def _index(value: Any, names: Sequence[str]) -> int:

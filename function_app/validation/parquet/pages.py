@@ -15,7 +15,7 @@ from function_app.validation.limits import Limits
 from function_app.validation.parquet.blocks import BlockFile
 from function_app.validation.parquet.faults import ParquetFaultError
 from function_app.validation.parquet.footer import ColumnChunk
-from function_app.validation.parquet.thrift import CompactReader, ThriftError, Wanted
+from function_app.validation.parquet.thrift import BOOL, I32, CompactReader, ThriftError, Wanted
 from function_app.validation.reason_codes import ReasonCode
 
 MAX_HEADER_BYTES = 128 << 10
@@ -23,15 +23,17 @@ MAX_HEADER_BYTES = 128 << 10
 _USUAL_HEADER_BYTES = 256
 _MAX_HEADER_VALUES = 200
 MAX_PAGE_VALUES = 1 << 26
+_PLAIN_ENCODINGS = frozenset({0, 2})
+"""PLAIN, and what old writers call it in a dictionary."""
 
 _WANTED: Wanted = {
-    1: None,
-    2: None,
-    3: None,
-    4: None,
-    5: {1: None, 2: None, 3: None, 4: None},
-    7: {1: None, 2: None},
-    8: {1: None, 2: None, 3: None, 4: None, 5: None, 6: None, 7: None},
+    1: I32,
+    2: I32,
+    3: I32,
+    4: I32,
+    5: {1: I32, 2: I32, 3: I32, 4: I32},
+    7: {1: I32, 2: I32},
+    8: {1: I32, 2: I32, 3: I32, 4: I32, 5: I32, 6: I32, 7: BOOL},
 }
 
 
@@ -42,6 +44,10 @@ class PageKind(IntEnum):
     INDEX = 1
     DICTIONARY = 2
     DATA_V2 = 3
+
+
+_DETAILS = {PageKind.DATA: 5, PageKind.DICTIONARY: 7, PageKind.DATA_V2: 8}
+"""The field with what only this kind of page has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +80,9 @@ def walk_pages(file: BlockFile, chunk: ColumnChunk, limits: Limits) -> Iterator[
     offset, num_values = chunk.start, 0
     while offset < chunk.stop:
         page = _read_header(file, chunk, offset, limits)
+        if page.kind == PageKind.DICTIONARY and (offset != chunk.start or page.encoding not in _PLAIN_ENCODINGS):
+            seen = f"one of encoding {page.encoding} at byte {offset}"
+            raise _fault(ReasonCode.PARQUET_PAGE_CORRUPT, "a plain dictionary as the first page", seen, offset, chunk)
         num_values += page.num_values if page.holds_rows else 0
         yield page
         offset = page.body_offset + page.compressed_bytes
@@ -118,9 +127,9 @@ def _header_fault(error: ThriftError, chunk: ColumnChunk, offset: int, num_bytes
 def _checked(fields: dict[int, Any], offset: int, header_bytes: int, chunk: ColumnChunk, limits: Limits) -> Page:
     page = _page(fields, offset, header_bytes, chunk)
     body_offset, compressed, uncompressed = page.body_offset, page.compressed_bytes, page.uncompressed_bytes
-    if min(compressed, uncompressed, page.num_values, *page.level_bytes) < 0 or page.num_values > MAX_PAGE_VALUES:
-        seen = f"{compressed} and {uncompressed} bytes, {page.num_values} values"
-        raise _fault(ReasonCode.PARQUET_PAGE_CORRUPT, "sizes that can be", seen, offset, chunk)
+    if page.num_values > MAX_PAGE_VALUES:
+        expected = f"at most {MAX_PAGE_VALUES} values in a page"
+        raise _fault(ReasonCode.PARQUET_TOO_COMPLEX, expected, str(page.num_values), offset, chunk)
     if max(compressed, uncompressed) > limits.max_page_bytes:
         expected = f"pages of at most {limits.max_page_bytes} bytes (limits.max_page_bytes); write smaller row groups"
         seen = f"{compressed} bytes stored, {uncompressed} uncompressed"
@@ -133,24 +142,33 @@ def _checked(fields: dict[int, Any], offset: int, header_bytes: int, chunk: Colu
 
 def _page(fields: dict[int, Any], offset: int, header_bytes: int, chunk: ColumnChunk) -> Page:
     try:
-        kind = PageKind(fields[1])
-        details = fields[{PageKind.DATA: 5, PageKind.DICTIONARY: 7, PageKind.DATA_V2: 8}.get(kind, 1)]
-        is_index, is_v2 = kind == PageKind.INDEX, kind == PageKind.DATA_V2
+        kind = PageKind(_whole(fields[1]))
+        details = fields[_DETAILS[kind]] if kind in _DETAILS else {}
+        is_v2 = kind == PageKind.DATA_V2
+        if is_v2:
+            _whole(details[2], details[3])
         return Page(
             kind=kind,
             offset=offset,
             body_offset=offset + header_bytes,
-            compressed_bytes=fields[3],
-            uncompressed_bytes=fields[2],
-            num_values=0 if is_index else details[1],
-            encoding=0 if is_index else details[4 if is_v2 else 2],
-            level_encodings=(details[3], details[4]) if kind == PageKind.DATA else (0, 0),
-            level_bytes=(details[6], details[5]) if is_v2 else (0, 0),
-            is_compressed=details.get(7, True) if is_v2 else True,
+            compressed_bytes=_whole(fields[3]),
+            uncompressed_bytes=_whole(fields[2]),
+            num_values=_whole(details[1]) if details else 0,
+            encoding=_whole(details[4 if is_v2 else 2]) if details else 0,
+            level_encodings=(_whole(details[3]), _whole(details[4])) if kind == PageKind.DATA else (0, 0),
+            level_bytes=(_whole(details[6]), _whole(details[5])) if is_v2 else (0, 0),
+            is_compressed=bool(details.get(7, True)) if is_v2 else True,
             crc=None if fields.get(4) is None else fields[4] & 0xFFFFFFFF,
         )
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise _fault(ReasonCode.PARQUET_PAGE_CORRUPT, "a page header", repr(error), offset, chunk) from error
+
+
+def _whole(*values: Any) -> int:
+    """Return the first of some numbers that must not be negative. Raises ValueError."""
+    if not all(isinstance(value, int) and value >= 0 for value in values):
+        raise ValueError(f"sizes and counts should not be negative, were {values}")
+    return int(values[0])
 
 
 def _fault(code: ReasonCode, expected: str, seen: str, offset: int, chunk: ColumnChunk) -> ParquetFaultError:

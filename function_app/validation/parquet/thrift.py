@@ -9,10 +9,15 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-Wanted = Mapping[int, "Wanted | None"]
-"""Field ids to keep; of those that are structs, the fields to keep in turn."""
+BOOL, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+"""Types of values; a boolean field's type is its value."""
 
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+Wanted = Mapping[int, "int | Wanted"]
+"""Field ids to keep: with their type, or with the fields to keep of a struct or of a list's structs.
+
+A field of another type is skipped, as Thrift's own readers do; empty fields to keep take any struct or list.
+"""
+
 _MAX_DEPTH = 32
 _MAX_VARINT_BYTES = 10
 _LONG_LIST = 15
@@ -44,8 +49,9 @@ class CompactReader:
         while head := self._byte():
             delta, kind = head >> 4, head & 15
             field = field + delta if delta else self._zigzag()
-            value = self._value(kind, wanted.get(field), depth, in_list=False)
-            if field in wanted:
+            asked = wanted.get(field)
+            value = self._value(kind, asked if isinstance(asked, Mapping) else None, depth, in_list=False)
+            if asked is not None and _fits(kind, asked):
                 found[field] = value
         return found
 
@@ -53,24 +59,24 @@ class CompactReader:
         self._left -= 1
         if self._left < 0:
             raise ThriftTooComplexError("more values than the limits allow")
-        if kind in {_TRUE, _FALSE}:
-            return self._byte() == _TRUE if in_list else kind == _TRUE
-        if kind in {_LIST, _SET}:
+        if kind in {BOOL, FALSE}:
+            return self._byte() == BOOL if in_list else kind == BOOL
+        if kind in {LIST, SET}:
             return self._list(wanted, depth)
-        if kind == _MAP:
+        if kind == MAP:
             return self._map(depth)
-        if kind == _STRUCT:
+        if kind == STRUCT:
             return self.read_struct(wanted or {}, depth + 1)
         return self._scalar(kind)
 
     def _scalar(self, kind: int) -> Any:
-        if kind == _BYTE:
+        if kind == BYTE:
             return self._byte()
-        if kind in {_I16, _I32, _I64}:
+        if kind in {I16, I32, I64}:
             return self._zigzag()
-        if kind == _DOUBLE:
+        if kind == DOUBLE:
             return struct.unpack("<d", self._take(_DOUBLE_BYTES))[0]
-        if kind == _BINARY:
+        if kind == BINARY:
             return self._take(self._varint())
         raise ThriftError(f"a value's type should be 1 to 12, was {kind} at byte {self.position}")
 
@@ -79,6 +85,8 @@ class CompactReader:
         size, kind = head >> 4, head & 15
         if size == _LONG_LIST:
             size = self._varint()
+        if size:
+            self._check_kinds(kind)
         values = []
         for _ in range(min(size, self._left + 1)):
             value = self._value(kind, wanted, depth + 1, in_list=True)
@@ -91,9 +99,15 @@ class CompactReader:
         if not size:
             return
         kinds = self._byte()
+        self._check_kinds(kinds >> 4, kinds & 15)
         for _ in range(min(size, self._left + 1)):
             self._value(kinds >> 4, None, depth + 1, in_list=True)
             self._value(kinds & 15, None, depth + 1, in_list=True)
+
+    def _check_kinds(self, *kinds: int) -> None:
+        """Refuse types that do not exist; writers state 0 for a list without elements."""
+        if any(not BOOL <= kind <= STRUCT for kind in kinds):
+            raise ThriftError(f"a type should be 1 to 12, was one of {kinds} at byte {self.position}")
 
     def _byte(self) -> int:
         try:
@@ -123,3 +137,9 @@ class CompactReader:
     def _zigzag(self) -> int:
         value = self._varint()
         return (value >> 1) ^ -(value & 1)
+
+
+def _fits(kind: int, asked: int | Wanted) -> bool:
+    if isinstance(asked, Mapping):
+        return kind in {STRUCT, LIST}
+    return kind == asked or (asked == BOOL and kind == FALSE)

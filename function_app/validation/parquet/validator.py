@@ -69,7 +69,7 @@ class _Walk:
         self._limits = task.requirements.limits
         self._file = BlockFile(task.source)
         self._metadata = read_footer(self._file, task.source.size_bytes, self._limits)
-        self._reader: Any = None
+        self._reader = open_with_pyarrow(self._file, self._metadata.offset)
         self._features, self._schema_faults = match_columns(self._metadata.leaves, task.requirements.features)
         self._checks: dict[int, ValuesCheck] = {
             column: compile_values_check(spec, task.requirements, task.statistics.feature(spec.name))
@@ -131,11 +131,10 @@ class _Walk:
             self._task.statistics.num_bytes += page.uncompressed_bytes
             largest = max(largest, page.uncompressed_bytes)
         rows_at_a_time = batch_rows(chunk, largest, self._limits)
-        if self._reader is None:
-            self._reader = open_with_pyarrow(self._file, self._metadata.offset)
         row = chunk.first_row
-        for values in read_rows(self._reader, chunk, rows_at_a_time):
-            if chunk.column in self._checks:
+        is_feature = chunk.column in self._checks
+        for values in read_rows(self._reader, chunk, rows_at_a_time, is_feature=is_feature):
+            if is_feature:
                 for i, value in enumerate(values):
                     self._check_row(chunk.column, value, row + i, chunk.start)
             row += len(values)
@@ -144,7 +143,7 @@ class _Walk:
         check = self._checks.get(column)
         if check is None:
             return
-        if value is None:
+        if value is None or (isinstance(value, list) and None in value):
             spec = self._features[column]
             fault = missing(spec) if spec.required else None
         else:

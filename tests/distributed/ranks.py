@@ -103,9 +103,17 @@ def job_arguments(landed: Landed, output: Path, **options: object) -> JobArgumen
 
 
 def start(
-    ranks: int | None, arguments: JobArguments, *, launcher: Sequence[str] = (), instead: Sequence[str] = ()
+    ranks: int | None,
+    arguments: JobArguments,
+    *,
+    launcher: Sequence[str] = (),
+    instead: Sequence[str] = (),
+    within: Sequence[str] = (),
 ) -> Running:
-    """Start a training with so many ranks; None means without mpirun. ``instead`` is what python runs."""
+    """Start a training with so many ranks; None means without mpirun.
+
+    ``launcher`` is for mpirun, ``instead`` is what python runs, ``within`` goes before all.
+    """
     if not (PROGRAMS / "mpirun").exists():
         pytest.skip(".venv-training is not there: run `make setup`")
     output = Path(arguments.report).parent
@@ -114,7 +122,7 @@ def start(
     what = instead or ["-m", "training_job.train"]
     return Running(
         process=start_process(
-            [*mpirun, str(PROGRAMS / "python"), *what, *arguments.to_argv()],
+            [*within, *mpirun, str(PROGRAMS / "python"), *what, *arguments.to_argv()],
             log=output / f"log-{len(list(output.glob('log-*')))}",
             environment=child_environment(**ENVIRONMENT, PYTHONPATH=str(REPOSITORY)),
         ),

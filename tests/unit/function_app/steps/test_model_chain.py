@@ -35,6 +35,9 @@ ENDED = ("Completed", "Failed", "Canceled")
 ROUNDS = 14
 """Hours until all is quiet: a failed run may be tried again several times, with pauses."""
 
+EVERYTHING = 12
+"""Two versions' events and messages, and some more."""
+
 Handler = Callable[[], object]
 
 
@@ -87,6 +90,13 @@ class ChainModel(RuleBasedStateMachine):
         """Deliver an event in any order; kept, it comes again."""
         for handler in self.pick(number, keep=keep):
             self.handle([handler], fates, [])
+
+    @rule(fates=FATES)
+    def deliver_everything(self, fates: list[tuple[int, Fate]]) -> None:
+        """Deliver what waits and what follows from it, the oldest first; the first handlers meet the fates."""
+        for _ in range(EVERYTHING):
+            self.handle(self.pick(0, keep=False), fates, [])
+            fates = []
 
     @rule(numbers=st.lists(st.integers(0, 30), min_size=2, max_size=3), fates=FATES, order=ORDER)
     def deliver_at_once(self, numbers: list[int], fates: list[tuple[int, Fate]], order: list[int]) -> None:

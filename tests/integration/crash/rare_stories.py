@@ -179,7 +179,7 @@ def long(serve: Serve) -> list[Step]:
 RARE = (
     Story(name="canceled by a person", steps=canceled, prelude=going, survives_loss=False),
     Story(name="canceled early", steps=canceled_early, prepare=away, survives_loss=False),
-    Story(name="waiting", steps=waiting),
+    Story(name="waiting", steps=waiting, survives_loss=False),  # an hour later, nothing waits any more
     Story(name="superseded", steps=superseded, prelude=trained(), survives_loss=False),
     Story(
         name="canceled late",

@@ -110,11 +110,11 @@ class RecordFraming:
             self.num_payload_bytes += base + position - self.offset - num_new * FRAME_OVERHEAD_BYTES
             self.num_records, self.offset = index, base + position
 
-    def _check(self, payload: memoryview, index: int, offset: int) -> None:
+    def _check(self, payload: bytes | memoryview, index: int, offset: int) -> None:
         """Hand a sound payload to the check, unless it is too long to be held, or empty."""
         if self._check_payload is None or not 0 < len(payload) <= self._limits.max_example_bytes:
             return
-        for fault in self._check_payload(bytes(payload), index) or ():
+        for fault in self._check_payload(payload if isinstance(payload, bytes) else bytes(payload), index) or ():
             self._report(fault, index, offset)
 
     def _check_header(self, length: int, length_crc: int, index: int, offset: int) -> None:
@@ -151,12 +151,11 @@ class RecordFraming:
         return position
 
     def _end(self, record: StraddlingRecord) -> None:
-        payload = memoryview(record.payload)
         if record.payload_crc != record.stored_crc:
             fault = _crc_fault(record.length, record.payload_crc, record.stored_crc)
             self._report(fault, self.num_records, self.offset)
         else:
-            self._check(payload, self.num_records, self.offset)
+            self._check(record.take_payload(), self.num_records, self.offset)
         self.num_payload_bytes += record.length
         self.num_records += 1
         self.offset += FRAME_OVERHEAD_BYTES + record.length

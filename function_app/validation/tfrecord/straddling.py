@@ -43,10 +43,11 @@ class StraddlingRecord:
         """The masked CRC of the payload that came."""
         return mask_crc(self._crc)
 
-    @property
-    def payload(self) -> bytes:
-        """The payload; empty where it was not to be kept."""
-        return b"".join(self._pieces)
+    def take_payload(self) -> bytes:
+        """Return the payload and let go of its pieces; empty where it was not to be kept."""
+        payload = b"".join(self._pieces)
+        self._pieces = []
+        return payload
 
     def expect(self, length: int, *, keep_payload: bool) -> None:
         """Set what the header says, once it has been checked."""

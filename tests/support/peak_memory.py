@@ -1,0 +1,138 @@
+"""Run as a program: validate one awkward shard and print the peak of this process's resident memory.
+
+    python -m tests.support.peak_memory CASE
+
+The peak is VmHWM of /proc/self/status: getrusage's also counts the process that this one was forked from.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import sys
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from function_app.validation import DataRequirements, ImagePolicy, ShardSource, encode_example, validate_shard
+from shared.example_schema import FeatureSpec
+from shared.record_framing import frame_record
+
+LABELS = FeatureSpec(name="label", kind="int64", shape=(None,))
+LABEL = FeatureSpec(name="label", kind="int64")
+IMAGE = FeatureSpec(name="image", kind="bytes")
+PNG = FeatureSpec(name="image", kind="bytes", encoding="image")
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Implements ShardSource: one block over and over, as large a shard as wanted without holding it."""
+
+    block: bytes
+    times: int
+    name: str = "train-00000-of-00001.tfrecord"
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all blocks."""
+        return len(self.block) * self.times
+
+    def read(self, offset: int, length: int) -> bytes:
+        """See ShardSource."""
+        start = offset % len(self.block)
+        pieces = [self.block[start : start + length]]
+        length -= len(pieces[0])
+        while length > 0:
+            pieces.append(self.block[:length])
+            length -= len(pieces[-1])
+        return b"".join(pieces)
+
+
+def large_shard() -> ShardSource:
+    """2 GiB of images."""
+    block = b"".join(frame_record(encode_example({"label": i, "image": bytes(110_000)})) for i in range(20))
+    return Repeated(block, (2 << 30) // len(block))
+
+
+def large_examples() -> ShardSource:
+    """Examples just below the limit of what is held."""
+    return Repeated(frame_record(encode_example({"label": 1, "image": bytes(16_000_000)})), 8)
+
+
+def long_records() -> ShardSource:
+    """Records of 300 MB, more than is held: their CRC is checked as they come."""
+    return Repeated(frame_record(bytes(30 << 20)), 10)
+
+
+def swelling_examples() -> ShardSource:
+    """Examples of as many tiny values as are let through."""
+    return Repeated(frame_record(encode_example({"label": [1] * 1_900_000})), 5)
+
+
+def gzip_bomb() -> ShardSource:
+    """A GiB of sound records out of a megabyte."""
+    stream, record = (
+        zlib.compressobj(9, wbits=31),
+        frame_record(encode_example({"label": 1, "image": bytes(1 << 20)})),
+    )
+    content = b"".join([*(stream.compress(record) for _ in range(1000)), stream.flush()])
+    return Repeated(content, 1)
+
+
+def large_image() -> ShardSource:
+    """A PNG as large as is decoded."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.new("RGB", (4000, 4000)).save(buffer, format="PNG")
+    return Repeated(frame_record(encode_example({"label": 1, "image": buffer.getvalue()})), 3)
+
+
+def parquet_of_images() -> ShardSource:
+    """Row groups of 100 images of 110 kB, which pyarrow writes into one page of 11 MB each."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(sys.argv[2])
+    if not path.exists():
+        chance = random.Random(0)  # noqa: S311 - bytes that do not compress
+        rows = {"label": list(range(300)), "image": [chance.randbytes(110_000) for _ in range(300)]}
+        pq.write_table(pa.table(rows), path, row_group_size=100)
+        raise SystemExit(0)
+    from function_app.validation import LocalFileSource
+
+    return LocalFileSource(path)
+
+
+CASES: dict[str, tuple[Callable[[], ShardSource], DataRequirements]] = {
+    "large_shard": (large_shard, DataRequirements(features=(LABEL, IMAGE))),
+    "large_examples": (large_examples, DataRequirements(features=(LABEL, IMAGE))),
+    "long_records": (long_records, DataRequirements()),
+    "swelling_examples": (swelling_examples, DataRequirements(features=(LABELS,))),
+    "gzip_bomb": (gzip_bomb, DataRequirements(features=(LABEL, IMAGE))),
+    "large_image": (large_image, DataRequirements(features=(PNG,), images=ImagePolicy(decode="all"))),
+    "parquet_of_images": (parquet_of_images, DataRequirements(features=(LABEL, IMAGE))),
+}
+
+
+def peak_bytes() -> int:
+    """Return the peak of this process's resident memory."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    raise RuntimeError("/proc/self/status should have VmHWM")
+
+
+def main() -> None:
+    """Validate one case; print the peak."""
+    make, requirements = CASES[sys.argv[1]]
+    source = make()
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak that making the shard reached (proc(5))
+    verdict = validate_shard(source, requirements)
+    sys.stdout.write(json.dumps({"peak_bytes": peak_bytes(), "accepted": verdict.accepted}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

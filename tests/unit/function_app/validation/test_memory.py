@@ -1,0 +1,39 @@
+"""Resident memory: no shard, large or hostile, takes a process beyond 150 MB."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.peak_memory import CASES
+from tests.support.processes import REPOSITORY, child_environment
+
+MAX_RESIDENT_BYTES = 150_000_000
+REJECTED = {"gzip_bomb"}
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
+
+
+def run(*arguments: str) -> str:
+    """Run the program that validates one awkward shard; return what it printed."""
+    command = [sys.executable, "-m", "tests.support.peak_memory", *arguments]
+    ended = subprocess.run(
+        command, cwd=REPOSITORY, env=child_environment(), check=True, capture_output=True, text=True, timeout=300
+    )
+    return ended.stdout
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_resident_memory(case: str, tmp_path: Path) -> None:
+    """A process that validates an awkward shard stays below 150 MB, and comes to the right verdict."""
+    arguments = [case]
+    if case.startswith("parquet"):
+        arguments.append(str(tmp_path / "train-00000-of-00001.parquet"))
+        run(*arguments)  # the first run writes the file, so that the second has not written anything
+    seen = json.loads(run(*arguments))
+    assert (case not in REJECTED) == seen["accepted"]
+    assert seen["peak_bytes"] <= MAX_RESIDENT_BYTES

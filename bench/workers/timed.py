@@ -1,0 +1,30 @@
+"""The loop of a worker that is asked, line by line, to do something and to say how long it took."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bench.disturbance import others_share, read
+
+
+def serve(what: Mapping[str, Callable[..., int]]) -> None:
+    """Answer each line ``{"do": name, …arguments}`` with its wall time, the others' share, and what it returned."""
+    cores = sorted(os.sched_getaffinity(0))
+    for line in sys.stdin:
+        request: dict[str, Any] = json.loads(line)
+        do = what[request.pop("do")]
+        before = read(cores)
+        result = do(**request)
+        after = read(cores)
+        wall_s = after.wall_s - before.wall_s
+        others = others_share(
+            wall_s=wall_s,
+            busy_s=after.busy_s - before.busy_s,
+            own_cpu_s=after.own_cpu_s - before.own_cpu_s,
+            num_cores=len(cores),
+        )
+        print(json.dumps({"wall_s": wall_s, "others": others, "result": result}), flush=True)

@@ -93,10 +93,10 @@ def test_an_event_that_event_grid_gave_up_is_replayed(twin: TwinUnderTest) -> No
 def test_why_tells_of_a_rejected_shard(twin: TwinUnderTest) -> None:
     """What came, what was decided and why, and what is awaited now."""
     name, content = next(iter(whole_version().items()))
-    twin.upload("steady/damaged", {name: flip_bit(content, offset=len(content) // 2)})
-    wait_until(lambda: twin.rejected("steady/damaged"), what="the shard to be rejected", timeout_s=60.0)
-    told = twin.api.get(f"/api/why/steady/damaged/{name}")
+    twin.upload("steady/asked-why", {name: flip_bit(content, offset=len(content) // 2)})
+    wait_until(lambda: twin.rejected("steady/asked-why"), what="the shard to be rejected", timeout_s=60.0)
+    told = twin.api.get(f"/api/why/steady/asked-why/{name}")
     assert ("blob", ["shard_rejected"]) == (told["kind"], [line["action"] for line in told["lines"]])
     assert ["a better upload under the same name: the blob as it is now is rejected"] == told["awaited"]
-    version = twin.api.get("/api/why/steady/damaged")["awaited"]
+    version = twin.api.get("/api/why/steady/asked-why")["awaited"]
     assert version[0].startswith(f"a better upload of {name}, which is rejected: ")

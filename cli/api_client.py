@@ -63,10 +63,15 @@ class ApiClient:
         return self._object("GET", f"/api/runs/{quote(run_id, safe='')}")
 
     def submit(
-        self, dataset: str, version: str, overrides: Mapping[str, Any], *, force: bool = False
+        self, dataset: str, version: str | None, overrides: Mapping[str, Any], *, force: bool = False
     ) -> dict[str, Any]:
-        """Ask for a run on a dataset version that is whole; return it. ``force`` trains again on purpose."""
-        body: dict[str, Any] = {"dataset": dataset, "version": version, "overrides": dict(overrides)}
+        """Ask for a run on a dataset version that is whole, or on synthetic data, which have no version; return it.
+
+        ``force`` trains again on purpose.
+        """
+        body: dict[str, Any] = {"dataset": dataset, "overrides": dict(overrides)}
+        if version is not None:
+            body["version"] = version
         if not force:
             return self._object("POST", "/api/runs", json=body)
         key = {"Idempotency-Key": uuid.uuid4().hex}

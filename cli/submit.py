@@ -8,7 +8,7 @@ import click
 import yaml
 
 from cli.api_client import ApiClient
-from cli.dataset_argument import DATASET_VERSION
+from cli.dataset_argument import TRAINABLE
 from cli.target import with_api
 
 
@@ -32,14 +32,14 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
 
 
 @click.command()
-@click.argument("target", type=DATASET_VERSION, metavar="DATASET/VERSION")
+@click.argument("target", type=TRAINABLE, metavar="DATASET[/VERSION]")
 @click.option("--set", "overrides", type=OverrideOption(), multiple=True, help="An option of the training, within "
               "the limits of the pipeline; may be repeated.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Train again on purpose, whatever was trained on it before.")
 @with_api
 def submit(
-    client: ApiClient, target: tuple[str, str], overrides: tuple[tuple[str, Any], ...], *, force: bool
+    client: ApiClient, target: tuple[str, str | None], overrides: tuple[tuple[str, Any], ...], *, force: bool
 ) -> None:
-    """Train on a dataset version that is whole."""
+    """Train on a dataset version that is whole, or on synthetic data: DATASET alone."""
     run = client.submit(*target, dict(overrides), force=force)
     click.echo(f"{run['run_id']}: {run['state']}. Follow it with: landfall run {run['run_id']}")

@@ -42,6 +42,10 @@ class VersionNotWholeError(LandfallError):
         self.missing = missing
 
 
+class VersionNameError(LandfallError):
+    """A training was asked for without a dataset version, or with one of synthetic data, which have none."""
+
+
 class VersionQuarantinedError(LandfallError):
     """A training was asked for on data that made one fail; the message names that run."""
 

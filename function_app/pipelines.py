@@ -5,18 +5,29 @@ What a file may say is written down here; ``pipeline_files.py`` reads the text a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from function_app.failure_classes import RETRYING, FailureClass, Remedy
+from function_app.pipeline_texts import (
+    Compute,
+    Container,
+    FeatureName,
+    ModelName,
+    Name,
+    Script,
+    Split,
+    VariableName,
+    VmSizeName,
+    matching,
+)
 from function_app.validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
 from shared.example_schema import Encoding, FeatureKind, FeatureSpec, RawDtype
 from shared.job_arguments import TrainingOptions
-from shared.shard_names import DataFormat
+from shared.manifest import SYNTHETIC, Format
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainingOptions))
 MAX_NODES = 100
@@ -27,42 +38,6 @@ MAX_TIMEOUT_S = 21 * 24 * 3600
 """Azure ML's own limit for a job."""
 
 
-def matching(pattern: str, meaning: str) -> AfterValidator:
-    """Return a check of a text; pydantic's own has no look-ahead and cannot say what was meant."""
-
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text, re.ASCII):
-            raise ValueError(f"should be {meaning}")
-        return text
-
-    return AfterValidator(check)
-
-
-Name = Annotated[str, matching(r"[a-z0-9][a-z0-9_-]{0,62}", "1 to 63 lower-case letters, digits, - and _")]
-FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
-Split = Annotated[str, matching(r"[A-Za-z][A-Za-z0-9_]{0,63}", "the name of a split, as train")]
-SettingName = Annotated[str, matching(r"[A-Z][A-Z0-9_]{0,127}", "the name of an app setting, as LANDFALL_WEBHOOK_X")]
-Script = Annotated[
-    str,
-    matching(
-        r"training_job\.train|scripts/[A-Za-z0-9_][A-Za-z0-9_-]{0,99}\.py",
-        "training_job.train, or scripts/<file>.py in the folder scripts beside the pipelines",
-    ),
-]
-Compute = Annotated[
-    str,
-    matching(
-        r"[a-zA-Z](?![a-zA-Z0-9-]*-\d+$)[a-zA-Z0-9-]{2,23}",
-        "an Azure ML compute: 3 to 24 letters, digits and -, a letter first, not ending in - and digits",
-    ),
-]
-VmSizeName = Annotated[str, matching(r"Standard_[A-Za-z0-9_]{2,60}", "an Azure VM size, as Standard_NC6s_v3")]
-Container = Annotated[
-    str,
-    matching(r"[a-z0-9](-?[a-z0-9]){2,62}", "a container: 3 to 63 lower-case letters, digits and single -"),
-]
-VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of an environment variable")]
-ModelName = Annotated[str, matching(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,254}", "letters, digits, - . and _")]
 OptionName = Annotated[str, matching("|".join(OPTION_NAMES), "one of the options: " + ", ".join(OPTION_NAMES))]
 Number = int | float
 UNNAMED = "-"
@@ -101,9 +76,9 @@ class Feature(Section):
 class Data(Section):
     """What a dataset version must be to be trained on."""
 
-    format: DataFormat
-    splits: tuple[Split, ...] = Field(min_length=1, max_length=16)
-    """The version is whole when each of them has all of its ``-of-N`` shards."""
+    format: Format
+    splits: tuple[Split, ...] = Field(default=(), max_length=16)
+    """The version is whole when each of them has all of its ``-of-N`` shards; required but for ``synthetic``."""
     features: dict[FeatureName, Feature] = Field(default_factory=dict, max_length=1000)
     label_feature: str | None = None
     images: ImagePolicy = ImagePolicy()
@@ -117,7 +92,16 @@ class Data(Section):
         if len(set(self.splits)) != len(self.splits):
             raise ValueError(f"splits should be named once each, were {list(self.splits)}")
         self.requirements()
+        if self.is_synthetic and (self.splits or self.features):
+            raise ValueError("synthetic data have neither splits nor features: nothing is uploaded")
+        if not self.is_synthetic and not self.splits:
+            raise ValueError("splits is required: at least one, as train")
         return self
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the training draws its own records, so that no shard is waited for."""
+        return self.format == SYNTHETIC
 
     def feature_specs(self) -> tuple[FeatureSpec, ...]:
         """Return the features in the order of the file."""
@@ -126,7 +110,8 @@ class Data(Section):
     def requirements(self) -> DataRequirements:
         """Return what validation is told. Raises SchemaError where the section contradicts itself."""
         own = {name: getattr(self, name) for name in type(self).model_fields if name not in ("format", "features")}
-        return DataRequirements(data_format=self.format, features=self.feature_specs(), **own)
+        data_format = None if self.format == SYNTHETIC else self.format
+        return DataRequirements(data_format=data_format, features=self.feature_specs(), **own)
 
 
 class Limit(Section):
@@ -269,6 +254,34 @@ class Pipeline(Section):
     """In the data account: rejected shards are copied there, with their reasons. None: they stay where they are."""
     notify: tuple[Recipient, ...] = Field(default=(), max_length=20)
     watch: Watch = Watch()
+
+    @model_validator(mode="after")
+    def _says_what_it_trains_on(self) -> Self:
+        """Random pixels under the name of data would be a false lineage; a model of them is nobody's."""
+        options, is_synthetic = self.train.options, self.data.is_synthetic
+        drawn = self.train.overrides.get("synthetic_records")
+        rules = (
+            (
+                is_synthetic != bool(options.synthetic_records),
+                "data.format synthetic and train.options.synthetic_records belong together",
+            ),
+            (
+                drawn is not None and not (is_synthetic and (drawn.minimum or 0) >= 1),
+                "train.overrides.synthetic_records needs data.format synthetic and a minimum of at least 1",
+            ),
+            (
+                is_synthetic and not (options.image_height and options.image_width and options.image_channels),
+                "train.options should have image_height, image_width and image_channels: nothing else says them",
+            ),
+            (
+                is_synthetic and self.register_ is not None,
+                "register should be absent: a model of random pixels is nobody's",
+            ),
+        )
+        for wrong, words in rules:
+            if wrong:
+                raise ValueError(words)
+        return self
 
     @model_validator(mode="after")
     def _can_be_paid(self) -> Self:

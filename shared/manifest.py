@@ -6,12 +6,15 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from shared.example_schema import FeatureSpec, SchemaError
 from shared.shard_names import DataFormat
 
 FORMAT_VERSION = 1
+SYNTHETIC: Literal["synthetic"] = "synthetic"
+"""The format of data without shards: the training draws its records itself."""
+Format = DataFormat | Literal["synthetic"]
 MAX_MANIFEST_BYTES = 64 << 20
 """100,000 shards at about 200 bytes each, three times over."""
 
@@ -42,7 +45,7 @@ class Manifest:
     version: str
     generation: int
     fingerprint: str
-    data_format: DataFormat
+    data_format: Format
     features: tuple[FeatureSpec, ...]
     shards: tuple[ManifestShard, ...]
     """Sorted by split and index."""

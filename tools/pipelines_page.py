@@ -36,7 +36,7 @@ WORDS: Mapping[str, str] = {
     "train": "How to train, and on what.",
     "notify": "Who is told: `topic`, or `webhook: SETTING` with the app setting that holds the address.",
     "watch": "When people are told that something takes too long.",
-    "data.format": "`tfrecord` or `parquet`.",
+    "data.format": "`synthetic`: nothing is uploaded, the training draws `train.options.synthetic_records` itself.",
     "data.features": "What each feature of an example must be, by its key. Empty: framing and checksums only.",
     "data.label_feature": "Which feature is the label, for histograms and drift.",
     "data.images": "How thoroughly images are looked at.",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.job_arguments import JobArguments
-from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError, ManifestShard, fingerprint
+from shared.manifest import MAX_MANIFEST_BYTES, SYNTHETIC, Manifest, ManifestError, ManifestShard, fingerprint
 from training_job.checkpoints.position import Position
 from training_job.checkpoints.store import CheckpointStore
 from training_job.errors import DataError
@@ -84,7 +84,10 @@ def _check_shards(manifest: Manifest, folder: Path) -> None:
 
 
 def _synthetic(manifest: Manifest, arguments: JobArguments) -> Manifest:
-    """Return a manifest of as many random records as asked for, an eighth of them more to evaluate on."""
+    """Return a manifest of as many random records as asked for, an eighth of them more to evaluate on.
+
+    Under a manifest of real data the fingerprint changes: no gate takes random pixels for them.
+    """
     sizes = {
         arguments.train_split: arguments.synthetic_records,
         arguments.validation_split: max(1, arguments.synthetic_records // 8),
@@ -99,7 +102,7 @@ def _synthetic(manifest: Manifest, arguments: JobArguments) -> Manifest:
         dataset=manifest.dataset,
         version=manifest.version,
         generation=manifest.generation,
-        fingerprint=fingerprint(shards),
+        fingerprint=manifest.fingerprint if manifest.data_format == SYNTHETIC else fingerprint(shards),
         data_format=manifest.data_format,
         features=manifest.features,
         shards=shards,

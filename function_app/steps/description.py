@@ -60,11 +60,13 @@ def describe_version(version: DatasetVersion, services: Services) -> VersionDesc
     pipeline = services.pipelines.get(version.dataset)
     if pipeline is None:
         raise NotFoundError(f"dataset {version.dataset} has no pipeline")
-    if not services.ledger.split_sizes(version):
+    if not pipeline.data.is_synthetic and not services.ledger.split_sizes(version):
         raise NotFoundError(f"no shard of {version} has come yet")
     runs = services.ledger.runs(dataset=version.dataset)
     closings = services.ledger.generations(version)
     generation = closings[0] if closings else None
+    if pipeline.data.is_synthetic and generation is None:
+        raise NotFoundError(f"nobody has asked for a run of {version} yet")
     return VersionDescription(
         dataset_version=version,
         pipeline=pipeline,

@@ -156,7 +156,7 @@ def _spec(
         name=run_id,
         display_name=f"{version} (generation {generation.number}, attempt 1)",
         experiment=f"{PREFIX}{version.dataset}",
-        command=_command(train.script, options),
+        command=_command(pipeline, options),
         environment_id=workspace.environment_id,
         code_id=workspace.code_id,
         compute=train.compute,
@@ -164,7 +164,7 @@ def _spec(
         processes_per_node=train.processes_per_node,
         shm_size=train.shm_size,
         timeout_s=train.timeout_s,
-        inputs=_inputs(generation, workspace),
+        inputs=_inputs(pipeline, generation, workspace),
         outputs=_outputs(f"{version}/{logical_run}", workspace),
         environment_variables={
             **MPI_ENVIRONMENT,
@@ -175,11 +175,12 @@ def _spec(
     )
 
 
-def _command(script: str, options: TrainingOptions) -> str:
+def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
+    script = pipeline.train.script
     arguments = JobArguments(
         **asdict(options),
         manifest="${{inputs.manifest}}",
-        data="${{inputs.data}}",
+        data="" if pipeline.data.is_synthetic else "${{inputs.data}}",
         report="${{outputs.report}}",
         model="${{outputs.model}}",
         checkpoints="${{outputs.checkpoints}}",
@@ -187,10 +188,14 @@ def _command(script: str, options: TrainingOptions) -> str:
     return arguments.to_command(f"python {script}" if script.endswith(".py") else f"python -m {script}")
 
 
-def _inputs(generation: Generation, workspace: Workspace) -> dict[str, dict[str, str]]:
+def _inputs(pipeline: Pipeline, generation: Generation, workspace: Workspace) -> dict[str, dict[str, str]]:
+    """Return what the job reads; without shards there is no folder, and Azure ML mounts none that is not there."""
     manifest = workspace.datastore_uri(workspace.state_datastore, generation.manifest_path)
-    data = workspace.datastore_uri(workspace.data_datastore, f"{generation.dataset_version}/")
-    return {"manifest": {"type": "uri_file", "uri": manifest}, "data": {"type": "uri_folder", "uri": data}}
+    inputs = {"manifest": {"type": "uri_file", "uri": manifest}}
+    if not pipeline.data.is_synthetic:
+        data = workspace.datastore_uri(workspace.data_datastore, f"{generation.dataset_version}/")
+        inputs["data"] = {"type": "uri_folder", "uri": data}
+    return inputs
 
 
 def _outputs(folder: str, workspace: Workspace) -> dict[str, dict[str, str]]:

@@ -68,11 +68,19 @@ def _gate(pipeline: Pipeline | None, report: TrainingReport) -> Register:
     if pipeline is None:
         raise GateError("the dataset's pipeline is gone, so nobody says what a good model is")
     if pipeline.register_ is None:
-        raise GateError(f"pipeline {pipeline.pipeline} registers no model")
+        raise GateError(f"pipeline {pipeline.pipeline} registers no model{_throughput(pipeline, report)}")
     problems = [problem for require in pipeline.register_.require if (problem := _problem(require, report))]
     if problems:
         raise GateError("; ".join(problems))
     return pipeline.register_
+
+
+def _throughput(pipeline: Pipeline, report: TrainingReport) -> str:
+    """Return what a run on synthetic data is for."""
+    if not pipeline.data.is_synthetic:
+        return ""
+    measured = "nothing was timed" if report.images_per_s is None else f"{report.images_per_s:.6g} images/s"
+    return f" of synthetic data; {measured} on {report.world_size} processes of {report.num_nodes} nodes"
 
 
 def _problem(require: Requirement, report: TrainingReport) -> str | None:

@@ -1,4 +1,4 @@
-"""Somebody asks for a run: on a version that is whole, within what the pipeline offers."""
+"""Somebody asks for a run: on a version that is whole or on synthetic data, within what the pipeline offers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from function_app.errors import NotFoundError, VersionNotWholeError
-from function_app.ledger import DatasetVersion, RunRecord
+from function_app.ledger import DatasetVersion, Generation, RunRecord
 from function_app.pipelines import Pipeline
 from function_app.ports import TrainingRequest
 from function_app.steps.description import missing_shards, refusal_messages
@@ -16,6 +16,12 @@ from function_app.steps.planning import planned_run
 from function_app.steps.quarantine import refuse_quarantined
 from function_app.steps.services import Services
 from function_app.steps.submission import AWAITING_SUBMISSION
+from function_app.steps.synthetic import synthetic_closing, version_meant
+
+
+def asked_version(dataset: str, version: str | None, services: Services) -> DatasetVersion:
+    """Return which version a caller means. Raises NotFoundError, VersionNameError."""
+    return version_meant(_pipeline(dataset, services), dataset, version)
 
 
 def request_run(
@@ -33,13 +39,9 @@ def request_run(
 
     Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError.
     """
-    pipeline = services.pipelines.get(version.dataset)
-    if pipeline is None:
-        raise NotFoundError(f"dataset {version.dataset} has no pipeline")
+    pipeline = _pipeline(version.dataset, services)
     options = overridden(pipeline, overrides)
-    generation = services.ledger.latest_generation(version)
-    if generation is None:
-        raise _not_whole(pipeline, version, services)
+    generation = _closing(pipeline, version, services)
     if forced_by is None:
         refuse_quarantined(generation, services)
     plan = unspent_plan(pipeline, generation, services, options=options, forced_by=forced_by)
@@ -56,6 +58,22 @@ def request_run(
         )
         services.requests.send(request)
     return run, is_new
+
+
+def _pipeline(dataset: str, services: Services) -> Pipeline:
+    pipeline = services.pipelines.get(dataset)
+    if pipeline is None:
+        raise NotFoundError(f"dataset {dataset} has no pipeline")
+    return pipeline
+
+
+def _closing(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation:
+    if pipeline.data.is_synthetic:
+        return synthetic_closing(pipeline, version, services)
+    generation = services.ledger.latest_generation(version)
+    if generation is None:
+        raise _not_whole(pipeline, version, services)
+    return generation
 
 
 def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: Services) -> VersionNotWholeError:

@@ -42,6 +42,8 @@ def shard_place(path: str, pipelines: Mapping[str, Pipeline]) -> ShardPlace:
     pipeline = pipelines.get(dataset)
     if pipeline is None:
         raise NotAShardError(f"dataset {dataset!r} has no pipeline; there are pipelines for {_listed(pipelines)}")
+    if pipeline.data.is_synthetic:
+        raise NotAShardError(f"pipeline {pipeline.pipeline} trains on synthetic data and waits for no shard")
     if not VERSION_PATTERN.fullmatch(version):
         raise NotAShardError(f"a version should be 1 to 64 letters, digits, . - and _, was {version[:100]!r}")
     try:
@@ -62,7 +64,9 @@ def counted_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipel
     if match is None or match[3] not in COUNT_FILES or not VERSION_PATTERN.fullmatch(match[2]):
         return None
     pipeline = pipelines.get(match[1])
-    return None if pipeline is None else (pipeline, DatasetVersion(dataset=match[1], version=match[2]))
+    if pipeline is None or pipeline.data.is_synthetic:
+        return None
+    return pipeline, DatasetVersion(dataset=match[1], version=match[2])
 
 
 def _listed(names: Mapping[str, object] | tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from function_app.ledger import DatasetVersion, RunState
 from function_app.records import PERSON
 from function_app.steps.cancellation import cancel_run
 from function_app.steps.description import describe_version
-from function_app.steps.run_requests import request_run
+from function_app.steps.run_requests import asked_version, request_run
 from function_app.steps.services import Services
 from function_app.web.bodies import Error, NotificationBody, RunBody, RunRequest, RunsBody, VersionBody
 from function_app.web.errors import add_error_handlers
@@ -92,13 +92,13 @@ def cancel(run_id: RunId, services: Given, response: Response) -> RunBody:
 def start_run(
     body: RunRequest, services: Given, response: Response, idempotency_key: IdempotencyKey = None
 ) -> RunBody:
-    """Ask for a run on a version that is whole: 202 for a new one, 200 where the same one was asked for before.
+    """Ask for a run on a whole version or synthetic data: 202 for a new one, 200 where the same was asked for before.
 
     With ``force`` it trains again on purpose; a call that is repeated under the same Idempotency-Key header means the
     same run. Without the header every forced call is a run of its own.
     """
-    version = DatasetVersion(dataset=body.dataset, version=body.version)
     forced_by = (idempotency_key or uuid.uuid4().hex) if body.force else None
+    version = asked_version(body.dataset, body.version, services)
     run, is_new = request_run(version, body.overrides, trigger=HTTP, services=services, forced_by=forced_by)
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/api/runs/{run.run_id}"

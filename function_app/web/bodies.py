@@ -19,7 +19,9 @@ class RunRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     dataset: str = Field(min_length=1, max_length=63)
-    version: str = Field(min_length=1, max_length=64)
+    version: str | None = Field(
+        default=None, min_length=1, max_length=64, description="Left out for synthetic data, which have no versions."
+    )
     overrides: dict[str, int | float | str | bool] = Field(default_factory=dict, max_length=50)
     force: bool = Field(default=False, description="Train again on purpose, whatever was trained before.")
 

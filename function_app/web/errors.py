@@ -19,6 +19,7 @@ from function_app.errors import (
     ReplayRefusedError,
     RunEndedError,
     ServiceUnavailableError,
+    VersionNameError,
     VersionNotWholeError,
     VersionQuarantinedError,
 )
@@ -29,6 +30,7 @@ MAX_DETAILS = 1000
 
 STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     NotFoundError: (404, "not_found"),
+    VersionNameError: (422, "version_name"),
     VersionNotWholeError: (409, "version_not_whole"),
     VersionQuarantinedError: (409, "version_quarantined"),
     OverrideError: (422, "override_not_allowed"),

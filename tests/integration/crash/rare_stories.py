@@ -13,9 +13,21 @@ from function_app.records import PERSON
 from function_app.steps.cancellation import cancel_run
 from function_app.steps.dead_letters import collect_dead_letters, replay
 from function_app.steps.message_failures import failures_on_record
+from function_app.steps.run_requests import asked_version, request_run
 from tests.integration.crash.stages import Step
-from tests.integration.crash.stories import Serve, Story, ask, run_jobs, tell_of_runs, trained, upload, uploads
+from tests.integration.crash.stories import (
+    Serve,
+    Story,
+    ask,
+    end_jobs,
+    run_jobs,
+    tell_of_runs,
+    trained,
+    upload,
+    uploads,
+)
 from tests.support.long_shards import SmallChunkStore, long_world
+from tests.support.synthetic import SYNTHETIC, add_synthetic_pipeline
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, World, shard_content
 
 PAYLOAD = '{"no": "event"}'
@@ -176,6 +188,17 @@ def long(serve: Serve) -> list[Step]:
     return [*upload(TRAIN_SHARDS[0], content), serve, *uploads(*ALL_SHARDS[1:]), serve]
 
 
+def benchmarked(serve: Serve) -> list[Step]:
+    """Somebody asks for a run on synthetic data, and it ends."""
+    return [ask_benchmark, serve, run_jobs, lambda world: end_jobs(world, "Completed"), tell_of_runs]
+
+
+def ask_benchmark(world: World) -> None:
+    """Ask as the HTTP API does."""
+    version = asked_version(SYNTHETIC, None, world.services)
+    request_run(version, {}, trigger="http", services=world.services)
+
+
 RARE = (
     Story(name="canceled by a person", steps=canceled, prelude=going, survives_loss=False),
     Story(name="canceled early", steps=canceled_early, prepare=away, survives_loss=False),
@@ -196,5 +219,6 @@ RARE = (
         survives_loss=False,
     ),
     Story(name="buried", steps=buried, survives_loss=False),
+    Story(name="benchmarked", steps=benchmarked, prepare=add_synthetic_pipeline, survives_loss=False),
     Story(name="long", steps=long, prepare=take_long),
 )

@@ -1,4 +1,4 @@
-"""``landfall cancel`` and ``landfall submit --force`` against a function app that answers."""
+"""``landfall cancel`` and ``landfall submit`` against a function app that answers."""
 
 from __future__ import annotations
 
@@ -67,3 +67,17 @@ def test_submit_with_force_says_so_to_the_function_app(capsys: pytest.CaptureFix
     with function_app({"run_id": "landfall-x-a1", "state": "planned"}, seen) as url:
         said(capsys, "submit", "digits/v1", "--force", "--url", url, "--key", "k")
     assert ("/api/runs", True) == (seen[0][0], seen[0][1]["force"])
+
+
+@pytest.mark.parametrize(
+    ("target", "members"),
+    [("speed", {"dataset": "speed"}), ("digits/v1", {"dataset": "digits", "version": "v1"})],
+)
+def test_submit_names_a_version_where_the_user_does(
+    capsys: pytest.CaptureFixture[str], target: str, members: dict[str, str]
+) -> None:
+    """Synthetic data have none, and the body then says nothing of one."""
+    seen: list[tuple[str, Any]] = []
+    with function_app({"run_id": "landfall-x-a1", "state": "planned"}, seen) as url:
+        said(capsys, "submit", target, "--url", url, "--key", "k")
+    assert [("/api/runs", {**members, "overrides": {}})] == seen

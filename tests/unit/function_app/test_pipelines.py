@@ -9,6 +9,7 @@ import pytest
 from function_app.errors import PipelineError
 from function_app.pipeline_files import MAX_FILE_BYTES, load_pipelines, parse_pipeline
 from shared.example_schema import FeatureSpec
+from tests.support import synthetic
 from tests.support.world import PIPELINE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -111,6 +112,49 @@ def test_a_script_is_a_module_of_ours_or_a_file_beside_the_pipelines() -> None:
     assert problems("train:\n  compute", "train:\n  script: ../../x.py\n  compute")
     named = PIPELINE.replace("train:\n  compute", "train:\n  script: scripts/x.py\n  compute")
     assert "scripts/x.py" == parse_pipeline(named.encode(), "digits.yaml").train.script
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "format: synthetic",
+            "format: tfrecord\n  splits: [train]",
+            "the file: data.format synthetic and train.options.synthetic_records belong together",
+        ),
+        (
+            "synthetic_records: 640, ",
+            "",
+            "the file: data.format synthetic and train.options.synthetic_records belong",
+        ),
+        ("format: synthetic", "format: tfrecord", "data: splits is required: at least one, as train"),
+        ("format: synthetic", "format: synthetic\n  splits: [train]", "data: synthetic data have neither splits nor"),
+        (
+            "    model_name: {",
+            "    synthetic_records: {maximum: 1000}\n    model_name: {",
+            "the file: train.overrides.synthetic_records needs data.format synthetic and a minimum of at least 1",
+        ),
+        (
+            "image_height: 32, ",
+            "",
+            "the file: train.options should have image_height, image_width and image_channels",
+        ),
+        ("notify:", "register: {model: m}\nnotify:", "the file: register should be absent: a model of random"),
+    ],
+)
+def test_random_pixels_never_pass_for_data(old: str, new: str, problem: str) -> None:
+    """Synthetic records and data of their own exclude each other, and no model comes of the former."""
+    assert old in synthetic.PIPELINE
+    with pytest.raises(PipelineError) as caught:
+        parse_pipeline(synthetic.PIPELINE.replace(old, new).encode(), "speed.yaml")
+    assert any(found.startswith(f"speed.yaml: {problem}") for found in caught.value.problems)
+
+
+def test_an_override_draws_no_pixels_instead_of_data() -> None:
+    """A pipeline with data cannot offer synthetic records."""
+    offered = "epochs: {minimum: 1, maximum: 100}"
+    (found,) = problems(offered, f"{offered}\n    synthetic_records: {{minimum: 1}}")
+    assert "train.overrides.synthetic_records needs data.format synthetic" in found
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shared.job_arguments import JobArguments
+from shared.manifest import Manifest, fingerprint
 from tests.distributed.landed import Landed, land_digits
 from training_job.errors import DataError, PlanError
 from training_job.job import Job, prepare
@@ -50,6 +51,29 @@ def test_synthetic_records_need_no_shards(landed: Landed, tmp_path: Path) -> Non
     """The manifest names them, but nothing of them is read."""
     job = prepared(landed, tmp_path, data=str(tmp_path / "nowhere"), synthetic_records=160)
     assert (10, 20) == (job.training.steps, job.validation.num_records)
+
+
+def test_random_pixels_do_not_pass_for_the_data_of_a_manifest(landed: Landed, tmp_path: Path) -> None:
+    """Their fingerprint is another, so no gate takes the training for one on the data."""
+    real = Manifest.from_json(landed.manifest.read_bytes()).fingerprint
+    assert real != prepared(landed, tmp_path, synthetic_records=160).manifest.fingerprint
+
+
+def test_a_synthetic_manifest_keeps_its_fingerprint(tmp_path: Path) -> None:
+    """It is that of the run, which the gate compares it with; no folder of shards is needed."""
+    manifest = Manifest(
+        dataset="speed",
+        version="synthetic",
+        generation=1,
+        fingerprint=fingerprint(()),
+        data_format="synthetic",
+        features=(),
+        shards=(),
+    )
+    path = tmp_path / "manifest.json"
+    path.write_text(manifest.to_json())
+    job = prepared(Landed(folder=tmp_path, manifest=path), tmp_path, data="", synthetic_records=160)
+    assert (manifest.fingerprint, 10) == (job.manifest.fingerprint, job.training.steps)
 
 
 def test_a_missing_shard_is_named(landed: Landed, tmp_path: Path) -> None:

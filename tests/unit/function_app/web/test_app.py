@@ -13,6 +13,7 @@ from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.services import Services
 from function_app.web.app import build_web_app
 from function_app.web.guard import MAX_BODY_BYTES
+from tests.support.synthetic import SYNTHETIC, synthetic_world
 from tests.support.world import TRAIN_SHARDS, World, shard_content
 
 
@@ -142,6 +143,13 @@ def test_asking_for_a_run_is_accepted_once_and_then_met() -> None:
     assert [f"/api/runs/{run_id}"] * 2 == [answer.headers["Location"] for answer in answers]
     world.serve_requests()
     assert "submitted" == call(world, "GET", f"/api/runs/{run_id}").json()["state"]
+
+
+def test_a_run_on_synthetic_data_needs_no_version_and_one_on_data_does() -> None:
+    """The lineage of the former says synthetic; the latter is refused."""
+    body = call(synthetic_world(), "POST", "/api/runs", json={"dataset": SYNTHETIC}).json()
+    assert (SYNTHETIC, "synthetic", 1) == (body["dataset"], body["version"], body["generation"])
+    assert (422, "version_name") == error(call(World(), "POST", "/api/runs", json={"dataset": "digits"}))
 
 
 def test_a_run_on_a_version_that_is_not_whole_is_a_conflict_naming_the_missing() -> None:

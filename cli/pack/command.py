@@ -85,7 +85,7 @@ def cifar10(folder: Path, *, target: Path, shards: int, seed: int, encoding: Any
 @pack.command()
 @click.argument("folder", type=_FOLDER)
 @_common
-@click.option("--synsets", required=True, type=_FILE, help="A synset on each line, in the order of the labels.")
+@click.option("--synsets", required=True, type=_FILE, help="A synset on each line, by label, from 1.")
 @click.option("--validation-labels", type=_FILE, help="A synset per image of FOLDER/val, or LOC_val_solution.csv.")
 def imagenet(
     folder: Path, *, target: Path, shards: int, seed: int, synsets: Path, validation_labels: Path | None
@@ -94,6 +94,31 @@ def imagenet(
     from cli.pack.imagenet import find_imagenet
 
     run(find_imagenet(folder, synsets, validation_labels), target, shards, seed)
+
+
+@pack.command()
+@click.argument("folder", type=_FOLDER)
+@_common
+@click.option("--finding", default="Effusion", show_default=True, help="What label 1 says that an image shows.")
+@click.option("--size", type=click.IntRange(16, 1024), help="Pixels of the side to scale to; left out: as they are.")
+@click.option(
+    "--validation-share",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.1,
+    show_default=True,
+    help="Of the patients that no list sets aside for the test.",
+)
+def xrays(
+    folder: Path, *, target: Path, shards: int, seed: int, finding: str, size: int | None, validation_share: float
+) -> None:
+    """Pack NIH's ChestX-ray14: Data_Entry_2017*.csv, test_list.txt and the PNG files, wherever they lie in FOLDER.
+
+    A patient's images all go into one split.
+    """
+    from cli.pack.xrays import find_xrays
+
+    collection = find_xrays(folder, finding=finding, size=size, validation_share=validation_share, seed=seed)
+    run(collection, target, shards, seed)
 
 
 @pack.command()

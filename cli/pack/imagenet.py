@@ -1,4 +1,8 @@
-"""ImageNet as it is distributed: ``train/<synset>/*.JPEG``, validation in one folder with a file of labels."""
+"""ImageNet as it is distributed: ``train/<synset>/*.JPEG``, validation in one folder with a file of labels.
+
+Packed under the keys that its TFRecords have always had (build_imagenet_data.py of tensorflow/models, 2016), so that
+shards which somebody made years ago land beside those made here. There labels are 1 to 1000: 0 is the background.
+"""
 
 from __future__ import annotations
 
@@ -13,38 +17,44 @@ from cli.pack.images import entries_by_class, image_files
 from function_app.validation.example_message import Value
 from shared.example_schema import FeatureSpec
 
+IMAGE, LABEL = "image/encoded", "image/class/label"
+SYNSET, FILENAME = "image/class/synset", "image/filename"
+BACKGROUND = "background"
+"""Label 0, of which there is no image."""
 _VALIDATION_FOLDERS = ("validation", "val")
 _MAX_FILE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageNet:
-    """The collection: image, label and synset."""
+    """The collection: image, label, synset and file name."""
 
     root: Path
     splits: Mapping[str, Sequence[Entry]]
     classes: tuple[str, ...]
-    """Synsets, by label."""
+    """The background and the synsets, by label."""
 
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
-        """Image bytes (some of its files are PNG under a JPEG name), label and synset."""
+        """Image bytes (one of its files is a PNG under a JPEG name), label, synset and file name."""
         return (
-            FeatureSpec(name="image", kind="bytes", encoding="image"),
-            FeatureSpec(name="label", kind="int64", minimum=0, maximum=len(self.classes) - 1),
-            FeatureSpec(name="synset", kind="bytes", encoding="text"),
+            FeatureSpec(name=IMAGE, kind="bytes", encoding="image"),
+            FeatureSpec(name=LABEL, kind="int64", minimum=1, maximum=len(self.classes) - 1),
+            FeatureSpec(name=SYNSET, kind="bytes", encoding="text"),
+            FeatureSpec(name=FILENAME, kind="bytes", encoding="text"),
         )
 
     def load(self, entry: Entry) -> Mapping[str, Value]:
         """See Collection."""
-        image = (self.root / entry.key).read_bytes()
-        return {"image": image, "label": entry.label, "synset": self.classes[entry.label]}
+        path = self.root / entry.key
+        values = (path.read_bytes(), entry.label, self.classes[entry.label], path.name)
+        return dict(zip((IMAGE, LABEL, SYNSET, FILENAME), values, strict=True))
 
 
 def find_imagenet(root: Path, synset_file: Path, validation_labels: Path | None) -> ImageNet:
     """Return what is below ``root``. Raises CliError where it is not laid out as ImageNet."""
-    synsets = read_synsets(synset_file)
-    train = entries_by_class(root, root / "train", synsets)
+    classes = (BACKGROUND, *read_synsets(synset_file))
+    train = entries_by_class(root, root / "train", classes)
     if not train:
         raise CliError(
             f"{root / 'train'}: there should be a folder for each synset of {synset_file}, found no image."
@@ -52,8 +62,8 @@ def find_imagenet(root: Path, synset_file: Path, validation_labels: Path | None)
     splits: dict[str, Sequence[Entry]] = {"train": train}
     folder = next((root / name for name in _VALIDATION_FOLDERS if (root / name).is_dir()), None)
     if folder is not None:
-        splits["validation"] = _validation(root, folder, synsets, validation_labels)
-    return ImageNet(root=root, splits=splits, classes=synsets)
+        splits["validation"] = _validation(root, folder, classes, validation_labels)
+    return ImageNet(root=root, splits=splits, classes=classes)
 
 
 def read_synsets(path: Path) -> tuple[str, ...]:
@@ -66,14 +76,14 @@ def read_synsets(path: Path) -> tuple[str, ...]:
     return synsets
 
 
-def _validation(root: Path, folder: Path, synsets: Sequence[str], labels: Path | None) -> list[Entry]:
+def _validation(root: Path, folder: Path, classes: Sequence[str], labels: Path | None) -> list[Entry]:
     files = image_files(folder)
     if not files:
-        return entries_by_class(root, folder, synsets)
+        return entries_by_class(root, folder, classes)
     if labels is None:
         raise CliError(f"{folder}: its images lie in one folder, so --validation-labels must say what they show.")
     by_name = _labels_by_name(labels, files)
-    numbers = {synset: label for label, synset in enumerate(synsets)}
+    numbers = {synset: label for label, synset in enumerate(classes) if label}
     entries = []
     for path in files:
         synset = by_name.get(path.stem)

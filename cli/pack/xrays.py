@@ -1,0 +1,177 @@
+"""NIH's ChestX-ray14 as it is distributed: a table of findings, PNG files in numbered folders, a list for the test.
+
+Source: Wang et al. 2017, ChestX-ray8 (arXiv 1705.02315), and the README beside its download,
+https://nihcc.app.box.com/v/ChestXray-NIHCC. A patient has several images that look alike, so splits are made of
+patients: images of one on both sides would be recognised, not judged.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from collections.abc import Collection as Items
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cli.errors import CliError
+from cli.pack.collection import Entry
+from function_app.validation.example_message import Value
+from shared.example_schema import FeatureSpec
+
+TABLES = "Data_Entry_2017*.csv"
+TEST_LIST = "test_list.txt"
+IMAGE, FINDINGS, PATIENT = "Image Index", "Finding Labels", "Patient ID"
+"""Columns of the table."""
+_SEPARATOR = "|"
+_GREY = "L"
+_MAX_TABLE_BYTES = 256 << 20
+_MAX_PIXELS = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XRay:
+    """A row of the table."""
+
+    name: str
+    findings: frozenset[str]
+    patient: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class XRays:
+    """The collection: image, whether it shows the finding, and whose it is."""
+
+    root: Path
+    splits: Mapping[str, Sequence[Entry]]
+    classes: tuple[str, ...]
+    size: int | None
+    patients: Mapping[str, int] = field(repr=False)
+    """Key of an entry → patient."""
+
+    @property
+    def features(self) -> tuple[FeatureSpec, ...]:
+        """A grey PNG, a label, and the patient, by which anybody can check that no two splits share one."""
+        return (
+            FeatureSpec(name="image", kind="bytes", encoding="png", shape=(self.size, self.size, 1)),
+            FeatureSpec(name="label", kind="int64", minimum=0, maximum=1),
+            FeatureSpec(name="patient", kind="int64", minimum=0),
+        )
+
+    def load(self, entry: Entry) -> Mapping[str, Value]:
+        """See Collection."""
+        image = _grey_png((self.root / entry.key).read_bytes(), self.size)
+        return {"image": image, "label": entry.label, "patient": self.patients[entry.key]}
+
+
+def find_xrays(root: Path, *, finding: str, size: int | None, validation_share: float, seed: int) -> XRays:
+    """Return what is below ``root``. Raises CliError where it is not laid out as NIH's download."""
+    rows = _read_table(root)
+    known = {name for row in rows for name in row.findings}
+    if finding not in known:
+        raise CliError(f"{root}: --finding should be one of {sorted(known)}, was {finding!r}.")
+    paths = _paths(root, rows)
+    splits = {
+        split: [Entry(paths[row.name], int(finding in row.findings)) for row in members]
+        for split, members in _splits(root, rows, finding, validation_share, seed).items()
+    }
+    return XRays(
+        root=root,
+        splits=splits,
+        classes=(f"no {finding}", finding),
+        size=size,
+        patients={paths[row.name]: row.patient for row in rows},
+    )
+
+
+def _read_table(root: Path) -> list[XRay]:
+    found = sorted(root.glob(TABLES))
+    if len(found) != 1:
+        raise CliError(f"{root}: there should be one table {TABLES}, found {len(found)}.")
+    lines = csv.DictReader(io.StringIO(_text(found[0])))
+    if missing := {IMAGE, FINDINGS, PATIENT} - set(lines.fieldnames or ()):
+        raise CliError(f"{found[0]}: should have columns {IMAGE}, {FINDINGS}, {PATIENT}; has no {sorted(missing)}.")
+    rows = [_row(found[0], number, line) for number, line in enumerate(lines, 2)]
+    if len({row.name for row in rows}) != len(rows) or not rows:
+        raise CliError(f"{found[0]}: should have a line for each image, and each image once; had {len(rows)} lines.")
+    return rows
+
+
+def _row(path: Path, number: int, line: Mapping[str, str | None]) -> XRay:
+    name, findings, patient = (line[column] or "" for column in (IMAGE, FINDINGS, PATIENT))
+    if not name or not findings or not patient.isdecimal():
+        raise CliError(
+            f"{path}: line {number} should have an image, its findings and the patient's number, "
+            f"had {name!r}, {findings!r} and {patient!r}."
+        )
+    return XRay(name=name, findings=frozenset(findings.split(_SEPARATOR)), patient=int(patient))
+
+
+def _paths(root: Path, rows: Iterable[XRay]) -> dict[str, str]:
+    """Return each image's path below the root: the archives unpack to images_001/images/ and so on."""
+    paths = {path.name: path.relative_to(root).as_posix() for path in root.rglob("*.png")}
+    if absent := [row.name for row in rows if row.name not in paths]:
+        raise CliError(
+            f"{root}: every image of the table should be there, {len(absent)} are not, as {absent[0]}. "
+            "Are all archives unpacked?"
+        )
+    return paths
+
+
+def _splits(
+    root: Path, rows: Sequence[XRay], finding: str, validation_share: float, seed: int
+) -> dict[str, list[XRay]]:
+    """Return the rows of each split. Raises CliError where the list of the test divides a patient."""
+    listed = set(_text(root / TEST_LIST).split()) if (root / TEST_LIST).is_file() else set()
+    test = [row for row in rows if row.name in listed]
+    rest = [row for row in rows if row.name not in listed]
+    if divided := {row.patient for row in test} & {row.patient for row in rest}:
+        raise CliError(
+            f"{root / TEST_LIST}: should have all images of a patient or none, divides {len(divided)} patients, "
+            f"as {min(divided)}."
+        )
+    chosen = _some_patients(rest, finding, validation_share, seed)
+    return {
+        "train": [row for row in rest if row.patient not in chosen],
+        "validation": [row for row in rest if row.patient in chosen],
+        **({"test": test} if test else {}),
+    }
+
+
+def _some_patients(rows: Iterable[XRay], finding: str, share: float, seed: int) -> Items[int]:
+    """Return a share of the patients, the same of those that have the finding on some image and of the others."""
+    has: dict[int, bool] = {}
+    for row in rows:
+        has[row.patient] = has.get(row.patient, False) or finding in row.findings
+    chosen: set[int] = set()
+    for group in (True, False):
+        patients = sorted(patient for patient, shows in has.items() if shows is group)
+        random.Random(f"{seed}/{group}").shuffle(patients)  # noqa: S311 - an order, not a secret
+        chosen.update(patients[: round(share * len(patients))])
+    return chosen
+
+
+def _grey_png(content: bytes, size: int | None) -> bytes:
+    """Return the very bytes where they will do: some of the files have colours and transparency, of grey alone."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(content)) as image:
+        if image.width * image.height > _MAX_PIXELS:
+            raise ValueError(f"should have at most {_MAX_PIXELS} pixels, has {image.width} x {image.height}")
+        wanted = image.size if size is None else (size, size)
+        if image.format == "PNG" and image.mode == _GREY and image.size == wanted:
+            return content
+        if size is not None and image.width != image.height:
+            raise ValueError(f"should be square to be scaled, is {image.width} x {image.height}")
+        buffer = io.BytesIO()
+        image.convert(_GREY).resize(wanted, Image.Resampling.LANCZOS).save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_TABLE_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"{path}: cannot be read as text: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from azure.storage.queue.aio import QueueServiceClient
 
 from local_azure.event_grid.config import RESOURCE_GROUP_ID, Config, SubscriptionConfig
 from local_azure.event_grid.cursors import Cursor
+from local_azure.event_grid.dead_letters import DeadLetterContainer
 from local_azure.event_grid.events import Event
 from local_azure.event_grid.faults import Admitted, FaultGate
 from local_azure.event_grid.journal import Journal
@@ -42,8 +43,9 @@ class Topic:
 
     def publish(self, event: Event) -> None:
         """Keep the event and pass it on as the faults allow."""
-        moment = datetime.now(UTC).isoformat()
-        seq = self.journal.append({"time": moment, "schema": event.schema, "event": event.body})
+        moment = datetime.now(UTC)
+        event = replace(event, published_at=moment)
+        seq = self.journal.append({"time": moment.isoformat(), "schema": event.schema, "event": event.body})
         for subscription in self.subscriptions:
             subscription.expect(seq, event)
         if self.gate.loses_next():
@@ -71,7 +73,8 @@ class Topic:
             first = min(unfinished, default=subscription.cursor.seen + 1)
             for entry in self.journal.since(first - 1):
                 if entry["seq"] in unfinished or entry["seq"] > subscription.cursor.seen:
-                    event = Event(schema=entry["schema"], body=entry["event"])
+                    moment = datetime.fromisoformat(entry["time"])
+                    event = Event(schema=entry["schema"], body=entry["event"], published_at=moment)
                     subscription.expect(entry["seq"], event)
                     subscription.offer(Admitted(seq=entry["seq"], event=event))
 
@@ -129,6 +132,7 @@ async def make_broker(config: Config, settings: Mapping[str, str], resources: As
     }
     session = await resources.enter_async_context(aiohttp.ClientSession())
     queues = await _queue_service(config, settings, resources)
+    containers = await _dead_letter_containers(config, settings, resources)
     subscriptions = {}
     for one in config.subscriptions:
         topic = topics[one.topic]
@@ -137,6 +141,7 @@ async def make_broker(config: Config, settings: Mapping[str, str], resources: As
             target=_target(one, queues, session),
             cursor=Cursor(folder / f"cursor-{one.name}.json", newest=topic.journal.last_seq),
             dead_letters=_journal(folder / f"dead-letters-{one.name}.jsonl", resources),
+            dead_letter_container=containers.get(one.name),
         )
         topic.subscriptions.append(subscriptions[one.name])
     return Broker(topics=topics, subscriptions=subscriptions)
@@ -156,6 +161,21 @@ async def _queue_service(
         return None
     service = storage_connection(config.queue_connection_env, settings).queue_service()
     return await resources.enter_async_context(service)
+
+
+async def _dead_letter_containers(
+    config: Config, settings: Mapping[str, str], resources: AsyncExitStack
+) -> dict[str, DeadLetterContainer]:
+    """By subscription; a storage account is needed only where one of them names a container."""
+    named = {one.name: one.dead_letter_container for one in config.subscriptions if one.dead_letter_container}
+    if not named:
+        return {}
+    service = storage_connection(config.queue_connection_env, settings).blob_service()
+    blobs = await resources.enter_async_context(service)
+    return {
+        name: DeadLetterContainer(container=blobs.get_container_client(container), subscription=name)
+        for name, container in named.items()
+    }
 
 
 def _target(config: SubscriptionConfig, queues: QueueServiceClient | None, session: aiohttp.ClientSession) -> Target:

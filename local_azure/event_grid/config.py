@@ -57,6 +57,8 @@ class SubscriptionConfig:
     cloud_events: bool = False
     """Whether the webhook is asked for consent in the manner of CloudEvents (OPTIONS)."""
     retry_schedule_s: tuple[float, ...] = DEFAULT_RETRY_SCHEDULE_S
+    dead_letter_container: str = ""
+    """In the account of the queues; empty: what is given up is only kept in the journal, for tests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,7 @@ class Config:
     topics: tuple[str, ...]
     subscriptions: tuple[SubscriptionConfig, ...]
     queue_connection_env: str
-    """The setting with the connection of the account that holds the subscriptions' queues."""
+    """The setting with the connection of the account that holds the subscriptions' queues and dead letters."""
     storage: StorageConfig | None = field(default=None)
     """None where no storage account is followed."""
 
@@ -141,6 +143,7 @@ def _subscription(item: Any, topics: tuple[str, ...]) -> SubscriptionConfig:
         webhook=webhook,
         cloud_events=bool(item.get("cloud_events", False)),
         retry_schedule_s=_schedule(item, name),
+        dead_letter_container=str(item.get("dead_letter_container", "")),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from local_azure.event_grid.config import SubscriptionConfig
@@ -26,6 +27,8 @@ class Event:
 
     schema: Schema
     body: dict[str, Any]
+    published_at: datetime | None = None
+    """When a topic took it; None before."""
 
     @property
     def type(self) -> str:

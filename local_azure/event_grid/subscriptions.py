@@ -6,10 +6,12 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from local_azure.event_grid.config import SubscriptionConfig
 from local_azure.event_grid.cursors import Cursor
+from local_azure.event_grid.dead_letters import DeadLetterContainer, GivenUp
 from local_azure.event_grid.events import Event, matches
 from local_azure.event_grid.faults import Admitted
 from local_azure.event_grid.journal import Journal
@@ -29,6 +31,9 @@ class Subscription:
     target: Target
     cursor: Cursor
     dead_letters: Journal
+    """What was given up, for people and tests."""
+    dead_letter_container: DeadLetterContainer | None = None
+    """Where a deployment looks for it; None where the subscription names no destination."""
     ready: bool = False
     """Whether the target was made ready, which for a webhook is the handshake."""
     delivered: int = 0
@@ -125,11 +130,19 @@ class Subscription:
             error = await self._attempt(admitted, attempts)
             attempts += 1
         if error:
-            self._give_up(admitted, error, attempts)
+            await self._give_up(admitted.event, error, attempts)
 
-    def _give_up(self, admitted: Admitted, error: DeliveryFailedError, attempts: int) -> None:
-        reason = "NotRetried" if error.final else "MaxDeliveryAttemptsExceeded"
-        self.dead_letters.append(
-            {"deadLetterReason": reason, "lastError": str(error), "attempts": attempts, "event": admitted.event.body}
+    async def _give_up(self, event: Event, error: DeliveryFailedError, attempts: int) -> None:
+        now = datetime.now(UTC)
+        given_up = GivenUp(
+            event=event,
+            reason=error.dead_letter_reason,
+            attempts=attempts,
+            outcome=error.outcome,
+            published_at=event.published_at or now,
+            last_attempt_at=now,
         )
-        log.error(f"subscription {self.config.name}: gave up {admitted.event.id} after {attempts} attempts: {error}")
+        if self.dead_letter_container is not None:
+            await self.dead_letter_container.write(given_up)
+        self.dead_letters.append({"lastError": str(error), "event": given_up.as_json()})
+        log.error(f"subscription {self.config.name}: gave up {event.id} after {attempts} attempts: {error}")

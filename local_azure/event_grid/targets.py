@@ -28,12 +28,31 @@ NOT_RETRIED = frozenset((400, 401, 403, 413))
 MAX_ANSWER_BYTES = 1 << 16
 
 
-class DeliveryFailedError(Exception):
-    """An attempt failed; ``final`` where another would fail the same way."""
+OUTCOMES = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    408: "TimedOut",
+    413: "PayloadTooLarge",
+    503: "Busy",
+}
+"""A status in the words of a dead letter's ``lastDeliveryOutcome``."""
+OTHER_OUTCOME, NO_ANSWER = "GenericError", "TimedOut"
 
-    def __init__(self, reason: str, *, final: bool) -> None:
+
+class DeliveryFailedError(Exception):
+    """An attempt failed; ``final`` where another would fail the same way, with the answer's status if one came."""
+
+    def __init__(self, reason: str, *, final: bool, status: int | None = None) -> None:
         super().__init__(reason)
         self.final = final
+        self.outcome = NO_ANSWER if status is None else OUTCOMES.get(status, OTHER_OUTCOME)
+
+    @property
+    def dead_letter_reason(self) -> str:
+        """Why nothing is tried any more, as ``deadLetterReason`` says it."""
+        return f"UndeliverableDueToHttp{self.outcome}" if self.final else "MaxDeliveryAttemptsExceeded"
 
 
 class Target(Protocol):
@@ -65,7 +84,8 @@ class QueueTarget:
         try:
             await self._queue.send_message(base64.b64encode(event.as_json().encode()).decode())
         except HttpResponseError as error:
-            raise DeliveryFailedError(_first_line(error), final=error.status_code in NOT_RETRIED) from error
+            status = error.status_code
+            raise DeliveryFailedError(_first_line(error), final=status in NOT_RETRIED, status=status) from error
         except AzureError as error:
             raise DeliveryFailedError(_first_line(error), final=False) from error
 
@@ -95,7 +115,8 @@ class WebhookTarget:
             body = f"[{event.as_json()}]"
         status, answer, _ = await self._send("POST", headers, body)
         if status not in SUCCESSES:
-            raise DeliveryFailedError(f"answered {status}: {answer[:200]}", final=status in NOT_RETRIED)
+            reason = f"answered {status}: {answer[:200]}"
+            raise DeliveryFailedError(reason, final=status in NOT_RETRIED, status=status)
 
     async def _validate(self) -> None:
         code = str(uuid.uuid4())

@@ -104,7 +104,7 @@ async def serve(options: Options) -> bool:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     settings = app_settings(options.root, os.environ)
     os.environ.update(settings)
-    host = host_options(options.root)
+    host = host_options(options.root, settings)
     listening = _bind(options.port)
     worker = Worker(options.root)
     outputs = OutputWriter(settings=settings, message_encoding=host.queues.message_encoding)

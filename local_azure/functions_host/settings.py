@@ -19,6 +19,9 @@ MAX_BATCH_SIZE = 32
 LOCAL_POLLING_CAP_S = 1.0
 """The Functions host lets an idle queue rest for up to a minute; nobody at a terminal wants to wait for that."""
 
+OVERRIDE = "AzureFunctionsJobHost__"
+"""What the name of a setting that goes before host.json begins with."""
+
 _TIME_SPAN = re.compile(r"(?:(\d+)\.)?(\d{1,2}):(\d{2}):(\d{2})(?:\.(\d{1,7}))?")
 
 
@@ -64,16 +67,33 @@ def host_id(root: Path, settings: Mapping[str, str]) -> str:
     return settings.get("AzureFunctionsWebHost__hostid") or made
 
 
-def host_options(root: Path) -> HostOptions:
-    """What host.json in ``root`` says. Raises DevHostError naming the field that cannot be used."""
+def host_options(root: Path, settings: Mapping[str, str] | None = None) -> HostOptions:
+    """What host.json in ``root`` says, and the settings that go before it: ``AzureFunctionsJobHost__a__b`` for a.b.
+
+    Raises DevHostError naming the field that cannot be used. Source of the settings' form:
+    https://learn.microsoft.com/azure/azure-functions/functions-host-json#override-hostjson-values.
+    """
     path = root / "host.json"
-    extensions = _section(_read_json(path), "extensions", path)
+    extensions = _section(_overridden(_read_json(path), settings or {}, path), "extensions", path)
     http = _section(extensions, "http", path)
     queues = _section(extensions, "queues", path)
     try:
         return HostOptions(route_prefix=str(http.get("routePrefix", "api")).strip("/"), queues=_queue_options(queues))
     except ValueError as error:
         raise DevHostError(f"{path}: extensions.queues: {error}") from error
+
+
+def _overridden(content: dict[str, Any], settings: Mapping[str, str], path: Path) -> dict[str, Any]:
+    for name, value in settings.items():
+        if name.startswith(OVERRIDE):
+            *parents, last = name.removeprefix(OVERRIDE).split("__")
+            section = content
+            for parent in parents:
+                child = dict(_section(section, parent, path))
+                section[parent] = child
+                section = child
+            section[last] = int(value) if value.isdecimal() else value
+    return content
 
 
 def _queue_options(section: Mapping[str, Any]) -> QueueOptions:

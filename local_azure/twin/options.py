@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from local_azure.event_grid.config import DEFAULT_RETRY_SCHEDULE_S
 from local_azure.twin.children import ROOT
 from local_azure.twin.ports import DEFAULTS
 
@@ -29,6 +30,8 @@ class TwinOptions:
     """What is younger is left alone by the sweep; in Azure, where events may take minutes, it is more."""
     more_settings: Mapping[str, str] = field(default_factory=dict)
     """App settings beside those that the twin's parts need, or in their place."""
+    event_retry_schedule_s: tuple[float, ...] = DEFAULT_RETRY_SCHEDULE_S
+    """Pauses before each delivery of an event; after the last one it is given up."""
     queue_lease_s: float = 30.0
     """After so long the message of a killed dev host is delivered to the next one."""
     training_python: Path = ROOT / ".venv-training"

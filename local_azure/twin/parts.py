@@ -77,10 +77,10 @@ def azure_ml(places: Places, options: TwinOptions) -> Part:
     )
 
 
-def event_grid(places: Places) -> Part:
+def event_grid(places: Places, options: TwinOptions) -> Part:
     """Event Grid: uploads and runs become deliveries."""
     config = places.folder / "event_grid.json"
-    write_atomically(config, json.dumps(event_grid_config(places), indent=1), mode=0o600)
+    write_atomically(config, json.dumps(event_grid_config(places, options), indent=1), mode=0o600)
     return Part(
         name="the Event Grid emulator",
         command=_module("local_azure.event_grid", port=places.ports["event_grid"], config=config),
@@ -140,18 +140,23 @@ def functions_host(places: Places, settings: Mapping[str, str], options: TwinOpt
     )
 
 
-def event_grid_config(places: Places) -> dict[str, object]:
+def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]:
     """Return which events go where: what Event Grid's subscriptions say in Azure."""
     code = places.secrets.function_key
     hook = f"{places.functions_url}/runtime/webhooks/eventgrid?functionName=run_changed&code={code}"
+    common = {
+        "dead_letter_container": names.DEAD_LETTER_CONTAINER,
+        "retry_schedule_s": options.event_retry_schedule_s,
+    }
     shards = {
         "name": "shards",
         "topic": "storage",
         "included_event_types": UPLOAD_EVENTS,
         "subject_begins_with": f"/blobServices/default/containers/{names.DATA_CONTAINER}/",
         "queue": names.QUEUES[0],
+        **common,
     }
-    runs = {"name": "runs", "topic": "azureml", "included_event_types": RUN_EVENTS, "webhook": hook}
+    runs = {"name": "runs", "topic": "azureml", "included_event_types": RUN_EVENTS, "webhook": hook, **common}
     log: Path = places.access_log
     return {
         "storage": {"access_log": str(log), "account": names.DATA_ACCOUNT, "connection_env": "DataStorage"},

@@ -14,6 +14,7 @@ HOST_ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6
 """No secret: Azurite's documented default (README of Azure/Azurite, "Default Storage Account")."""
 DATA_ACCOUNT = "landfalldata"
 DATA_CONTAINER, STATE_CONTAINER, RUNS_CONTAINER, WORKSPACE_CONTAINER = "datasets", "landfall", "runs", "azureml"
+DEAD_LETTER_CONTAINER = "landfall-dead-letters"
 QUEUES = ("shard-uploaded", "training-requested")
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"

@@ -14,7 +14,7 @@ from local_azure.twin.places import Places
 
 def create_containers_and_queues(places: Places) -> None:
     """Create what is not there yet."""
-    host = (names.STATE_CONTAINER, names.RUNS_CONTAINER, names.WORKSPACE_CONTAINER)
+    host = (names.STATE_CONTAINER, names.RUNS_CONTAINER, names.WORKSPACE_CONTAINER, names.DEAD_LETTER_CONTAINER)
     _create_containers(places.host_connection, host)
     _create_containers(places.data_connection, (names.DATA_CONTAINER,))
     with QueueServiceClient.from_connection_string(places.host_connection) as queues:

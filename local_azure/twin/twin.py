@@ -53,7 +53,7 @@ class Twin:
         azure_ml = self._launch(parts.azure_ml(self.places, self.options))
         storage.await_ready()
         create_containers_and_queues(self.places)
-        event_grid = self._launch(parts.event_grid(self.places))
+        event_grid = self._launch(parts.event_grid(self.places, self.options))
         azure_ml.await_ready()
         say("publishing the training's environment and code to Azure ML")
         settings = app_settings(self.places, self._publish(), self.options)

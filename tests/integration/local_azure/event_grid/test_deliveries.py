@@ -115,22 +115,30 @@ def test_an_event_is_given_up_after_the_schedule(grid: EventGrid) -> None:
 
     (letter,) = grid.wait_for("/subscriptions/all/dead-letters", bool, "a dead letter")
     assert ("MaxDeliveryAttemptsExceeded", 3, "e1", "answered 503: ") == (
-        letter["deadLetterReason"],
-        letter["attempts"],
+        letter["event"]["deadLetterReason"],
+        letter["event"]["deliveryAttempts"],
         letter["event"]["id"],
         letter["lastError"],
     )
     _settled(grid)
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 413])
-def test_refusals_are_not_repeated(grid: EventGrid, status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(400, "BadRequest"), (401, "Unauthorized"), (403, "Forbidden"), (413, "PayloadTooLarge")],
+)
+def test_refusals_are_not_repeated(grid: EventGrid, status: int, outcome: str) -> None:
     """One attempt, then a dead letter."""
     grid.request("PUT", "/webhooks/all", json={"status": status, "times": 1})
     grid.publish("azureml", custom_event("e1"))
 
     (letter,) = grid.wait_for("/subscriptions/all/dead-letters", bool, "a dead letter")
-    assert ("NotRetried", 1) == (letter["deadLetterReason"], letter["attempts"])
+    event = letter["event"]
+    assert (f"UndeliverableDueToHttp{outcome}", outcome, 1) == (
+        event["deadLetterReason"],
+        event["lastDeliveryOutcome"],
+        event["deliveryAttempts"],
+    )
     assert ["e1"] == _ids(grid, 1)
 
 

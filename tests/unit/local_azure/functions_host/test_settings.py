@@ -60,6 +60,17 @@ def test_host_json_is_used(tmp_path: Path) -> None:
     assert HostOptions(route_prefix="v1", queues=expected) == host_options(tmp_path)
 
 
+def test_a_setting_goes_before_host_json(tmp_path: Path) -> None:
+    """As the Functions host has it: the path of the field, joined by two underscores; the rest of the file stays."""
+    _write(tmp_path, "host.json", {"extensions": {"queues": {"batchSize": 4, "maxDequeueCount": 2}}})
+    prefix = "AzureFunctionsJobHost__extensions__queues__"
+    settings = {f"{prefix}visibilityTimeout": "00:00:01", f"{prefix}maxDequeueCount": "3", "unrelated": "1"}
+
+    queues = host_options(tmp_path, settings).queues
+
+    assert (4, 3, 1.0) == (queues.batch_size, queues.max_dequeue_count, queues.visibility_timeout_s)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

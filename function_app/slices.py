@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 DEFAULT_BUDGET_S = 20 * 60
 """Flex Consumption ends an execution after 30 minutes by default; the last chunk and the verdict need some of it."""
+PATIENCE = 1.2
+"""Times the budget: how long an execution may take where a shard cannot be paused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +18,8 @@ class Slices:
 
     budget_s: float = DEFAULT_BUDGET_S
     """After this an execution leaves the rest to the next one."""
+    patience_s: float = DEFAULT_BUDGET_S * PATIENCE
+    """After this a shard that cannot be paused is rejected: the next execution would come no further."""
     checkpoint_every_s: float = 60.0
     """An instance that is recycled without a word loses so much work at most, and one chunk."""
     min_bytes: int = 256 << 20

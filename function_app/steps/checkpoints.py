@@ -17,7 +17,7 @@ from function_app.validation import Paused
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """To be raised with every change of what validation puts into a checkpoint: older ones are then left alone."""
 MAX_CHECKPOINT_BYTES = 16 << 20
 """A thousand features with full histograms; usually it is some kilobytes."""
@@ -27,7 +27,8 @@ MAX_CHECKPOINT_BYTES = 16 << 20
 class StoredCheckpoint:
     """How far a validation has come."""
 
-    checkpoint: Mapping[str, Any]
+    checkpoint: Mapping[str, Any] | None
+    """None: somebody has begun, and nothing is stored yet."""
     bytes_done: int
     num_executions: int
     """Those that gave up their turn; not those that died."""
@@ -61,23 +62,30 @@ def save_checkpoint(
     place: ShardPlace, facts: BlobFacts, paused: Paused, num_executions: int, services: Services
 ) -> bool:
     """Store where to go on, over what was stored for the blob before; False where it is too large for that."""
-    members = {
-        "identity": _identity(place, facts),
-        "checkpoint": paused.checkpoint,
-        "bytes_done": paused.bytes_done,
-        "num_executions": num_executions,
-        "saved_at": services.clock().isoformat(),
-    }
-    content = json.dumps(members).encode()
-    if len(content) > MAX_CHECKPOINT_BYTES:
-        return False
-    services.documents.write(_path(place), content)
-    return True
+    done = {"checkpoint": paused.checkpoint, "bytes_done": paused.bytes_done, "num_executions": num_executions}
+    return _save(place, _members(place, facts, services, **done), services)
+
+
+def save_beginning(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
+    """Store that somebody begins, over what was stored for the blob before: the sweep then leaves it alone."""
+    _save(place, _members(place, facts, services, checkpoint=None, bytes_done=0, num_executions=0), services)
 
 
 def forget_checkpoint(place: ShardPlace, services: Services) -> None:
     """Delete what is stored for the blob, if anything is."""
     services.documents.delete(_path(place))
+
+
+def _members(place: ShardPlace, facts: BlobFacts, services: Services, **done: Any) -> dict[str, Any]:
+    return {"identity": _identity(place, facts), "saved_at": services.clock().isoformat(), **done}
+
+
+def _save(place: ShardPlace, members: Mapping[str, Any], services: Services) -> bool:
+    content = json.dumps(members).encode()
+    if len(content) > MAX_CHECKPOINT_BYTES:
+        return False
+    services.documents.write(_path(place), content)
+    return True
 
 
 def _path(place: ShardPlace) -> str:

@@ -2,7 +2,8 @@
 
 A checkpoint is stored after every slice, so that an instance that is recycled in between loses one slice only: its
 message is delivered again, and whoever gets it goes on. Bytes that change meanwhile are another content, with nothing
-stored for it. Compressed shards cannot pause (an inflater's state cannot be stored): they are judged in one go.
+stored for it. What cannot pause (an inflater's state cannot be stored) is judged in one go, or rejected where an
+execution of its own is not enough: nobody would ever come further.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from function_app.steps.checkpoints import (
     StoredCheckpoint,
     forget_checkpoint,
     load_checkpoint,
+    save_beginning,
     save_checkpoint,
 )
 from function_app.steps.services import Services
@@ -31,7 +33,8 @@ logger = logging.getLogger(__name__)
 CONTINUED = "Landfall.ShardValidationContinued"
 """The type of our own event. Its form is Event Grid's, so that it is read, bounded and replayed as those are."""
 UNDER_WAY = timedelta(minutes=10)
-"""A checkpoint younger than this has somebody at work on it, or a message on its way."""
+"""A checkpoint younger than this has somebody at work on it, or a message on its way. One with nothing in it yet may
+be of a shard that cannot be paused: it is left alone for as long as an execution may take."""
 
 
 def is_long(facts: BlobFacts, services: Services) -> bool:
@@ -45,7 +48,7 @@ def validate_in_slices(place: ShardPlace, facts: BlobFacts, services: Services) 
     try:
         return _slices(place, facts, stored, services)
     except (ValueError, KeyError, TypeError):
-        if stored is None:
+        if stored is None or stored.checkpoint is None:
             raise
         logger.exception("a checkpoint is not understood: starting again", extra={"action": "checkpoint_refused"})
         return _slices(place, facts, None, services)
@@ -56,7 +59,18 @@ def is_under_way(place: ShardPlace, facts: BlobFacts, services: Services) -> boo
     if not is_long(facts, services):
         return False
     stored = load_checkpoint(place, facts, services)
-    return stored is not None and services.clock() - stored.saved_at < UNDER_WAY
+    if stored is None:
+        return False
+    patience = timedelta(seconds=services.slices.patience_s) if stored.checkpoint is None else UNDER_WAY
+    return services.clock() - stored.saved_at < max(patience, UNDER_WAY)
+
+
+def leave_to_queue(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
+    """Have a long shard that nobody is at judged by an execution of its own, from where the last one came to."""
+    stored = load_checkpoint(place, facts, services)
+    if stored is None or stored.checkpoint is None:
+        save_beginning(place, facts, services)
+    services.queues[SHARD_UPLOADED].send_text(continuation_message(place, facts, services))
 
 
 def end_long_validation(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
@@ -84,11 +98,19 @@ def _slices(
     source, requirements = services.shards.open(facts), place.pipeline.data.requirements()
     num_executions = stored.num_executions + 1 if stored else 1
     checkpoint = stored.checkpoint if stored else None
+    if checkpoint is None:
+        save_beginning(place, facts, services)
     seconds, every_s = services.slices.seconds, services.slices.checkpoint_every_s
-    deadline_s = seconds() + services.slices.budget_s
+    start_s = seconds()
+    deadline_s = start_s + services.slices.budget_s
+    # a later slice may begin with what needs an execution of its own: it is left to the next one, killed or not
+    out_of_time = _from(start_s + services.slices.patience_s, seconds)
     while True:
         should_pause = _from(min(seconds() + every_s, deadline_s), seconds)
-        outcome = services.validate_within(source, requirements, should_pause=should_pause, checkpoint=checkpoint)
+        outcome = services.validate_within(
+            source, requirements, should_pause=should_pause, out_of_time=out_of_time, checkpoint=checkpoint
+        )
+        out_of_time = _never
         if isinstance(outcome, ShardVerdict):
             return outcome
         checkpoint = outcome.checkpoint
@@ -97,6 +119,10 @@ def _slices(
         if seconds() >= deadline_s:
             _leave_to_next(place, facts, outcome, num_executions, services)
             return None
+
+
+def _never() -> bool:
+    return False
 
 
 def _from(end_s: float, seconds: Callable[[], float]) -> Callable[[], bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from function_app.steps.dead_letters import collect_dead_letters
 from function_app.steps.flights import sweep_flights
 from function_app.steps.follow_up import follow_up
 from function_app.steps.inventory import Inventory, look_at, missed_shards, remember, unchanged_closing
+from function_app.steps.long_validation import is_long, leave_to_queue
 from function_app.steps.notification import deliver_one
 from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.run_watch import watch_run
@@ -111,9 +112,12 @@ def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterato
 
 
 def _judge_missed(place: ShardPlace, services: Services) -> None:
-    """Judge a shard, a long one for one slice only: the timer has other work, and the queue takes over."""
-    one_slice = replace(services.slices, budget_s=services.slices.checkpoint_every_s)
-    judge_shard(place, replace(services, slices=one_slice))
+    """Judge a shard, and have a long one judged by the queue: the timer has other work."""
+    facts = services.shards.facts(place.path)
+    if facts is not None and is_long(facts, services):
+        leave_to_queue(place, facts, services)
+    else:
+        judge_shard(place, services)
 
 
 def _care_for_version(version: DatasetVersion, inventory: Inventory, services: Services) -> None:

@@ -34,6 +34,8 @@ class Task:
     requirements: DataRequirements
     progress: Progress = _ignore
     should_pause: ShouldPause = _never
+    out_of_time: ShouldPause = _never
+    """Whether what cannot be paused (a compressed stream, a row group) must be given up now, for good."""
     checkpoint: Mapping[str, Any] | None = None
     """Where to go on; made by the same format for the same content."""
     data_format: DataFormat | None = None

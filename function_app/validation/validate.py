@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crc32c import crc32c
-
 from function_app.validation.content import HEAD_BYTES, Content, name_fault, recognise
-from function_app.validation.read_ahead import read_ahead
+from function_app.validation.content_crc import take_crc
 from function_app.validation.reason_codes import ReasonCode
 from function_app.validation.reasons import Fault
 from function_app.validation.requirements import DataRequirements
@@ -17,6 +15,9 @@ from function_app.validation.task import Progress, ShouldPause, Task
 from function_app.validation.tfrecord.validator import validate_tfrecord
 from function_app.validation.verdicts import Paused, ShardVerdict
 from shared.shard_names import DataFormat
+
+READ_ONLY = "read_only"
+"""In a checkpoint: the content is no shard, and only its CRC is taken."""
 
 FormatValidator = Callable[[Task], ShardVerdict | Paused]
 
@@ -50,17 +51,20 @@ def validate_shard_within(
     requirements: DataRequirements | None = None,
     *,
     should_pause: ShouldPause | None = None,
+    out_of_time: ShouldPause | None = None,
     checkpoint: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> ShardVerdict | Paused:
     """Return the verdict, or a checkpoint once ``should_pause`` says so; it is asked after every chunk.
 
-    Handing the checkpoint back goes on from there; the source must be of the same content (ETag).
+    ``out_of_time`` is asked within what cannot be paused, a compressed stream or a row group: the shard is then
+    rejected. Handing the checkpoint back goes on from there; the source must be of the same content (ETag).
     Raises SourceError as `validate_shard`, and ValueError for a checkpoint of another shard.
     """
     task = Task(source=source, requirements=requirements or DataRequirements())
     task.progress = progress or task.progress
     task.should_pause = should_pause or task.should_pause
+    task.out_of_time = out_of_time or task.out_of_time
     if checkpoint is not None:
         task.checkpoint = checkpoint
         task.restore(checkpoint["findings"])
@@ -72,9 +76,10 @@ def _validate(task: Task) -> ShardVerdict | Paused:
     task.data_format, task.compression = content.data_format, content.compression
     if task.checkpoint is None and (fault := _content_fault(task, content)):
         task.report(fault, byte_offset=0)
-        return _read_only(task)
-    if content.data_format is None:
-        return _read_only(task)
+        return _read_only(task, 0)
+    checkpoint = task.checkpoint or {}
+    if content.data_format is None or checkpoint.get(READ_ONLY):
+        return _read_only(task, checkpoint.get("position", 0))
     return FORMATS[content.data_format](task)
 
 
@@ -96,9 +101,10 @@ def _content_fault(task: Task, content: Content) -> Fault | None:
     return name_fault(source.name, content)
 
 
-def _read_only(task: Task) -> ShardVerdict:
+def _read_only(task: Task, position: int) -> ShardVerdict | Paused:
     """Only take the content's CRC: there is nothing in it to check."""
-    for chunk in read_ahead(task.source):
-        task.crc = crc32c(chunk, task.crc)
-        task.progress(len(chunk))
+    position = take_crc(task, position)
+    if position < task.source.size_bytes:
+        checkpoint = {"findings": task.findings(), "position": position, READ_ONLY: True}
+        return Paused(checkpoint=checkpoint, bytes_done=position)
     return task.verdict()

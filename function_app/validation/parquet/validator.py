@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from crc32c import crc32c
-
+from function_app.validation.content_crc import take_crc
 from function_app.validation.feature_checks import ValuesCheck, compile_values_check, missing
 from function_app.validation.parquet.arrow_columns import batch_rows, open_with_pyarrow, read_rows
 from function_app.validation.parquet.blocks import BlockFile
 from function_app.validation.parquet.byte_arrays import PageDecoder, decodes
 from function_app.validation.parquet.columns import match_columns
-from function_app.validation.parquet.faults import ParquetFaultError
+from function_app.validation.parquet.faults import OutOfTimeError, ParquetFaultError
 from function_app.validation.parquet.footer import ColumnChunk, column_chunks, read_footer
 from function_app.validation.parquet.pages import read_body, walk_pages
-from function_app.validation.read_ahead import read_ahead
 from function_app.validation.reason_codes import ReasonCode
 from function_app.validation.reasons import Fault
 from function_app.validation.task import Task
@@ -26,7 +24,7 @@ _NO_RECORDS = Fault(code=ReasonCode.NO_RECORDS, expected="at least one row", see
 def validate_parquet(task: Task) -> ShardVerdict | Paused:
     """Validate a Parquet shard; it pauses while its CRC is taken, and after any row group."""
     checkpoint = task.checkpoint or {"position": 0, "row_group": 0, "num_rows": 0}
-    position = _take_crc(task, checkpoint["position"])
+    position = take_crc(task, checkpoint["position"])
     if position < task.source.size_bytes:
         return _paused(task, position, 0, 0)
     try:
@@ -37,17 +35,6 @@ def validate_parquet(task: Task) -> ShardVerdict | Paused:
     except ParquetFaultError as error:
         task.report(error.fault, byte_offset=error.byte_offset)
         return task.verdict()
-
-
-def _take_crc(task: Task, position: int) -> int:
-    """Take the content's CRC from ``position`` on; return where a pause was asked for, or the end."""
-    for chunk in read_ahead(task.source, position):
-        task.crc = crc32c(chunk, task.crc)
-        position += len(chunk)
-        task.progress(len(chunk))
-        if position < task.source.size_bytes and task.should_pause():
-            break
-    return position
 
 
 def _paused(task: Task, position: int, row_group: int, num_rows: int) -> Paused:
@@ -112,6 +99,8 @@ class _Walk:
                 self._check_byte_arrays(chunk)
             else:
                 self._check_with_pyarrow(chunk)
+        except OutOfTimeError:
+            raise
         except ParquetFaultError as error:
             self._task.report(error.fault, byte_offset=error.byte_offset)
 
@@ -119,6 +108,7 @@ class _Walk:
         decoder = PageDecoder(self._file, chunk)
         row = chunk.first_row
         for page in walk_pages(self._file, chunk, self._limits):
+            self._check_time(chunk)
             self._task.statistics.num_bytes += page.uncompressed_bytes
             for value in decoder.values(page):
                 self._check_row(chunk.column, value, row, page.offset)
@@ -127,6 +117,7 @@ class _Walk:
     def _check_with_pyarrow(self, chunk: ColumnChunk) -> None:
         largest = 0
         for page in walk_pages(self._file, chunk, self._limits):
+            self._check_time(chunk)
             read_body(self._file, chunk, page)
             self._task.statistics.num_bytes += page.uncompressed_bytes
             largest = max(largest, page.uncompressed_bytes)
@@ -134,10 +125,16 @@ class _Walk:
         row = chunk.first_row
         is_feature = chunk.column in self._checks
         for values in read_rows(self._reader, chunk, rows_at_a_time, is_feature=is_feature):
+            self._check_time(chunk)
             if is_feature:
                 for i, value in enumerate(values):
                     self._check_row(chunk.column, value, row + i, chunk.start)
             row += len(values)
+
+    def _check_time(self, chunk: ColumnChunk) -> None:
+        """Raise OutOfTimeError within a row group that takes longer than one execution may."""
+        if self._task.out_of_time():
+            raise OutOfTimeError(chunk.row_group, chunk.num_rows, chunk.start, chunk.path)
 
     def _check_row(self, column: int, value: Any, row: int, byte_offset: int) -> None:
         check = self._checks.get(column)

@@ -18,11 +18,13 @@ from function_app.validation.verdicts import Paused, ShardVerdict
 
 
 def validate_tfrecord(task: Task) -> ShardVerdict | Paused:
-    """Validate a TFRecord shard; plain ones pause and go on, compressed ones go on from the start."""
+    """Validate a TFRecord shard; plain ones pause and go on, compressed ones are given up when their time is over."""
     walk = _Walk(task)
     for chunk in walk.remaining():
         walk.take(chunk)
         task.progress(len(chunk))
+        if walk.is_inflating and task.out_of_time():
+            walk.give_up()
         if walk.can_pause and task.should_pause():
             return walk.pause()
     walk.finish()
@@ -42,8 +44,14 @@ class _Walk:
 
     @property
     def can_pause(self) -> bool:
-        """An inflater's state cannot be stored; at the end there is nothing to go on with."""
-        return self._inflater is None and self._position < self._task.source.size_bytes
+        """Not while inflating, whose state cannot be stored; and at the end there is nothing to go on with."""
+        return not self.is_inflating and self._position < self._task.source.size_bytes
+
+    @property
+    def is_inflating(self) -> bool:
+        """Whether there is more to inflate."""
+        is_open = self._inflater is not None and not self._lost
+        return is_open and self._position < self._task.source.size_bytes
 
     def remaining(self) -> Iterator[bytes]:
         """Yield the chunks that were not taken yet, having fed the framing what it had begun to look at."""
@@ -82,6 +90,12 @@ class _Walk:
         if not self._task.num_reasons and not self._task.statistics.num_records:
             self._task.report(_NO_RECORDS)
 
+    def give_up(self) -> None:
+        """Look no further into a compressed stream: only the content's CRC goes on, which can be paused."""
+        self._lost = True
+        fault = _too_long(self._position, self._task.source.size_bytes)
+        self._task.report(fault, self._framing.num_records, self._position)
+
     def pause(self) -> Paused:
         """Return a checkpoint at the first record that is not done."""
         self._count()
@@ -109,6 +123,14 @@ class _Walk:
 
 
 _NO_RECORDS = Fault(code=ReasonCode.NO_RECORDS, expected="at least one record", seen="none")
+
+
+def _too_long(position: int, size_bytes: int) -> Fault:
+    return Fault(
+        code=ReasonCode.VALIDATION_TOO_LONG,
+        expected="a compressed shard that is read within one execution: write smaller shards, or plain ones",
+        seen=f"{position} of {size_bytes} bytes when its time was over",
+    )
 
 
 def _framing(task: Task, offset: int, num_records: int) -> RecordFraming:

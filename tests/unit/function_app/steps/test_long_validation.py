@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from function_app.errors import InvalidEventError
 from function_app.ledger import ShardRecord, ShardState
 from function_app.steps import checkpoints
 from function_app.steps.sweep import sweep
+from function_app.steps.uploads import OTHERS_UPLOADS
 from function_app.triggers.upload_events import read_uploads
 from function_app.validation import validate_shard
 from tests.support.long_shards import long_world, serve_uploads
@@ -185,7 +187,7 @@ def test_a_second_delivery_ends_with_the_same_verdict() -> None:
 
 
 def test_the_sweep_leaves_alone_what_is_under_way() -> None:
-    """And goes on, for one slice, with what nobody has touched for a while: its message may be lost."""
+    """And has the queue go on with what nobody has touched for a while: its message may be lost."""
     world, store = long_world()
     world.deliver(world.put(NAME, CONTENT))
     world.uploads.messages.clear()
@@ -195,7 +197,49 @@ def test_the_sweep_leaves_alone_what_is_under_way() -> None:
     assert [] == store.offsets
     world.clock.move(minutes=6)
     sweep(world.services)
-    assert (1, True) == (len(world.uploads.messages), len(store.offsets) < 10)
+    assert (1, []) == (len(world.uploads.messages), store.offsets)
+    serve_uploads(world)
+    assert expected(world) == seen(world)
+
+
+def test_the_sweep_leaves_a_missed_long_shard_to_the_queue() -> None:
+    """The timer has other work than to read it: it asks once, and then leaves it alone for a while."""
+    world, store = long_world()
+    world.put(NAME, CONTENT)
+    world.clock.move(minutes=5)
+    for _ in range(3):
+        sweep(world.services)
+    assert (1, []) == (len(world.uploads.messages), store.offsets)
+    serve_uploads(world)
+    assert expected(world) == seen(world)
+
+
+def test_a_compressed_shard_too_long_for_one_execution_is_rejected() -> None:
+    """No execution would come further than the one before: the reason says what to do, and nobody tries again."""
+    world, store = long_world(budget_s=10)
+    world.services = replace(world.services, slices=replace(world.services.slices, patience_s=12))
+    world.deliver(world.put(NAME, gzip.compress(CONTENT, 0)))
+    serve_uploads(world)
+    reason = row(world).reasons[-1]
+    assert (ShardState.REJECTED, "validation_too_long") == (row(world).state, str(reason.code))
+    store.offsets = []
+    world.clock.move(minutes=60)
+    sweep(world.services)
+    assert ([], [], {}) == (store.offsets, world.uploads.messages, world.documents.documents)
+
+
+def test_the_sweep_leaves_a_compressed_shard_to_whoever_is_at_it() -> None:
+    """It has no checkpoint, but it was begun: for as long as an execution may take nobody else begins, too."""
+    world, store = long_world()
+    path = world.put(NAME, gzip.compress(CONTENT, 0))
+    store.act = dies_at(2000)
+    with pytest.raises(Killed):
+        world.deliver(path)
+    store.act = lambda _: None
+    for minutes, num_messages in ((5, 0), (18, 0), (2, 1)):
+        world.clock.move(minutes=minutes)
+        sweep(world.services)
+        assert num_messages == len(world.uploads.messages)
     serve_uploads(world)
     assert expected(world) == seen(world)
 
@@ -237,7 +281,7 @@ def test_a_continuation_for_another_container_is_none_of_ours() -> None:
     event["subject"] = event["subject"].replace("/datasets/", "/elsewhere/")
     world.uploads.messages.append(json.dumps(event))
     serve_uploads(world)
-    assert "event_suppressed" == world.actions(PATH)[-1]
+    assert (1, "validation_paused") == (sum(world.ledger.counts(OTHERS_UPLOADS).values()), world.actions(PATH)[-1])
 
 
 def test_a_continuation_is_bounded_as_any_event() -> None:

@@ -7,8 +7,10 @@ import json
 from collections.abc import Callable
 
 import pytest
+from crc32c import crc32c
 
 from function_app.validation import DataRequirements, Paused, ShardVerdict, validate_shard, validate_shard_within
+from function_app.validation import ReasonCode as Code
 from shared.example_schema import FeatureSpec
 from tests.support.shards import LABEL, BytesSource, framed, labelled
 
@@ -59,6 +61,39 @@ def test_compressed_shards_do_not_pause() -> None:
     """An inflater's state cannot be stored: a compressed shard is judged in one go."""
     _, num_pauses = in_steps(BytesSource(gzip.compress(SHARD), chunk_bytes=50), REQUIREMENTS)
     assert 0 == num_pauses
+
+
+def after(num_times: int) -> Callable[[], bool]:
+    """Return a question that is answered with no so often, and then with yes."""
+    times = iter(range(num_times))
+    return lambda: next(times, None) is None
+
+
+def test_a_compressed_shard_is_given_up_when_its_time_is_over() -> None:
+    """It is rejected where it had come to; the CRC of the whole content is taken in slices then."""
+    source = BytesSource(gzip.compress(SHARD), chunk_bytes=50)
+    outcome = validate_shard_within(source, REQUIREMENTS, should_pause=lambda: True, out_of_time=after(5))
+    num_pauses = 0
+    while isinstance(outcome, Paused):
+        checkpoint, num_pauses = json.loads(json.dumps(outcome.checkpoint)), num_pauses + 1
+        outcome = validate_shard_within(source, REQUIREMENTS, should_pause=lambda: True, checkpoint=checkpoint)
+    last = outcome.reasons[-1]
+    assert (Code.VALIDATION_TOO_LONG, 6 * 50) == (last.code, last.byte_offset)
+    assert (f"{crc32c(source.content):08x}", True) == (outcome.crc32c, num_pauses > 5)
+
+
+def test_plain_shards_are_never_out_of_time() -> None:
+    """They can be paused, so there is no need to give them up."""
+    outcome = validate_shard_within(BytesSource(SHARD, chunk_bytes=50), out_of_time=lambda: True)
+    assert validate_shard(BytesSource(SHARD)) == outcome
+
+
+@pytest.mark.parametrize("content", [b"<html>" * 100, b"PK\x03\x04" + bytes(500)])
+def test_what_is_no_shard_can_be_paused_too(content: bytes) -> None:
+    """Nothing in it is looked at, but its CRC belongs to the verdict."""
+    source = BytesSource(content, chunk_bytes=50)
+    verdict, num_pauses = in_steps(source, REQUIREMENTS)
+    assert (validate_shard(source, REQUIREMENTS), True) == (verdict, num_pauses > 9)
 
 
 def test_checkpoint_of_another_shard() -> None:

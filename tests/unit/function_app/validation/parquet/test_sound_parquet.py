@@ -10,7 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from function_app.validation import DataRequirements, Paused, validate_shard, validate_shard_within
+from function_app.validation import (
+    DataRequirements,
+    Paused,
+    ReasonCode,
+    ShardVerdict,
+    validate_shard,
+    validate_shard_within,
+)
 from shared.example_schema import FeatureSpec
 from tests.support.shards import BytesSource, image_bytes
 
@@ -123,6 +130,21 @@ def test_images_of_hugging_face() -> None:
     verdict = validate_shard(source, DataRequirements(data_format="parquet", features=(image,)))
     assert () == verdict.reasons
     assert {"16x12x3": 20} == verdict.statistics.features["image"].histogram
+
+
+@pytest.mark.parametrize("column", ["text", "label"])
+def test_a_row_group_that_takes_too_long_is_given_up(column: str) -> None:
+    """A row group cannot be paused: the verdict says which one it was, once, and what to do about it."""
+    values = {"text": TEXTS, "label": list(range(len(TEXTS)))}[column]
+    source = written({column: values, "more": values}, row_group_size=300)
+    paused = validate_shard_within(source, should_pause=lambda: True)
+    while isinstance(paused, Paused) and not paused.checkpoint["row_group"]:
+        paused = validate_shard_within(source, should_pause=lambda: True, checkpoint=paused.checkpoint)
+    assert isinstance(paused, Paused)
+    outcome = validate_shard_within(source, out_of_time=lambda: True, checkpoint=paused.checkpoint)
+    assert isinstance(outcome, ShardVerdict)
+    (reason,) = outcome.reasons
+    assert (ReasonCode.VALIDATION_TOO_LONG, "row group 1 of 300 rows") == (reason.code, reason.seen)
 
 
 def test_pausing() -> None:

@@ -28,9 +28,10 @@ LEASE_S = 300
 class PoisonQueue:
     """Implements DeadLetterSource over the poison queue of one queue."""
 
-    def __init__(self, connection: StorageConnection, queue: str) -> None:
+    def __init__(self, connection: StorageConnection, queue: str, lease_s: int = LEASE_S) -> None:
         self._connection = connection
         self._source = queue
+        self._lease_s = lease_s
 
     def given_up(self, *, limit: int) -> Iterator[GivenUp]:
         """See DeadLetterSource. One operation for every 32 messages, and one for each of them."""
@@ -40,7 +41,7 @@ class PoisonQueue:
         with storage_errors(f"take from queue {name}"):
             queue = self._connection.queue_service.get_queue_client(name)
             messages = queue.receive_messages(
-                messages_per_page=min(32, limit), visibility_timeout=LEASE_S, max_messages=limit
+                messages_per_page=min(32, limit), visibility_timeout=self._lease_s, max_messages=limit
             )
             try:
                 for message in messages:

@@ -165,7 +165,7 @@ class WatchedPort:
         method = getattr(self._target, name)
 
         def call(*arguments: Any, **named: Any) -> Any:
-            site = _site(sys._getframe(1))
+            site = site_of(sys._getframe(1))
             made = PortCall(port=self._port, method=name, site=site, arguments=(*arguments, *named.values()))
             return self._around(made, lambda: method(*arguments, **named))
 
@@ -177,14 +177,14 @@ def call_sites() -> dict[str, str]:
     writing = frozenset().union(*WRITES.values())
     found = {}
     for path in sorted(STEPS.glob("**/*.py")):
-        for owner, call in _calls(ast.parse(path.read_text())):
-            method = {"decide": "record_decision"}.get(_called(call), _called(call))
+        for owner, call in calls_of(ast.parse(path.read_text())):
+            method = {"decide": "record_decision"}.get(called(call), called(call))
             if method in writing and owner != "Services.decide":
                 found[f"{method}@{path.stem}.{owner}"] = f"{path.name}:{call.lineno}"
     return found
 
 
-def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+def calls_of(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
     """Yield every call with the function or method of the module's top level that holds it."""
     for node in tree.body:
         members = node.body if isinstance(node, ast.ClassDef) else [node]
@@ -195,11 +195,12 @@ def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
                 yield from ((prefix + member.name, call) for call in inside)
 
 
-def _called(call: ast.Call) -> str:
+def called(call: ast.Call) -> str:
+    """Return the name of the method that is called, empty for anything else."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
-def _site(frame: FrameType | None) -> str:
+def site_of(frame: FrameType | None) -> str:
     """Name the step that calls: the innermost one that is not the shared way to write a decision."""
     while frame is not None:
         path, owner = Path(frame.f_code.co_filename), frame.f_code.co_qualname.partition(".<locals>")[0]

@@ -12,7 +12,7 @@ from function_app.adapters.memory_dead_letters import MemoryDeadLetterSource
 from function_app.adapters.memory_ledger import MemoryLedger
 from function_app.adapters.memory_quarantine import MemoryQuarantine
 from function_app.adapters.memory_stores import MemoryDocumentStore, MemoryRequestQueue, MemoryShardStore
-from function_app.dead_letters import SHARD_UPLOADED, TRAINING_REQUESTED
+from function_app.dead_letters import SHARD_UPLOADED, TRAINING_REQUESTED, GivenUp
 from function_app.ledger import DatasetVersion, RunRecord
 from function_app.pipeline_files import parse_pipeline
 from function_app.pipelines import Pipeline
@@ -151,6 +151,31 @@ class World:
         self.shards.put(path, shard_content(len(name) % 10, *_digits(name)) if content is None else content)
         return path
 
+    def remove(self, path: str) -> None:
+        """Delete a blob, if it is there. Nobody hears of it."""
+        self.shards.blobs.pop(path, None)
+
+    def overwrite_manifests(self, content: bytes) -> None:
+        """Damage what was written once."""
+        for path in self.documents.documents:
+            if path.startswith("manifests/"):
+                self.documents.documents[path] = content
+
+    def forget_runs(self) -> None:
+        """Lose the rows of all runs."""
+        self.ledger.run_rows.clear()
+
+    def give_up(self, payload: str) -> None:
+        """Have the host give up a message of the queue of uploads."""
+        letter = GivenUp(
+            source=SHARD_UPLOADED, payload=payload, identity=payload, error="", tries=5, died_at=self.clock()
+        )
+        self.given_up.lying.append(letter)
+
+    def clear_uploads(self) -> None:
+        """Empty the queue of uploads, as a trigger does that nobody watches."""
+        self.uploads.messages.clear()
+
     def deliver(self, path: str, **members: str) -> None:
         """Deliver the event of an upload."""
         event = {"event_type": CREATED, "api": "PutBlob", "container": "datasets", "path": path, "event_id": "e"}
@@ -223,7 +248,7 @@ class World:
             ended_at="2026-11-20T12:01:00+00:00",
         )
         path = report_path(spec_from_json(run.spec))
-        self.run_outputs.documents[path] = replace(report, **members).to_json().encode()
+        self.run_outputs.write(path, replace(report, **members).to_json().encode())
 
     def actions(self, subject: str | DatasetVersion) -> list[str]:
         """Return what was decided about a subject, in order."""

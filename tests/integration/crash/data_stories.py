@@ -48,11 +48,7 @@ def watch_drift(action: str) -> Step:
 
 def unreadable_manifest(serve: Serve) -> list[Step]:
     """What the model was trained on is not known any more."""
-
-    def forget(world: World) -> None:
-        world.documents.documents.update(dict.fromkeys(world.documents.documents, b"?"))
-
-    return [forget, *changed(serve)]
+    return [lambda world: world.overwrite_manifests(b"?"), *changed(serve)]
 
 
 def quarantined(serve: Serve) -> list[Step]:
@@ -74,11 +70,7 @@ def close_quarantine(world: World) -> None:
 
 def begun_wrongly(serve: Serve) -> list[Step]:
     """The first shard is of a wrong set; it is deleted, and the right ones come."""
-
-    def delete(world: World) -> None:
-        world.shards.blobs.pop(f"{VERSION}/{WRONG}", None)
-
-    return [*upload(WRONG), delete, *uploads(*ALL_SHARDS), serve]
+    return [*upload(WRONG), lambda world: world.remove(f"{VERSION}/{WRONG}"), *uploads(*ALL_SHARDS), serve]
 
 
 DATA = (

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from function_app.adapters.memory_azure_ml import MemoryJobs, MemoryModels
-from function_app.dead_letters import SHARD_UPLOADED, GivenUp
+from function_app.dead_letters import SHARD_UPLOADED
 from function_app.errors import InvalidEventError, NotFoundError, RunEndedError, ServiceUnavailableError
 from function_app.ports import JobSpec, JobStatus, ModelRegistration
 from function_app.records import PERSON
@@ -143,10 +143,7 @@ def replaced_while_going(serve: Serve) -> list[Step]:
 
 def die(world: World) -> None:
     """The host gives up a message of which nobody can make anything."""
-    letter = GivenUp(
-        source=SHARD_UPLOADED, payload=PAYLOAD, identity=PAYLOAD, error="", tries=5, died_at=world.clock()
-    )
-    world.given_up.lying.append(letter)
+    world.give_up(PAYLOAD)
 
 
 def fail(world: World) -> None:
@@ -159,7 +156,7 @@ def replay_all(world: World) -> None:
     """A person sends every letter again; nobody is there to take them."""
     for letter in world.services.ledger.dead_letters():
         replay(letter.dead_letter_id, world.services)
-    world.uploads.messages.clear()
+    world.clear_uploads()
 
 
 def buried(_: Serve) -> list[Step]:

@@ -9,12 +9,13 @@ import re
 import signal
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from function_app.ledger import NotificationState
+from function_app.ledger import NUM_BUCKETS, DatasetVersion, Ledger, NotificationState, ShardState
 from function_app.ports import TrainingRequest
 from function_app.steps.services import Services
 from function_app.steps.submission import handle_request
@@ -60,26 +61,23 @@ class State:
         return state
 
 
-class Requests:
-    """The queues' other end, for those in memory: a message stays until it was handled."""
-
-    def serve(self, world: World) -> None:
-        """Handle what is there."""
-        while world.requests.messages:
-            handle_request(TrainingRequest.from_json(world.requests.messages[0]), world.services)
-            world.requests.messages.pop(0)
-        serve_uploads(world)
+def serve_messages(world: World) -> None:
+    """Be the queues' other end, of those in memory: a message stays until it was handled."""
+    while world.requests.messages:
+        handle_request(TrainingRequest.from_json(world.requests.messages[0]), world.services)
+        world.requests.messages.pop(0)
+    serve_uploads(world)
 
 
 Step = Callable[[World], object]
 """Of a story: done once, or again."""
-Attach = Callable[[World], Services]
-"""Returns a world's services with its real ports, opened by the process that asks."""
+Open = Callable[[World], World]
+"""Returns a world whose ports are opened by the process that asks; what has no place outside is shared with it."""
 
 
-def in_memory(world: World) -> Services:
+def in_memory(world: World) -> World:
     """Every port is a double."""
-    return world.services
+    return copy.copy(world)
 
 
 @dataclass(kw_only=True)
@@ -87,42 +85,46 @@ class Stage:
     """A process that tells a story, and may die at one of its effects."""
 
     path: Path
-    attach: Attach = in_memory
-    requests: Any = field(default_factory=Requests)
+    open: Open = in_memory
     dies_after: int | None = None
     """Dies right after so many effects, 0 meaning before the first; None lets it live."""
     points: list[str] = field(default_factory=list)
     """The effects so far, by name."""
+    _state: State = field(init=False, repr=False)
 
     def tell(self, steps: Sequence[Step], *, instead: Step | None = None) -> None:
         """Continue the story where the last process left it; ``instead`` takes the place of what it was at."""
-        state = State.load(self.path)
-        world = copy.copy(state.world)
-        world.services = watched(self.attach(state.world), lambda call, make: self._made(call, make, state))
-        first = state.done
+        self._state = State.load(self.path)
+        world = self.open(self._state.world)
+        world.services = watched(world.services, self._made)
+        first = self._state.done
         for number, step in enumerate(steps[first:], first):
             (instead if instead and number == first else step)(world)
-            state.done = number + 1
-        state.save(self.path)
+            self._state.done = number + 1
+        self._state.save(self.path)
 
-    def _made(self, call: PortCall, make: Callable[[], Any], state: State) -> Any:
+    def _made(self, call: PortCall, make: Callable[[], Any]) -> Any:
         if call.is_write and self.dies_after == 0:
-            self._die(state)
+            self._die()
         try:
             return make()
         finally:
             if call.is_write:
-                self.points.append(call.point)
-                if len(self.points) == self.dies_after:
-                    self._die(state)
+                self.passed(call.point)
 
-    def _die(self, state: State) -> None:
+    def passed(self, point: str) -> None:
+        """Note an effect, and die where this was the one."""
+        self.points.append(point)
+        if len(self.points) == self.dies_after:
+            self._die()
+
+    def _die(self) -> None:
         """Leave what the ports hold by now, as tables and queues would, and nothing else of this process."""
-        state.save(self.path)
+        self._state.save(self.path)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed(tell: Callable[[], None]) -> bool:
+def killed(tell: Callable[[], object]) -> bool:
     """Run in a child process; whether it died of SIGKILL. Raises RuntimeError where it broke in another way."""
     pid = os.fork()
     if pid == 0:
@@ -135,7 +137,7 @@ def killed(tell: Callable[[], None]) -> bool:
     return False
 
 
-def _run_child(tell: Callable[[], None]) -> None:
+def _run_child(tell: Callable[[], object]) -> None:
     die_with_parent()
     try:
         tell()
@@ -153,7 +155,8 @@ def outcome(world: World, services: Services) -> dict[str, object]:
     subjects = [*(run.run_id for run in runs), *(str(version) for version in versions)]
     rows = [row for subject in subjects for row in ledger.notifications(subject)]
     return {
-        "shards": sorted((row.name, row.state, row.etag) for v in versions for row in ledger.shards(v)),
+        "shards": sorted((r.name, r.state, r.crc32c, r.size_bytes) for v in versions for r in ledger.shards(v)),
+        "miscounted": [key for version in versions for key in miscounted(version, ledger)],
         "closings": {v: g and (g.number, g.fingerprint, g.auto_run_id) for v, g in latest.items()},
         "runs": sorted((run.run_id, run.state, run.notified_at is not None) for run in runs),
         "jobs": sorted(world.jobs.submitted),
@@ -164,6 +167,14 @@ def outcome(world: World, services: Services) -> dict[str, object]:
             w: sorted({timeless(n.key) for n in m.received}) for w, m in (("t", world.topic), ("p", world.people))
         },
     }
+
+
+def miscounted(version: DatasetVersion, ledger: Ledger) -> list[tuple[str, int]]:
+    """Return the buckets whose counter differs from their rows, by split."""
+    rows = [row for row in ledger.shards(version) if row.state is ShardState.ACCEPTED]
+    counted = Counter((row.split, row.index % NUM_BUCKETS) for row in rows)
+    keys = [(split, bucket) for split in ledger.split_sizes(version) for bucket in range(NUM_BUCKETS)]
+    return [key for key in keys if ledger.accepted_in_bucket(version, *key) != counted[key]]
 
 
 def timeless(key: str) -> str:

@@ -15,7 +15,7 @@ from function_app.steps.run_events import handle_run_event
 from function_app.steps.run_requests import request_run
 from function_app.steps.submission import handle_request
 from function_app.steps.sweep import SweepError, sweep
-from tests.integration.crash.stages import Requests, Step
+from tests.integration.crash.stages import Open, Step, in_memory, serve_messages
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, WEBHOOK, World, shard_content
 
 Serve = Callable[[World], None]
@@ -52,12 +52,12 @@ class Story:
     survives_loss: bool = True
     """Whether it ends the same where the interrupted step is never repeated, but swept."""
 
-    def begin(self) -> World:
-        """Return the world before anything is interrupted."""
-        world = World()
+    def begin(self, world: World, opened: Open = in_memory, serve: Serve = serve_messages) -> World:
+        """Bring a new world to where something may be interrupted, and return it."""
         self.prepare(world)
-        for step in self.prelude(Requests().serve):
-            step(world)
+        inside = opened(world)
+        for step in self.prelude(serve):
+            step(inside)
         return world
 
     def told(self, serve: Serve) -> list[Step]:

@@ -8,10 +8,11 @@ import pytest
 
 from tests.integration.crash.data_stories import DATA
 from tests.integration.crash.rare_stories import RARE
-from tests.integration.crash.stages import Requests, Stage, State, deliveries, killed, outcome
+from tests.integration.crash.stages import Stage, State, deliveries, killed, outcome, serve_messages
 from tests.integration.crash.stories import BASIC, Story
 from tests.integration.crash.watched_stories import WATCHED
 from tests.support.port_calls import READS, WRITES, call_sites, methods_of_ports
+from tests.support.world import World
 
 STORIES = (*BASIC, *RARE, *WATCHED, *DATA)
 NAMES = [story.name for story in STORIES]
@@ -19,9 +20,9 @@ NAMES = [story.name for story in STORIES]
 
 def recorded(story: Story, path: Path) -> tuple[list[str], State]:
     """Tell a story undisturbed; return its effects in order, and what is left."""
-    State(world=story.begin()).save(path)
+    State(world=story.begin(World())).save(path)
     stage = Stage(path=path)
-    stage.tell(story.told(Requests().serve))
+    stage.tell(story.told(serve_messages))
     return stage.points, State.load(path)
 
 
@@ -41,11 +42,11 @@ def test_the_stories_pass_every_effect_of_the_steps(tmp_path: Path) -> None:
 
 def told_on(story: Story, path: Path, dies_after: int, *, repeated: bool) -> State:
     """Kill the process at an effect, and let the next one tell the story to its end."""
-    State(world=story.begin()).save(path)
-    told = story.told(Requests().serve)
+    State(world=story.begin(World())).save(path)
+    told = story.told(serve_messages)
     if not killed(lambda: Stage(path=path, dies_after=dies_after).tell(told)):
         raise RuntimeError(f"the process should have died after {dies_after} effects, and lived")
-    Stage(path=path).tell(told, instead=None if repeated else story.timer(Requests().serve))
+    Stage(path=path).tell(told, instead=None if repeated else story.timer(serve_messages))
     return State.load(path)
 
 

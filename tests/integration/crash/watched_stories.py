@@ -46,11 +46,6 @@ def without_cluster(_: Serve) -> list[Step]:
     return [become("Queued"), lose_cluster, *after(minutes=5), *after(minutes=15)]
 
 
-def forget_rows(world: World) -> None:
-    """The ledger loses its runs, and Azure ML does not."""
-    world.ledger.run_rows.clear()
-
-
 def meet_strangers(world: World) -> None:
     """Jobs with our tags that nobody here has planned: one that goes, one that has ended."""
     tags = {"landfall.run_id": "x", "landfall.dataset_version": str(VERSION), "landfall.fingerprint": "f" * 64}
@@ -70,7 +65,7 @@ def adopted(_: Serve) -> list[Step]:
 
 def with_forgotten_rows(serve: Serve) -> list[Step]:
     """A job goes, and its row is gone."""
-    return [*submitted(serve), forget_rows]
+    return [*submitted(serve), lambda world: world.forget_runs()]
 
 
 def stalled(_: Serve) -> list[Step]:
@@ -81,7 +76,7 @@ def stalled(_: Serve) -> list[Step]:
 def resized(serve: Serve) -> list[Step]:
     """A set is begun under one N, deleted, and uploaded under another."""
     first = "train-00000-of-00009.tfrecord"
-    return [*upload(first), lambda w: w.shards.blobs.pop(f"{VERSION}/{first}", None), *submitted(serve)]
+    return [*upload(first), lambda world: world.remove(f"{VERSION}/{first}"), *submitted(serve)]
 
 
 def keep_rejected(world: World) -> None:
@@ -94,16 +89,9 @@ def copied(serve: Serve) -> list[Step]:
     return [*upload(ALL_SHARDS[0], b"no records"), *uploads(*ALL_SHARDS), serve]
 
 
-def damage_manifests(world: World) -> None:
-    """Somebody overwrites what was written once."""
-    for path in world.documents.documents:
-        if path.startswith("manifests/"):
-            world.documents.documents[path] = b"{}"
-
-
 def not_measured(serve: Serve) -> list[Step]:
     """The next version cannot be compared with what the current model was trained on."""
-    return [damage_manifests, *uploads(*ALL_SHARDS, version="v2"), serve]
+    return [lambda world: world.overwrite_manifests(b"{}"), *uploads(*ALL_SHARDS, version="v2"), serve]
 
 
 WATCHED = (

@@ -1,0 +1,163 @@
+"""SIGKILL after each request with which an adapter changes storage, on the real Azurite: the stories end the same."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.crash.azurite_world import AzuriteWorld, serve_queues
+from tests.integration.crash.data_stories import DATA
+from tests.integration.crash.rare_stories import RARE
+from tests.integration.crash.stages import Stage, State, Step, deliveries, killed, outcome
+from tests.integration.crash.stories import BASIC
+from tests.integration.crash.watched_stories import WATCHED
+from tests.support.adapter_calls import request_sites, requests_seen, site_of_name
+from tests.support.azurite import random_account_key, start_azurite
+from tests.support.port_calls import PortCall
+from tests.support.world import World
+
+pytestmark = [pytest.mark.azurite, pytest.mark.timeout(900)]
+
+STORIES = {story.name: story for story in (*BASIC, *RARE, *WATCHED, *DATA)}
+MAX_WORLDS = 600
+WORKERS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Telling:
+    """A story to tell in a world of its own, and where its process is to die."""
+
+    story: str
+    connection: str
+    path: Path
+    dies_after: int | None = None
+    """So many requests; None lets it live."""
+    repeated: bool = True
+    """Whether the step that was interrupted comes again, or the timer instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What is left of a telling."""
+
+    points: list[str]
+    outcome: dict[str, object]
+    deliveries: list[str]
+
+
+class RequestStage(Stage):
+    """A process that may die after any request to storage; what stays a double counts as everywhere."""
+
+    def _made(self, call: PortCall, make: Callable[[], Any]) -> Any:
+        return super()._made(call, make) if call.port in ("JobService", "ModelRegistry", "Notifier") else make()
+
+
+def tell(telling: Telling) -> Told:
+    """Tell a story, and on to its end where its process was killed."""
+    story, path = STORIES[telling.story], telling.path
+    new = AzuriteWorld(connection=telling.connection)
+    new.create()
+    State(world=story.begin(new, opened, serve_queues)).save(path)
+    steps, timer = story.told(serve_queues), story.timer(serve_queues)
+    if telling.dies_after is None:
+        points = watched_telling(RequestStage(path=path, open=opened), steps)
+    else:
+        dying = RequestStage(path=path, open=opened, dies_after=telling.dies_after)
+        if not killed(lambda: watched_telling(dying, steps)):
+            raise RuntimeError(f"{telling} should have died, and lived")
+        RequestStage(path=path, open=opened).tell(steps, instead=None if telling.repeated else timer)
+        points = []
+    left = opened(State.load(path).world)
+    with contextlib.closing(left.account):
+        return Told(points=points, outcome=outcome(left, left.services), deliveries=deliveries(left))
+
+
+def watched_telling(stage: Stage, steps: Sequence[Step]) -> list[str]:
+    """Tell a story while its requests count; return the names of its effects in order."""
+    with requests_seen(stage.passed):
+        stage.tell(steps)
+    return stage.points
+
+
+def opened(world: World) -> AzuriteWorld:
+    """Open the ports of a story's world."""
+    if not isinstance(world, AzuriteWorld):
+        raise TypeError(f"a world in Azurite should be opened, was {type(world).__name__}")
+    return world.opened()
+
+
+@pytest.fixture(scope="module")
+def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[str]]:
+    """Connection strings of accounts that nobody has used."""
+    keys = {f"world{number:04d}": random_account_key() for number in range(MAX_WORLDS)}
+    azurite = start_azurite(tmp_path_factory.mktemp("azurite"), keys)
+    yield iter([azurite.connection_string(name) for name in keys])
+    azurite.stop()
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    """Processes that tell stories: forked, as those are that die."""
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("fork")) as workers:
+        yield workers
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    accounts: Iterator[str], pool: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Told]:
+    """Every story with its requests in order, and what is left of it."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    tellings = [
+        Telling(story=name, connection=next(accounts), path=folder / str(number))
+        for number, name in enumerate(STORIES)
+    ]
+    return dict(zip(STORIES, pool.map(tell, tellings), strict=True))
+
+
+def test_the_stories_pass_every_request_of_the_adapters(undisturbed: dict[str, Told]) -> None:
+    """Each place of the adapters' source that has storage change something is one after which a process dies."""
+    passed = {site_of_name(point) for told in undisturbed.values() for point in told.points if ": " in point}
+    sites = request_sites()
+    unreached = {f"{site} ({sites[site]})" for site in sites.keys() - passed}
+    assert (set(), set()) == (unreached, passed - sites.keys())
+
+
+def first_places(undisturbed: dict[str, Told]) -> dict[str, tuple[str, int]]:
+    """Return where each effect is passed first: name → story, and the how manieth effect of it."""
+    places: dict[str, tuple[str, int]] = {}
+    for story, told in undisturbed.items():
+        for number, point in enumerate(told.points, start=1):
+            places.setdefault(point, (story, number))
+    return places
+
+
+def test_a_process_killed_after_any_request_is_told_on_to_the_same_end(
+    undisturbed: dict[str, Told], accounts: Iterator[str], pool: ProcessPoolExecutor, tmp_path: Path
+) -> None:
+    """One death for each name of an effect: the step comes again, or is lost and swept, in turn."""
+    places = first_places(undisturbed)
+    tellings = {
+        point: Telling(
+            story=story,
+            connection=next(accounts),
+            path=tmp_path / str(number),
+            dies_after=dies_after,
+            repeated=number % 2 == 0 or not STORIES[story].survives_loss,
+        )
+        for number, (point, (story, dies_after)) in enumerate(places.items())
+    }
+    wrong = []
+    for (point, telling), told in zip(tellings.items(), pool.map(tell, tellings.values()), strict=True):
+        expected = undisturbed[telling.story]
+        twice = told.deliveries != expected.deliveries and not point.startswith("send@notification.")
+        if told.outcome != expected.outcome or (telling.repeated and twice):
+            wrong.append(f"{telling.story}: after {point}, effect {telling.dies_after}")
+    assert [] == wrong

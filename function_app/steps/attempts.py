@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from function_app.errors import LedgerConflictError, NotFoundError
-from function_app.failure_classes import Evidence, Finding, Remedy, classify
+from function_app.failure_classes import Evidence, FailureClass, Finding, Remedy, classify
 from function_app.ledger import RunRecord, RunState
 from function_app.pipelines import Pipeline
 from function_app.ports import JobSpec, JobStatus, TrainingRequest
@@ -25,7 +25,18 @@ _NETWORK_VARIABLES = frozenset(network_environment("Standard_NC6s_v3"))
 def judged(run: RunRecord, status: JobStatus, log_tail: str | None, services: Services) -> dict[str, Any]:
     """Return the members that say why a job ended badly and what is done about it: decided once, with the end."""
     finding = classify(_evidence(run, status, log_tail, services))
-    verdict = _verdict(run, finding, services)
+    return _members(finding, _verdict(run, finding, services))
+
+
+def judged_refusal(run: RunRecord, problem: str, services: Services) -> dict[str, Any]:
+    """Return the same for a job that Azure ML did not take. Only room comes back by itself."""
+    finding = classify(Evidence(status="Failed", error=problem))
+    if finding.failure_class is not FailureClass.NO_CAPACITY:
+        return _members(finding, Verdict(remedy=Remedy.STOP, reason="Azure ML refused the job, and would again"))
+    return _members(finding, _verdict(run, finding, services))
+
+
+def _members(finding: Finding, verdict: Verdict) -> dict[str, Any]:
     return {
         "failure_class": str(finding.failure_class),
         "failure_evidence": finding.evidence,
@@ -34,6 +45,13 @@ def judged(run: RunRecord, status: JobStatus, log_tail: str | None, services: Se
         "next_timeout_s": verdict.timeout_s or None,
         "next_compute": verdict.size.compute if verdict.size else None,
     }
+
+
+def tell_verdict(run: RunRecord, services: Services) -> None:
+    """Write down what was decided about a run that ended badly."""
+    if run.remedy is not None:
+        reason = f"{run.failure_class}: {run.failure_evidence}; {run.remedy}: {run.remedy_reason}"
+        services.decide(run.run_id, "failure_classified", reason, failure_class=run.failure_class, remedy=run.remedy)
 
 
 def start_attempt(run: RunRecord, services: Services) -> RunRecord:

@@ -27,6 +27,8 @@ def take_off(run: RunRecord, services: Services, *, by: Actor) -> bool:
     name = run.logical_run
     if after.is_armed(name) and not before.is_armed(name):
         services.decide(run.run_id, "run_armed", _why_it_waits(run, after, limit))
+    elif after.is_armed(name) and by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
+        services.decide(run.run_id, "request_suppressed", f"it {_why_it_waits(run, after, limit)}")
     _carry_out(before, after, services, by=by, own=name)
     return after.is_going(name)
 

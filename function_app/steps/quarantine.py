@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from function_app.errors import VersionQuarantinedError
-from function_app.ledger import Generation, RunRecord
+from function_app.ledger import DatasetVersion, Generation, RunRecord
 from function_app.steps.services import Services
 
 
@@ -18,13 +18,18 @@ def quarantine(run: RunRecord, services: Services) -> None:
 
 def refuse_quarantined(generation: Generation, services: Services) -> None:
     """Raise VersionQuarantinedError where the generation's data made a training fail."""
-    version = str(generation.dataset_version)
-    reason = services.ledger.mark(_mark(version, generation.number))
+    version = generation.dataset_version
+    reason = why_quarantined(version, generation.number, services)
     if reason is not None:
         raise VersionQuarantinedError(
             f"{version}, generation {generation.number}, is quarantined: {reason}; "
             f"upload the shards again in order, or ask with force"
         )
+
+
+def why_quarantined(version: DatasetVersion, generation: int, services: Services) -> str | None:
+    """Return which run failed over a generation's data; None where none did."""
+    return services.ledger.mark(_mark(str(version), generation))
 
 
 def _mark(version: str, number: int) -> str:

@@ -11,7 +11,7 @@ from function_app.errors import LandfallError
 from function_app.ledger import RunRecord, RunState
 from function_app.ports import JobStatus
 from function_app.run_states import Actor
-from function_app.steps.attempts import judged
+from function_app.steps.attempts import judged, tell_verdict
 from function_app.steps.cancel_requests import ask_cancel
 from function_app.steps.failure_words import brief_reason
 from function_app.steps.registration import settle_completed
@@ -74,7 +74,10 @@ def _unknown_job(run: RunRecord, services: Services, by: Actor) -> RunRecord:
     since = run.submitted_at or run.state_since
     if now - since < LOST_AFTER:
         return run
-    reason = f"Azure ML does not know the job that was submitted at {since.isoformat(timespec='seconds')}"
+    reason = (
+        f"Azure ML does not know the job that was submitted at {since.isoformat(timespec='seconds')}: what "
+        f"became of it cannot be said. To train again: landfall submit {run.dataset_version} --force"
+    )
     return _moved(run, RunState.LOST, {"ended_at": now, "reason": reason}, services, by)
 
 
@@ -108,11 +111,5 @@ def _moved(run: RunRecord, target: RunState, evidence: Mapping[str, Any], servic
     run, moved = move_run(services.ledger, run.run_id, target, by=by, now=services.clock(), **evidence)
     if moved:
         services.decide(run.run_id, f"run_{run.state}", run.reason or f"Azure ML says: {target}", by=by)
-        _tell_verdict(run, services)
+        tell_verdict(run, services)
     return run
-
-
-def _tell_verdict(run: RunRecord, services: Services) -> None:
-    if run.remedy is not None:
-        reason = f"{run.failure_class}: {run.failure_evidence}; {run.remedy}: {run.remedy_reason}"
-        services.decide(run.run_id, "failure_classified", reason, failure_class=run.failure_class, remedy=run.remedy)

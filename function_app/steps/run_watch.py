@@ -107,7 +107,8 @@ def _watch_cluster(run: RunRecord, services: Services) -> None:
         return
     reason = (
         f"cluster {compute} is gone from the workspace since {since.isoformat(timespec='seconds')}: nothing can run "
-        f"the job any more, and it was canceled. Make the cluster again, then: landfall submit {run.dataset_version}"
+        f"the job any more, and it was canceled. Make the cluster again, then: landfall submit "
+        f"{run.dataset_version} --force"
     )
     now = services.clock()
     run, moved = move_run(

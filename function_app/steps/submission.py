@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from function_app.errors import NotFoundError, SubmissionRefusedError
-from function_app.failure_classes import Evidence, Remedy, classify
 from function_app.ledger import Generation, RunRecord, RunState
 from function_app.pipelines import Pipeline
 from function_app.ports import TrainingRequest
 from function_app.run_states import Actor
+from function_app.steps.attempts import judged_refusal, tell_verdict
 from function_app.steps.cancel_requests import ask_cancel
 from function_app.steps.cancellation import cancel_superseded
 from function_app.steps.flights import take_off
 from function_app.steps.naming import unspent_plan
 from function_app.steps.planning import plan_run, planned_run, spec_from_json
+from function_app.steps.quarantine import why_quarantined
 from function_app.steps.run_changes import change_run, move_run
 from function_app.steps.run_ends import end_run
 from function_app.steps.services import Services
@@ -59,18 +60,30 @@ def submit_run(run: RunRecord, services: Services, *, by: Actor = Actor.SUBMISSI
 def _may_start(run: RunRecord, services: Services, by: Actor) -> bool:
     """Whether a planned run is to be submitted now: its time has come, its data are the latest, it has its place."""
     if run.not_before is not None and services.clock() < run.not_before:
+        if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
+            told = f"it is not to be submitted before {run.not_before:%Y-%m-%d %H:%M:%S} UTC"
+            services.decide(run.run_id, "request_suppressed", told)
         return False
-    latest = services.ledger.latest_generation(run.dataset_version)
-    if latest is not None and latest.number > run.generation:
-        _superseded(run, latest, services, by)
+    if reason := _why_untrainable(run, services):
+        _give_up(run, f"{reason} before it was submitted", services, by)
         return False
     return take_off(run, services, by=by)
 
 
-def _superseded(run: RunRecord, latest: Generation, services: Services, by: Actor) -> None:
-    """End a run whose data are there no more. Of a later attempt people are told: the first one's end is owed."""
+def _why_untrainable(run: RunRecord, services: Services) -> str | None:
+    """Say what became of a run's data since it was planned; None where nothing did."""
+    latest = services.ledger.latest_generation(run.dataset_version)
+    if latest is not None and latest.number > run.generation:
+        return f"superseded by generation {latest.number}"
+    if run.forced_by is not None:
+        return None  # somebody insists
+    quarantined = why_quarantined(run.dataset_version, run.generation, services)
+    return None if quarantined is None else f"its data were quarantined ({quarantined})"
+
+
+def _give_up(run: RunRecord, reason: str, services: Services, by: Actor) -> None:
+    """End a run that makes no sense any more. Of a later attempt people are told: the first one's end is owed."""
     target = RunState.SUPPRESSED if run.attempt == 1 else RunState.CANCELED
-    reason = f"superseded by generation {latest.number} before it was submitted"
     now = services.clock()
     run, moved = move_run(services.ledger, run.run_id, target, by=by, now=now, ended_at=now, reason=reason)
     if moved:
@@ -158,21 +171,11 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
 
 
 def _refused(run: RunRecord, problem: str, services: Services, by: Actor) -> RunRecord:
-    now = services.clock()
-    finding = classify(Evidence(status="Failed", error=problem))
+    now, found = services.clock(), judged_refusal(run, problem, services)
     run, moved = move_run(
-        services.ledger,
-        run.run_id,
-        RunState.FAILED,
-        by=by,
-        now=now,
-        ended_at=now,
-        reason=problem,
-        failure_class=str(finding.failure_class),
-        failure_evidence=finding.evidence,
-        remedy=str(Remedy.STOP),
-        remedy_reason="Azure ML refused the job, and would again",
+        services.ledger, run.run_id, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
     )
     if moved:
         services.decide(run.run_id, "submission_refused", problem, by=by)
+        tell_verdict(run, services)
     return end_run(run, services, by=by)

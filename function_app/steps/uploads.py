@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from function_app.errors import ServiceUnavailableError
@@ -21,12 +22,17 @@ from function_app.validation import (
     SourceGoneError,
     SourceUnavailableError,
 )
+from function_app.validation.reasons import shown
 
 MAX_ROUNDS = 5
 """A shard overwritten more often than this while it is looked at is left to its next delivery."""
 FINAL_WRITES = frozenset({"PutBlob", "PutBlockList", "CopyBlob", "FlushWithClose"})
 """Calls after which a blob is complete; ``CreateFile`` announces one that is still empty."""
 CREATED = "Microsoft.Storage.BlobCreated"
+OTHERS_UPLOADS = "upload_events_of_others"
+"""The counter of what lies where nobody waits for shards: other containers, datasets without a pipeline."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +48,18 @@ class Upload:
 
 def handle_upload(upload: Upload, services: Services) -> None:
     """Follow one event to its end. Raises ServiceUnavailableError where it should be delivered again."""
-    if reason := _irrelevance(upload, services):
+    if upload.container != services.data_container or not _is_near_shards(upload.path, services):
+        # By the day, not by the path: whatever else is written in the account must not fill the ledger.
+        services.ledger.count(OTHERS_UPLOADS, f"{services.clock():%Y-%m-%d}")
+        logger.info(f"{shown(upload.path)} is nobody's shard", extra={"action": "foreign_upload"})
+        return
+    if reason := _irrelevance(upload):
         _suppress(upload.path, reason, services, event_id=upload.event_id)
         return
     if counted := counted_version(upload.path, services.pipelines):
-        close_version(*counted, services)  # a set that was refused for its counts may hold now
+        closed = close_version(*counted, services)  # a set that was refused for its counts may hold now
+        found = "not whole, or does not hold together" if closed is None else f"generation {closed.number}"
+        services.decide(upload.path, "counts_stated", f"looked at its version, which is {found}")
         return
     try:
         place = shard_place(upload.path, services.pipelines)
@@ -80,14 +93,18 @@ def _is_current(shard: ShardRecord, services: Services) -> bool:
     return facts is not None and facts.etag == shard.etag
 
 
-def _irrelevance(upload: Upload, services: Services) -> str | None:
-    """Say why an event is none of ours; None where it may be."""
-    if upload.event_type == CONTINUED and upload.container == services.data_container:
+def _is_near_shards(path: str, services: Services) -> bool:
+    """Whether a path lies in the folder of a version of some pipeline's dataset, where shards and few others lie."""
+    folders = path.split("/")
+    return len(folders) == 3 and folders[0] in services.pipelines  # noqa: PLR2004 (dataset, version, shard)
+
+
+def _irrelevance(upload: Upload) -> str | None:
+    """Say why an event changes nothing; None where it may."""
+    if upload.event_type == CONTINUED:
         return None
     if upload.event_type != CREATED:
         return f"{upload.event_type[:100]} changes nothing: a closed version stays as it was"
-    if upload.container != services.data_container:
-        return f"container {upload.container[:100]!r} is not {services.data_container!r}"
     if upload.api not in FINAL_WRITES:
         return f"{upload.api[:100]!r} leaves the blob incomplete: the event that counts is still to come"
     return None

@@ -10,7 +10,7 @@ from function_app.errors import NotFoundError
 from function_app.ledger import DatasetVersion, Decision
 from function_app.steps.awaited import awaited_of_blob, awaited_of_run, awaited_of_version
 from function_app.steps.services import Services
-from function_app.steps.shard_places import NotAShardError, ShardPlace, shard_place
+from function_app.steps.shard_places import NotAShardError, shard_place
 
 MAX_LINES = 2000
 """Of an answer; the newest are kept, and the others are counted."""
@@ -68,17 +68,16 @@ def _of_version(version: DatasetVersion, services: Services) -> Story:
 
 
 def _of_blob(path: str, services: Services) -> Story:
-    lines, place = services.ledger.decisions(path), _place(path, services)
-    if not lines and (place is None or services.shards.facts(path) is None):
-        raise NotFoundError(f"nothing is on record about a blob {path}, and it is no shard that anybody waits for")
-    return _story(path, "blob", lines, awaited_of_blob(path, place, services))
-
-
-def _place(path: str, services: Services) -> ShardPlace | None:
+    lines = services.ledger.decisions(path)
     try:
-        return shard_place(path, services.pipelines)
-    except NotAShardError:
-        return None
+        place = shard_place(path, services.pipelines)
+    except NotAShardError as error:
+        if not lines:  # uploads that are nobody's shards are counted, and have no story
+            raise NotFoundError(f"{path} is no shard that anybody waits for: {error}") from error
+        place = None
+    if not lines and services.shards.facts(path) is None:
+        raise NotFoundError(f"nothing is on record about a blob {path}, and no such blob is in the container now")
+    return _story(path, "blob", lines, awaited_of_blob(path, place, services))
 
 
 def _story(subject: str, kind: Kind, lines: Iterable[Decision], awaited: Iterable[str]) -> Story:

@@ -12,6 +12,7 @@ from function_app.ledger import RunState
 from function_app.steps.description import describe_version
 from function_app.steps.run_requests import request_run
 from function_app.steps.sweep import sweep
+from function_app.steps.uploads import OTHERS_UPLOADS
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VALIDATION_SHARDS, VERSION, World, pipeline, shard_content
 
 COUNTS = "digits/v1/dataset.json"
@@ -111,10 +112,19 @@ def test_counts_may_be_ignored() -> None:
 
 
 def test_counts_of_a_dataset_without_a_pipeline_are_an_event_as_any_other() -> None:
-    """Suppressed, with the reason."""
+    """Counted, as nobody waits for anything there."""
     world = World()
     world.deliver("letters/v1/dataset.json")
-    assert ["event_suppressed"] == world.actions("letters/v1/dataset.json")
+    assert {"2026-11-20": 1} == world.ledger.counts(OTHERS_UPLOADS)
+
+
+def test_counts_that_close_nothing_are_in_the_story() -> None:
+    """Whoever uploads them early can see that somebody has looked."""
+    world = World()
+    world.deliver("digits/v1/dataset.json")
+    (line,) = world.ledger.decisions("digits/v1/dataset.json")
+    expected = ("counts_stated", "looked at its version, which is not whole, or does not hold together")
+    assert expected == (line.action, line.reason)
 
 
 def test_asking_for_a_run_on_a_refused_set_says_why() -> None:

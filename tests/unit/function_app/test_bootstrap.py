@@ -64,3 +64,9 @@ def test_the_budget_of_a_validation_is_a_setting(tmp_path: Path) -> None:
     """Twenty minutes by default: an execution may take thirty."""
     budgets = [build_services(environ(tmp_path, LANDFALL_VALIDATION_BUDGET_S=b)).slices.budget_s for b in ("", "60")]
     assert [1200, 60] == budgets
+
+
+def test_a_budget_longer_than_an_execution_is_refused_at_start_up(tmp_path: Path) -> None:
+    """The host would kill each execution before it hands over, and nothing would ever be judged."""
+    with pytest.raises(SettingsError, match=r"^LANDFALL_VALIDATION_BUDGET_S should be at most 1350, .* was 1800$"):
+        build_services(environ(tmp_path, LANDFALL_VALIDATION_BUDGET_S="1800"))

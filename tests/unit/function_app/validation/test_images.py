@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 
 import pytest
 
@@ -86,6 +87,34 @@ def test_jpeg_without_its_scan() -> None:
     whole = image_bytes("JPEG", (200, 200))
     cut = whole[: whole.index(b"\xff\xda")] + b"\xff\xd9"
     assert (None, Code.IMAGE_CORRUPT) == (code_of(cut, JPEG, "header"), code_of(cut, JPEG, "all"))
+
+
+def with_scan(content: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """Return a JPEG whose entropy-coded data are changed."""
+    start, end = content.index(b"\xff\xda") + 14, len(content) - 2
+    return content[:start] + change(content[start:end]) + content[end:]
+
+
+@pytest.mark.parametrize(
+    ("change", "progressive"),
+    [
+        pytest.param(lambda data: data[: len(data) // 2], False, id="half of the data"),
+        pytest.param(lambda data: data[: len(data) // 2], True, id="half of the data, progressive"),
+        pytest.param(lambda data: data[:99] + b"\xff\xd9" + data[99:], False, id="an early end marker"),
+        pytest.param(lambda data: data[:99] + b"\xff\xd9" + data[99:], True, id="an early end marker, progressive"),
+        pytest.param(lambda data: data[:300] + bytes(400) + data[700:], False, id="a hole"),
+    ],
+)
+def test_jpeg_data_that_pillow_fills_with_grey(change: Callable[[bytes], bytes], progressive: bool) -> None:  # noqa: FBT001
+    """Data that end too early, though the end marker is there, are found by decoding, and not by the header."""
+    broken = with_scan(image_bytes("JPEG", (300, 200), progressive=progressive, quality=95), change)
+    assert (None, Code.IMAGE_CORRUPT) == (code_of(broken, JPEG, "header"), code_of(broken, JPEG, "all"))
+
+
+def test_jpeg_with_superfluous_bytes() -> None:
+    """Bytes before the end marker, as some cameras write them, take no pixel away."""
+    padded = with_scan(image_bytes("JPEG", (300, 200)), lambda data: data + bytes(40))
+    assert code_of(padded, JPEG) is None
 
 
 def test_corrupt_png_data() -> None:

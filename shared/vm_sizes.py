@@ -85,6 +85,11 @@ def vm_size(name: str) -> VmSize | None:
     return _BY_NAME.get(name.lower())
 
 
+def vm_size_names() -> tuple[str, ...]:
+    """Return the names of the sizes in the table."""
+    return tuple(size.name for size in _SIZES)
+
+
 def network_environment(name: str) -> dict[str, str]:
     """Return NCCL's environment for a size.
 

@@ -1,0 +1,94 @@
+"""The command line of ``landfall lint``."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import click
+
+from cli.lint.printing import as_json, as_text, summary, unreadable_as_json
+from function_app.script_lint import MAX_BYTES, LintReport, Machine, ScriptError, lint_script
+from shared.vm_sizes import vm_size, vm_size_names
+
+FOUND = 1
+UNREADABLE = 2
+"""Exit status where a script cannot be looked at; click's own for wrong usage is the same."""
+
+
+@click.command()
+@click.argument("scripts", nargs=-1, required=True, metavar="SCRIPT ...", type=click.Path(path_type=Path))
+@click.option("--vm-size", help="What the script will run on, as Standard_ND96asr_v4: decides on network and GPUs.")
+@click.option("--pipeline", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pipeline file: its "
+              "VM size and environment variables.")  # fmt: skip
+@click.option("--json", "is_json", is_flag=True, help="One JSON object per line and script.")
+def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, *, is_json: bool) -> None:
+    """Find what Horovod scripts get wrong, by reading them; nothing is run.
+
+    Findings are errors (the result is wrong, or the job hangs), warnings (slow or misleading) and advice. A pipeline
+    whose script has errors is not submitted unless it is forced. `# landfall: ignore[code] the reason` on a line
+    takes its findings of that code back.
+
+    Exit status: 0 clean, at most advice; 1 errors or warnings; 2 wrong usage, or a script that cannot be read.
+    """
+    machine = _machine(vm_size, pipeline)
+    reports: list[LintReport] = []
+    num_unreadable = 0
+    for path in scripts:
+        try:
+            report = lint_script(_content(path), str(path), machine)
+        except ScriptError as error:
+            num_unreadable += 1
+            _tell_unreadable(path, error, is_json=is_json)
+            continue
+        reports.append(report)
+        click.echo(as_json(path, report) if is_json else as_text(path, report))
+    if not is_json and len(scripts) > 1:
+        click.echo(summary(reports, num_unreadable))
+    if num_unreadable:
+        raise click.exceptions.Exit(UNREADABLE)
+    if not all(report.is_clean for report in reports):
+        raise click.exceptions.Exit(FOUND)
+
+
+def _machine(name: str | None, pipeline: Path | None) -> Machine:
+    stated = None
+    if pipeline is not None:
+        from function_app.errors import PipelineError
+        from function_app.pipeline_files import load_pipeline
+
+        try:
+            stated = load_pipeline(pipeline).train
+        except PipelineError as error:
+            raise click.UsageError(str(error)) from error
+    if name is not None and vm_size(name) is None:
+        near = difflib.get_close_matches(name.lower(), {known.lower(): known for known in vm_size_names()}, n=3)
+        known = {each.lower(): each for each in vm_size_names()}
+        hint = (
+            f"did you mean {', '.join(known[each] for each in near)}?"
+            if near
+            else f"known: {', '.join(known.values())}"
+        )
+        raise click.UsageError(f"--vm-size should be a GPU size that is known, was {name[:100]!r}; {hint}")
+    environment = stated.environment_variables if stated else {}
+    return Machine(vm_size=name or (stated.vm_size if stated else None), environment=environment)
+
+
+def _content(path: Path) -> bytes:
+    """Return what is in a file, one byte more than allowed at most. Raises click.UsageError where it is none."""
+    if path.is_dir():
+        raise click.UsageError(f"{path}: should be a script, is a folder.")
+    if not path.is_file():
+        raise click.UsageError(f"{path}: should be a script, there is no such file.")
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise click.UsageError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _tell_unreadable(path: Path, error: ScriptError, *, is_json: bool) -> None:
+    if is_json:
+        click.echo(unreadable_as_json(path, str(error)))
+    else:
+        click.echo(f"Error: {error}", err=True)

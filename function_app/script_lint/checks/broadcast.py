@@ -1,0 +1,48 @@
+"""Whether all ranks start from the root's weights."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from function_app.script_lint.callbacks import callback_items
+from function_app.script_lint.findings import Finding
+from function_app.script_lint.rules import RuleCode
+from function_app.script_lint.syntax import last_name
+from function_app.script_lint.training import keras_fits, training_calls
+from function_app.script_lint.view import View
+
+_SEEDS = ("set_random_seed", "set_seed", "manual_seed")
+_MAY_BROADCAST = re.compile(r"broadcast|bcast|sync", re.IGNORECASE)
+
+
+def check(view: View) -> Iterator[Finding]:
+    """Find trainings on several ranks that nothing starts from the same weights."""
+    trainings = training_calls(view)
+    if not view.uses_horovod or not trainings or _may_broadcast(view) or _starts_equal(view):
+        return
+    if any(item.call is None for fit in keras_fits(view) for item in callback_items(view, fit.callbacks)):
+        return
+    if any(fit.hides_arguments for fit in keras_fits(view)):
+        return
+    message = "training starts here, and nothing has broadcast the root's weights"
+    yield view.finding(RuleCode.NO_INITIAL_BROADCAST, trainings[0], message)
+
+
+def _may_broadcast(view: View) -> bool:
+    """Whether anything in the script broadcasts, elastic states included, or may do so out of sight."""
+    for node in view.script.nodes:
+        if isinstance(node, ast.Name | ast.Attribute):
+            name = view.modules.horovod_name(node)
+            if name is not None and ("roadcast" in name or name.startswith("elastic.")):
+                return True
+    return any(
+        _MAY_BROADCAST.search(last_name(call)) for call in view.script.calls if not view.modules.horovod_name(call)
+    )
+
+
+def _starts_equal(view: View) -> bool:
+    """Whether every rank draws its weights from the same seed."""
+    seeds = [call for call in view.method_calls(*_SEEDS) if call.args and not view.modules.is_own(call.func)]
+    return any(not view.flow.has("rank", seed.args[0]) for seed in seeds)

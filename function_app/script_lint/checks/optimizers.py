@@ -1,0 +1,59 @@
+"""Whether the optimizer that trains averages gradients over the ranks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from function_app.script_lint.findings import Finding
+from function_app.script_lint.rules import RuleCode
+from function_app.script_lint.syntax import argument_of, last_name
+from function_app.script_lint.training import compiles, keras_fits, torch_steps
+from function_app.script_lint.view import View
+
+_DISTRIBUTED = "DistributedOptimizer"
+_AVERAGING = ("allreduce", "grouped_allreduce", "allreduce_", "allreduce_async_", "grouped_allreduce_async_")
+
+
+def check(view: View) -> Iterator[Finding]:
+    """Find optimizers that are handed to Keras, or stepped by PyTorch, as they are."""
+    if not view.uses_horovod or any(view.horovod_calls("DistributedGradientTape", "load_model")):
+        return
+    fitted = {ast.unparse(fit.receiver) for fit in keras_fits(view)}
+    compiled = [c for c in compiles(view) if isinstance(c.func, ast.Attribute)] if fitted else []
+    for call in [c for c in compiled if ast.unparse(c.func.value) in fitted] or compiled:  # type: ignore[attr-defined]
+        if not any(k.arg is None for k in call.keywords) and is_distributed(view, call) is False:
+            wrapped = next(view.horovod_calls(_DISTRIBUTED), None)
+            beside = f"; what line {wrapped.lineno} wraps is not what is compiled" if wrapped is not None else ""
+            yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, call, f"compile gets a plain optimizer{beside}")
+    steps = torch_steps(view)
+    if steps and view.modules.uses("torch") and not _may_average(view):
+        message = "backward and step, and no optimizer of Horovod's"
+        yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, steps[0], message)
+
+
+def is_distributed(view: View, compile_call: ast.Call) -> bool | None:
+    """Whether a ``compile`` gets an optimizer of Horovod's; None where the script does not show."""
+    given = argument_of(compile_call, 0, "optimizer")
+    if given is None:
+        return False
+    verdicts = [_verdict(view, origin) for origin in view.flow.origins(given)]
+    if True in verdicts:
+        return True
+    return None if None in verdicts else False
+
+
+def _verdict(view: View, origin: ast.expr) -> bool | None:
+    if isinstance(origin, ast.Constant):
+        return False
+    if not isinstance(origin, ast.Call):
+        return None
+    if last_name(origin) == _DISTRIBUTED or view.flow.reach(origin).calls(_DISTRIBUTED):
+        return True
+    return False if view.modules.paths(origin.func) and not view.modules.is_own(origin.func) else None
+
+
+def _may_average(view: View) -> bool:
+    averages = any(view.horovod_calls(_DISTRIBUTED, *_AVERAGING))
+    others = any("distributed" in path or "parallel" in path for path in view.modules.imported)
+    return averages or others or bool(view.modules.own)

@@ -1,0 +1,90 @@
+"""``# landfall: ignore[code] the reason``: a finding that somebody has looked at."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from function_app.script_lint.findings import Finding
+from function_app.script_lint.rules import RuleCode
+
+_COMMENT = re.compile(r"#\s*landfall:\s*ignore(?P<bracket>\[(?P<codes>[^\]]*)\])?(?P<reason>.*)", re.IGNORECASE)
+_MAX_CHARS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suppression:
+    """One comment."""
+
+    line: int
+    applies_to: int
+    """The line whose findings it is for: its own, or the next one where it stands alone."""
+    codes: frozenset[str]
+    reason: str
+
+
+def read_suppressions(text: str) -> list[Suppression]:
+    """Return the comments that ask for something to be ignored; text in strings is none."""
+    found = []
+    lines = text.splitlines()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            match = _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
+            if match is not None:
+                found.append(_suppression(match, token.start[0], lines))
+    except (tokenize.TokenError, IndentationError):
+        return found  # it was parsed, so what the tokenizer stumbles over is the end of the text
+    return found
+
+
+def apply_suppressions(findings: Iterable[Finding], comments: list[Suppression]) -> tuple[list[Finding], int]:
+    """Return what is left of the findings, those about comments included, and how many were ignored."""
+    kept, used = [], set()
+    num_ignored = 0
+    for finding in findings:
+        comment = next(
+            (c for c in comments if c.reason and c.applies_to == finding.line and finding.code in c.codes), None
+        )
+        if comment is None:
+            kept.append(finding)
+        else:
+            used.add((comment.line, str(finding.code)))
+            num_ignored += 1
+    return [*kept, *_without_effect(comments, used)], num_ignored
+
+
+def _without_effect(comments: list[Suppression], used: set[tuple[int, str]]) -> Iterator[Finding]:
+    known = {str(code) for code in RuleCode}
+    for comment in comments:
+        unused = sorted(code for code in comment.codes if (comment.line, code) not in used)
+        unknown = [code for code in unused if code not in known]
+        if not comment.codes:
+            problem = "names no code: write ignore[code]"
+        elif not comment.reason:
+            problem = "says no reason behind the bracket"
+        elif unknown:
+            problem = f"names {unknown[0][:_MAX_CHARS]!r}, which is no code"
+        elif unused:
+            problem = f"names {unused[0]}, which is not found in line {comment.applies_to}"
+        else:
+            continue
+        message = f"the comment {problem}"
+        yield Finding(code=RuleCode.IGNORED_WITHOUT_EFFECT, line=comment.line, message=message)
+
+
+def _suppression(match: re.Match[str], line: int, lines: list[str]) -> Suppression:
+    codes = frozenset(code.strip() for code in (match["codes"] or "").split(",") if code.strip())
+    return Suppression(
+        line=line, applies_to=_statement_line(line, lines), codes=codes, reason=match["reason"].strip(" -:\t")
+    )
+
+
+def _statement_line(line: int, lines: list[str]) -> int:
+    """Return the line that a comment is for: where it stands alone, the next line of code."""
+    if not lines[line - 1].lstrip().startswith("#"):
+        return line
+    following = range(line, len(lines))
+    return next((n + 1 for n in following if lines[n].strip() and not lines[n].lstrip().startswith("#")), line)

@@ -1,0 +1,62 @@
+"""What every check is given: the script, what its names mean, and what it will run on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from function_app.script_lint.findings import Finding
+from function_app.script_lint.flow import Flow
+from function_app.script_lint.guards import Guards
+from function_app.script_lint.modules import Modules
+from function_app.script_lint.rules import RuleCode
+from function_app.script_lint.syntax import Script, last_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a script will run on, as far as that is known."""
+
+    vm_size: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Of the job: the pipeline's ``environment_variables``."""
+
+
+class View:
+    """One script under one look."""
+
+    def __init__(self, script: Script, machine: Machine) -> None:
+        self.script, self.machine = script, machine
+        self.modules = Modules(script)
+        self.flow = Flow(script, self.modules)
+        self.guards = Guards(script, self.modules, self.flow)
+        self.uses_horovod = self.modules.uses("horovod") or any(self.horovod_calls("rank", "size", "init"))
+        self.starts_ranks = any(path.startswith(("horovod.spark", "horovod.ray")) for path in self.modules.imported)
+        """Whether it starts ranks itself: what stands at its top then runs once."""
+        self.is_tensorflow = self.modules.uses("tensorflow") or self.modules.uses("keras")
+
+    def horovod_calls(self, *names: str) -> Iterator[ast.Call]:
+        """Yield calls of Horovod's functions, by the last part of their names or by all of it."""
+        for call in self.script.calls:
+            name = self.modules.horovod_name(call)
+            if name is not None and (name in names or name.rpartition(".")[2] in names):
+                yield call
+
+    def library_calls(self, *paths: str) -> Iterator[ast.Call]:
+        """Yield calls whose full name ends with one of these: ``callbacks.EarlyStopping``."""
+        for call in self.script.calls:
+            found = self.modules.paths(call.func)
+            if any(path == known or path.endswith(f".{known}") for path in found for known in paths):
+                yield call
+
+    def method_calls(self, *names: str) -> Iterator[ast.Call]:
+        """Yield calls of methods of these names, whatever they belong to."""
+        for call in self.script.calls:
+            if isinstance(call.func, ast.Attribute) and last_name(call) in names:
+                yield call
+
+    def finding(self, code: RuleCode, node: ast.AST, message: str) -> Finding:
+        """Return a finding at a node."""
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
+        return Finding(code=code, line=line, column=column, message=message)

@@ -89,18 +89,22 @@ def read_rows(
 
 
 def _leaf(column: Any, chunk: ColumnChunk) -> Any:
-    """Return the one leaf that was read of a column of structs; texts as the bytes that they are."""
+    """Return the one leaf that was read of a column of structs, without its dictionary; texts as bytes."""
     import pyarrow as pa
 
     while pa.types.is_struct(column.type):
         column = column.flatten()[0]
-    as_bytes = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
-    if column.type in as_bytes:
-        return column.cast(as_bytes[column.type])
-    is_list = pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)
-    if is_list and column.type.value_type in as_bytes:
-        return column.cast(pa.list_(as_bytes[column.type.value_type]))
-    if pa.types.is_nested(column.type.value_type if is_list else column.type):
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    is_list = any(
+        holds(column.type) for holds in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    )
+    item = column.type.value_type if is_list else column.type
+    plain = item.value_type if pa.types.is_dictionary(item) else item
+    wanted = pa.large_binary() if plain in {pa.string(), pa.large_string()} else plain
+    if wanted != item:
+        column = column.cast(pa.large_list(wanted) if is_list else wanted)
+    if pa.types.is_nested(plain):
         raise ParquetFaultError(
             ReasonCode.FEATURE_WRONG_KIND, "values, or lists of them", str(column.type), chunk.start, chunk.path
         )

@@ -106,6 +106,26 @@ def test_numbers() -> None:
     assert [500] * 5 == [f.num_present for f in verdict.statistics.features.values()]
 
 
+@pytest.mark.parametrize("compression", ["lz4", "snappy"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(
+            pa.array([["a", "b"], ["c"]] * 50, pa.large_list(pa.large_string())), id="as polars writes them"
+        ),
+        pytest.param(
+            pa.array([["a", "b"], ["c"]] * 50, pa.list_(pa.dictionary(pa.int32(), pa.string()))), id="dictionary"
+        ),
+        pytest.param(pa.array([["a", "b"]] * 100, pa.list_(pa.string(), 2)), id="fixed size"),
+    ],
+)
+def test_lists_of_texts(values: pa.Array, compression: str) -> None:
+    """Texts in lists of every kind are the texts that they are."""
+    spec = FeatureSpec(name="tags", kind="bytes", encoding="text", shape=(None,), allowed=("a", "b", "c"))
+    verdict = validate_shard(written({"tags": values}, compression=compression), DataRequirements(features=(spec,)))
+    assert ((), 100) == (verdict.reasons, verdict.num_records)
+
+
 def test_columns_that_nobody_asked_for() -> None:
     """Columns of any type beside the features are read for integrity and left alone."""
     columns = {

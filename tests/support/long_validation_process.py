@@ -1,0 +1,129 @@
+"""Run as a program: follow one upload with the real adapters, in small slices, each begun when somebody says so.
+
+    python -m tests.support.long_validation_process PATH < a line for each slice
+
+Settings come from the environment, as in the function app. Printed are the offset of every read and, as ``slice``,
+every checkpoint that was stored; ``done`` at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from function_app.bootstrap import build_services
+from function_app.ports import BlobFacts, DocumentStore, ShardStore
+from function_app.slices import Slices
+from function_app.steps.uploads import CREATED, Upload, handle_upload
+from function_app.validation import ShardSource
+
+CHUNK_BYTES = 1 << 16
+NUM_CHUNKS = 8
+"""Of each slice."""
+
+
+@dataclass
+class ToldSource:
+    """Implements ShardSource: says where every read begins."""
+
+    source: ShardSource
+    chunk_bytes: int = CHUNK_BYTES
+
+    @property
+    def name(self) -> str:
+        """See ShardSource."""
+        return self.source.name
+
+    @property
+    def size_bytes(self) -> int:
+        """See ShardSource."""
+        return self.source.size_bytes
+
+    def read(self, offset: int, length: int) -> bytes:
+        """See ShardSource."""
+        say(f"read {offset}")
+        return self.source.read(offset, length)
+
+
+@dataclass
+class ToldShards:
+    """Implements ShardStore over the real one."""
+
+    store: ShardStore
+
+    def facts(self, path: str) -> BlobFacts | None:
+        """See ShardStore."""
+        return self.store.facts(path)
+
+    def open(self, facts: BlobFacts) -> ShardSource:
+        """See ShardStore."""
+        return ToldSource(self.store.open(facts))
+
+    def list(self, prefix: str) -> Iterator[BlobFacts]:
+        """See ShardStore."""
+        return self.store.list(prefix)
+
+
+@dataclass
+class WaitingDocuments:
+    """Implements DocumentStore over the real one: after every checkpoint it waits for a word."""
+
+    store: DocumentStore
+
+    def write_once(self, path: str, content: bytes) -> bool:
+        """See DocumentStore."""
+        return self.store.write_once(path, content)
+
+    def write(self, path: str, content: bytes) -> None:
+        """See DocumentStore."""
+        self.store.write(path, content)
+        say("slice")
+        sys.stdin.readline()
+
+    def delete(self, path: str) -> None:
+        """See DocumentStore."""
+        self.store.delete(path)
+
+    def read(self, path: str, *, max_bytes: int) -> bytes | None:
+        """See DocumentStore."""
+        return self.store.read(path, max_bytes=max_bytes)
+
+
+@dataclass
+class Ticks:
+    """A second for every look at the clock: a slice has so many chunks, however quick the machine is."""
+
+    _ticks: Iterator[int] = field(default_factory=count)
+
+    def __call__(self) -> float:
+        """Return the seconds."""
+        return float(next(self._ticks))
+
+
+def say(line: str) -> None:
+    """Print a line for whoever started this."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Handle the event of one upload."""
+    services = build_services(os.environ)
+    services = replace(
+        services,
+        shards=ToldShards(services.shards),
+        documents=WaitingDocuments(services.documents),
+        slices=Slices(min_bytes=1, checkpoint_every_s=NUM_CHUNKS, seconds=Ticks()),
+    )
+    upload = Upload(
+        event_type=CREATED, api="PutBlob", container=services.data_container, path=sys.argv[1], event_id="1"
+    )
+    handle_upload(upload, services)
+    say("done")
+
+
+if __name__ == "__main__":
+    main()

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from function_app.dead_letters import SHARD_UPLOADED, TRAINING_REQUESTED
 from function_app.errors import PipelineError, ProblemsError, SettingsError
 
 if TYPE_CHECKING:
-    from function_app.adapters.connections import StorageConnection
+    from function_app.adapters.connections import ConnectionSettings, StorageConnection
     from function_app.dead_letters import DeadLetterSource
     from function_app.pipelines import Pipeline
     from function_app.ports import Notifier
@@ -47,16 +48,57 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
     from function_app.adapters.azure_ml_workspace import WorkspaceClient
     from function_app.adapters.blobs import BlobShardStore
-    from function_app.adapters.connections import StorageConnection, read_connection
+    from function_app.adapters.connections import StorageConnection
     from function_app.adapters.documents import BlobDocumentStore
     from function_app.adapters.quarantine import BlobQuarantine
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.table_ledger import TableLedger
+    from function_app.slices import PATIENCE, Slices
+    from function_app.steps.services import Services
+
+    found = _configuration(environ)
+    settings, budget_s = found.settings, found.settings.validation_budget_s
+    host, data = StorageConnection(found.host), StorageConnection(found.data)
+    workspace = WorkspaceClient(settings.workspace, settings.client_id)
+    return Services(
+        pipelines=found.pipelines,
+        workspace=settings.workspace,
+        data_container=settings.data_container,
+        ledger=TableLedger(host),
+        shards=BlobShardStore(data, settings.data_container),
+        quarantine=BlobQuarantine(data, settings.data_container),
+        documents=BlobDocumentStore(host, settings.state_container),
+        run_outputs=BlobDocumentStore(host, settings.runs_container),
+        requests=StorageRequestQueue(host),
+        jobs=AzureMLJobs(workspace),
+        models=AzureMLModels(workspace),
+        notifiers=found.notifiers,
+        dead_letter_sources=_dead_letter_sources(host),
+        queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
+        slices=Slices(budget_s=budget_s, patience_s=budget_s * PATIENCE),
+        sweep_grace=settings.sweep_grace,
+        claim_lease=settings.claim_lease,
+        max_concurrent_runs=settings.max_concurrent_runs,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Configuration:
+    """What the app settings and the pipeline files say, once all of it can be used."""
+
+    host: ConnectionSettings
+    data: ConnectionSettings
+    settings: Settings
+    pipelines: Mapping[str, Pipeline]
+    notifiers: Mapping[str, Notifier]
+
+
+def _configuration(environ: Mapping[str, str]) -> _Configuration:
+    """Read and check everything. Raises SettingsError or PipelineError, listing all that is missing or wrong."""
+    from function_app.adapters.connections import read_connection
     from function_app.host_timeout import check_budget
     from function_app.pipeline_files import load_pipelines
     from function_app.settings import read_settings
-    from function_app.slices import PATIENCE, Slices
-    from function_app.steps.services import Services
 
     problems = _Problems()
     host = problems.gather(lambda: read_connection(environ, HOST_CONNECTION))
@@ -70,29 +112,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     notifiers = _notifiers(pipelines, settings, environ, problems) if pipelines is not None and settings else {}
     if problems.found or host is None or data is None or settings is None or pipelines is None:
         raise problems.error()
-    budget_s = settings.validation_budget_s
-    host_storage, data_storage = StorageConnection(host), StorageConnection(data)
-    workspace = WorkspaceClient(settings.workspace, settings.client_id)
-    return Services(
-        pipelines=pipelines,
-        workspace=settings.workspace,
-        data_container=settings.data_container,
-        ledger=TableLedger(host_storage),
-        shards=BlobShardStore(data_storage, settings.data_container),
-        quarantine=BlobQuarantine(data_storage, settings.data_container),
-        documents=BlobDocumentStore(host_storage, settings.state_container),
-        run_outputs=BlobDocumentStore(host_storage, settings.runs_container),
-        requests=StorageRequestQueue(host_storage),
-        jobs=AzureMLJobs(workspace),
-        models=AzureMLModels(workspace),
-        notifiers=notifiers,
-        dead_letter_sources=_dead_letter_sources(host_storage),
-        queues={queue: StorageRequestQueue(host_storage, queue) for queue in QUEUES},
-        slices=Slices(budget_s=budget_s, patience_s=budget_s * PATIENCE),
-        sweep_grace=settings.sweep_grace,
-        claim_lease=settings.claim_lease,
-        max_concurrent_runs=settings.max_concurrent_runs,
-    )
+    return _Configuration(host=host, data=data, settings=settings, pipelines=pipelines, notifiers=notifiers)
 
 
 def _dead_letter_sources(host_storage: StorageConnection) -> list[DeadLetterSource]:

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import pytest
 
+from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
+from function_app.adapters.azure_ml_workspace import WorkspaceClient
 from function_app.adapters.memory_azure_ml import MemoryJobs, MemoryModels
 from function_app.ports import JobService, JobSpec, ModelRegistry
 from tests.support.azure_ml import (
@@ -50,6 +52,10 @@ class Bench(Protocol):
         """Have a job, submitted with the status's command, reach it."""
         ...
 
+    def versions(self, model: str) -> list[str]:
+        """Return the registered versions of a model."""
+        ...
+
 
 @dataclass
 class MemoryBench:
@@ -62,17 +68,29 @@ class MemoryBench:
         self.jobs.logs[name] = {"Completed": "the beginning\nthe end\n", "Failed": "about to fail\n"}.get(status, "")
         self.jobs.become(name, status, error="exit status 1" if status == "Failed" else None)
 
+    def versions(self, model: str) -> list[str]:
+        return [version for name, version in self.models.registered if name == model]
+
 
 @dataclass
 class EmulatorBench:
     """The real adapters, the real client, the emulator."""
 
     emulator: AzureMl
+    client: WorkspaceClient
     jobs: JobService
     models: ModelRegistry
 
+    @classmethod
+    def of(cls, emulator: AzureMl, client: WorkspaceClient) -> EmulatorBench:
+        """Put them together."""
+        return cls(emulator, client, AzureMLJobs(client), AzureMLModels(client))
+
     def reach(self, name: str, status: str) -> None:
         self.emulator.await_status(name, status)
+
+    def versions(self, model: str) -> list[str]:
+        return [str(one.version) for one in self.client.get().models.list(name=model)]
 
 
 def job_spec(reaches: str = "Running", *, name: str | None = None, **members: Any) -> JobSpec:

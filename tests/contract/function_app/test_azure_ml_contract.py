@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
 from function_app.adapters.azure_ml_workspace import WorkspaceClient
 from function_app.adapters.memory_azure_ml import MemoryJobs
 from function_app.errors import SubmissionRefusedError
@@ -25,7 +24,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
         return
     emulator: AzureMl = request.getfixturevalue("azure_ml")
     client: WorkspaceClient = request.getfixturevalue("workspace_client")
-    yield EmulatorBench(emulator, AzureMLJobs(client), AzureMLModels(client))
+    yield EmulatorBench.of(emulator, client)
 
 
 def registration(run_id: str, version: str = "202611201200000042") -> ModelRegistration:
@@ -124,8 +123,10 @@ def test_a_model_version_registered_again_meets_itself(bench: Bench) -> None:
     spec = job_spec("Completed", outputs=MODEL)
     bench.jobs.submit(spec)
     bench.reach(spec.name, "Completed")
-    bench.models.register(registration(spec.name))
-    bench.models.register(registration(spec.name))
+    made = registration(spec.name)
+    for _ in range(2):
+        bench.models.register(made)
+    assert [made.version] == bench.versions(made.name)
 
 
 def test_a_model_version_of_another_run_is_refused(bench: Bench) -> None:

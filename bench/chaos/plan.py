@@ -27,6 +27,8 @@ class ChaosPlan:
     drop_fraction: float = 0.05
     late_fraction: float = 0.02
     """Of the events; these come when everything is over."""
+    storage_fault_share: float = 0.01
+    """Of the app's requests of its account begin to fail, alone or several in a row."""
     window: int = 10
     """So many events are held and let go shuffled."""
     kill_after_s: tuple[float, float] = (4.0, 12.0)

@@ -51,6 +51,7 @@ def described(damage: Damage, evidence: Evidence) -> list[Figure]:
         "notifications received, repetitions too": evidence.deliveries,
         "dead letters": evidence.dead_letters,
         "calls of Azure ML that went wrong": evidence.bad_answers.total(),
+        "requests of storage that went wrong": damage.storage_faults,
         "crashes survived": len(damage.restarts_s),
     }
     return [

@@ -12,6 +12,8 @@ from azure.core.exceptions import AzureError
 from bench.chaos.call_faults import some_fault
 from bench.chaos.evidence import TOPICS
 from bench.chaos.plan import UPLOADS_AT_ONCE, ChaosPlan
+from bench.chaos.storage_faults import some_faults
+from bench.chaos.storage_proxy import StorageProxy, no_faults
 from bench.figures import BenchmarkError, Context
 from function_app.errors import ServiceUnavailableError
 from function_app.ledger import SETTLED, Ledger
@@ -34,6 +36,8 @@ class Damage:
     """From the end of the storm until every run had ended and everybody was told."""
     unspent_faults: int = 0
     call_faults: int = 0
+    storage_faults: int = 0
+    """Requests of storage that were refused, or lost before or after their effect."""
 
 
 @dataclass(kw_only=True)
@@ -43,6 +47,8 @@ class Storm:
     plan: ChaosPlan
     twin: TwinUnderTest
     ledger: Ledger
+    proxy: StorageProxy
+    """Between the app and its account; the ledger above is reached without it."""
     context: Context
     damage: Damage = field(default_factory=Damage)
 
@@ -50,9 +56,12 @@ class Storm:
         """Raise the storm and wait until everything has ended. Raises BenchmarkError where it does not."""
         for topic in TOPICS:
             self.twin.client.set_faults(self.plan.event_faults(topic))
+        self.proxy.draw = some_faults(self.plan.dice("storage"), self.plan.storage_fault_share)
         begun = time.monotonic()
         self._disturb(begun + self.plan.calm_after_s)
         self.damage.storm_s = time.monotonic() - begun
+        self.proxy.draw = no_faults
+        self.damage.storage_faults = self.proxy.done.total()
         self.damage.unspent_faults = self.twin.client.end_call_faults()
         self.context.say(f"the storm took {self.damage.storm_s:.0f} s and {len(self.damage.restarts_s)} dev hosts")
         calm = time.monotonic()

@@ -59,10 +59,10 @@ def request_sites() -> dict[str, str]:
 
 
 @contextmanager
-def requests_seen(see: Callable[[str], None]) -> Iterator[None]:
-    """Have the name of each effect of a step reported, as soon as its answer has begun to come.
+def changes_seen(see: Callable[[str, FrameType], None]) -> Iterator[None]:
+    """Have every request reported that changes something anywhere, as soon as its answer has begun to come.
 
-    A name is ``method@step: VERB adapter``: the port's method, who called it, the request, and who made that.
+    ``see`` is given its verb, and the frame in which the answer is read.
     """
     put, answered = http.client.HTTPConnection.putrequest, http.client.HTTPConnection.getresponse
     verbs: dict[int, str] = {}
@@ -75,14 +75,28 @@ def requests_seen(see: Callable[[str], None]) -> Iterator[None]:
         answer = answered(connection)
         verb = verbs.pop(id(connection), "")
         if verb in WRITING_VERBS and answer.status < HTTPStatus.BAD_REQUEST:
-            name = _name(verb, sys._getframe(1))
-            if name is not None:
-                see(name)
+            see(verb, sys._getframe(1))
         return answer
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(http.client.HTTPConnection, "putrequest", putrequest)
         patch.setattr(http.client.HTTPConnection, "getresponse", getresponse)
+        yield
+
+
+@contextmanager
+def requests_seen(see: Callable[[str], None]) -> Iterator[None]:
+    """Have the name of each effect of a step reported.
+
+    A name is ``method@step: VERB adapter``: the port's method, who called it, the request, and who made that.
+    """
+
+    def named(verb: str, frame: FrameType) -> None:
+        name = _name(verb, frame)
+        if name is not None:
+            see(name)
+
+    with changes_seen(named):
         yield
 
 

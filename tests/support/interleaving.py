@@ -19,7 +19,7 @@ class Turns:
         self._own = threading.local()
         self._back = threading.Semaphore(0)
 
-    def around(self, call: PortCall, make: Callable[[], Any]) -> Any:
+    def around(self, call: PortCall | None, make: Callable[[], Any]) -> Any:
         """See port_calls.Around: before its call, a handler lets another one go. Alone, it just calls."""
         del call
         go: threading.Semaphore | None = getattr(self._own, "go", None)

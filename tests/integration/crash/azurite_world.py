@@ -47,7 +47,7 @@ class AzuriteWorld(World):
     connection: str
     """The account's connection string."""
     app_connection: str = ""
-    """The app's own, where it reaches the account through something else."""
+    """The app's own, where it reaches the account through something that fails: the SDK then repeats once."""
     storage: StorageConnection | None = field(default=None, init=False)
     """None but in a process that has opened the world."""
 
@@ -71,7 +71,7 @@ class AzuriteWorld(World):
         """Return the world with real ports, but for those in whose place a story has put its own."""
         found = copy.copy(self)
         found.storage = self._connection()
-        storage = self._connection(self.app_connection) if self.app_connection else found.storage
+        storage = found.storage if not self.app_connection else self._connection(self.app_connection, retry_total=1)
         services = replace(
             self.services,
             ledger=TableLedger(storage),
@@ -138,8 +138,9 @@ class AzuriteWorld(World):
     def _blobs(self, container: str) -> Any:
         return self.account.blob_service.get_container_client(container)
 
-    def _connection(self, text: str = "") -> StorageConnection:
-        return StorageConnection(ConnectionSettings(name="Storage", connection_string=text or self.connection))
+    def _connection(self, text: str = "", **options: Any) -> StorageConnection:
+        settings = ConnectionSettings(name="Storage", connection_string=text or self.connection)
+        return StorageConnection(settings, **options)
 
     @staticmethod
     def _await_poison(world: AzuriteWorld) -> None:
@@ -148,6 +149,13 @@ class AzuriteWorld(World):
         with contextlib.suppress(ResourceNotFoundError):  # nothing died
             number = queue.get_queue_properties().approximate_message_count or 0
             wait_until(lambda: len(queue.peek_messages(32)) >= number, what="all dead messages to be seen")
+
+
+def opened(world: World) -> AzuriteWorld:
+    """Open the ports of a story's world."""
+    if not isinstance(world, AzuriteWorld):
+        raise TypeError(f"a world in Azurite should be opened, was {type(world).__name__}")
+    return world.opened()
 
 
 def serve_queues(world: World) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.crash.azurite_world import AzuriteWorld, serve_queues
+from tests.integration.crash.azurite_world import AzuriteWorld, opened, serve_queues
 from tests.integration.crash.data_stories import DATA
 from tests.integration.crash.rare_stories import RARE
 from tests.integration.crash.stages import Stage, State, Step, deliveries, killed, outcome
@@ -21,7 +21,6 @@ from tests.integration.crash.watched_stories import WATCHED
 from tests.support.adapter_calls import request_sites, requests_seen, site_of_name
 from tests.support.azurite import random_account_key, start_azurite
 from tests.support.port_calls import PortCall
-from tests.support.world import World
 
 pytestmark = [pytest.mark.azurite, pytest.mark.timeout(900)]
 
@@ -84,13 +83,6 @@ def watched_telling(stage: Stage, steps: Sequence[Step]) -> list[str]:
     with requests_seen(stage.passed):
         stage.tell(steps)
     return stage.points
-
-
-def opened(world: World) -> AzuriteWorld:
-    """Open the ports of a story's world."""
-    if not isinstance(world, AzuriteWorld):
-        raise TypeError(f"a world in Azurite should be opened, was {type(world).__name__}")
-    return world.opened()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from bench.chaos.evidence import Evidence
 from bench.chaos.plan import ChaosPlan
 from bench.chaos.promises import promises
 from function_app.ledger import RunState
-from tests.support.ledger_records import run_record
+from tests.support.ledger_records import decision_record, run_record
 
 PLAN = ChaosPlan(versions=1, shards=2)
 RUN = run_record(1, state=RunState.REGISTERED)
@@ -47,8 +47,9 @@ def test_good_evidence_keeps_every_promise() -> None:
         replace(GOOD, told=Counter({(RUN.run_id, "topic", "registered"): 1})),
         replace(GOOD, told=Counter({(RUN.run_id, r, "registered"): 2 for r in ("topic", "webhook")})),
         replace(GOOD, told=Counter({(RUN.run_id, r, "failed"): 1 for r in ("topic", "webhook")})),
+        replace(GOOD, suppressed=[decision_record(reason="")]),
     ],
-    ids=["shard", "runs", "failed", "orphan", "models", "closings", "untold", "twice", "untrue"],
+    ids=["shard", "runs", "failed", "orphan", "models", "closings", "untold", "twice", "untrue", "unexplained"],
 )
 def test_each_broken_promise_is_seen(broken: Evidence) -> None:
     """A lost shard, a second run, an orphan, a doubled model or notification: none holds."""

@@ -80,7 +80,7 @@ def _throughput(pipeline: Pipeline, report: TrainingReport) -> str:
     if not pipeline.data.is_synthetic:
         return ""
     measured = "nothing was timed" if report.images_per_s is None else f"{report.images_per_s:.6g} images/s"
-    return f" of synthetic data; {measured} on {report.world_size} processes of {report.num_nodes} nodes"
+    return f" of synthetic data; {measured} on {report.world_size} processes"
 
 
 def _problem(require: Requirement, report: TrainingReport) -> str | None:

@@ -60,7 +60,7 @@ def test_it_ends_with_its_throughput_and_without_a_model() -> None:
     world = synthetic_world()
     run = world.finish(asked(world))
     assert (RunState.NOT_REGISTERED, {}) == (run.state, world.models.registered)
-    assert f"pipeline {SYNTHETIC} registers no model of synthetic data; 100 images/s on 2 processes of 2 nodes" == (
+    assert f"pipeline {SYNTHETIC} registers no model of synthetic data; 100 images/s on 2 processes" == (
         run.reason
     )
 

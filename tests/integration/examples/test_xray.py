@@ -1,0 +1,94 @@
+"""`xray-effusion`, from NIH's table and folders to the end of the run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from tests.distributed.ranks import PROGRAMS
+from tests.integration.examples.journeys import DEADLINE_S, Journey, counts, ended, land, landfall
+from tests.support.nih_xrays import write_nih
+from tests.support.processes import REPOSITORY, child_environment
+from tests.support.twin import TwinUnderTest
+from tests.unit.cli.pack.test_pack import records
+
+pytestmark = [pytest.mark.twin, pytest.mark.distributed]
+
+CONFUSED = 0.3
+"""Of the images show what the table does not say: the best AUC is about 0.7, so there is something to compare."""
+TOLERANCE = 0.005
+"""Of the AUC: the training sorts probabilities into 1,000 buckets, and scores of one bucket count as equal."""
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """NIH's layout, packed with the documented command line."""
+    folder = tmp_path_factory.mktemp("xray")
+    source = write_nih(folder / "nih", patients=90, confused=CONFUSED, side=64)
+    shares = ["--validation-share", 0.3]
+    landfall("pack", "xrays", source, "--to", folder / "shards", "--shards", 4, "--size", 256, *shares)
+    return folder / "shards"
+
+
+@pytest.fixture(scope="module")
+def journey(twin: TwinUnderTest, shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Journey:
+    """A run on the images of about fifty patients."""
+    land(twin, shards, "xray-effusion", "xray-effusion/nih")
+    return ended(twin, "xray-effusion/nih", tmp_path_factory.mktemp("xray-outputs"))
+
+
+def reference_auc(journey: Journey, shards: Path) -> float:
+    """Return scikit-learn's AUC of the exported model over the whole validation split, read by another program."""
+    scored = subprocess.run(
+        [
+            str(PROGRAMS / "python"),
+            str(Path(__file__).parent / "programs" / "scores.py"),
+            str(journey.outputs / "model" / "model.keras"),
+            *map(str, sorted(shards.glob("validation-*.tfrecord"))),
+        ],
+        env=child_environment(PYTHONPATH=str(REPOSITORY), TF_CPP_MIN_LOG_LEVEL="3"),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    found = json.loads(scored.stdout.splitlines()[-1])
+    assert counts(shards)["validation"] == len(found["labels"])
+    return float(roc_auc_score(found["labels"], found["scores"]))
+
+
+def test_the_splits_share_no_patient(shards: Path) -> None:
+    """In the shards themselves, where nothing can be undone any more."""
+    patients = [{r["patient"] for s in shards.glob(f"{split}-*") for r in records(s)} for split in counts(shards)]
+    assert 90 == len(set.union(*patients)) == sum(map(len, patients))
+
+
+def test_the_auc_is_that_of_all_ranks_examples(journey: Journey, shards: Path) -> None:
+    """What the gate decides on is what anybody can compute from the exported model."""
+    assert (2, 2) == (journey.report.world_size, journey.report.rank_plan["validation"]["batch"]["num_lanes"])
+    assert reference_auc(journey, shards) == pytest.approx(journey.report.metrics["val_auc"], abs=TOLERANCE)
+
+
+def test_both_ranks_stop_early_and_together(journey: Journey) -> None:
+    """Six epochs after the best one, long before the last; a rank that went on would have ended the job in error."""
+    report = journey.report
+    best = report.details["best"]["epoch"]
+    assert (True, best + 6, best) == (
+        report.details["stopped_early"],
+        len(report.epochs),
+        report.details["exported_epoch"],
+    )
+    assert len(report.epochs) < report.details["options"]["epochs"]
+
+
+def test_the_gate_refuses_what_guesses(journey: Journey) -> None:
+    """The reason has the AUC that was required, and the one that was reached."""
+    auc = journey.report.metrics["val_auc"]
+    assert ("not_registered", f"val_auc should be at least 0.8, was {auc:.6g}") == (
+        journey.run["state"],
+        journey.run["reason"],
+    )

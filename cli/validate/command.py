@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,8 +51,11 @@ def validate(
     requirements = load_requirements(pipeline)
     inputs = find_inputs(shards)
     every = []
-    with bar_on_stderr(f"validating {len(inputs)} shards", _total_bytes(inputs)) as (step, tell):
-        for judged in judge_all(inputs, requirements, num_processes=jobs, progress=step):
+    with (
+        bar_on_stderr(f"validating {len(inputs)} shards", _total_bytes(inputs)) as (step, tell),
+        contextlib.closing(judge_all(inputs, requirements, num_processes=jobs, progress=step)) as judging,
+    ):
+        for judged in judging:
             every.append(judged)
             tell(as_json(judged, with_statistics=statistics) if is_json else as_text(judged))
     reasons = set_reasons(every, requirements, find_counts(shards)) if is_set else []

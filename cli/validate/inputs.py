@@ -10,8 +10,10 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from function_app.validation import COUNT_FILES, check_name
+from function_app.validation.reasons import shown
 
 _SCHEMES = ("https://", "http://")
+_EXAMPLE = "https://ACCOUNT.blob.core.windows.net/CONTAINER/PATH"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,19 +36,44 @@ def find_inputs(arguments: Sequence[str]) -> list[ShardInput]:
     """Return the shards in the order given, folders in order of name. Raises click.UsageError."""
     inputs = [found for argument in arguments for found in _find(argument)]
     if not inputs:
-        raise click.UsageError(f"There is no shard in {', '.join(arguments)}.")
+        where = ", ".join(map(shown, arguments))
+        raise click.UsageError(
+            f"There is no shard in {where}: no name like train-00000-of-00008.tfrecord or .parquet."
+        )
     return inputs
 
 
 def _find(argument: str) -> list[ShardInput]:
-    if argument.startswith(_SCHEMES):
-        return [ShardInput(label=argument.partition("?")[0], location=argument, is_url=True)]
+    if "://" in argument:
+        return [_blob(argument)]
+    if not argument:
+        raise click.UsageError("A path is empty: should be a file, a folder or the address of a blob.")
     path = Path(argument)
-    if path.is_dir():
-        return [ShardInput(label=str(p), location=str(p)) for p in sorted(path.iterdir()) if _is_shard(p)]
-    if not path.exists():
-        raise click.UsageError(f"{argument}: there is no such file or folder.")
+    try:
+        if path.is_dir():
+            return [ShardInput(label=str(p), location=str(p)) for p in sorted(path.iterdir()) if _is_shard(p)]
+        path.stat()
+    except FileNotFoundError as error:
+        raise click.UsageError(f"{shown(argument)}: there is no such file or folder.") from error
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise click.UsageError(f"{shown(argument)}: cannot be looked at: {reason}.") from error
     return [ShardInput(label=argument, location=argument)]
+
+
+def _blob(address: str) -> ShardInput:
+    label = address.partition("?")[0]
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise click.UsageError(f"{shown(label)}: is no address: {error}.") from error
+    if f"{parts.scheme}://" not in _SCHEMES:
+        raise click.UsageError(
+            f"{shown(label)}: an address should begin with https://, this one does with {parts.scheme}."
+        )
+    if not parts.hostname or not parts.path.strip("/").partition("/")[2]:
+        raise click.UsageError(f"{shown(label)}: the address of a blob should look like {_EXAMPLE}.")
+    return ShardInput(label=label, location=address, is_url=True)
 
 
 def _is_shard(path: Path) -> bool:
@@ -58,6 +85,6 @@ def _is_shard(path: Path) -> bool:
 def find_counts(arguments: Sequence[str]) -> Path | None:
     """Return the file that states record counts, beside the shards, None where there is none."""
     folders = dict.fromkeys(
-        path if path.is_dir() else path.parent for path in map(Path, arguments) if not str(path).startswith(_SCHEMES)
+        path if path.is_dir() else path.parent for path in (Path(a) for a in arguments if "://" not in a)
     )
     return next((f / name for f in folders for name in COUNT_FILES if (f / name).is_file()), None)

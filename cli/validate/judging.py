@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import queue
+import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli.errors import CliError
 from cli.validate.inputs import ShardInput
 from cli.validate.remote import open_url
 from function_app.validation import (
@@ -68,7 +72,7 @@ def judge(shard: ShardInput, requirements: DataRequirements | None, progress: Pr
 
 def judge_all(
     shards: Sequence[ShardInput], requirements: DataRequirements | None, *, num_processes: int, progress: Progress
-) -> Iterator[Judged]:
+) -> Generator[Judged]:
     """Yield the shards' verdicts in their order, as they come."""
     num_processes = min(num_processes, len(shards))
     if num_processes == 1:
@@ -77,13 +81,26 @@ def judge_all(
     context = multiprocessing.get_context("spawn")
     told = context.Queue()
     pool = ProcessPoolExecutor(num_processes, mp_context=context, initializer=_begin, initargs=(told,))
-    with _listening(told, progress), pool:
-        try:
-            futures: list[Future[Judged]] = [pool.submit(_judge_in_worker, s, requirements) for s in shards]
-            for future in futures:
-                yield future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    with _listening(told, progress), _ended_at_once(pool):
+        futures: list[Future[Judged]] = [pool.submit(_judge_in_worker, s, requirements) for s in shards]
+        for future in futures:
+            yield future.result()
+
+
+@contextlib.contextmanager
+def _ended_at_once(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """Wait for the processes at the end, but not where it comes early. Raises CliError where one died."""
+    try:
+        yield
+    except BaseException as error:  # also Ctrl-C, and a reader that has gone: the shards under way may take hours
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.kill()
+        if isinstance(error, BrokenProcessPool):
+            hint = "A process that judged shards was killed, perhaps for lack of memory: try again with --jobs 1."
+            raise CliError(hint) from error
+        raise
+    pool.shutdown()  # waits: a process that has only just started would miss what it is told through
 
 
 class _listening:  # noqa: N801 - a context manager, used as a function
@@ -114,6 +131,7 @@ class _listening:  # noqa: N801 - a context manager, used as a function
 def _begin(told: Any) -> None:
     global _progress_queue  # noqa: PLW0603 - a worker's only way to keep what its initializer was given
     die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all: the first process decides
     _progress_queue = told
 
 

@@ -25,7 +25,9 @@ def bar_on_stderr(what: str, total_bytes: int | None) -> Iterator[tuple[Step, Ca
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    # rich would have what is written to standard output go where the bar is, also where that is a file
+    is_shared = sys.stdout.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=is_shared) as progress:
         task = progress.add_task(what, total=total_bytes)
         yield lambda num_bytes: progress.advance(task, num_bytes), _print
 

@@ -1,0 +1,89 @@
+"""The command line on a terminal of its own, as a person has it: a pseudo-terminal that controls the process."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tests.support.processes import REPOSITORY, child_environment, die_with_parent
+
+CTRL_C = b"\x03"
+_COLUMNS = 200
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+
+
+@dataclass
+class Terminal:
+    """A process and the other end of its terminal."""
+
+    process: subprocess.Popen[bytes]
+    controller: int
+    shown: str = ""
+    """All that it has shown so far, without colours and movements of the cursor."""
+
+    def wait_for(self, text: str) -> None:
+        """Read until a text is shown. Raises EOFError where the process ends first."""
+        while text not in self.shown:
+            if not self._read():
+                raise EOFError(f"{text!r} should have been shown, was not: {self.shown!r}")
+
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self.controller, keys)
+
+    def wait(self) -> int:
+        """Read until the process has closed the terminal; return its exit status."""
+        while self._read():
+            pass
+        return self.process.wait(60)
+
+    def _read(self) -> bool:
+        try:
+            content = os.read(self.controller, 1 << 16)
+        except OSError:  # Linux says so where nobody holds the other end any more
+            content = b""
+        self.shown += _ESCAPES.sub("", content.decode(errors="replace"))
+        return bool(content)
+
+
+@contextlib.contextmanager
+def landfall_on_terminal(arguments: Sequence[object], *, stdout: Path | None = None) -> Iterator[Terminal]:
+    """Run a command line on a terminal, its standard output perhaps in a file."""
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, _COLUMNS, 0, 0))
+    with contextlib.ExitStack() as stack:
+        output: IO[bytes] | int = stack.enter_context(stdout.open("wb")) if stdout else terminal
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cli", *map(str, arguments)],
+            stdin=terminal,
+            stdout=output,
+            stderr=terminal,
+            cwd=REPOSITORY,
+            env=child_environment(TERM="xterm"),
+            start_new_session=True,
+            preexec_fn=_take_terminal,  # noqa: PLW1509 (two system calls, nothing that could take a lock)
+        )
+    os.close(terminal)
+    try:
+        yield Terminal(process, controller)
+    finally:
+        process.kill()
+        process.wait(20)
+        os.close(controller)
+
+
+def _take_terminal() -> None:
+    """Make standard input the terminal that controls this process: Ctrl-C then comes from it."""
+    die_with_parent()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from function_app.dead_letters import DeadLetterState
-from function_app.ledger import SETTLED, DatasetVersion, NotificationState, RunRecord, RunState, ShardState
+from function_app.ledger import (
+    SETTLED,
+    DatasetVersion,
+    Generation,
+    NotificationState,
+    RunRecord,
+    RunState,
+    ShardState,
+)
+from function_app.pipelines import Pipeline
 from function_app.steps.description import VersionDescription, describe_version
 from function_app.steps.services import Services
 from function_app.steps.shard_places import ShardPlace
@@ -20,9 +29,7 @@ def awaited_of_version(version: DatasetVersion, services: Services) -> Iterator[
     described = describe_version(version, services)
     if described.generation is None:
         yield from _awaited_of_open(described)
-    elif described.generation.auto_run_id is None and (
-        described.generation.number == 1 or described.pipeline.on_change != "notify"
-    ):
+    elif _owes_a_run(described.generation, described.pipeline):
         yield (
             f"the run of generation {described.generation.number}: its request is in the queue training-requested, "
             "or the next sweep sends it"
@@ -31,6 +38,13 @@ def awaited_of_version(version: DatasetVersion, services: Services) -> Iterator[
         yield from (f"run {run.run_id}: {text}" for text in awaited_of_run(run, services))
     yield from _untold(str(version), services)
     yield from _dead_letters(lambda subject: subject == str(version) or subject.startswith(f"{version}/"), services)
+
+
+def _owes_a_run(generation: Generation, pipeline: Pipeline) -> bool:
+    """Whether a closing starts a run by itself, and has not: synthetic data are trained on when somebody asks."""
+    if generation.auto_run_id is not None or pipeline.data.is_synthetic:
+        return False
+    return generation.number == 1 or pipeline.on_change != "notify"
 
 
 def awaited_of_run(run: RunRecord, services: Services) -> Iterator[str]:

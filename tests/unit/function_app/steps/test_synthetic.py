@@ -12,6 +12,7 @@ from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.run_requests import asked_version, request_run
 from function_app.steps.submission import handle_request
 from function_app.steps.sweep import run_sweep
+from function_app.steps.why import why
 from shared.manifest import Manifest
 from tests.support.synthetic import SYNTHETIC, synthetic_world
 from tests.support.world import World
@@ -60,9 +61,7 @@ def test_it_ends_with_its_throughput_and_without_a_model() -> None:
     world = synthetic_world()
     run = world.finish(asked(world))
     assert (RunState.NOT_REGISTERED, {}) == (run.state, world.models.registered)
-    assert f"pipeline {SYNTHETIC} registers no model of synthetic data; 100 images/s on 2 processes" == (
-        run.reason
-    )
+    assert f"pipeline {SYNTHETIC} registers no model of synthetic data; 100 images/s on 2 processes" == (run.reason)
 
 
 def test_a_run_of_which_nothing_was_timed_says_so() -> None:
@@ -95,6 +94,14 @@ def test_its_version_can_be_described() -> None:
     described = describe_version(VERSION, world.services)
     assert ((), [run.run_id]) == (described.splits, [one.run_id for one in described.runs])
     assert described.generation == world.ledger.latest_generation(VERSION)
+
+
+def test_nothing_is_awaited_once_its_run_has_ended() -> None:
+    """The story begins with the closing; no training is owed that nobody has asked for."""
+    world = synthetic_world()
+    world.finish(asked(world))
+    story = why(str(VERSION), world.services)
+    assert ("version_closed", ()) == (story.lines[0].action, story.awaited)
 
 
 @pytest.mark.parametrize(

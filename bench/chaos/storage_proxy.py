@@ -109,6 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
 
+    def log_message(self, *_: object) -> None:
+        """What goes wrong is counted, and not told."""
+
     def pass_on(self) -> None:
         """Let the request meet its fate."""
         body = self.rfile.read(_length(self.headers.get("Content-Length")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 
 from cli.api_client import ApiClient
 from cli.dataset_argument import DATASET_VERSION
+from cli.readable import readable_bytes
 from cli.reasons import reason_text
 from cli.target import with_api
 
@@ -17,10 +19,15 @@ MAX_LISTED = 20
 
 @click.command()
 @click.argument("target", type=DATASET_VERSION, metavar="DATASET/VERSION")
+@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
 @with_api
-def status(client: ApiClient, target: tuple[str, str]) -> None:
-    """Show what became of a dataset version: what is missing, what was rejected and why, its runs."""
-    for line in describe(client.dataset_version(*target)):
+def status(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> None:
+    """Show what became of a dataset version: what is missing, what was rejected and why, its data and its runs."""
+    version = client.dataset_version(*target)
+    if as_json:
+        click.echo(json.dumps(version, indent=2))
+        return
+    for line in describe(version):
         click.echo(line)
 
 
@@ -36,6 +43,9 @@ def describe(version: Mapping[str, Any]) -> Iterator[str]:
         yield f"  fingerprint {generation['fingerprint']}"
     for split_name, split in version["splits"].items():
         yield from _split(split_name, split)
+    for reason in version.get("refusal", ())[:MAX_LISTED]:
+        yield f"  refused as a set: {reason}"
+    yield from _drift(version)
     for run in version["runs"]:
         yield f"  run {run['run_id']}: {run['state']}"
 
@@ -43,9 +53,60 @@ def describe(version: Mapping[str, Any]) -> Iterator[str]:
 def _split(name: str, split: Mapping[str, Any]) -> Iterator[str]:
     total = "?" if split["num_shards"] is None else f"{split['num_shards']:,}"
     yield f"  {name}: {split['accepted']:,} of {total} shards accepted"
+    if split.get("statistics") and split["statistics"]["num_records"]:
+        yield from _statistics(split["statistics"])
     for rejected in split["rejected"][:MAX_LISTED]:
         yield f"    rejected {rejected['shard']}: {reason_text(rejected['reasons'])}"
     for missing in split["missing"][:MAX_LISTED]:
         yield f"    missing {missing}"
     if split["num_missing"] > MAX_LISTED:
         yield f"    … {split['num_missing'] - MAX_LISTED:,} more are missing"
+
+
+def _statistics(statistics: Mapping[str, Any]) -> Iterator[str]:
+    yield f"    {statistics['num_records']:,} records, {readable_bytes(statistics['size_bytes'])}"
+    for name, seen in statistics["features"].items():
+        is_label = name == statistics["label_feature"]
+        facts = [
+            _labels(statistics["labels"], statistics["other_labels"]) if is_label else _values(seen),
+            _range(seen),
+        ]
+        if known := "; ".join(fact for fact in facts if fact):
+            yield f"    {name}: {known}"
+
+
+def _labels(labels: Mapping[str, int], other: int) -> str:
+    """Say how evenly labels are spread: the rarest and the most frequent."""
+    if not labels:
+        return ""
+    total = sum(labels.values()) + other
+    rarest, usual = min(labels, key=labels.__getitem__), max(labels, key=labels.__getitem__)
+    shares = f"{rarest} ({labels[rarest] / total:.1%}) to {usual} ({labels[usual] / total:.1%})"
+    return f"{len(labels):,}{' and more' if other else ''} labels, {shares} of the records"
+
+
+def _values(seen: Mapping[str, Any]) -> str:
+    if not seen["most_frequent"]:
+        return ""
+    value, times = next(iter(seen["most_frequent"].items()))
+    if seen["num_distinct"] == 1 and not seen["other"]:
+        return f"always {value}"
+    more = " and more" if seen["other"] else ""
+    return f"{seen['num_distinct']:,}{more} values, most often {value} ({times:,} times)"
+
+
+def _range(seen: Mapping[str, Any]) -> str:
+    unit = " bytes" if seen["kind"] == "bytes" else ""
+    return "" if seen["minimum"] is None else f"{seen['minimum']:,g} to {seen['maximum']:,g}{unit}"
+
+
+def _drift(version: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every figure beside what is allowed, and in words those that are too far off."""
+    if version.get("drift_reference"):
+        yield f"  compared with {version['drift_reference']}, which the then current model was trained on:"
+    for measure in version.get("drift_measures", ())[:MAX_LISTED]:
+        verdict = "TOO FAR" if measure["exceeds"] else "within"
+        what = f"{measure['split']} {measure['code'].removeprefix('drift_')}"
+        yield f"    {what}: {measure['value']:.3f}, {verdict} {measure['threshold']:.3f}"
+    for reason in version.get("drift", ())[:MAX_LISTED]:
+        yield f"    {reason}"

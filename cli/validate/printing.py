@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from cli.readable import readable_bytes
 from cli.validate.judging import Judged
 from function_app.validation import Reason
 from function_app.validation.reasons import shown
 
 MAX_LISTED = 10
 """Reasons of one shard that people get to read; programs get more of them."""
-_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 def as_json(judged: Judged, *, with_statistics: bool = False) -> str:
@@ -71,14 +71,6 @@ def summary(every: Sequence[Judged]) -> str:
     num_accepted = sum(judged.accepted for judged in every)
     num_bytes = sum(judged.verdict.size_bytes for judged in every if judged.verdict)
     return f"{num_accepted} of {len(every)} shards accepted, {readable_bytes(num_bytes)} read"
-
-
-def readable_bytes(num_bytes: int) -> str:
-    """Return a size as people read it."""
-    for unit, size in _UNITS:
-        if num_bytes >= size:
-            return f"{num_bytes / size:.1f} {unit}"
-    return f"{num_bytes} bytes"
 
 
 def _listed(reasons: Sequence[Reason]) -> str:

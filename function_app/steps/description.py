@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from function_app.errors import NotFoundError
 from function_app.ledger import DatasetVersion, Generation, RunRecord, ShardRecord, ShardState
 from function_app.pipelines import Pipeline
-from function_app.steps.drift import drift_messages
+from function_app.steps.drift import DriftFindings, drift_findings
 from function_app.steps.services import Services
 from function_app.steps.set_check import last_refusal
-from function_app.validation import ShardStatistics
+from function_app.validation import DataRequirements, ShardStatistics
 
 MAX_LISTED = 1000
 """Of missing or rejected shards: an answer stays readable, and says how many there are in all."""
@@ -34,6 +34,8 @@ class SplitDescription:
     statistics: ShardStatistics
     label: str | None
     """The feature whose histogram is the labels'."""
+    kinds: Mapping[str, str]
+    """Of each feature: int64, float or bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +51,8 @@ class VersionDescription:
     """The closings before the latest one, the last first."""
     refusal: tuple[str, ...]
     """Why the shards, all there, do not hold as a set; empty where nothing is known against them."""
-    drift: tuple[str, ...]
-    """What of the latest closing is too far off the data that the then current model was trained on."""
+    drift: DriftFindings
+    """The latest closing against the data that the then current model was trained on."""
     runs: tuple[RunRecord, ...]
     """Newest first."""
 
@@ -74,7 +76,7 @@ def describe_version(version: DatasetVersion, services: Services) -> VersionDesc
         generation=generation,
         superseded=tuple(closings[1 : MAX_LISTED + 1]),
         refusal=refusal_messages(version, services),
-        drift=() if generation is None else drift_messages(generation, services),
+        drift=DriftFindings() if generation is None else drift_findings(generation, services),
         runs=tuple(run for run in runs if run.dataset_version == version),
     )
 
@@ -104,13 +106,15 @@ def merged_statistics(rows: Iterable[ShardRecord]) -> ShardStatistics:
 def _splits(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Iterator[SplitDescription]:
     sizes = services.ledger.split_sizes(version)
     rows = list(services.ledger.shards(version)) if sizes else []
-    label = pipeline.data.requirements().label
+    requirements = pipeline.data.requirements()
     for split in pipeline.data.splits:
         own = [row for row in rows if row.split == split and row.num_shards == sizes.get(split)]
-        yield _split(split, sizes.get(split), own, label)
+        yield _split(split, sizes.get(split), own, requirements)
 
 
-def _split(split: str, num_shards: int | None, rows: list[ShardRecord], label: str | None) -> SplitDescription:
+def _split(
+    split: str, num_shards: int | None, rows: list[ShardRecord], requirements: DataRequirements
+) -> SplitDescription:
     good = [row for row in rows if row.state is ShardState.ACCEPTED]
     accepted = {row.index for row in good}
     rejected = sorted((row for row in rows if row.state is ShardState.REJECTED), key=lambda row: row.index)
@@ -128,5 +132,6 @@ def _split(split: str, num_shards: int | None, rows: list[ShardRecord], label: s
         num_rejected=len(rejected),
         size_bytes=sum(row.size_bytes for row in good),
         statistics=merged_statistics(good),
-        label=label,
+        label=requirements.label,
+        kinds={feature.name: feature.kind for feature in requirements.features},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,10 +73,26 @@ def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: Se
     return action == "block" and findings["decision"] == BLOCKED
 
 
-def drift_messages(generation: Generation, services: Services) -> tuple[str, ...]:
-    """Return which figures of a closing exceeded their thresholds."""
-    findings = _findings(generation, services)
-    return () if findings is None else tuple(findings["messages"])
+@dataclass(frozen=True, kw_only=True)
+class DriftFindings:
+    """What was found of a closing when it was measured; empty where there was nothing to compare it with."""
+
+    trained_on: str | None = None
+    """The dataset version of the then current model."""
+    messages: tuple[str, ...] = ()
+    """Of the figures that exceed their thresholds."""
+    measures: tuple[Mapping[str, Any], ...] = ()
+    """All figures: code, split, value, threshold, exceeds."""
+
+
+def drift_findings(generation: Generation, services: Services) -> DriftFindings:
+    """Return what is on record of a closing's drift."""
+    findings = _findings(generation, services) or {}
+    return DriftFindings(
+        trained_on=findings.get("trained_on"),
+        messages=tuple(findings.get("messages", ())),
+        measures=tuple(findings.get("measures", ())),
+    )
 
 
 def _findings(generation: Generation, services: Services) -> dict[str, Any] | None:
@@ -101,7 +118,12 @@ def _measure(pipeline: Pipeline, generation: Generation, services: Services) -> 
     if comparison.decision != MEASURED:
         _tell_people(comparison, pipeline, services)
     _tell_story(comparison, services)
-    return {"decision": comparison.decision, "messages": [r.message for r in drift.reasons[:MAX_LISTED]]}
+    return {
+        "decision": comparison.decision,
+        "messages": [r.message for r in drift.reasons[:MAX_LISTED]],
+        "measures": comparison.measures,
+        "trained_on": str(run.dataset_version),
+    }
 
 
 def _trained_on(pipeline: Pipeline, services: Services) -> RunRecord | None:

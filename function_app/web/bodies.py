@@ -12,6 +12,9 @@ from function_app.ledger import Generation, RunRecord, RunState, ShardRecord
 from function_app.steps.description import MAX_LISTED, SplitDescription, VersionDescription
 from function_app.validation import FeatureStatistics
 
+MAX_FREQUENT = 20
+"""Values of a feature that an answer lists."""
+
 
 class RunRequest(BaseModel):
     """A run to start."""
@@ -65,6 +68,44 @@ class RejectedShard(BaseModel):
         return cls(shard=row.name, reasons=reasons)
 
 
+class FeatureBody(BaseModel):
+    """What the values of a feature are like."""
+
+    kind: str | None = Field(description="As the pipeline states it now: int64, float or bytes.")
+    num_present: int = Field(description="Records that have it.")
+    minimum: float | None = Field(description="Of all numbers; of images and texts their number of bytes.")
+    maximum: float | None
+    num_distinct: int = Field(
+        description="Values of a scalar or a text, sizes of an image; at least, where other > 0."
+    )
+    most_frequent: dict[str, int] = Field(description=f"Of these: number of records; at most {MAX_FREQUENT}.")
+    other: int = Field(description="Records whose value came after the histogram was full.")
+
+    @classmethod
+    def of(cls, statistics: FeatureStatistics, kind: str | None) -> FeatureBody:
+        """Take what validation saw."""
+        ranked = sorted(statistics.histogram.items(), key=lambda item: (-item[1], item[0]))
+        return cls(
+            kind=kind,
+            num_present=statistics.num_present,
+            minimum=statistics.minimum,
+            maximum=statistics.maximum,
+            num_distinct=len(statistics.histogram),
+            most_frequent=dict(ranked[:MAX_FREQUENT]),
+            other=statistics.other,
+        )
+
+
+class MeasureBody(BaseModel):
+    """One figure of a version's drift."""
+
+    code: str
+    split: str
+    value: float
+    threshold: float
+    exceeds: bool
+
+
 class StatisticsBody(BaseModel):
     """What the records of a split's accepted shards are like."""
 
@@ -74,6 +115,7 @@ class StatisticsBody(BaseModel):
     label_feature: str | None
     labels: dict[str, int] = Field(description="Label: number of records.")
     other_labels: int = Field(description="Records whose label came after the histogram was full.")
+    features: dict[str, FeatureBody]
 
     @classmethod
     def of(cls, split: SplitDescription) -> StatisticsBody:
@@ -86,6 +128,10 @@ class StatisticsBody(BaseModel):
             label_feature=split.label,
             labels=labels.histogram,
             other_labels=labels.other,
+            features={
+                name: FeatureBody.of(seen, split.kinds.get(name))
+                for name, seen in sorted(split.statistics.features.items())
+            },
         )
 
 
@@ -203,6 +249,10 @@ class VersionBody(BaseModel):
     splits: dict[str, SplitBody]
     refusal: list[str] = Field(description="Why shards that are all there do not hold as a set.")
     drift: list[str] = Field(description="What is too far off the data that the current model was trained on.")
+    drift_measures: list[MeasureBody] = Field(
+        description="All figures of the drift, also those within their threshold."
+    )
+    drift_reference: str | None = Field(description="The dataset version that the then current model was trained on.")
     generation: GenerationBody | None
     superseded: list[GenerationBody] = Field(
         description="The closings before the latest one: their content is not there any more."
@@ -219,7 +269,9 @@ class VersionBody(BaseModel):
             pipeline=described.pipeline.pipeline,
             splits={split.split: SplitBody.of(split) for split in described.splits},
             refusal=list(described.refusal),
-            drift=list(described.drift),
+            drift=list(described.drift.messages),
+            drift_measures=[MeasureBody.model_validate(measure) for measure in described.drift.measures],
+            drift_reference=described.drift.trained_on,
             generation=None if described.generation is None else GenerationBody.of(described.generation),
             superseded=[GenerationBody.of(generation) for generation in described.superseded],
             runs=[RunBody.of(run) for run in described.runs],

@@ -51,6 +51,57 @@ def test_a_whole_version_says_since_when_and_its_runs() -> None:
     ] == list(describe_version(version(generation=generation, runs=runs, splits={})))
 
 
+def test_a_split_says_what_its_data_look_like() -> None:
+    """Sizes, how evenly labels are spread, and the range of every feature, a line each."""
+    image = {"kind": "bytes", "minimum": 120, "maximum": 4160, "num_distinct": 1, "most_frequent": {"8x8x1": 90}}
+    label = {"kind": "int64", "minimum": 0, "maximum": 9, "num_distinct": 2, "most_frequent": {"3": 60}}
+    weight = {"kind": "float", "minimum": 0.25, "maximum": 1.5, "num_distinct": 0, "most_frequent": {}}
+    features = {"image": image, "label": label, "weight": weight}
+    statistics = {
+        "num_records": 1437,
+        "size_bytes": 163_840,
+        "label_feature": "label",
+        "labels": {"1": 30, "3": 60},
+        "other_labels": 0,
+        "features": {name: {**seen, "other": 0} for name, seen in features.items()},
+    }
+    split = {
+        "num_shards": 1,
+        "accepted": 1,
+        "num_missing": 0,
+        "missing": [],
+        "rejected": [],
+        "statistics": statistics,
+    }
+    assert [
+        "d/v: open",
+        "  train: 1 of 1 shards accepted",
+        "    1,437 records, 160.0 KiB",
+        "    image: always 8x8x1; 120 to 4,160 bytes",
+        "    label: 2 labels, 1 (33.3%) to 3 (66.7%) of the records; 0 to 9",
+        "    weight: 0.25 to 1.5",
+    ] == list(describe_version(version(splits={"train": split})))
+
+
+def test_drift_and_refusal_are_told() -> None:
+    """Every figure beside its threshold; what is too far off in words as well."""
+    measures = [
+        {"code": "drift_count", "split": "train", "value": 0.02, "threshold": 0.5, "exceeds": False},
+        {"code": "drift_labels", "split": "train", "value": 0.4, "threshold": 0.1123, "exceeds": True},
+    ]
+    told = version(
+        splits={}, refusal=["too small"], drift=["labels moved"], drift_measures=measures, drift_reference="d/u"
+    )
+    assert [
+        "d/v: open",
+        "  refused as a set: too small",
+        "  compared with d/u, which the then current model was trained on:",
+        "    train count: 0.020, within 0.500",
+        "    train labels: 0.400, TOO FAR 0.112",
+        "    labels moved",
+    ] == list(describe_version(told))
+
+
 def test_a_run_says_how_it_ended_and_who_knows() -> None:
     """Reason, recipients and the end of the log."""
     run = {

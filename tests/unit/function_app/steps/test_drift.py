@@ -74,6 +74,20 @@ def test_a_blocked_version_stays_blocked_and_nobody_is_told_twice() -> None:
     )
 
 
+def test_a_description_has_all_figures_and_what_they_refer_to() -> None:
+    """Also those within their thresholds: people see how far it is."""
+    world = drifting_world(action="warn")
+    land(world, "v2", EVEN)
+    drift = describe_version(V2, world.services).drift
+    assert ("digits/v1", (), {"drift_labels", "drift_count"}) == (
+        drift.trained_on,
+        drift.messages,
+        {measure["code"] for measure in drift.measures},
+    )
+    first = describe_version(DatasetVersion(dataset="digits", version="v1"), world.services).drift
+    assert (None, ()) == (first.trained_on, first.measures)
+
+
 def test_a_person_may_train_a_blocked_version() -> None:
     """It is whole and sound; whether it is what was wanted is for people to say."""
     world = drifting_world(action="block")
@@ -100,14 +114,18 @@ def test_a_warning_is_told_and_the_training_starts() -> None:
     land(world, "v2", ODD)
     world.serve_requests()
     assert (["drift_warned"], 1) == (told(world), len([r for r in world.ledger.runs() if r.dataset_version == V2]))
-    assert "split train: labels (label) should be" in describe_version(V2, world.services).drift[0]
+    assert "split train: labels (label) should be" in describe_version(V2, world.services).drift.messages[0]
 
 
 def test_data_as_before_are_trained_without_a_word() -> None:
     """The story has the comparison; people need none."""
     world = drifting_world(action="block")
     land(world, "v2", list(reversed(EVEN)))
-    assert (1, [], ()) == (len(world.requests.messages), told(world), describe_version(V2, world.services).drift)
+    assert (1, [], ()) == (
+        len(world.requests.messages),
+        told(world),
+        describe_version(V2, world.services).drift.messages,
+    )
     assert "drift_measured" in world.actions(V2)
 
 
@@ -117,7 +135,8 @@ def test_half_as_many_records_are_drift_of_counts() -> None:
     land(world, "v2", EVEN[: len(EVEN) // 2])
     assert ["drift_blocked"] == told(world)
     assert (
-        "split train: 503 records should be within 30% of the 1003" in describe_version(V2, world.services).drift[0]
+        "split train: 503 records should be within 30% of the 1003"
+        in describe_version(V2, world.services).drift.messages[0]
     )
 
 

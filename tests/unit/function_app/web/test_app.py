@@ -78,6 +78,17 @@ def test_a_split_says_what_its_accepted_shards_hold() -> None:
         "label_feature": "label",
         "labels": {"1": 2, "7": 1},
         "other_labels": 0,
+        "features": {
+            "label": {
+                "kind": "int64",
+                "num_present": 3,
+                "minimum": 1.0,
+                "maximum": 7.0,
+                "num_distinct": 2,
+                "most_frequent": {"1": 2, "7": 1},
+                "other": 0,
+            }
+        },
     }
     assert (statistics, 1) == (train["statistics"], train["num_rejected"])
     reason = {"code", "message", "record_index", "byte_offset", "feature", "expected", "seen"}

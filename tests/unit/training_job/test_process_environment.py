@@ -30,6 +30,28 @@ def test_what_the_caller_has_set_is_left_alone() -> None:
     assert ("0", "20") == (environment["OMPI_MCA_mpi_yield_when_idle"], environment["HOROVOD_CYCLE_TIME"])
 
 
+def test_where_cores_carry_the_exchange_it_is_cut_to_their_cache(tmp_path: Path) -> None:
+    """Where NVIDIA's driver is, Horovod's own sizes and times stay: they are made for it."""
+    on_cpus: dict[str, str] = {}
+    on_gpus: dict[str, str] = {}
+    driver = tmp_path / "version"
+    set_for(MachineOptions(), tmp_path, on_cpus, driver)
+    driver.touch()
+    set_for(MachineOptions(), tmp_path, on_gpus, driver)
+    assert {
+        "HOROVOD_CYCLE_TIME": "5",
+        "HOROVOD_FUSION_THRESHOLD": "1048576",
+        "OMPI_MCA_smsc": "^cma",
+    } == dict(on_cpus.items() - on_gpus.items())
+
+
+def test_what_is_to_be_tuned_is_not_set(tmp_path: Path) -> None:
+    """Horovod's autotuning takes a value from the environment as decided."""
+    environment: dict[str, str] = {}
+    set_for(MachineOptions(autotune=True), tmp_path, environment, tmp_path / "no driver")
+    assert set() == {"HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD"} & environment.keys()
+
+
 def test_without_a_launcher_a_process_is_a_world_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 0 of 1, in a run called local."""
     for name in ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "AZUREML_RUN_ID"):

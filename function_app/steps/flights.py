@@ -38,7 +38,7 @@ def land(run: RunRecord, services: Services, *, by: Actor) -> None:
 
     Where a person canceled it, what its pipeline had armed by then does not start by itself: it is disarmed.
     """
-    canceled = run.state is RunState.CANCELED and run.canceled_by == PERSON
+    canceled = run.canceled_by == PERSON  # also a failed run whose next attempt was canceled
     before, after = services.ledger.change_flights(
         lambda board: left(
             board,

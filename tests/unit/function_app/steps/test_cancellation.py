@@ -159,6 +159,18 @@ def test_what_waits_for_a_run_that_a_person_cancels_is_disarmed() -> None:
     assert ([first.run_id], [(first.run_id, "canceled")]) == (world.jobs.submissions, outcomes(world))
 
 
+def test_what_waits_is_disarmed_too_where_another_attempt_was_canceled() -> None:
+    """The job had failed, and who planned its next attempt had died: the run stays failed, and nothing follows."""
+    world = World()
+    first, armed = world.train(), world.train(version="v2")
+    failed = replace(world.stands(first), state=RunState.FAILED, ended_at=world.clock(), remedy="resume")
+    world.ledger.run_rows[first.run_id] = failed
+    canceled(world, first)
+    world.serve_requests()
+    assert (RunState.FAILED, RunState.SUPPRESSED) == (world.stands(first).state, world.stands(armed).state)
+    assert ([first.run_id], [(first.run_id, "failed")]) == (world.jobs.submissions, outcomes(world))
+
+
 def test_what_is_asked_for_after_the_cancellation_starts_when_the_job_has_ended() -> None:
     """That is another decision, taken in the knowledge of the first."""
     world = World(jobs=SlowJobs())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from function_app.errors import VersionNameError
@@ -12,10 +14,12 @@ from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.run_requests import asked_version, request_run
 from function_app.steps.submission import handle_request
 from function_app.steps.sweep import run_sweep
+from function_app.steps.synthetic import synthetic_closing
 from function_app.steps.why import why
 from shared.manifest import Manifest
-from tests.support.synthetic import SYNTHETIC, synthetic_world
-from tests.support.world import World
+from tests.support.synthetic import SYNTHETIC, synthetic_pipeline, synthetic_world
+from tests.support.world import TRAIN_SHARDS, World
+from tests.support.world import VERSION as DIGITS
 
 VERSION = DatasetVersion(dataset=SYNTHETIC, version="synthetic")
 
@@ -56,6 +60,14 @@ def test_the_same_request_again_is_the_same_run_and_another_model_is_another() -
     )
 
 
+def test_the_closing_stands_as_it_was_first_written_down() -> None:
+    """A later request is on the very same one, its moment included."""
+    world = synthetic_world()
+    asked(world)
+    closing = synthetic_closing(synthetic_pipeline(), VERSION, world.services)
+    assert world.ledger.latest_generation(VERSION) == closing
+
+
 def test_it_ends_with_its_throughput_and_without_a_model() -> None:
     """The reason says what was measured: that is what the run was for."""
     world = synthetic_world()
@@ -79,12 +91,25 @@ def test_a_run_of_which_nothing_was_timed_says_so() -> None:
 def test_uploads_close_nothing() -> None:
     """A shard or a file of counts under its name is nobody's, also for the sweep."""
     world = synthetic_world()
-    for name in ("train-00000-of-00001.tfrecord", "dataset.json"):
+    names = ("train-00000-of-00001.tfrecord", "dataset.json")
+    for name in names:
         world.deliver(world.put(name, b"{}", "synthetic", SYNTHETIC))
     world.clock.move(hours=1)
     report = run_sweep(world.services)
     assert (0, (), None) == (report.shards_judged, report.problems, world.ledger.latest_generation(VERSION))
-    assert ["event_suppressed"] == world.actions(f"{SYNTHETIC}/synthetic/train-00000-of-00001.tfrecord")
+    told = [world.actions(f"{SYNTHETIC}/synthetic/{name}") for name in names]
+    assert [["event_suppressed"]] * 2 == told
+
+
+def test_a_dataset_that_becomes_synthetic_closes_nothing_of_before() -> None:
+    """Shards that landed for its former pipeline are not taken for a whole version of no splits."""
+    world = World()
+    world.land(TRAIN_SHARDS[0])
+    members = {"pipeline": "digits", "dataset": "digits"}
+    world.services = replace(world.services, pipelines={"digits": synthetic_pipeline().model_copy(update=members)})
+    world.clock.move(hours=1)
+    report = run_sweep(world.services)
+    assert (1, (), None) == (report.versions, report.problems, world.ledger.latest_generation(DIGITS))
 
 
 def test_its_version_can_be_described() -> None:

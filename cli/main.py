@@ -21,6 +21,7 @@ COMMANDS = {
     "demo": LazyCommand("cli.demo.command", "demo", "Run the whole chain on this machine, on real data."),
     "up": LazyCommand("cli.up", "up", "Start the local twin and keep it running until Ctrl-C."),
     "validate": LazyCommand("cli.validate", "validate", "Check shards as the function app would."),
+    "lint": LazyCommand("cli.lint", "lint", "Find what a training script of your own gets wrong."),
     "pack": LazyCommand("cli.pack", "pack", "Pack images or tables into shards."),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),

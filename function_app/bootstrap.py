@@ -6,6 +6,7 @@ needs is imported by it.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -53,6 +54,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.quarantine import BlobQuarantine
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.table_ledger import TableLedger
+    from function_app.script_files import read_script
     from function_app.slices import PATIENCE, Slices
     from function_app.steps.services import Services
 
@@ -75,6 +77,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         notifiers=found.notifiers,
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
+        read_script=functools.partial(read_script, settings.pipelines_dir),
         slices=Slices(budget_s=budget_s, patience_s=budget_s * PATIENCE),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,

@@ -78,6 +78,18 @@ class IllegalTransitionError(LandfallError):
         self.run_id, self.current, self.target = run_id, current, target
 
 
+class ScriptError(LandfallError):
+    """A training script cannot be looked at; the message names file and line, what was expected and what was seen."""
+
+
+class ScriptRefusedError(LandfallError):
+    """A training was asked for with a script that has errors, and without force; the findings say which and where."""
+
+    def __init__(self, message: str, *, findings: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.findings = findings
+
+
 class SubmissionRefusedError(LandfallError):
     """Azure ML said no, and will say no again: the message is the service's."""
 

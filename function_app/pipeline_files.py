@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from function_app.errors import PipelineError
 from function_app.pipelines import UNNAMED, Pipeline
+from function_app.script_files import has_script
 
 MAX_FILE_BYTES = 256 << 10
 MAX_FILES = 1000
@@ -43,6 +44,8 @@ def load_pipelines(folder: Path) -> dict[str, Pipeline]:
             problems += error.problems
             continue
         problems += _collisions(path, pipeline, loaded.values())
+        if not has_script(folder, pipeline.train.script):
+            problems.append(f"{path.name}: train.script: {pipeline.train.script} should be beside it, is not there")
         loaded.setdefault(pipeline.dataset, (path, pipeline))
     if problems:
         raise PipelineError(*problems)

@@ -49,7 +49,7 @@ class Flow:
         self._reaches: dict[ast.AST, Reach] = {}
 
     def reach(self, *roots: ast.AST | None, stop: ast.AST | None = None) -> Reach:
-        """Return everything that the values of some nodes may be made of; names are followed to what they may stand for there.
+        """Return everything that the values of some nodes may be made of, as far as names can be followed.
 
         What is behind ``stop`` is left out.
         """

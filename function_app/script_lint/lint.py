@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from function_app.errors import ScriptError
 from function_app.script_lint.checks import (
     broadcast,
     collectives,
@@ -24,7 +25,7 @@ from function_app.script_lint.checks import (
     writes,
 )
 from function_app.script_lint.findings import Finding, LintReport
-from function_app.script_lint.source import ScriptError, parse_source
+from function_app.script_lint.source import parse_source
 from function_app.script_lint.suppressions import apply_suppressions, read_suppressions
 from function_app.script_lint.syntax import Script
 from function_app.script_lint.view import Machine, View

@@ -59,7 +59,7 @@ class Modules:
         return None
 
     def horovod_flavours(self) -> set[str]:
-        """Return the modules of Horovod that are imported: ``tensorflow.keras``, ``torch`` …"""
+        """Return the modules of Horovod that are imported, as ``tensorflow.keras``."""
         found = set()
         for path in self.imported:
             first, _, rest = path.partition(".")

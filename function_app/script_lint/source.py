@@ -8,16 +8,12 @@ import tokenize
 import warnings
 from dataclasses import dataclass
 
-from function_app.errors import LandfallError
+from function_app.errors import ScriptError
+from function_app.script_files import MAX_SCRIPT_BYTES as MAX_BYTES
 
-MAX_BYTES = 256 << 10
 MAX_DEPTH = 150
 """Of nested statements and expressions: Python's own parser gives up at a few hundred, and so would whoever reads."""
 MAX_SHOWN_CHARS = 100
-
-
-class ScriptError(LandfallError):
-    """A script cannot be looked at; the message names file and line, what was expected and what was seen."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from function_app.script_lint.source import ScriptError, Source
+from function_app.errors import ScriptError
+from function_app.script_lint.source import Source
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 ScopeNode = ast.Module | FunctionNode | ast.Lambda | ast.ClassDef
 _SCOPES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _CHANGING = frozenset({"append", "extend", "insert", "update", "add"})
 """Methods that put a value into what they are called on."""
-MAX_STEPS = 3_000_000
+MAX_STEPS = 1_000_000
 """Of all rules together: a script whose names lead everywhere would take them minutes."""
 
 

@@ -13,6 +13,7 @@ from function_app.ports import ModelRegistration
 from function_app.run_states import Actor
 from function_app.steps.planning import TAG, report_path, spec_from_json
 from function_app.steps.run_changes import move_run
+from function_app.steps.script_check import SCRIPT_ERRORS_TAG
 from function_app.steps.services import Services
 from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError
 
@@ -106,6 +107,7 @@ def _registration(run: RunRecord, model: str, report: TrainingReport) -> ModelRe
         "environment": str(run.spec["environment_id"]).rpartition("/environments/")[2],
         "metrics": json.dumps(report.metrics, sort_keys=True)[:256],
         **({"forced": "true"} if run.forced_by is not None else {}),
+        **_script_errors(run),
     }
     return ModelRegistration(
         name=model,
@@ -114,6 +116,12 @@ def _registration(run: RunRecord, model: str, report: TrainingReport) -> ModelRe
         description=f"Trained on {run.dataset_version} by {run.run_id}",
         tags={TAG + name: value for name, value in lineage.items()},
     )
+
+
+def _script_errors(run: RunRecord) -> dict[str, str]:
+    """Return what somebody insisted on training with, in spite of it."""
+    codes = run.spec["tags"].get(SCRIPT_ERRORS_TAG)
+    return {SCRIPT_ERRORS_TAG.removeprefix(TAG): str(codes)} if codes else {}
 
 
 def _settled(

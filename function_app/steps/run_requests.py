@@ -14,6 +14,13 @@ from function_app.steps.naming import unspent_plan
 from function_app.steps.overrides import overridden
 from function_app.steps.planning import planned_run
 from function_app.steps.quarantine import refuse_quarantined
+from function_app.steps.script_check import (
+    MAX_TOLD,
+    ScriptCheck,
+    check_script,
+    refuse_bad_script,
+    with_script_errors,
+)
 from function_app.steps.services import Services
 from function_app.steps.submission import AWAITING_SUBMISSION
 from function_app.steps.synthetic import synthetic_closing, version_meant
@@ -37,20 +44,23 @@ def request_run(
     ``forced_by``, the key of a request, trains again on purpose, whatever was trained before: the same key means the
     same run, so that a repeated call does not double it.
 
-    Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError.
+    Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError, ScriptRefusedError.
     """
     pipeline = _pipeline(version.dataset, services)
     options = overridden(pipeline, overrides)
     generation = _closing(pipeline, version, services)
+    check = check_script(pipeline, services)
     if forced_by is None:
         refuse_quarantined(generation, services)
+        refuse_bad_script(pipeline, check)
     plan = unspent_plan(pipeline, generation, services, options=options, forced_by=forced_by)
+    plan = with_script_errors(plan, check)
     now = services.clock()
     planned = planned_run(plan, pipeline, generation, trigger=trigger, now=now, forced_by=forced_by)
     is_new = services.ledger.add_run(planned)
     run = planned if is_new else services.ledger.run(plan.run_id) or planned
     if is_new:
-        _tell_story(run, overrides, services)
+        _tell_story(run, overrides, check, services)
     if run.state in AWAITING_SUBMISSION:
         # also where it exists: whoever claimed it may have died before this line
         request = TrainingRequest(
@@ -83,10 +93,14 @@ def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: Services) 
     return VersionNotWholeError(f"{version} is {problem}", missing=(*missing, *refusal))
 
 
-def _tell_story(run: RunRecord, overrides: Mapping[str, Any], services: Services) -> None:
+def _tell_story(run: RunRecord, overrides: Mapping[str, Any], check: ScriptCheck, services: Services) -> None:
     version = run.dataset_version
     services.decide(run.run_id, "run_planned", f"for {version}, trigger {run.trigger}", overrides=dict(overrides))
     if run.forced_by is not None:
         reason = f"run {run.run_id} trains again on purpose: asked for with force, request {run.forced_by}"
         services.decide(run.run_id, "run_forced", reason)
         services.decide(str(version), "run_forced", reason)
+    if check.errors:
+        services.decide(run.run_id, "script_errors_forced", check.told)
+    if check.warnings:
+        services.decide(run.run_id, "script_warnings", "; ".join(check.warnings[:MAX_TOLD]))

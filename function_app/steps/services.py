@@ -23,6 +23,7 @@ from function_app.ports import (
     ShardStore,
     Workspace,
 )
+from function_app.script_files import no_scripts
 from function_app.slices import Slices
 from function_app.validation import (
     DataRequirements,
@@ -36,6 +37,7 @@ from function_app.validation.reasons import shown
 
 logger = logging.getLogger(__name__)
 
+ReadScript = Callable[[str], bytes]
 Validate = Callable[[ShardSource, DataRequirements], ShardVerdict]
 ValidateWithin = Callable[..., ShardVerdict | Paused]
 
@@ -69,6 +71,8 @@ class Services:
     validate: Validate = field(default=validate_shard)
     validate_within: ValidateWithin = field(default=validate_shard_within)
     """For shards that may take longer than one execution."""
+    read_script: ReadScript = field(default=no_scripts)
+    """Returns what a pipeline's own training script holds. Raises ScriptError."""
     slices: Slices = field(default_factory=Slices)
     sweep_grace: timedelta = timedelta(seconds=120)
     claim_lease: timedelta = timedelta(seconds=180)

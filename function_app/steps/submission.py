@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from function_app.errors import NotFoundError, SubmissionRefusedError
 from function_app.ledger import Generation, RunRecord, RunState
@@ -18,6 +20,7 @@ from function_app.steps.planning import plan_run, planned_run, spec_from_json
 from function_app.steps.quarantine import why_quarantined
 from function_app.steps.run_changes import change_run, move_run
 from function_app.steps.run_ends import end_run
+from function_app.steps.script_check import refused_for_its_script, script_refusal
 from function_app.steps.services import Services
 
 AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
@@ -48,9 +51,11 @@ def submit_run(run: RunRecord, services: Services, *, by: Actor = Actor.SUBMISSI
     try:
         if run.cancel_requested_at is not None and services.jobs.status(run.run_id) is None:
             return _never_submitted(run, services, by)
+        if problem := script_refusal(run, services):
+            return _refused(run, problem, refused_for_its_script(), services, by)
         services.jobs.submit(spec_from_json(run.spec))
     except SubmissionRefusedError as error:
-        return _refused(run, str(error), services, by)
+        return _refused(run, str(error), judged_refusal(run, str(error), services), services, by)
     except Exception:
         change_run(services.ledger, run.run_id, _without_claim)
         raise
@@ -170,8 +175,8 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
     return run
 
 
-def _refused(run: RunRecord, problem: str, services: Services, by: Actor) -> RunRecord:
-    now, found = services.clock(), judged_refusal(run, problem, services)
+def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: Services, by: Actor) -> RunRecord:
+    now = services.clock()
     run, moved = move_run(
         services.ledger, run.run_id, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
     )

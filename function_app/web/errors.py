@@ -18,6 +18,7 @@ from function_app.errors import (
     ProblemsError,
     ReplayRefusedError,
     RunEndedError,
+    ScriptRefusedError,
     ServiceUnavailableError,
     VersionNameError,
     VersionNotWholeError,
@@ -35,6 +36,7 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     VersionQuarantinedError: (409, "version_quarantined"),
     OverrideError: (422, "override_not_allowed"),
     RunEndedError: (409, "run_has_ended"),
+    ScriptRefusedError: (422, "script_refused"),
     LedgerConflictError: (409, "conflict"),
     ReplayRefusedError: (409, "replay_refused"),
     ServiceUnavailableError: (503, "service_unavailable"),
@@ -72,7 +74,13 @@ async def _landfall_error(_: Request, error: Exception) -> JSONResponse:
     status, code = next((value for kind, value in STATUSES.items() if isinstance(error, kind)), (0, ""))
     if not status:
         return internal_error(error)
-    return error_answer(status, code, str(error), error.missing if isinstance(error, VersionNotWholeError) else ())
+    return error_answer(status, code, str(error), _details(error))
+
+
+def _details(error: Exception) -> Sequence[str]:
+    if isinstance(error, ScriptRefusedError):
+        return error.findings
+    return error.missing if isinstance(error, VersionNotWholeError) else ()
 
 
 async def _invalid_request(_: Request, error: Exception) -> JSONResponse:

@@ -40,6 +40,12 @@ def busy_s(cores: Collection[int], stat: Path = Path("/proc/stat")) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def cpu_s(pid: int) -> float:
+    """Seconds of user and system time of another process, all its threads (proc(5), /proc/pid/stat)."""
+    words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def others_share(*, wall_s: float, busy_s: float, own_cpu_s: float, num_cores: int) -> float:
     """The share of the cores' time that went to others, 0 where the coarse clocks say less than nothing."""
     return max(0.0, (busy_s - own_cpu_s) / (wall_s * num_cores))

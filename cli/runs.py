@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,11 +15,15 @@ from cli.target import with_api
 @click.command()
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--dataset", help="Only runs of this dataset.")
+@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
 @with_api
-def runs(client: ApiClient, limit: int, dataset: str | None) -> None:
+def runs(client: ApiClient, limit: int, dataset: str | None, *, as_json: bool) -> None:
     """List the newest runs."""
     filters: dict[str, str | int] = {"limit": limit} | ({"dataset": dataset} if dataset else {})
     found = client.runs(**filters)
+    if as_json:
+        click.echo(json.dumps({"runs": found}, indent=2))
+        return
     if not found:
         click.echo("There are no runs yet.")
     for each in found:
@@ -27,11 +32,12 @@ def runs(client: ApiClient, limit: int, dataset: str | None) -> None:
 
 @click.command()
 @click.argument("run_id")
+@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
 @with_api
-def run(client: ApiClient, run_id: str) -> None:
+def run(client: ApiClient, run_id: str, *, as_json: bool) -> None:
     """Show one run: its state, why, its model, and who was told."""
-    for line in describe(client.run(run_id)):
-        click.echo(line)
+    found = client.run(run_id)
+    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe(found)))
 
 
 def describe(run: Mapping[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""``landfall cancel`` and ``landfall submit`` against a function app that answers."""
+"""``landfall cancel``, ``submit``, ``run`` and ``runs`` against a function app that answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cli.main import main
 
 @contextmanager
 def function_app(answer: dict[str, Any], seen: list[tuple[str, Any]]) -> Iterator[str]:
-    """An address that answers every POST alike, and notes what came."""
+    """An address that answers every request alike, and notes what came."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -27,6 +27,8 @@ def function_app(answer: dict[str, Any], seen: list[tuple[str, Any]]) -> Iterato
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+
+        do_GET = do_POST  # noqa: N815 - the library calls it so
 
         def log_message(self, *_: Any) -> None:
             """Say nothing."""
@@ -59,6 +61,23 @@ def test_cancel_says_whether_the_run_has_ended(capsys: pytest.CaptureFixture[str
     with function_app({"run_id": "landfall-x-a1", "state": state}, seen) as url:
         out = said(capsys, "cancel", "landfall-x-a1", "--url", url, "--key", "k")
     assert ([("/api/runs/landfall-x-a1/cancel", None)], True) == (seen, out.startswith(words))
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        (("cancel", "landfall-x-a1"), {"run_id": "landfall-x-a1", "state": "running"}),
+        (("run", "landfall-x-a1"), {"run_id": "landfall-x-a1"}),
+        (("runs",), {"runs": [{"run_id": "landfall-x-a1"}]}),
+        (("runs",), {"runs": []}),
+    ],
+)
+def test_json_is_what_the_function_app_answered(
+    capsys: pytest.CaptureFixture[str], command: tuple[str, ...], answer: dict[str, Any]
+) -> None:
+    """Whole, and nothing beside it: a program reads it."""
+    with function_app(answer, []) as url:
+        assert answer == json.loads(said(capsys, *command, "--json", "--url", url, "--key", "k"))
 
 
 def test_submit_with_force_says_so_to_the_function_app(capsys: pytest.CaptureFixture[str]) -> None:

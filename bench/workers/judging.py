@@ -1,0 +1,124 @@
+"""One worker that judges shards as the function app does, and the same requests made with nothing else done.
+
+Asked by the ledger benchmark. ``judge`` runs the app's own step on its own adapters, built by its own composition
+root from app settings. ``ask`` makes the very requests that judging such a shard takes, with the SDKs' clients and no
+code of ours between them: what it reaches is what this Azurite gives to one Python process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from azure.core import MatchConditions
+from azure.core.exceptions import ResourceNotFoundError
+from azure.data.tables import TableClient, UpdateMode
+
+from bench.workers.timed import serve
+from function_app.adapters.connections import StorageConnection, read_connection
+from function_app.adapters.table_keys import ascending, escaped, joined
+from function_app.adapters.table_ledger import TABLE_PREFIX
+from function_app.adapters.table_rows import to_columns
+from function_app.adapters.table_shards import counter_key, shard_key, shard_partition
+from function_app.adapters.tables import new_writer
+from function_app.bootstrap import DATA_CONNECTION, HOST_CONNECTION, build_services
+from function_app.ledger import Decision, ShardRecord
+from function_app.steps.shard_places import shard_place
+from function_app.steps.uploads import handle_upload
+from function_app.triggers.upload_events import read_uploads
+from function_app.validation.content import HEAD_BYTES
+
+SERVICES = build_services(os.environ)
+HOST = StorageConnection(read_connection(os.environ, HOST_CONNECTION))
+DATA = StorageConnection(read_connection(os.environ, DATA_CONNECTION, services=("blob",)))
+CONTAINER = DATA.blob_service.get_container_client(SERVICES.data_container)
+TABLES = {
+    name: HOST.table_service.get_table_client(TABLE_PREFIX + name) for name in ("shards", "versions", "decisions")
+}
+
+
+def claim(path: str) -> int:
+    """Claim the number of a version's shards, as the first of them does; return it."""
+    place = shard_place(path, SERVICES.pipelines)
+    return SERVICES.ledger.claim_split_size(place.dataset_version, place.shard.split, place.shard.num_shards)
+
+
+def judge(paths: Sequence[str], threads: int) -> int:
+    """Handle the events of uploads; return how many there were."""
+    messages = [_message(path) for path in paths]
+    return _all(_handle, messages, threads)
+
+
+def ask(paths: Sequence[str], threads: int, like: str) -> int:
+    """Make the requests of judging shards, with rows as large as that of ``like``, which was judged before."""
+    row, line = _row(like), _line(like)
+    return _all(lambda path: _requests(path, row, line), paths, threads)
+
+
+def _all(do: Callable[[str], object], things: Sequence[str], threads: int) -> int:
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        return len(list(pool.map(do, things)))
+
+
+def _message(path: str) -> str:
+    subject = f"/blobServices/default/containers/{SERVICES.data_container}/blobs/{path}"
+    members = {"id": path, "eventType": "Microsoft.Storage.BlobCreated", "subject": subject}
+    return json.dumps({**members, "data": {"api": "PutBlob"}})
+
+
+def _handle(message: str) -> None:
+    for upload in read_uploads(message):
+        handle_upload(upload, SERVICES)
+
+
+def _row(path: str) -> ShardRecord:
+    place = shard_place(path, SERVICES.pipelines)
+    row = SERVICES.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
+    if row is None:
+        raise ValueError(f"{path} should have been judged")
+    return row
+
+
+def _line(path: str) -> Decision:
+    return SERVICES.ledger.decisions(path)[-1]
+
+
+def _requests(path: str, row: ShardRecord, line: Decision) -> None:
+    """In the order of `uploads.judge_shard` and of what it calls."""
+    place = shard_place(path, SERVICES.pipelines)
+    shard, version = place.shard, place.dataset_version
+    partition, key = shard_partition(version, shard.index % 16), shard_key(shard.split, shard.index)
+    blob = CONTAINER.get_blob_client(path)
+    blob.get_blob_properties()
+    _get(TABLES["shards"], partition, key)
+    _get(TABLES["versions"], joined(escaped(version.dataset), escaped(version.version)), joined("split", shard.split))
+    for length in (HEAD_BYTES, row.size_bytes):
+        blob.download_blob(0, length).readall()
+    _get(TABLES["shards"], partition, key)
+    counter = _get(TABLES["shards"], partition, counter_key(shard.split))
+    keys = {"PartitionKey": partition, "RowKey": key}
+    accepted = {"PartitionKey": partition, "RowKey": counter_key(shard.split), "split": shard.split, "accepted": 1}
+    unchanged = {"mode": UpdateMode.REPLACE, "match_condition": MatchConditions.IfNotModified}
+    changed: Any = ("create", accepted)
+    if counter is not None:
+        changed = ("update", accepted, {**unchanged, "etag": counter.metadata["etag"]})
+    verdict = {**to_columns(row), **keys, "writer": new_writer()}
+    TABLES["shards"].submit_transaction([("create", verdict), changed])
+    subject = {"PartitionKey": joined("subject", escaped(path)), "RowKey": joined(ascending(line.at), new_writer())}
+    TABLES["decisions"].submit_transaction([("create", {**to_columns(line), **subject, "writer": new_writer()})])
+    blob.get_blob_properties()
+    _get(TABLES["shards"], partition, counter_key(shard.split))
+
+
+def _get(table: TableClient, partition: str, key: str) -> Any:
+    try:
+        return table.get_entity(partition, key)
+    except ResourceNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    serve({"claim": claim, "judge": judge, "ask": ask})

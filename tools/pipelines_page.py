@@ -26,7 +26,8 @@ Generated from `function_app/pipelines.py` by `python -m tools.pipelines_page`; 
 
 One YAML file for each dataset, in the folder that the setting `LANDFALL_PIPELINES_DIR` names. Nothing unknown is
 taken, nothing is coerced, and every mistake of all files is reported at once, with file, field, what was expected and
-what was seen. `pipelines/digits.yaml` is a complete example; `docs/attempts.md` says what failures lead to.
+what was seen. `pipelines/digits.yaml` is a complete example; `docs/attempts.md` says what failures lead to, and
+`docs/lint.md` what a script of your own is given, has to leave, and is looked at for.
 """
 
 WORDS: Mapping[str, str] = {

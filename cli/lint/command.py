@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from cli.lint.printing import as_json, as_text, summary, unreadable_as_json
-from function_app.script_lint import MAX_BYTES, LintReport, Machine, ScriptError, lint_script
+from function_app.script_lint import MAX_SCRIPT_BYTES, LintReport, Machine, ScriptError, lint_script
 from shared.vm_sizes import vm_size, vm_size_names
 
 FOUND = 1
@@ -82,7 +82,7 @@ def _content(path: Path) -> bytes:
         raise click.UsageError(f"{path}: should be a script, there is no such file.")
     try:
         with path.open("rb") as stream:
-            return stream.read(MAX_BYTES + 1)
+            return stream.read(MAX_SCRIPT_BYTES + 1)
     except OSError as error:
         raise click.UsageError(f"{path}: cannot be read: {error.strerror}") from error
 

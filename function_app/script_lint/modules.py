@@ -15,6 +15,7 @@ KNOWN_LIBRARIES = frozenset(
         *("torch", "torchvision", "torchaudio", "tensorflow_datasets", "mxnet", "gluoncv", "mlflow", "azureml"),
         *("cv2", "h5py", "yaml", "tqdm", "absl", "click", "joblib", "mpi4py", "packaging", "requests", "seaborn"),
         *("pyarrow", "filelock", "six", "psutil", "tensorboardX", "wandb", "skimage", "imageio", "cloudpickle"),
+        *("shared",),  # Landfall's own, which travels with every script
         *("google", "azure", "dotenv", "rich", "typer", "fire", "attr", "pydantic", "hydra", "omegaconf"),
     }
 )

@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass
 
 from function_app.errors import ScriptError
-from function_app.script_files import MAX_SCRIPT_BYTES as MAX_BYTES
+from function_app.script_files import MAX_SCRIPT_BYTES
 
 MAX_DEPTH = 150
 """Of nested statements and expressions: Python's own parser gives up at a few hundred, and so would whoever reads."""
@@ -27,8 +27,8 @@ class Source:
 
 def parse_source(content: bytes, name: str) -> Source:
     """Read a script; ``name`` is what errors call it. Raises ScriptError."""
-    if len(content) > MAX_BYTES:
-        raise ScriptError(f"{name}: should be a script of at most {MAX_BYTES} bytes, was more")
+    if len(content) > MAX_SCRIPT_BYTES:
+        raise ScriptError(f"{name}: should be a script of at most {MAX_SCRIPT_BYTES} bytes, was more")
     text = _decoded(content, name)
     tree = _parsed(text, name)
     line = _too_deep(tree)

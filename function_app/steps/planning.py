@@ -13,6 +13,7 @@ from typing import Any
 from function_app.ledger import Generation, RunRecord
 from function_app.pipelines import Pipeline
 from function_app.ports import SPEC_HASH_TAG, JobSpec, Workspace
+from function_app.script_files import is_own_script
 from shared.job_arguments import JobArguments, TrainingOptions
 from shared.training_report import FILE_NAME as REPORT_NAME
 from shared.vm_sizes import network_environment
@@ -26,6 +27,11 @@ MPI_ENVIRONMENT = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
     # Documents disagree on the default; without it a mount downloads whole files.
     "DATASET_MOUNT_BLOCK_BASED_CACHE_ENABLED": "true",
+}
+
+SCRIPT_ENVIRONMENT = {
+    # `python scripts/mine.py` looks for imports in scripts/ alone; the job starts in the code asset's root.
+    "PYTHONPATH": ".",
 }
 
 
@@ -169,6 +175,7 @@ def _spec(
         environment_variables={
             **MPI_ENVIRONMENT,
             **network_environment(train.vm_size),
+            **(SCRIPT_ENVIRONMENT if is_own_script(train.script) else {}),
             **train.environment_variables,
         },
         tags={TAG + name: value for name, value in {**tags, "pipeline": pipeline.pipeline}.items()},

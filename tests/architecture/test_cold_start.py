@@ -19,7 +19,12 @@ HEAVY = (
     "pydantic",
     "tensorflow",
 )
-FOR_INVOCATIONS = ("function_app.pipelines", "function_app.steps", "function_app.validation")
+FOR_INVOCATIONS = (
+    "function_app.pipelines",
+    "function_app.script_lint",
+    "function_app.steps",
+    "function_app.validation",
+)
 """Of ours: indexing needs none of these."""
 LIST_HEAVY = f"""
 import json, sys

@@ -20,9 +20,14 @@ print(json.dumps(sorted(function.get_function_name() for function in function_ap
 """
 
 
+def left_behind() -> pathspec.GitIgnoreSpec:
+    """What .funcignore keeps at home."""
+    return pathspec.GitIgnoreSpec.from_lines((ROOT / ".funcignore").read_text(encoding="utf-8").splitlines())
+
+
 def deployed_files() -> list[str]:
     """Tracked files that .funcignore lets through."""
-    ignored = pathspec.GitIgnoreSpec.from_lines((ROOT / ".funcignore").read_text(encoding="utf-8").splitlines())
+    ignored = left_behind()
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout.decode().split("\0")
     return sorted({name for name in names if name and not ignored.match_file(name) and (ROOT / name).is_file()})
@@ -58,6 +63,11 @@ def test_a_deployment_carries_nothing_else() -> None:
         "shared",
     }
     assert expected == top_levels
+
+
+def test_users_scripts_are_deployed_with_their_pipelines() -> None:
+    """They are looked at before a job is submitted."""
+    assert not left_behind().match_file("pipelines/scripts/mine.py")
 
 
 def test_the_host_file_says_what_the_code_relies_on() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from function_app.bootstrap import build_services
-from function_app.errors import PipelineError, SettingsError
+from function_app.errors import PipelineError, ScriptError, SettingsError
 from tests.support.world import PIPELINE
 from tests.unit.function_app.test_settings import REQUIRED
 
@@ -32,6 +32,16 @@ def test_services_are_built_without_asking_any_service(tmp_path: Path) -> None:
     services = build_services(environ(tmp_path))
     assert ["digits"] == list(services.pipelines)
     assert ["topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"] == list(services.notifiers)
+
+
+def test_scripts_are_read_beside_the_pipelines(tmp_path: Path) -> None:
+    """One that is gone since the start is an error that names it."""
+    services = build_services(environ(tmp_path))
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "mine.py").write_text("pass")
+    assert b"pass" == services.read_script("scripts/mine.py")
+    with pytest.raises(ScriptError, match=r"^scripts/other\.py: should be in the folder of the pipelines, cannot be"):
+        services.read_script("scripts/other.py")
 
 
 def test_what_is_wrong_anywhere_is_reported_together(tmp_path: Path) -> None:

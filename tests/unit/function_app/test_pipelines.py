@@ -114,6 +114,18 @@ def test_a_script_is_a_module_of_ours_or_a_file_beside_the_pipelines() -> None:
     assert "scripts/x.py" == parse_pipeline(named.encode(), "digits.yaml").train.script
 
 
+def test_a_script_has_to_be_there(tmp_path: Path) -> None:
+    """The folder's error names the pipeline's file and the script; once it is there, the pipelines load."""
+    named = PIPELINE.replace("train:\n  compute", "train:\n  script: scripts/x.py\n  compute")
+    (tmp_path / "digits.yaml").write_text(named)
+    with pytest.raises(PipelineError) as caught:
+        load_pipelines(tmp_path)
+    assert ("digits.yaml: train.script: scripts/x.py should be beside it, is not there",) == caught.value.problems
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "x.py").write_text("")
+    assert ["digits"] == list(load_pipelines(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from function_app.errors import ScriptError
-from function_app.script_lint import MAX_BYTES, MAX_DEPTH, lint_script
+from function_app.script_lint import MAX_DEPTH, MAX_SCRIPT_BYTES, lint_script
 
 HVD = "import horovod.tensorflow as hvd\nhvd.init()\n"
 
@@ -31,7 +31,7 @@ def problem(content: bytes) -> str:
         (b"# coding: klingon\n", "mine.py:1: should declare the encoding that it is written in: unknown encoding"),
         (b"# coding: rot13\n", "mine.py:1: should declare"),
         (b"\xef\xbb\xbf# coding: latin-1\n", "mine.py:1: should declare the encoding"),
-        (b"x" * (MAX_BYTES + 1), f"mine.py: should be a script of at most {MAX_BYTES} bytes, was more"),
+        (b"x" * (MAX_SCRIPT_BYTES + 1), f"mine.py: should be a script of at most {MAX_SCRIPT_BYTES} bytes, was more"),
         (b"(" * 5000, "mine.py:1: should be"),
         (b"-" * 50000 + b"1", "mine.py:1: should be"),
         (b"a" + b".b" * 100000, "mine.py:1: should be nested"),

@@ -121,9 +121,13 @@ def test_the_command_reads_back_as_the_options() -> None:
 
 
 def test_a_script_of_the_users_is_run_as_a_file() -> None:
-    """With the same arguments."""
-    command = plan_run(train(script="scripts/mine.py"), GENERATION, WORKSPACE).spec.command
-    assert command.startswith("python scripts/mine.py --")
+    """With the same arguments; imports of `shared` are found from the root of the code."""
+    spec = plan_run(train(script="scripts/mine.py"), GENERATION, WORKSPACE).spec
+    assert (True, ".") == (
+        spec.command.startswith("python scripts/mine.py --"),
+        spec.environment_variables["PYTHONPATH"],
+    )
+    assert "PYTHONPATH" not in plan_run(pipeline(), GENERATION, WORKSPACE).spec.environment_variables
 
 
 def test_the_environment_suits_the_size_and_the_pipeline_has_the_last_word() -> None:

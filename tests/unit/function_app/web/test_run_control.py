@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from function_app.adapters.memory_azure_ml import MemoryJobs
 from function_app.steps.reconciliation import reconcile_run
-from tests.support.world import World
+from tests.support.world import World, pipeline
 from tests.unit.function_app.web.test_app import call
 
 
@@ -99,3 +100,16 @@ def test_quarantined_data_are_refused_with_409() -> None:
         answer.json()["error"]["code"],
         run.run_id in answer.json()["error"]["message"],
     )
+
+
+def test_a_bad_script_is_answered_with_its_findings() -> None:
+    """Status, code, and one detail for each."""
+    world = World()
+    world.finish(world.land_all())
+    world.change_pipeline(train=pipeline().train.model_copy(update={"script": "scripts/mine.py"}))
+    script = b"import horovod.tensorflow as hvd\nprint(hvd.rank())\n"
+    world.services = replace(world.services, read_script=lambda _: script)
+    answer = call(world, "POST", "/api/runs", json={"dataset": "digits", "version": "v1"})
+    error = answer.json()["error"]
+    details = ["scripts/mine.py:2: missing_init: rank is called, and hvd.init() nowhere"]
+    assert (422, "script_refused", details) == (answer.status_code, error["code"], error["details"])

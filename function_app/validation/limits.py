@@ -36,7 +36,7 @@ class Limits:
     max_columns: int = 2_000
     max_row_groups: int = 100_000
     max_page_bytes: int = 16 << 20
-    """Compressed or not; pyarrow writes pages of 1 MB unless single values are larger."""
+    """Held, compressed or not; larger pages of texts and bytes are read in pieces, each value within this limit."""
     max_nested_values: int = 2_000_000
     """Of one nested column in one row group."""
     max_reasons: int = 50

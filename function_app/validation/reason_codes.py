@@ -128,7 +128,7 @@ MEANINGS: Mapping[ReasonCode, str] = {
     _C.PARQUET_FOOTER_CORRUPT: "The footer cannot be read, or points outside of the file.",
     _C.PARQUET_ENCRYPTED: "The file or a column is encrypted.",
     _C.PARQUET_TOO_COMPLEX: "More columns, row groups, pages or nested values than the limits allow.",
-    _C.PARQUET_PAGE_TOO_LARGE: "A page states more bytes than `max_page_bytes`: it is refused before it is read.",
+    _C.PARQUET_PAGE_TOO_LARGE: "A page (read in pieces: a value in it) states more bytes than `max_page_bytes`.",
     _C.PARQUET_PAGE_CUT: "A page reaches beyond its column chunk or the file.",
     _C.PARQUET_PAGE_CORRUPT: "A page cannot be decompressed or decoded.",
     _C.PARQUET_PAGE_CRC: "A page's bytes do not fit the check sum in its header.",

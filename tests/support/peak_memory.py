@@ -101,14 +101,24 @@ def progressive_jpeg() -> ShardSource:
 
 def parquet_of_images() -> ShardSource:
     """Row groups of 100 images of 110 kB, which pyarrow writes into one page of 11 MB each."""
+    return parquet_file(num_rows=300, row_group_size=100)
+
+
+def parquet_of_large_pages() -> ShardSource:
+    """What pyarrow and pandas write by default: a dictionary of 112 MB, then pages of as much."""
+    return parquet_file(num_rows=2100)
+
+
+def parquet_file(num_rows: int, **options: int) -> ShardSource:
+    """Return the file that the command line names; the first time write it, and end."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = Path(sys.argv[2])
     if not path.exists():
         chance = random.Random(0)  # noqa: S311 - bytes that do not compress
-        rows = {"label": list(range(300)), "image": [chance.randbytes(110_000) for _ in range(300)]}
-        pq.write_table(pa.table(rows), path, row_group_size=100)
+        rows = {"label": list(range(num_rows)), "image": [chance.randbytes(110_000) for _ in range(num_rows)]}
+        pq.write_table(pa.table(rows), path, **options)
         raise SystemExit(0)
     from function_app.validation import LocalFileSource
 
@@ -124,6 +134,7 @@ CASES: dict[str, tuple[Callable[[], ShardSource], DataRequirements]] = {
     "large_image": (large_image, DataRequirements(features=(PNG,), images=ImagePolicy(decode="all"))),
     "progressive_jpeg": (progressive_jpeg, DataRequirements(features=(PNG,), images=ImagePolicy(decode="all"))),
     "parquet_of_images": (parquet_of_images, DataRequirements(features=(LABEL, IMAGE))),
+    "parquet_of_large_pages": (parquet_of_large_pages, DataRequirements(features=(LABEL, IMAGE))),
 }
 
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
+from itertools import repeat
 
 from function_app.validation.parquet.blocks import BlockFile
+from function_app.validation.parquet.byte_streams import ByteStream
 from function_app.validation.parquet.decompression import decompress
+from function_app.validation.parquet.deferred import MAX_ROWS, DeferredRows, TooManyRowsError
 from function_app.validation.parquet.faults import ParquetFaultError
 from function_app.validation.parquet.footer import ColumnChunk
 from function_app.validation.parquet.levels import LevelsError, hybrid_values
+from function_app.validation.parquet.page_streams import open_page
 from function_app.validation.parquet.pages import Page, PageKind, read_body
 from function_app.validation.reason_codes import ReasonCode
 
@@ -23,6 +28,16 @@ _ENCODINGS = frozenset({_PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY, _BIT_P
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "BROTLI"})
 _LENGTH_BYTES = 4
 _MAX_BIT_WIDTH = 32
+_TOO_LARGE, _COMPLEX = ReasonCode.PARQUET_PAGE_TOO_LARGE, ReasonCode.PARQUET_TOO_COMPLEX
+
+
+class Deferred(Enum):
+    """A value that is not known yet."""
+
+    DEFERRED = 0
+
+
+DEFERRED = Deferred.DEFERRED
 
 
 def decodes(chunk: ColumnChunk) -> bool:
@@ -53,23 +68,87 @@ class _Values:
 class PageDecoder:
     """Decodes the pages of one column chunk in order."""
 
-    def __init__(self, file: BlockFile, chunk: ColumnChunk) -> None:
+    def __init__(self, file: BlockFile, chunk: ColumnChunk, max_held_bytes: int) -> None:
+        """Begin; larger pages, and values in them, than ``max_held_bytes`` are read in pieces, or refused."""
         self._file = file
         self._chunk = chunk
+        self._max_held_bytes = max_held_bytes
         self._dictionary: _Values | None = None
+        self._large_dictionary: Page | None = None
+        self._deferred = DeferredRows(0)
+        self._num_rows = 0
 
-    def values(self, page: Page) -> Iterator[bytes | None]:
-        """Yield a data page's values, None where a row has none; keep a dictionary's. Raises ParquetFaultError."""
+    def values(self, page: Page) -> Iterator[bytes | Deferred | None]:
+        """Yield a data page's values, None where a row has none; keep a dictionary's. Raises ParquetFaultError.
+
+        Of a row that refers to a dictionary too large to be held there is `DEFERRED`: see `deferred`.
+        """
         try:
-            if page.kind == PageKind.DICTIONARY:
-                content = self._uncompressed(page, self._body(page), page.uncompressed_bytes)
-                self._dictionary = _plain_values(content, page.num_values)
-            elif page.holds_rows:
-                yield from self._rows(page)
+            for value in self._decoded(page):
+                if isinstance(value, int):
+                    self._deferred.note(self._num_rows, value)
+                self._num_rows += 1
+                yield DEFERRED if isinstance(value, int) else value
         except (LevelsError, IndexError) as error:
             raise self._fault(page, "values as the page's header states", str(error)) from error
+        except TooManyRowsError as error:
+            raise self._fault(page, f"a large dictionary for {MAX_ROWS} rows", str(error), _COMPLEX) from error
 
-    def _rows(self, page: Page) -> Iterator[bytes | None]:
+    def deferred(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the rows that were deferred, counted from the chunk's first, with their values.
+
+        Raises ParquetFaultError.
+        """
+        page = self._large_dictionary
+        if page is None:
+            return
+        try:
+            _, stream = open_page(self._file, self._chunk, page)
+            for rows in self._deferred.by_value():
+                value = self._streamed_value(page, stream)
+                yield from ((row, value) for row in rows)
+            stream.finish()
+        except LevelsError as error:
+            raise self._fault(page, "values as the page's header states", str(error)) from error
+
+    def _decoded(self, page: Page) -> Iterator[bytes | int | None]:
+        """Yield values, and indices of a dictionary that is not held."""
+        is_large = page.largest_bytes > self._max_held_bytes
+        if page.kind == PageKind.DICTIONARY and is_large:
+            self._large_dictionary, self._deferred = page, DeferredRows(page.num_values)
+        elif page.kind == PageKind.DICTIONARY:
+            content = self._uncompressed(page, self._body(page), page.uncompressed_bytes)
+            self._dictionary = _plain_values(content, page.num_values)
+        elif page.holds_rows:
+            yield from self._streamed_rows(page) if is_large else self._rows(page)
+
+    def _streamed_rows(self, page: Page) -> Iterator[bytes | None]:
+        if page.encoding != _PLAIN:
+            seen = f"{page.largest_bytes} bytes of encoding {page.encoding}"
+            raise self._fault(page, f"plain values in pages over {self._max_held_bytes} bytes", seen, _TOO_LARGE)
+        levels, stream = open_page(self._file, self._chunk, page)
+        highest = self._chunk.leaf.max_definition_level
+        if page.kind == PageKind.DATA_V2:
+            levels = levels[page.level_bytes[0] :]
+        elif highest:
+            self._check_level_encoding(page)
+            levels = stream.take(self._held(page, int.from_bytes(stream.take(_LENGTH_BYTES), "little")))
+        present = hybrid_values(memoryview(levels), highest.bit_length(), page.num_values)
+        for level in present if highest else repeat(highest, page.num_values):
+            yield self._streamed_value(page, stream) if level == highest else None
+        stream.finish()
+
+    def _streamed_value(self, page: Page, stream: ByteStream) -> bytes:
+        return stream.take(self._held(page, int.from_bytes(stream.take(_LENGTH_BYTES), "little")))
+
+    def _held(self, page: Page, size_bytes: int) -> int:
+        """Return the size of what is to be held. Raises ParquetFaultError where that is too much."""
+        if size_bytes > self._max_held_bytes:
+            expected = f"values of at most {self._max_held_bytes} bytes (limits.max_page_bytes)"
+            raise self._fault(page, expected, f"one of {size_bytes} bytes", _TOO_LARGE)
+        return size_bytes
+
+    def _rows(self, page: Page) -> Iterator[bytes | int | None]:
         levels, content = self._parts(page)
         if levels is None:
             yield from self._present(page, content, page.num_values)
@@ -93,23 +172,28 @@ class PageDecoder:
         content = self._uncompressed(page, self._body(page), page.uncompressed_bytes)
         if not has_levels:
             return None, content
-        if page.level_encodings[0] != _RLE:
-            raise self._fault(page, "definition levels in runs", f"encoding {page.level_encodings[0]}")
+        self._check_level_encoding(page)
         stop = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
         if stop > len(content):
             raise LevelsError(f"{stop} bytes of levels should begin the page, it has {len(content)}")
         return content[_LENGTH_BYTES:stop], content[stop:]
 
-    def _present(self, page: Page, content: memoryview, count: int) -> Iterator[bytes]:
+    def _check_level_encoding(self, page: Page) -> None:
+        if page.level_encodings[0] != _RLE:
+            raise self._fault(page, "definition levels in runs", f"encoding {page.level_encodings[0]}")
+
+    def _present(self, page: Page, content: memoryview, count: int) -> Iterator[bytes | int]:
         if page.encoding == _PLAIN:
             values = _plain_values(content, count)
             return (values[i] for i in range(count))
-        if page.encoding not in {_PLAIN_DICTIONARY, _RLE_DICTIONARY} or self._dictionary is None:
+        dictionary = self._dictionary
+        has_dictionary = dictionary is not None or self._large_dictionary is not None
+        if page.encoding not in {_PLAIN_DICTIONARY, _RLE_DICTIONARY} or not has_dictionary:
             raise self._fault(page, "plain values, or indices of a dictionary", f"encoding {page.encoding}")
         if count and (not content or content[0] > _MAX_BIT_WIDTH):
             raise LevelsError(f"a bit width of 0 to {_MAX_BIT_WIDTH} should begin the indices")
-        dictionary = self._dictionary
-        return (dictionary[i] for i in hybrid_values(content[1:], content[0] if content else 0, count))
+        indices = hybrid_values(content[1:], content[0] if content else 0, count)
+        return indices if dictionary is None else (dictionary[i] for i in indices)
 
     def _body(self, page: Page) -> bytes:
         return read_body(self._file, self._chunk, page)
@@ -127,10 +211,10 @@ class PageDecoder:
             raise self._fault(page, f"{size_bytes} bytes uncompressed", f"{len(view)} bytes or more")
         return view
 
-    def _fault(self, page: Page, expected: str, seen: str) -> ParquetFaultError:
-        return ParquetFaultError(
-            ReasonCode.PARQUET_PAGE_CORRUPT, expected, seen or "other bytes", page.offset, self._chunk.path
-        )
+    def _fault(
+        self, page: Page, expected: str, seen: str, code: ReasonCode = ReasonCode.PARQUET_PAGE_CORRUPT
+    ) -> ParquetFaultError:
+        return ParquetFaultError(code, expected, seen or "other bytes", page.offset, self._chunk.path)
 
 
 def _plain_values(content: memoryview, count: int) -> _Values:

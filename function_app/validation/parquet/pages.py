@@ -23,6 +23,8 @@ MAX_HEADER_BYTES = 128 << 10
 _USUAL_HEADER_BYTES = 256
 _MAX_HEADER_VALUES = 200
 MAX_PAGE_VALUES = 1 << 26
+MAX_STREAMED_BYTES = (1 << 31) - 1
+"""A header cannot state more."""
 _PLAIN_ENCODINGS = frozenset({0, 2})
 """PLAIN, and what old writers call it in a dictionary."""
 
@@ -70,16 +72,25 @@ class Page:
     crc: int | None
 
     @property
+    def largest_bytes(self) -> int:
+        """Of its body as it is stored, and uncompressed."""
+        return max(self.compressed_bytes, self.uncompressed_bytes)
+
+    @property
     def holds_rows(self) -> bool:
         """Whether its values are rows of the column."""
         return self.kind in {PageKind.DATA, PageKind.DATA_V2}
 
 
-def walk_pages(file: BlockFile, chunk: ColumnChunk, limits: Limits) -> Iterator[Page]:
-    """Yield the pages of a column chunk in order. Raises ParquetFaultError, SourceError."""
+def walk_pages(file: BlockFile, chunk: ColumnChunk, limits: Limits, *, is_streamed: bool = False) -> Iterator[Page]:
+    """Yield the pages of a column chunk in order, larger ones than are held only where they are read as a stream.
+
+    Raises ParquetFaultError, SourceError.
+    """
+    max_page_bytes = MAX_STREAMED_BYTES if is_streamed else limits.max_page_bytes
     offset, num_values = chunk.start, 0
     while offset < chunk.stop:
-        page = _read_header(file, chunk, offset, limits)
+        page = _read_header(file, chunk, offset, max_page_bytes)
         if page.kind == PageKind.DICTIONARY and (offset != chunk.start or page.encoding not in _PLAIN_ENCODINGS):
             seen = f"one of encoding {page.encoding} at byte {offset}"
             raise _fault(ReasonCode.PARQUET_PAGE_CORRUPT, "a plain dictionary as the first page", seen, offset, chunk)
@@ -94,13 +105,18 @@ def walk_pages(file: BlockFile, chunk: ColumnChunk, limits: Limits) -> Iterator[
 def read_body(file: BlockFile, chunk: ColumnChunk, page: Page) -> bytes:
     """Return a page's body as it is stored, its check sum compared where it has one. Raises ParquetFaultError."""
     body = file.read_at(page.body_offset, page.compressed_bytes)
-    if page.crc is not None and zlib.crc32(body) != page.crc:
-        seen = f"{zlib.crc32(body):08x} of its {len(body)} bytes"
-        raise _fault(ReasonCode.PARQUET_PAGE_CRC, f"CRC {page.crc:08x}", seen, page.offset, chunk)
+    if page.crc is not None and (crc := zlib.crc32(body)) != page.crc:
+        raise crc_fault(chunk, page, crc)
     return body
 
 
-def _read_header(file: BlockFile, chunk: ColumnChunk, offset: int, limits: Limits) -> Page:
+def crc_fault(chunk: ColumnChunk, page: Page, crc: int) -> ParquetFaultError:
+    """Return the fault of a page with another check sum than its header states."""
+    seen = f"{crc:08x} of its {page.compressed_bytes} bytes"
+    return _fault(ReasonCode.PARQUET_PAGE_CRC, f"CRC {page.crc:08x}", seen, page.offset, chunk)
+
+
+def _read_header(file: BlockFile, chunk: ColumnChunk, offset: int, max_page_bytes: int) -> Page:
     left = chunk.stop - offset
     try:
         fields, length = _fields(file.read_at(offset, min(_USUAL_HEADER_BYTES, left)))
@@ -110,7 +126,7 @@ def _read_header(file: BlockFile, chunk: ColumnChunk, offset: int, limits: Limit
             fields, length = _fields(window)
         except ThriftError as error:
             raise _header_fault(error, chunk, offset, len(window)) from error
-    return _checked(fields, offset, length, chunk, limits)
+    return _checked(fields, offset, length, chunk, max_page_bytes)
 
 
 def _fields(window: bytes) -> tuple[dict[int, Any], int]:
@@ -124,15 +140,15 @@ def _header_fault(error: ThriftError, chunk: ColumnChunk, offset: int, num_bytes
     return _fault(code, "a page header", str(error), offset, chunk)
 
 
-def _checked(fields: dict[int, Any], offset: int, header_bytes: int, chunk: ColumnChunk, limits: Limits) -> Page:
+def _checked(fields: dict[int, Any], offset: int, header_bytes: int, chunk: ColumnChunk, max_page_bytes: int) -> Page:
     page = _page(fields, offset, header_bytes, chunk)
-    body_offset, compressed, uncompressed = page.body_offset, page.compressed_bytes, page.uncompressed_bytes
+    body_offset, compressed = page.body_offset, page.compressed_bytes
     if page.num_values > MAX_PAGE_VALUES:
         expected = f"at most {MAX_PAGE_VALUES} values in a page"
         raise _fault(ReasonCode.PARQUET_TOO_COMPLEX, expected, str(page.num_values), offset, chunk)
-    if max(compressed, uncompressed) > limits.max_page_bytes:
-        expected = f"pages of at most {limits.max_page_bytes} bytes (limits.max_page_bytes); write smaller row groups"
-        seen = f"{compressed} bytes stored, {uncompressed} uncompressed"
+    if page.largest_bytes > max_page_bytes:
+        expected = f"pages of at most {max_page_bytes} bytes (limits.max_page_bytes); write smaller row groups"
+        seen = f"{compressed} bytes stored, {page.uncompressed_bytes} uncompressed"
         raise _fault(ReasonCode.PARQUET_PAGE_TOO_LARGE, expected, seen, offset, chunk)
     if body_offset + compressed > chunk.stop:
         expected = f"the page's end by byte {chunk.stop}, where its column chunk ends"

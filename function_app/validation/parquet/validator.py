@@ -8,7 +8,7 @@ from function_app.validation.content_crc import take_crc
 from function_app.validation.feature_checks import ValuesCheck, compile_values_check, missing
 from function_app.validation.parquet.arrow_columns import batch_rows, open_with_pyarrow, read_rows
 from function_app.validation.parquet.blocks import BlockFile
-from function_app.validation.parquet.byte_arrays import PageDecoder, decodes
+from function_app.validation.parquet.byte_arrays import DEFERRED, PageDecoder, decodes
 from function_app.validation.parquet.columns import match_columns
 from function_app.validation.parquet.faults import OutOfTimeError, ParquetFaultError
 from function_app.validation.parquet.footer import ColumnChunk, column_chunks, read_footer
@@ -105,14 +105,17 @@ class _Walk:
             self._task.report(error.fault, byte_offset=error.byte_offset)
 
     def _check_byte_arrays(self, chunk: ColumnChunk) -> None:
-        decoder = PageDecoder(self._file, chunk)
+        decoder = PageDecoder(self._file, chunk, self._limits.max_page_bytes)
         row = chunk.first_row
-        for page in walk_pages(self._file, chunk, self._limits):
+        for page in walk_pages(self._file, chunk, self._limits, is_streamed=True):
             self._check_time(chunk)
             self._task.statistics.num_bytes += page.uncompressed_bytes
             for value in decoder.values(page):
-                self._check_row(chunk.column, value, row, page.offset)
+                if value is not DEFERRED:
+                    self._check_row(chunk.column, value, row, page.offset)
                 row += 1
+        for number, value in decoder.deferred():
+            self._check_row(chunk.column, value, chunk.first_row + number, chunk.start)
 
     def _check_with_pyarrow(self, chunk: ColumnChunk) -> None:
         largest = 0

@@ -96,7 +96,7 @@ def verdict_on_record(azurite: Azurite) -> dict[str, Any] | None:
     settings = ConnectionSettings(name="AzureWebJobsStorage", connection_string=azurite.connection_string())
     with contextlib.closing(StorageConnection(settings)) as storage:
         row = TableLedger(storage).shard(DatasetVersion(dataset="digits", version="v1"), "train", 0)
-    return row and {"crc32c": row.crc32c, "reasons": row.reasons, "statistics": row.statistics}
+    return None if row is None else {"crc32c": row.crc32c, "reasons": row.reasons, "statistics": row.statistics}
 
 
 def test_a_killed_process_is_gone_on_with(azurite: Azurite, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def frame() -> pd.DataFrame:
 def test_written_by_pandas(tmp_path: Path, compression: str | None) -> None:
     """Whatever pandas writes is accepted, and its values are read right."""
     path = tmp_path / "train-00000-of-00001.parquet"
-    frame().to_parquet(path, compression=compression)  # type: ignore[call-overload] # pandas' own list is shorter
+    frame().to_parquet(path, compression=compression)
     verdict = verdict_on(path)
     assert ((), 450) == (verdict.reasons, verdict.num_records)
     assert {str(i): 50 for i in range(9)} == verdict.statistics.features["label"].histogram

@@ -14,7 +14,7 @@ from function_app.validation import DataRequirements, Limits, ShardVerdict, vali
 from function_app.validation import ReasonCode as Code
 from function_app.validation.parquet.blocks import BlockFile
 from function_app.validation.parquet.footer import column_chunks, read_footer
-from function_app.validation.parquet.pages import walk_pages
+from function_app.validation.parquet.pages import Page, walk_pages
 from shared.example_schema import FeatureSpec
 from tests.support.shards import BytesSource, image_bytes, only_reason, place
 
@@ -51,11 +51,11 @@ def chunk_of(content: bytes, row_group: int, column: int) -> Any:
     return pq.read_metadata(io.BytesIO(content)).row_group(row_group).column(column)
 
 
-def first_body(content: bytes, column: int) -> int:
-    """Return where the first page's body begins in the first row group."""
+def first_page(content: bytes, column: int) -> Page:
+    """Return the first page of a column in the first row group."""
     file = BlockFile(BytesSource(content))
     chunk = list(column_chunks(read_footer(file, len(content), Limits()), 0, 0))[column]
-    return next(walk_pages(file, chunk, Limits())).body_offset
+    return next(walk_pages(file, chunk, Limits()))
 
 
 def with_footer_length(content: bytes, length: int) -> bytes:
@@ -169,7 +169,7 @@ def test_flipped_bit(column: int, part: str) -> None:
 def test_corrupt_page_without_check_sum(column: int, compression: str) -> None:
     """Without check sums, a page that cannot be decoded is found by decoding."""
     content = written(table(), write_page_checksum=False, compression=compression, use_dictionary=False)
-    start = first_body(content, column)
+    start = first_page(content, column).body_offset
     broken = content[:start] + b"\xff" * 60 + content[start + 60 :]
     codes = {r.code for r in verdict_on(broken).reasons}
     assert codes <= {Code.PARQUET_PAGE_CORRUPT, Code.PARQUET_ROWS_DIFFER}
@@ -189,12 +189,44 @@ def test_page_cut() -> None:
 
 
 def test_page_too_large() -> None:
-    """A page beyond the limit is refused before it is read, with advice."""
-    content = written(table(image=[bytes(30_000)] * ROWS), compression="snappy", use_dictionary=False)
+    """A page beyond the limit that cannot be read in pieces is refused before it is read, with advice."""
+    content = written(table(image=[bytes(30_000)] * ROWS), use_dictionary=False, compression="lz4")
     chunk = chunk_of(content, 0, 1)
     reasons = verdict_on(content, limits=Limits(max_page_bytes=1 << 20)).reasons
     assert (Code.PARQUET_PAGE_TOO_LARGE, chunk.data_page_offset) == (reasons[0].code, reasons[0].byte_offset)
     assert "write smaller row groups" in reasons[0].message
+
+
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_value_too_large(use_dictionary: bool) -> None:  # noqa: FBT001
+    """A page is read in pieces, but a value has to be held: one beyond the limit is refused."""
+    content = written(table(image=[bytes([i]) * 30_000 for i in range(ROWS)]), use_dictionary=use_dictionary)
+    reasons = verdict_on(content, limits=Limits(max_page_bytes=20_000)).reasons
+    assert {Code.PARQUET_PAGE_TOO_LARGE} == {reason.code for reason in reasons}
+    assert "values of at most 20000 bytes" in reasons[0].message
+
+
+@pytest.mark.parametrize("damage", [10, 2000, -10])
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli"])
+@pytest.mark.parametrize("use_dictionary", [True, False])
+@pytest.mark.parametrize("has_crc", [True, False])
+def test_damaged_large_page(compression: str, damage: int, *, use_dictionary: bool, has_crc: bool) -> None:
+    """Pages that are read in pieces have the codes of all others, and their check sum is compared first."""
+    content = written(
+        table().drop_columns(["label"]),
+        row_group_size=ROWS,
+        compression=compression,
+        use_dictionary=use_dictionary,
+        write_page_checksum=has_crc,
+    )
+    page = first_page(content, 0)
+    start = page.body_offset + damage % page.compressed_bytes
+    broken = content[:start] + bytes(b ^ 0xFF for b in content[start : start + 9]) + content[start + 9 :]
+    held, streamed = (verdict_on(broken, limits=limits) for limits in (Limits(), Limits(max_page_bytes=5000)))
+    codes = {reason.code for reason in streamed.reasons}
+    assert bool(held.reasons) == bool(codes)
+    assert codes <= ({Code.PARQUET_PAGE_CRC} if has_crc else {Code.PARQUET_PAGE_CORRUPT, Code.PARQUET_PAGE_TOO_LARGE})
+    assert codes or not has_crc
 
 
 @pytest.mark.parametrize("plaintext_footer", [True, False])

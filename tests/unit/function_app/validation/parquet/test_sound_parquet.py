@@ -12,7 +12,9 @@ import pytest
 
 from function_app.validation import (
     DataRequirements,
+    Limits,
     Paused,
+    Reason,
     ReasonCode,
     ShardVerdict,
     validate_shard,
@@ -30,7 +32,7 @@ TEXT = FeatureSpec(name="text", kind="bytes", encoding="text", required=False)
 def written(columns: Any, **options: Any) -> BytesSource:
     """Return a shard of these columns."""
     buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer, **options)
+    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), buffer, **options)
     return BytesSource(buffer.getvalue(), NAME, 1 << 14)
 
 
@@ -60,6 +62,42 @@ def test_other_encodings(encoding: str) -> None:
     verdict = validate_shard(source, DataRequirements(features=(TEXT,)))
     assert (True, len(TEXTS)) == (verdict.accepted, verdict.num_records)
     assert 50 == len(verdict.statistics.features["text"].histogram)
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("use_dictionary", [True, False])
+@pytest.mark.parametrize("are_optional", [True, False])
+def test_pages_too_large_to_be_held(
+    compression: str, version: str, *, use_dictionary: bool, are_optional: bool
+) -> None:
+    """They are read in pieces, dictionaries as well: verdict and statistics are those of pages that are held."""
+    texts = [text if are_optional else text or "none" for text in TEXTS]
+    kinds = pa.schema([pa.field("text", pa.string(), nullable=are_optional)])
+    source = written(
+        pa.table({"text": texts}, schema=kinds),
+        compression=compression,
+        data_page_version=version,
+        use_dictionary=use_dictionary,
+        row_group_size=2000,
+        data_page_size=150 if use_dictionary else 1 << 20,
+        write_batch_size=50 if use_dictionary else 1024,
+    )
+    spec = FeatureSpec(name="text", kind="bytes", encoding="text", allowed=tuple(f"text {i}" for i in range(1, 50)))
+    expected, streamed = (
+        validate_shard(
+            source, DataRequirements(features=(spec,), limits=Limits(max_page_bytes=size, max_reasons=5000))
+        )
+        for size in (1 << 20, 400 if use_dictionary else 5000)
+    )
+    assert sorted(map(record_index, expected.reasons)) == sorted(map(record_index, streamed.reasons))
+    assert (expected.num_records, expected.statistics) == (streamed.num_records, streamed.statistics)
+    assert expected.num_reasons > 40
+
+
+def record_index(reason: Reason) -> tuple[int, str]:
+    """Return what a reason says of which record."""
+    return reason.record_index or 0, str(reason.code)
 
 
 def test_dictionary_that_falls_back() -> None:

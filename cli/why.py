@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
@@ -50,8 +51,10 @@ def show(story: Mapping[str, Any]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for line in story["lines"]:
-        table.add_row(_time(line["at"]), Text(line["action"], style=_style(line["action"])), Text(_told(line, story)))
+    for (action, told), same in groupby(story["lines"], key=lambda line: (line["action"], _told(line, story))):
+        times = [_time(line["at"]) for line in same]
+        again = f" ({len(times)} times, the last {times[-1]})" if len(times) > 1 else ""
+        table.add_row(times[0], Text(action, style=_style(action)), Text(told + again))
     console.print(table)
     console.print(Text("awaited now:" if story["awaited"] else "nothing is awaited", style="bold"))
     for text in story["awaited"]:
@@ -60,10 +63,9 @@ def show(story: Mapping[str, Any]) -> None:
 
 def _told(line: Mapping[str, Any], story: Mapping[str, Any]) -> str:
     """Return a line's reason, with what it is about where that is a part of the story's subject."""
-    subject = str(line["subject"])
-    if subject == story["subject"]:
-        return str(line["reason"])
-    return f"{subject.removeprefix(story['subject'] + '/')}: {line['reason']}"
+    reason, subject = str(line["reason"]), str(line["subject"])
+    name = subject.removeprefix(story["subject"] + "/")
+    return reason if subject == story["subject"] or reason.startswith(name) else f"{name}: {reason}"
 
 
 def _style(action: str) -> str:

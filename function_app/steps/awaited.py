@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from function_app.dead_letters import DeadLetterState
 from function_app.ledger import (
@@ -19,6 +19,7 @@ from function_app.pipelines import Pipeline
 from function_app.steps.description import VersionDescription, describe_version
 from function_app.steps.services import Services
 from function_app.steps.shard_places import ShardPlace
+from function_app.steps.warnings import in_words
 
 MAX_NAMED = 10
 MAX_LETTERS = 1000
@@ -81,7 +82,7 @@ def _awaited_of_open(described: VersionDescription) -> Iterator[str]:
         yield f"a better upload of {row.name}, which is rejected: {reason}"
     if missing:
         more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
-        patience = timedelta(seconds=described.pipeline.watch.stalled_after_s)
+        patience = in_words(described.pipeline.watch.stalled_after_s)
         yield (
             f"{len(missing)} shards: {', '.join(missing[:MAX_NAMED])}{more}; people are told when none has come for "
             f"{patience}"
@@ -96,7 +97,7 @@ def _turn(run: RunRecord, services: Services) -> str:
     board = services.ledger.flights()
     if board.is_armed(run.logical_run):
         ahead = board.going_of(run.pipeline)
-        behind = f"run {ahead.logical_run} of the same pipeline" if ahead else "the runs of other pipelines"
+        behind = f"run {ahead.first_run_id} of the same pipeline" if ahead else "the runs of other pipelines"
         return f"its turn, behind {behind}"
     if run.not_before is not None:
         return f"its submission, not before {_time(run.not_before)}"
@@ -111,13 +112,13 @@ def _claim(run: RunRecord, _: Services) -> str:
 def _nodes(run: RunRecord, services: Services) -> str:
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     since = run.submitted_at or run.state_since
-    told = f"; people are told after {timedelta(seconds=pipeline.watch.queued_after_s)}" if pipeline else ""
+    told = f"; people are told after {in_words(pipeline.watch.queued_after_s)}" if pipeline else ""
     return f"{run.num_nodes} nodes of cluster {run.spec.get('compute')}, since {_time(since)}{told}"
 
 
 def _end(run: RunRecord, _: Services) -> str:
     limit = run.spec.get("timeout_s")
-    bound = f"; Azure ML ends it after {timedelta(seconds=limit)}" if isinstance(limit, int) else ""
+    bound = f"; Azure ML ends it after {in_words(limit)}" if isinstance(limit, int) else ""
     return f"the end of its job, running since {_time(run.started_at or run.state_since)}{bound}"
 
 

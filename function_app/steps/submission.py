@@ -45,7 +45,8 @@ def submit_run(run: RunRecord, services: Services, *, by: Actor = Actor.SUBMISSI
         return run
     run, claimed = _claim_submission(run.run_id, services)
     if not claimed:
-        at_it = f" by another handler, until {run.claimed_until} at most" if run.state is RunState.SUBMITTING else ""
+        until = run.claimed_until if run.state is RunState.SUBMITTING else None
+        at_it = f": another handler is at it, until {until:%Y-%m-%d %H:%M:%S} UTC at most" if until else ""
         services.decide(run.run_id, "request_suppressed", f"the run is {run.state} already{at_it}")
         return end_run(run, services, by=by)
     try:

@@ -50,6 +50,5 @@ def in_words(seconds: float) -> str:
     """Return a duration for people: two units at most."""
     minutes = int(seconds // 60)
     days, hours = minutes // 1440, minutes // 60 % 24
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+    units = ((days, "d"), (hours, "h")) if days else ((hours, "h"), (minutes % 60, "min"))
+    return " ".join(f"{number} {unit}" for number, unit in units if number) or "0 min"

@@ -10,7 +10,7 @@ from function_app.errors import NotFoundError
 from function_app.ledger import DatasetVersion, Decision
 from function_app.steps.awaited import awaited_of_blob, awaited_of_run, awaited_of_version
 from function_app.steps.services import Services
-from function_app.steps.shard_places import NotAShardError, shard_place
+from function_app.steps.shard_places import NotAShardError, ShardPlace, shard_place
 
 MAX_LINES = 2000
 """Of an answer; the newest are kept, and the others are counted."""
@@ -75,9 +75,17 @@ def _of_blob(path: str, services: Services) -> Story:
         if not lines:  # uploads that are nobody's shards are counted, and have no story
             raise NotFoundError(f"{path} is no shard that anybody waits for: {error}") from error
         place = None
-    if not lines and services.shards.facts(path) is None:
+    if not lines and not _is_expected(place, path, services):
         raise NotFoundError(f"nothing is on record about a blob {path}, and no such blob is in the container now")
     return _story(path, "blob", lines, awaited_of_blob(path, place, services))
+
+
+def _is_expected(place: ShardPlace | None, path: str, services: Services) -> bool:
+    """Whether a blob of which nobody has heard lies there, or is one that its version still lacks."""
+    known = place is not None and place.shard.num_shards == services.ledger.split_sizes(place.dataset_version).get(
+        place.shard.split
+    )
+    return known or services.shards.facts(path) is not None
 
 
 def _story(subject: str, kind: Kind, lines: Iterable[Decision], awaited: Iterable[str]) -> Story:

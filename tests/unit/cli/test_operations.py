@@ -90,6 +90,15 @@ def test_a_story_is_printed_with_what_is_awaited(capsys: pytest.CaptureFixture[s
     assert [] == [words for words in wanted if words not in said]
 
 
+def test_what_repeats_is_told_once_with_how_often(capsys: pytest.CaptureFixture[str]) -> None:
+    """Azure ML tells of a run several times a second; and a reason that begins with the part names it already."""
+    line = {"subject": "v/x", "action": "event_suppressed", "reason": "x: old"}
+    lines = [{**line, "at": f"2026-11-20T12:00:0{second}Z"} for second in range(3)]
+    show({"kind": "version", "subject": "v", "lines": lines, "num_omitted": 0, "awaited": []})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "12:00:00 event_suppressed x: old (3 times, the last 2026-11-20 12:00:02) nothing" in said
+
+
 def test_a_story_at_its_end_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is awaited any more."""
     show({"kind": "run", "subject": "r", "lines": [], "num_omitted": 0, "awaited": []})

@@ -28,7 +28,7 @@ from function_app.steps.run_requests import request_run
 from function_app.steps.submission import handle_request
 from function_app.validation import SourceGoneError
 from tests.support.long_shards import SmallChunkStore, Stopwatch
-from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content
 
 FILES = [str(module.__file__) for module in (uploads, submission, run_events)]
 FUNCTIONS = (
@@ -188,6 +188,14 @@ def refused(world: World) -> Handling:
     return closing(world)
 
 
+def bad_script(world: World) -> Handling:
+    """The pipeline's own script cannot even be read."""
+    train = pipeline().train.model_copy(update={"script": "scripts/mine.py"})
+    world.change_pipeline(train=train)
+    world.services = replace(world.services, read_script=lambda _: b"def broken(:")
+    return closing(world)
+
+
 def planned_on_older_data(world: World) -> Handling:
     """A run is about to be submitted, and its data have changed."""
     world.land(*ALL_SHARDS)
@@ -244,6 +252,7 @@ SCENARIOS: Mapping[str, Callable[[World], Handling]] = {
     "a run that waits already": behind_another(again=True),
     "an attempt before its time": too_early,
     "a refused job": refused,
+    "a bad script": bad_script,
     "a run planned on older data": planned_on_older_data,
     "canceled before Azure ML had it": canceled_before_azure_ml_had_it,
     "news of a run": run_event("Completed"),

@@ -81,7 +81,7 @@ def test_an_open_version_waits_for_its_shards() -> None:
     better, missing = story(world).awaited
     assert better.startswith(f"a better upload of {TRAIN_SHARDS[1]}, which is rejected: ")
     assert "2 shards: train-00001-of-00002, validation-*" in missing
-    assert missing.endswith("people are told when none has come for 1 day, 0:00:00")
+    assert missing.endswith("people are told when none has come for 1 d")
 
 
 def test_a_closed_version_waits_for_its_run() -> None:
@@ -95,8 +95,8 @@ def test_a_closed_version_waits_for_its_run() -> None:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        ("Queued", "2 nodes of cluster landfall-gpu, since 2026-11-20 12:00:00 UTC; people are told after 2:00:00"),
-        ("Running", "the end of its job, running since 2026-11-20 12:00:00 UTC; Azure ML ends it after 1:00:00"),
+        ("Queued", "2 nodes of cluster landfall-gpu, since 2026-11-20 12:00:00 UTC; people are told after 2 h"),
+        ("Running", "the end of its job, running since 2026-11-20 12:00:00 UTC; Azure ML ends it after 1 h"),
     ],
 )
 def test_a_run_says_what_it_waits_for(status: str, expected: str) -> None:
@@ -201,6 +201,18 @@ def test_a_version_of_a_dataset_without_a_pipeline_says_so() -> None:
     world.services = replace(world.services, pipelines={})
     told = story(world, "digits/v1")
     assert (["shard_accepted"], ("dataset digits has no pipeline",)) == (actions(told), told.awaited)
+
+
+def test_a_shard_that_its_version_still_lacks_is_awaited() -> None:
+    """Nobody has heard of it, and it is no typing error."""
+    world = World()
+    world.land(TRAIN_SHARDS[0])
+    assert ((), ("an upload: there is no such blob now",)) == (
+        story(world, f"digits/v1/{TRAIN_SHARDS[1]}").lines,
+        story(world, f"digits/v1/{TRAIN_SHARDS[1]}").awaited,
+    )
+    with pytest.raises(NotFoundError, match="no such blob is in the container now"):
+        story(world, "digits/v1/train-00001-of-00003.tfrecord")
 
 
 def test_why_a_blob_is_nobodys_shard_is_said_without_a_story() -> None:

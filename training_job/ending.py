@@ -36,6 +36,7 @@ def finish(session: Session) -> None:
     session.watch.enter("end", session.position.step)
     collective.wait_for_all("end")
     session.watch.stop()
+    session.notices.stop()
 
 
 def _choose_weights(session: Session) -> int:

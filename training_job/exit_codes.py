@@ -30,4 +30,4 @@ class ExitCode(IntEnum):
     RANKS_PARTED = 17
     """Ranks that should have the same weights have not."""
     INTERRUPTED = 75
-    """SIGTERM: the step was finished and a checkpoint saved; another attempt goes on from there (EX_TEMPFAIL)."""
+    """SIGTERM or SIGUSR1: the step was finished, a checkpoint saved; another attempt goes on there (EX_TEMPFAIL)."""

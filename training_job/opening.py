@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -24,6 +26,8 @@ from training_job.reporting.listeners import listeners_for
 from training_job.reporting.step_times import StepTimes
 from training_job.session import Session
 from training_job.steps import StepOptions, Update, evaluation_step
+from training_job.survival.attendance import Attendance
+from training_job.survival.node_notices import URL_VARIABLE, NodeNotices
 from training_job.survival.stop_request import StopRequest
 from training_job.survival.watch import start_deadline, start_watch
 from training_job.variables import all_variables, assign, part_random_seeds
@@ -36,11 +40,11 @@ BEST_FOLDER = "best"
 def open_session(job: Job, stop: StopRequest) -> Session:
     """Meet the other ranks, build everything, start where the job starts. Raises TrainingError."""
     arguments, threads = job.arguments, threads_per_rank()
-    deadline = start_deadline(START_DEADLINE_S)
+    deadline = start_deadline(START_DEADLINE_S, Attendance.under(Path(arguments.report)))
     world = collective.join()
-    deadline.cancel()
     device = _configure(arguments, world, threads)
     watch = start_watch(world, arguments.stall_timeout_s)
+    deadline.cancel()
     inputs = open_inputs(job, world.rank, threads)
     model = build_model(arguments, inputs.model_shape)
     optimizer = build_optimizer(
@@ -66,6 +70,7 @@ def open_session(job: Job, stop: StopRequest) -> Session:
         times=StepTimes(job.training.batch.global_batch_size),
         watch=watch,
         stop=stop,
+        notices=_notices(world),
         position=job.start,
         device=device,
     )
@@ -82,6 +87,14 @@ def _configure(arguments: JobArguments, world: World, threads: int) -> str | Non
     if arguments.mixed_precision != "none":
         keras.mixed_precision.set_global_policy(f"mixed_{arguments.mixed_precision}")
     return device
+
+
+def _notices(world: World) -> NodeNotices:
+    """Have one rank of each node ask what is going to happen to it."""
+    notices = NodeNotices(os.environ.get(URL_VARIABLE, ""))
+    if world.local_rank == 0:
+        notices.start()
+    return notices
 
 
 def _restore(job: Job, world: World, variables: list[Any]) -> None:

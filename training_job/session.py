@@ -18,6 +18,7 @@ from training_job.optimization.rates import RateSchedule
 from training_job.reporting.listeners import Listener
 from training_job.reporting.step_times import StepTimes
 from training_job.steps import EvaluationStep, TrainingStep
+from training_job.survival.node_notices import NodeNotices
 from training_job.survival.stop_request import StopRequest
 from training_job.survival.watch import Watch
 
@@ -42,6 +43,7 @@ class Session:
     times: StepTimes
     watch: Watch
     stop: StopRequest
+    notices: NodeNotices
     position: Position
     device: str | None
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())

@@ -86,7 +86,8 @@ def _rate(session: Session) -> tf.Tensor:
 def _wishes(session: Session, pace: _Pace) -> tf.Tensor:
     minutes = session.job.arguments.checkpoint_minutes
     save_due = minutes and session.world.is_root and time.monotonic() - pace.saved > minutes * 60
-    return tf.constant([float(session.stop.made), float(bool(save_due))], tf.float32)
+    wanted = bool(save_due) or session.notices.checkpoint_wanted()
+    return tf.constant([float(session.stop.made), float(wanted)], tf.float32)
 
 
 def _check_finite(news: Sums, session: Session) -> None:
@@ -114,6 +115,7 @@ def save_within_epoch(session: Session, sums: Sums) -> Sums:
     total = collective.summed(sums, "checkpoint")
     session.position = replace(session.position, sums=tuple(total.tolist()))
     save(session)
+    session.notices.checkpoint_saved()
     return total if session.world.is_root else session.layout.no_sums()
 
 

@@ -25,6 +25,7 @@ _KEY_BYTES = 16
 _DIGEST_BYTES = 32
 _LONGEST_INTERVAL_S = 2.0
 _BEATS_PER_TIMEOUT = 6
+_ROOT = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,26 +69,28 @@ class Heartbeat:
         self._beat = beat
         self._give_up = give_up
         self._interval_s = min(_LONGEST_INTERVAL_S, timeout_s / _BEATS_PER_TIMEOUT)
-        self._roll = RollCall(timeout_s)
+        self._timeout_s = timeout_s
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start_root(self, receiver: socket.socket, point: MeetingPoint) -> None:
+    def start_root(self, receiver: socket.socket, point: MeetingPoint, world_size: int) -> None:
         """Listen, answer and watch all ranks."""
         receiver.settimeout(self._interval_s)
-        self._start(receiver, lambda: self._receive(receiver, point, answer=True))
+        roll = RollCall(self._timeout_s, range(world_size))
+        self._start(receiver, roll, lambda: self._receive(receiver, point, roll, answer=True))
 
     def start_rank(self, point: MeetingPoint) -> None:
         """Beat, and watch the root by its answers."""
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         sender.settimeout(self._interval_s)
         targets = [(address, point.port) for address in point.addresses]
+        roll = RollCall(self._timeout_s, [_ROOT])
 
         def exchange() -> None:
             _send(sender, self._beat(), point.key, targets)
-            self._receive(sender, point, answer=False)
+            self._receive(sender, point, roll, answer=False)
 
-        self._start(sender, exchange)
+        self._start(sender, roll, exchange)
 
     def stop(self) -> None:
         """Neither beat nor judge any more; the thread ends within an interval."""
@@ -98,23 +101,22 @@ class Heartbeat:
         if self._thread is not None:
             self._thread.join()
 
-    def _start(self, link: socket.socket, exchange: Callable[[], None]) -> None:
+    def _start(self, link: socket.socket, roll: RollCall, exchange: Callable[[], None]) -> None:
         def watch() -> None:
             with link:
                 while not self._stopped.is_set():
                     exchange()
-                    verdict = self._roll.verdict()
+                    verdict = roll.verdict()
                     if verdict and not self._stopped.is_set():
                         self._give_up(verdict)
 
         self._thread = threading.Thread(target=watch, name="heartbeat", daemon=True)
         self._thread.start()
 
-    def _receive(self, receiver: socket.socket, point: MeetingPoint, *, answer: bool) -> None:
+    def _receive(self, receiver: socket.socket, point: MeetingPoint, roll: RollCall, *, answer: bool) -> None:
         """Take what arrives within one interval."""
         until = time.monotonic() + self._interval_s
-        if answer:
-            self._roll.heard(self._beat())
+        roll.heard(self._beat())
         while time.monotonic() < until:
             try:
                 content, sender = receiver.recvfrom(MAX_DATAGRAM_BYTES)
@@ -122,7 +124,7 @@ class Heartbeat:
                 continue  # silence, or a peer whose port is closed by now: the roll call judges both
             beat = _opened(content, point.key)
             if beat is not None:
-                self._roll.heard(beat)
+                roll.heard(beat)
             if beat is not None and answer:
                 _send(receiver, self._beat(), point.key, [sender])
 

@@ -9,6 +9,7 @@ import threading
 from training_job import collective
 from training_job.errors import RankLostError
 from training_job.last_words import say
+from training_job.survival.attendance import Attendance
 from training_job.survival.heartbeat import Heartbeat, MeetingPoint, open_meeting_point, this_process
 from training_job.survival.roll_call import Beat
 
@@ -54,16 +55,15 @@ def start_watch(world: collective.World, timeout_s: float) -> Watch:
     if world.is_root:
         receiver, point = open_meeting_point(one_node=world.num_nodes == 1)
         _tell(point.to_bytes())
-        heartbeat.start_root(receiver, point)
+        heartbeat.start_root(receiver, point, world.size)
     else:
         heartbeat.start_rank(MeetingPoint.from_bytes(_tell(b"")))
     return watch
 
 
-def start_deadline(seconds: float) -> threading.Timer:
+def start_deadline(seconds: float, attendance: Attendance) -> threading.Timer:
     """End this process unless the timer is cancelled in time: ranks that never meet should not wait for ever."""
-    message = f"The ranks should have met within {seconds:g} s. One of them did not start: look at the nodes' logs."
-    timer = threading.Timer(seconds, end_process, args=[message])
+    timer = threading.Timer(seconds, lambda: end_process(attendance.verdict(seconds)))
     timer.daemon = True
     timer.start()
     return timer

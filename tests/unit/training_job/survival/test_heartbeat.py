@@ -21,12 +21,14 @@ class Rank:
     def __init__(self, number: int) -> None:
         self.number = number
         self.beats = 0
+        self.moves = True
         self.verdicts: list[str] = []
         self.heartbeat = Heartbeat(self.beat, timeout_s=TIMEOUT_S, give_up=self.verdicts.append)
 
     def beat(self) -> Beat:
         self.beats += 1
-        return Beat(rank=self.number, count=self.beats, place="step", step=1, host="here", process_id=self.number)
+        count = self.beats if self.moves else 0
+        return Beat(rank=self.number, count=count, place="step", step=1, host="here", process_id=self.number)
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def rank() -> Iterator[Rank]:
 def point(root: Rank, rank: Rank) -> MeetingPoint:
     """Where both have met and beat."""
     receiver, point = open_meeting_point(one_node=True)
-    root.heartbeat.start_root(receiver, point)
+    root.heartbeat.start_root(receiver, point, 2)
     rank.heartbeat.start_rank(point)
     wait_until(lambda: root.beats > 4, what="the root has answered the rank")
     return point
@@ -82,6 +84,33 @@ def test_a_rank_notices_a_root_that_falls_silent(root: Rank, rank: Rank, point: 
     root.heartbeat.stop()
     wait_until(lambda: rank.verdicts, what="the rank gives up")
     assert rank.verdicts[0].startswith("Nothing was heard of rank 0 (host here, process 0)")
+
+
+def test_the_root_notices_a_rank_that_never_beat(root: Rank) -> None:
+    """Where nothing moves: the root waits for it somewhere."""
+    receiver, point = open_meeting_point(one_node=True)
+    root.moves = False
+    root.heartbeat.start_root(receiver, point, 2)
+    wait_until(lambda: root.verdicts, what="the root gives up")
+    assert root.verdicts[0].startswith("Nothing was ever heard of rank 1 since the ranks met")
+
+
+def test_a_rank_notices_a_root_that_never_answered(rank: Rank) -> None:
+    """A port that is bound and never read: the root was stopped before its first look."""
+    receiver, point = open_meeting_point(one_node=True)
+    rank.moves = False
+    with receiver:
+        rank.heartbeat.start_rank(point)
+        wait_until(lambda: rank.verdicts, what="the rank gives up")
+    assert rank.verdicts[0].startswith("Nothing was ever heard of rank 0 since the ranks met")
+
+
+def test_a_rank_without_datagrams_that_takes_part_is_left_alone(root: Rank) -> None:
+    """A network that drops UDP is no dead rank: the root moves, so all others do."""
+    receiver, point = open_meeting_point(one_node=True)
+    root.heartbeat.start_root(receiver, point, 2)
+    beats_of(root, 20)
+    assert [] == root.verdicts
 
 
 def test_strangers_and_garbage_are_not_heard(root: Rank, rank: Rank, point: MeetingPoint) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from training_job.survival.roll_call import Beat, RollCall
 
 
@@ -19,9 +21,9 @@ def beat(rank: int, count: int, place: str = "step") -> Beat:
     return Beat(rank=rank, count=count, place=place, step=count // 2, host=f"node{rank}", process_id=100 + rank)
 
 
-def watched(timeout_s: float = 10) -> tuple[RollCall, Clock]:
+def watched(timeout_s: float = 10, awaited: Iterable[int] = ()) -> tuple[RollCall, Clock]:
     clock = Clock()
-    return RollCall(timeout_s, clock), clock
+    return RollCall(timeout_s, awaited, clock), clock
 
 
 def hear(roll: RollCall, clock: Clock, seconds: int, *beats: Beat) -> None:
@@ -81,3 +83,31 @@ def test_compiling_and_exporting_may_take_ten_times_as_long() -> None:
     assert roll.verdict() is None
     hear(roll, clock, 3, beat(0, 9, "export"), beat(1, 9, "export"))
     assert roll.verdict() is not None
+
+
+def test_ranks_that_were_never_heard_of_are_named_once_the_others_stand_still() -> None:
+    """After the timeout also where the others have all the time in the world: living ranks beat from the start."""
+    roll, clock = watched(awaited=range(4))
+    hear(roll, clock, 10, beat(0, 1, "start"), beat(2, 1, "start"))
+    assert roll.verdict() is None
+    hear(roll, clock, 2, beat(0, 1, "start"), beat(2, 1, "start"))
+    assert (roll.verdict() or "").startswith(
+        "Nothing was ever heard of ranks 1, 3 since the ranks met, "
+        "and the others have stood still for 10 s, in 'start'."
+    )
+
+
+def test_a_rank_that_was_never_heard_of_is_alive_while_the_others_move() -> None:
+    """No step is taken without it."""
+    roll, clock = watched(awaited=range(2))
+    for count in range(100):
+        hear(roll, clock, 1, beat(0, count))
+        assert roll.verdict() is None
+
+
+def test_a_rank_that_was_awaited_and_came_is_not_missing() -> None:
+    """Its own silence or standstill is judged from then on."""
+    roll, clock = watched(awaited=range(2))
+    hear(roll, clock, 1, beat(0, 1, "start"), beat(1, 1, "start"))
+    hear(roll, clock, 50, beat(0, 1, "start"), beat(1, 1, "start"))
+    assert roll.verdict() is None

@@ -1,0 +1,82 @@
+"""Azure's notices of a node's end, from a metadata service on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.metadata_service import MetadataService
+from tests.support.processes import wait_until
+from training_job.survival.node_notices import NodeNotices
+
+
+@pytest.fixture
+def service() -> Iterator[MetadataService]:
+    """A service without events."""
+    with MetadataService() as one:
+        yield one
+
+
+@pytest.fixture
+def notices(service: MetadataService) -> Iterator[NodeNotices]:
+    """Asking it many times a second."""
+    one = NodeNotices(service.url, interval_s=0.01)
+    one.start()
+    yield one
+    one.stop()
+
+
+def answered(service: MetadataService, times: int = 3) -> None:
+    """Wait until it was asked so often again."""
+    before = service.asked
+    wait_until(lambda: service.asked >= before + times, what="further questions")
+
+
+@pytest.mark.parametrize("kind", ["Preempt", "Terminate", "Redeploy", "Reboot"])
+def test_the_end_of_a_node_wants_a_checkpoint_until_one_is_saved(
+    service: MetadataService, notices: NodeNotices, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once for each event, however often it is listed; the log says what was announced."""
+    service.announce("e1", kind)
+    wait_until(notices.checkpoint_wanted, what="the wish")
+    notices.checkpoint_saved()
+    answered(service)
+    assert not notices.checkpoint_wanted()
+    assert f"Azure announces {kind}, not before Mon, 19 Sep 2016 18:29:47 GMT\n" == capsys.readouterr().out
+
+
+def test_a_freeze_wants_none(service: MetadataService, notices: NodeNotices) -> None:
+    """A pause of seconds takes nothing away."""
+    service.announce("e1", "Freeze")
+    answered(service)
+    assert not notices.checkpoint_wanted()
+
+
+def test_each_question_says_that_it_is_for_the_metadata_service(
+    service: MetadataService, notices: NodeNotices
+) -> None:
+    """Without the header Azure answers 400."""
+    del notices
+    answered(service, 1)
+    assert {"true"} == set(service.headers)
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"{}", b"[]", json.dumps({"Events": [1]}).encode()])
+def test_an_answer_that_makes_no_sense_is_told_once_and_asked_for_again(
+    service: MetadataService, notices: NodeNotices, answer: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next one may be better."""
+    service.answer = answer
+    answered(service)
+    assert 1 == capsys.readouterr().out.count(f"no notices of this node's end: {service.url} does not say (")
+    service.announce("e1", "Preempt")
+    wait_until(notices.checkpoint_wanted, what="the wish")
+
+
+def test_without_an_address_nobody_is_asked(service: MetadataService) -> None:
+    """A machine that is not a node of Azure."""
+    notices = NodeNotices()
+    notices.start()
+    assert (0, False) == (service.asked, notices.checkpoint_wanted())

@@ -17,6 +17,10 @@ class DataError(TrainingError):
     exit_code = ExitCode.DATA
 
 
+class UnreadableDataError(DataError):
+    """Reading failed in the middle of a training; which shard and record it is about is looked for afterwards."""
+
+
 class PlanError(TrainingError):
     """The data cannot be shared out equally; the message has the numbers."""
 

@@ -56,7 +56,7 @@ class LaneData:
 
     def training_epoch(self, epoch: int, skip_steps: int = 0) -> tf.data.Dataset:
         """Return the epoch's batches, shuffled by the seed."""
-        shards = order_of_epoch(self.shards, seed=self.seed, epoch=0 if self.fixed_cut else epoch)
+        shards = self._cut_for(epoch)
         first = skip_steps * self.plan.batch.records_per_lane
         lanes = [self._training_lane(lane, lane_seed(self.seed, epoch, i), first) for i, lane in self._own(shards)]
         return self._batches(lanes, self._augmented)
@@ -71,10 +71,19 @@ class LaneData:
         ]
         return self._batches(lanes, self._fitted)
 
-    def shard_names(self) -> list[str]:
-        """Return the shards that this rank reads in the first epoch, in its order."""
-        lanes = self._own(order_of_epoch(self.shards, seed=self.seed, epoch=0))
-        return list(dict.fromkeys(part.shard for _, lane in lanes for part in lane))
+    def training_shards(self, epoch: int) -> list[str]:
+        """Return the names of what `training_epoch` reads, in its order."""
+        return self._names(self._cut_for(epoch))
+
+    def evaluation_shards(self) -> list[str]:
+        """Return the names of what `evaluation` reads, that of the filler included."""
+        return list(dict.fromkeys([self.shards[0].name, *self._names(self.shards)]))
+
+    def _cut_for(self, epoch: int) -> tuple[ManifestShard, ...]:
+        return order_of_epoch(self.shards, seed=self.seed, epoch=0 if self.fixed_cut else epoch)
+
+    def _names(self, shards: Sequence[ManifestShard]) -> list[str]:
+        return list(dict.fromkeys(part.shard for _, lane in self._own(shards) for part in lane))
 
     def _own(self, shards: Sequence[ManifestShard]) -> list[tuple[int, Lane]]:
         """Return this rank's lanes with their numbers."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.example_schema import FeatureSpec
+from shared.manifest import ManifestShard
 from training_job.data.augmentation import training_augmentation
 from training_job.data.dataset import LaneData, RankData
 from training_job.data.decoding import decoder_for, feature, image_shapes
@@ -27,6 +28,8 @@ class Inputs:
     training: RankData
     validation: RankData
     cache: ShardCache | None
+    suspects: Callable[[int], list[tuple[ManifestShard, Path]]]
+    """From an epoch to what this rank reads in it, evaluation included: where to look when reading failed."""
 
 
 def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
@@ -38,14 +41,27 @@ def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
             training=_synthetic(job, job.training, rank, shape),
             validation=_synthetic(job, job.validation, rank, shape),
             cache=None,
+            suspects=lambda _: [],
         )
     cache = _cache(job)
-    source = _source(job, cache.path_of if cache else lambda name: Path(job.arguments.data) / name)
+    path_of = cache.path_of if cache else lambda name: Path(job.arguments.data) / name
+    source = _source(job, path_of)
     training = _lanes(job, job.training, rank, source, threads)
     validation = _lanes(job, job.validation, rank, source, threads)
+
+    def read_in(epoch: int) -> list[str]:
+        return [*training.training_shards(epoch), *validation.evaluation_shards()]
+
     if cache:
-        cache.fill([*training.shard_names(), *validation.shard_names()])
-    return Inputs(model_shape=shape, training=training, validation=validation, cache=cache)
+        cache.fill(read_in(0))
+    by_name = {shard.name: shard for shard in job.manifest.shards}
+    return Inputs(
+        model_shape=shape,
+        training=training,
+        validation=validation,
+        cache=cache,
+        suspects=lambda epoch: [(by_name[name], path_of(name)) for name in read_in(epoch)],
+    )
 
 
 def _image(job: Job) -> FeatureSpec:

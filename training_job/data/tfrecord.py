@@ -11,12 +11,12 @@ from typing import Any
 import tensorflow as tf
 
 from shared.example_schema import FeatureSpec
+from training_job.data.compression import is_gzip
 from training_job.rank_plan import Lane
 
 READ_BUFFER_BYTES = 1 << 20
 SHARDS_AT_A_TIME = 8
 RECORDS_IN_TURN = 16
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +61,7 @@ def _records(path: tf.Tensor, compression: tf.Tensor, start: tf.Tensor, stop: tf
 
 @cache
 def _compression(path: Path) -> str:
-    # By content, as validation judged it: a name may lack its suffix.
-    with path.open("rb") as file:
-        return "GZIP" if file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC else ""
+    return "GZIP" if is_gzip(path) else ""
 
 
 def _parsing(spec: FeatureSpec) -> tf.io.FixedLenFeature:

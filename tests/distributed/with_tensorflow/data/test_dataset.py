@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -182,9 +182,26 @@ def test_a_rank_keeps_its_shards_where_a_cache_wants_it(landed: Any) -> None:
     fixed = LaneData(**{**vars(data), "fixed_cut": True})
     first, second = (list(chain(*labels(fixed.training_epoch(epoch)))) for epoch in (0, 1))
     assert first != second
-    assert set(fixed.shard_names()) <= {shard.name for shard in landed[1]}
-    owned = records_of(fixed.shard_names())
+    assert set(fixed.training_shards(1)) <= {shard.name for shard in landed[1]}
+    owned = records_of(fixed.training_shards(1))
     assert set(first) | set(second) <= owned
+
+
+@pytest.mark.parametrize("world_size", [2, 5])
+def test_an_evaluation_reads_no_shard_but_those_it_names(landed: Any, world_size: int) -> None:
+    """Else a cache would keep others: with all but those that it names gone, the rank still counts its records."""
+    folder, shards = landed
+    for rank in range(world_size):
+        data = data_of(landed, rank, shape(world_size, 4), num_classes=32, validation_split="train")
+        named = set(data.evaluation_shards())
+        source = type(data.source)(**{**vars(data.source), "path_of": only(folder, named)})
+        alone = LaneData(**{**vars(data), "source": source})
+        assert labels(data.evaluation()) == labels(alone.evaluation())
+        assert named <= {shard.name for shard in shards}
+
+
+def only(folder: Path, named: Container[str]) -> Callable[[str], Path]:
+    return lambda name: folder / name if name in named else folder / "gone"
 
 
 def records_of(names: Sequence[str]) -> set[int]:

@@ -1,0 +1,50 @@
+"""What is said when data cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+
+from shared.example_schema import FeatureSpec
+from training_job.data.parquet import ParquetSource
+from training_job.data.reading import next_batch
+from training_job.data.tfrecord import TfrecordSource
+from training_job.errors import UnreadableDataError
+from training_job.rank_plan import RecordRange
+
+IMAGE = FeatureSpec(name="image", kind="float", shape=(2,))
+LABEL = FeatureSpec(name="label", kind="int64")
+LANE = (RecordRange(shard="s", start=0, stop=3),)
+
+
+def test_a_damaged_parquet_shard_is_said_without_a_stack_trace(tmp_path: Path) -> None:
+    """The shard, the columns and pyarrow's reason."""
+    path = tmp_path / "s.parquet"
+    pq.write_table(pa.table({"image": [[0.0, 1.0]] * 3, "label": [1] * 3}), path)
+    path.write_bytes(path.read_bytes()[:-8] + b"\xff" * 8)
+    data = ParquetSource(path_of=lambda _: path, image=IMAGE, label=LABEL).lane(LANE)
+    with pytest.raises(UnreadableDataError) as caught:
+        next_batch(iter(data), 1)
+    words = str(caught.value)
+    assert words.startswith("Rank 1 cannot read its data: ")
+    assert f"Shard {path} should be a Parquet file with the columns ['image', 'label']" in words
+    assert "Traceback" not in words
+
+
+def test_a_damaged_tfrecord_shard_is_said(tmp_path: Path) -> None:
+    """In TensorFlow's words, without the names of its graph."""
+    path = tmp_path / "s"
+    path.write_bytes(b"no record at all")
+    data = TfrecordSource(path_of=lambda _: path, image=IMAGE, label=LABEL).lane(LANE)
+    with pytest.raises(UnreadableDataError, match=r"^Rank 0 cannot read its data: (?!.*function_node).*corrupted"):
+        next_batch(iter(data), 0)
+
+
+def test_a_shard_that_ends_too_soon_is_said() -> None:
+    """The steps are planned from the manifest."""
+    with pytest.raises(UnreadableDataError, match="Rank 2 should have more batches: a shard holds fewer records"):
+        next_batch(iter(tf.data.Dataset.range(0)), 2)

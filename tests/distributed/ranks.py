@@ -31,6 +31,11 @@ def program(name: str) -> str:
     return f"tests/distributed/programs/{name}.py"
 
 
+def variables(**values: object) -> tuple[str, ...]:
+    """Return what mpirun has to be told to set variables for every rank."""
+    return tuple(word for name, value in values.items() for word in ("-x", f"{name}={value}"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """A training that has ended."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shared.example_schema import FeatureSpec
 from tests.distributed.landed import Landed, land_shards
-from tests.distributed.ranks import Outcome, job_arguments, program, train
+from tests.distributed.ranks import Outcome, job_arguments, program, train, variables
 from tests.support.example_bytes import example_bytes
 
 pytestmark = pytest.mark.distributed
@@ -73,15 +73,16 @@ def test_every_rank_has_the_same_weights_after_every_epoch_and_all_stop_together
     """Dropout and batch norm included; with no better epoch after the first, all stop after the third."""
     patience = {"epochs": 9, "early_stopping_patience": 2, "minimum_delta": 1e9}
     options = {**patience, "model_module": program("dropout_and_batch_norm")}
-    folder = ("-x", "WEIGHTS_FOLDER=" + str(tmp_path / "weights"))
+    notes = tmp_path / "notes"
+    notes.mkdir()
     outcome = train(
         2,
         job_arguments(digits, tmp_path, **options),
-        launcher=folder,
+        launcher=variables(NOTES_FOLDER=notes),
         instead=[program("dump_weights")],
     )
     assert 0 == outcome.exit_code, outcome.log
-    files = {path.name: np.load(path) for path in (tmp_path / "weights").iterdir()}
+    files = {path.name: np.load(path) for path in notes.iterdir()}
     assert {f"rank-{r}-epoch-{e}.npy" for r in (0, 1) for e in (1, 2, 3)} == set(files)
     for epoch in (1, 2, 3):
         np.testing.assert_array_equal(files[f"rank-0-epoch-{epoch}.npy"], files[f"rank-1-epoch-{epoch}.npy"])

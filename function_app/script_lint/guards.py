@@ -34,16 +34,6 @@ class Guards:
         function = self._script.function_of(node)
         return function is not None and depth < _MAX_DEPTH and self._is_called_guarded(function, depth)
 
-    def is_unreachable(self, node: ast.AST) -> bool:
-        """Whether nothing in the script calls the function that a place is in: nobody can tell what it is for."""
-        function = self._script.function_of(node)
-        if function is None:
-            return False
-        owner = self._script.class_of(function)
-        names = [function.name] if owner is None else [function.name, owner.name]
-        called = any(self._script.loads.get(name) for name in names)
-        return not (called or self._flow.calls_of(function) or function.decorator_list)
-
     def splits_around(self, node: ast.AST) -> list[ast.expr]:
         """Return the conditions on the rank that decide, within one function, whether a place is reached."""
         found: list[ast.expr] = []

@@ -31,7 +31,7 @@ class View:
         self.modules = Modules(script)
         self.flow = Flow(script, self.modules)
         self.guards = Guards(script, self.modules, self.flow)
-        self.uses_horovod = self.modules.uses("horovod") or any(self.horovod_calls("rank", "size", "init"))
+        self.uses_horovod = any(True for call in script.calls if self.modules.horovod_name(call) is not None)
         self.starts_ranks = any(path.startswith(("horovod.spark", "horovod.ray")) for path in self.modules.imported)
         """Whether it starts ranks itself: what stands at its top then runs once."""
         self.is_tensorflow = self.modules.uses("tensorflow") or self.modules.uses("keras")

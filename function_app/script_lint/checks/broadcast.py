@@ -14,6 +14,7 @@ from function_app.script_lint.training import keras_fits, training_calls
 from function_app.script_lint.view import View
 
 _SEEDS = ("set_random_seed", "set_seed", "manual_seed")
+_MODULES = frozenset({"horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras", "horovod.torch"})
 _MAY_BROADCAST = re.compile(r"broadcast|bcast|sync", re.IGNORECASE)
 
 
@@ -37,9 +38,23 @@ def _may_broadcast(view: View) -> bool:
             name = view.modules.horovod_name(node)
             if name is not None and ("roadcast" in name or name.startswith("elastic.")):
                 return True
-    return any(
-        _MAY_BROADCAST.search(last_name(call)) for call in view.script.calls if not view.modules.horovod_name(call)
-    )
+    return any(_hands_on(view, call) for call in view.script.calls)
+
+
+def _hands_on(view: View, call: ast.Call) -> bool:
+    """Whether a call leads out of the script and may broadcast there: by its name, or since it is given Horovod."""
+    if view.modules.paths(call.func) and not view.modules.is_own(call.func):
+        return False
+    if _MAY_BROADCAST.search(last_name(call)) and not view.script.functions.get(last_name(call)):
+        return True
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    parts = [part for each in given for part in ast.walk(each) if isinstance(part, ast.Name)]
+    modules = [part for part in parts if any(path in _MODULES for path in view.modules.paths(part))]
+    return view.modules.is_own(call.func) and any(not _is_called_on(view, part) for part in modules)
+
+
+def _is_called_on(view: View, name: ast.Name) -> bool:
+    return isinstance(view.script.parents.get(name), ast.Attribute)
 
 
 def _starts_equal(view: View) -> bool:

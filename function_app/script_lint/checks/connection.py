@@ -28,7 +28,7 @@ def check(view: View) -> Iterator[Finding]:
         yield view.finding(RuleCode.TF_DISTRIBUTE, strategies[0], message)
         return
     trainings = training_calls(view)
-    if not trainings or view.uses_horovod or view.modules.own or strategies:
+    if not trainings or view.modules.uses("horovod") or view.modules.own or strategies:
         return
     if any(path.startswith(other) for path in view.modules.imported for other in _OTHERS):
         return

@@ -110,8 +110,7 @@ def _opened_to_write(view: View, call: ast.Call) -> ast.expr | None:
 
 
 def _is_for_one(view: View, call: ast.Call) -> bool:
-    guards = view.guards
-    return guards.is_guarded(call) or guards.is_kept_for_root(call) or guards.is_unreachable(call)
+    return view.guards.is_guarded(call) or view.guards.is_kept_for_root(call)
 
 
 def _is_apart(view: View, path: ast.expr) -> bool:

@@ -15,6 +15,8 @@ from cli.pack.writing import Packer
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
 DEFAULT_NUM_SHARDS = 8
+ROWS_FILE = ".landfall-pack.rows"
+"""In the target folder while a table is packed."""
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -127,10 +129,18 @@ def xrays(
 @_share
 @click.option("--label", help="Column with the labels; texts become numbers, their names go into dataset.json.")
 def table(file: Path, *, target: Path, shards: int, seed: int, validation_share: float, label: str | None) -> None:
-    """Pack a Parquet or CSV table: a feature for each column, an example for each row."""
+    """Pack a Parquet or CSV table: a feature for each column, an example for each row.
+
+    The table may be larger than the memory: while it is packed, --to holds a copy of its values beside the shards.
+    """
     from cli.pack.tables import read_table
 
-    run(read_table(file, label=label, validation_share=validation_share, seed=seed), target, shards, seed)
+    rows_file = target / ROWS_FILE
+    try:
+        collection = read_table(file, rows_file, label=label, validation_share=validation_share, seed=seed)
+        run(collection, target, shards, seed)
+    finally:
+        rows_file.unlink(missing_ok=True)
 
 
 def run(collection: Collection, target: Path, num_shards: int, seed: int) -> None:

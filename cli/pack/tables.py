@@ -1,4 +1,4 @@
-"""Tables: a Parquet or CSV file, a column for each feature, a row for each example. The table must fit in memory."""
+"""Tables: a Parquet or CSV file, a column for each feature, a row for each example."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from cli.errors import CliError
 from cli.pack.collection import Entry, split_off
+from cli.pack.table_files import map_rows
 from function_app.validation.example_message import Value
 from shared.example_schema import FeatureKind, FeatureSpec
 
@@ -21,7 +22,7 @@ class Table:
     classes: tuple[str, ...]
     features: tuple[FeatureSpec, ...]
     columns: Mapping[str, Any] = field(repr=False)
-    """pyarrow's columns by name."""
+    """pyarrow's columns by name, mapped from a file."""
     label: str | None
 
     def load(self, entry: Entry) -> Mapping[str, Value]:
@@ -35,9 +36,12 @@ class Table:
         return values
 
 
-def read_table(path: Path, *, label: str | None, validation_share: float, seed: int) -> Table:
-    """Read a file by its suffix. Raises CliError naming the column that cannot be a feature."""
-    table = _read(path)
+def read_table(path: Path, rows_file: Path, *, label: str | None, validation_share: float, seed: int) -> Table:
+    """Read a file by its suffix, its values through ``rows_file``, which must stay as long as the collection is used.
+
+    Raises CliError naming the column that cannot be a feature.
+    """
+    table = map_rows(path, rows_file)
     if label is not None and label not in table.column_names:
         raise CliError(f"{path}: --label should be one of its columns {table.column_names}, was {label!r}.")
     features = [_feature(path, name, table.schema.field(name).type) for name in table.column_names]
@@ -54,20 +58,6 @@ def read_table(path: Path, *, label: str | None, validation_share: float, seed: 
     return Table(
         splits=splits, classes=classes, features=tuple(features), columns=columns, label=label if classes else None
     )
-
-
-def _read(path: Path) -> Any:
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    try:
-        if path.suffix.lower() == ".parquet":
-            return parquet.read_table(path)
-        return csv.read_csv(path)
-    except (pa.ArrowException, OSError) as error:
-        raise CliError(
-            f"{path}: cannot be read as {'Parquet' if path.suffix == '.parquet' else 'CSV'}: {error}"
-        ) from error
 
 
 def _labels(path: Path, table: Any, label: str | None) -> tuple[list[int], tuple[str, ...]]:

@@ -1,0 +1,110 @@
+"""`landfall pack table`: a table of any size, of any type that is a feature, in bounded memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cli.pack.table_files import BATCH_BYTES, CSV_BLOCK_BYTES
+from cli.pack.tables import Table, read_table
+from tests.support.cli import landfall
+from tests.support.processes import REPOSITORY, child_environment
+
+PACK = """
+import sys
+import pyarrow as pa
+from cli.main import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(pa.default_memory_pool().max_memory())
+"""
+
+
+def read(path: Path, **options: object) -> Table:
+    """Read a table with the rows beside it."""
+    given = {"label": None, "validation_share": 0.0, "seed": 0, **options}
+    return read_table(path, path.with_suffix(".rows"), **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_memory_is_bounded(tmp_path: Path, suffix: str) -> None:
+    """Of a table of 120 MB only some batches are held at a time, whatever pages and blocks it has."""
+    rows = pd.DataFrame(
+        {"text": [f"t{i:05d}" * 2000 for i in range(10_000)], "label": [i % 10 for i in range(10_000)]}
+    )
+    path = tmp_path / f"table.{suffix}"
+    if suffix == "parquet":
+        rows.to_parquet(path, row_group_size=500)
+    else:
+        rows.to_csv(path, index=False)
+    arguments = ["pack", "table", str(path), "--to", str(tmp_path / "shards"), "--label", "label", "--shards", "2"]
+    ended = subprocess.run(
+        [sys.executable, "-c", PACK, *arguments],
+        cwd=REPOSITORY,
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    told, max_bytes = ended.stdout.splitlines()
+    assert told.startswith("Packed 10,000 examples into 2 shards")
+    assert int(max_bytes) < 8 * BATCH_BYTES
+    assert [] == [p.name for p in (tmp_path / "shards").iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "kind", "value"),
+    [("1", "0.5", "float", 0.5), ("1", "x", "bytes", "x"), ("", "7", "int64", 7), ("0.5", "x", "bytes", "x")],
+)
+def test_types_that_later_rows_widen(tmp_path: Path, first: str, later: str, kind: str, value: object) -> None:
+    """What the first megabytes of a CSV file look like does not decide on the rest."""
+    path = tmp_path / "table.csv"
+    padding = "p" * 1000
+    lines = [f"{first},{padding}"] * (CSV_BLOCK_BYTES // 1000 + 100) + [f"{later},{padding}"]
+    path.write_text("\n".join(["x,padding", *lines]) + "\n")
+    table = read(path)
+    assert (kind, value) == (table.features[0].kind, table.columns["x"][len(lines) - 1].as_py())
+
+
+def test_rows_longer_than_a_block(tmp_path: Path) -> None:
+    """A CSV file with texts of megabytes is read all the same."""
+    path = tmp_path / "table.csv"
+    path.write_text("x,y\n1,a\n" + f"2,{'b' * (3 * CSV_BLOCK_BYTES)}\n")
+    assert [1, 3 * CSV_BLOCK_BYTES] == [len(text.as_py()) for text in read(path).columns["y"]]
+
+
+def test_categories_of_pandas(tmp_path: Path) -> None:
+    """A categorical column is the texts that it stands for."""
+    path = tmp_path / "table.parquet"
+    pd.DataFrame({"kind": pd.Categorical(["a", "b", "a"])}).to_parquet(path)
+    table = read(path, label="kind")
+    assert (("a", "b"), [0, 1, 0]) == (table.classes, [entry.label for entry in sorted(table.splits["train"])])
+
+
+def test_columns_that_are_no_features(tmp_path: Path) -> None:
+    """A column of dates or structures is named, with its type."""
+    for values in (pa.array([0], pa.timestamp("s")), pa.array([{"a": 1}])):
+        path = tmp_path / "table.parquet"
+        pq.write_table(pa.table({"when": values}), path)
+        with pytest.raises(Exception, match="column when should hold numbers, texts or bytes, holds"):
+            read(path)
+
+
+def test_nothing_is_left_where_packing_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The copy of the values goes, also where the table was refused."""
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,2\n")
+    status, _, err = landfall(capsys, "pack", "table", path, "--to", tmp_path / "shards", "--label", "c")
+    assert (1, True, []) == (
+        status,
+        "--label should be one of its columns" in err,
+        list((tmp_path / "shards").iterdir()),
+    )

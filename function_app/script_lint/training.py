@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from function_app.script_lint.syntax import FunctionNode, argument_of, keyword_of, last_name
 from function_app.script_lint.view import View
 
-_FIT = ("fit", "fit_generator")
+_FIT = ("fit", "fit_generator", "train_on_batch")
 _KERAS_KEYWORDS = frozenset(
     {"epochs", "callbacks", "steps_per_epoch", "validation_data", "batch_size", "initial_epoch", "validation_split"}
 )
@@ -18,7 +18,7 @@ _APPLYING = ("apply_gradients", "apply", "assign_sub")
 
 @dataclass(frozen=True)
 class Fit:
-    """One call of Keras' ``fit``."""
+    """One call of Keras' ``fit``, or of what does a part of it."""
 
     call: ast.Call
 
@@ -40,7 +40,8 @@ class Fit:
     @property
     def callbacks(self) -> ast.expr | None:
         """The list of callbacks."""
-        return keyword_of(self.call, "callbacks") or argument_of(self.call, 5)
+        is_fit = last_name(self.call) == "fit"
+        return keyword_of(self.call, "callbacks") or (argument_of(self.call, 5) if is_fit else None)
 
     @property
     def steps(self) -> ast.expr | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from function_app.script_lint.findings import Finding
@@ -11,6 +12,7 @@ from function_app.script_lint.syntax import argument_of, last_name
 from function_app.script_lint.training import compiles, keras_fits, torch_steps
 from function_app.script_lint.view import View
 
+_OPTIMIZERS = re.compile(r"^(tensorflow|keras|tf_keras)\..*(optimizers\.|train\.\w+Optimizer$)")
 _DISTRIBUTED = "DistributedOptimizer"
 _AVERAGING = ("allreduce", "grouped_allreduce", "allreduce_", "allreduce_async_", "grouped_allreduce_async_")
 
@@ -26,10 +28,21 @@ def check(view: View) -> Iterator[Finding]:
             wrapped = next(view.horovod_calls(_DISTRIBUTED), None)
             beside = f"; what line {wrapped.lineno} wraps is not what is compiled" if wrapped is not None else ""
             yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, call, f"compile gets a plain optimizer{beside}")
+    yield from _minimized(view)
     steps = torch_steps(view)
     if steps and view.modules.uses("torch") and not _may_average(view):
         message = "backward and step, and no optimizer of Horovod's"
         yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, steps[0], message)
+
+
+def _minimized(view: View) -> Iterator[Finding]:
+    """Find plain optimizers of TensorFlow that compute and apply gradients in one call."""
+    for call in view.method_calls("minimize"):
+        receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+        origins = view.flow.origins(receiver)
+        paths = [view.modules.paths(o.func) if isinstance(o, ast.Call) else frozenset() for o in origins]
+        if all(any(_OPTIMIZERS.search(path) for path in each) for each in paths):
+            yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, call, "minimize of a plain optimizer")
 
 
 def is_distributed(view: View, compile_call: ast.Call) -> bool | None:

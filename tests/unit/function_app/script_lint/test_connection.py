@@ -201,3 +201,28 @@ def test_pytorch_without_horovods_optimizer_is_found() -> None:
     """Gradients of a plain optimizer stay on their rank."""
     named = [("optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())\n", "")]
     assert ["framework_partly_checked", "optimizer_not_distributed"] == found(spoilt(TORCH, *named))
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("tf.keras.optimizers.SGD(0.1)", ["optimizer_not_distributed"]),
+        ("tf.compat.v1.train.AdamOptimizer(0.1)", ["optimizer_not_distributed"]),
+        ("hvd.DistributedOptimizer(tf.compat.v1.train.AdamOptimizer(0.1))", []),
+        ("make_optimizer()", []),
+    ],
+)
+def test_a_plain_optimizer_that_minimizes_is_found(made: str, expected: list[str]) -> None:
+    """It computes and applies gradients at once."""
+    script = f"import tensorflow as tf\nimport horovod.tensorflow as hvd\nhvd.init()\n({made}).minimize(print, [])\n"
+    assert expected == found(script)
+
+
+def test_batches_trained_one_by_one_are_a_training() -> None:
+    """What holds of fit holds of train_on_batch."""
+    start, end = FIT.index("model.fit("), FIT.index("if hvd.rank() == 0:\n    model.save")
+    script = FIT[:start] + "model.train_on_batch(x, y)\n" + FIT[end:]
+    plain = spoilt(script, ("optimizer = hvd.DistributedOptimizer(optimizer)\n", ""))
+    assert ["optimizer_not_distributed"] == [code for code in found(plain) if code.startswith("optimizer")]
+    unshared = spoilt(script, ("x, y = x[hvd.rank()::hvd.size()], y[hvd.rank()::hvd.size()]\n", ""))
+    assert "data_not_sharded" in found(unshared)

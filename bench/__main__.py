@@ -1,4 +1,4 @@
-"""Run all benchmarks, or the one named: `python -m bench [NAME]`."""
+"""Run all benchmarks, the one named, or those whose names begin with it: `python -m bench [NAME]`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import pkgutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -24,13 +25,20 @@ def main(arguments: list[str] | None = None) -> int:
     """0 when every promise holds, 1 when one does not or could not be measured."""
     names = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__))
     parser = argparse.ArgumentParser(prog="bench", description="Measure what the design promises.")
-    parser.add_argument("name", nargs="?", choices=names, help="one benchmark; without it, all of them")
-    chosen = parser.parse_args(arguments).name
+    parser.add_argument("name", nargs="?", help="one benchmark, or the first words of several; without it, all")
+    chosen = chosen_of(names, parser.parse_args(arguments).name)
+    if not chosen:
+        parser.error(f"there is no such benchmark; there are {', '.join(names)}")
     # The Functions worker takes this variable for a sign that it runs in Azure; sandboxes set it.
     os.environ.pop("CONTAINER_NAME", None)
     console = Console()
-    kept = [measure(name, console) for name in ([chosen] if chosen else names)]
+    kept = [measure(name, console) for name in chosen]
     return 0 if all(kept) else 1
+
+
+def chosen_of(names: Sequence[str], asked: str | None) -> list[str]:
+    """Return the benchmark of that name, or the family: `training` stands for all of `training_*`."""
+    return [name for name in names if asked is None or name == asked or name.startswith(f"{asked}_")]
 
 
 def measure(name: str, console: Console) -> bool:

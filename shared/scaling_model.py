@@ -2,13 +2,16 @@
 
 Assumptions, all of them:
 
-- Every rank computes alike and takes as long for a step as one rank alone does.
-- Gradients travel in buffers (Horovod's fusion, 64 MiB) around one ring through all ranks. A buffer of b bytes costs
+- Every rank computes alike and takes as long for a step as one rank alone does, with the same per-process batch.
+- Gradients travel in buffers (Horovod's fusion) around one ring through all ranks. A buffer of b bytes costs
   ``2 (n-1)/n · b / bandwidth + 2 (n-1) · latency`` (Patarasuk & Yuan 2009). A node has one link; the ring enters and
   leaves it once, so ranks of one node share it without slowing each other.
-- The backward pass takes two thirds of a step, and the exchange hides behind it, but for its last buffer: that one
-  is only full when the backward pass is over.
+- The exchange hides behind the backward pass (two thirds of a step) where something else than the computing cores
+  carries it, but for its last buffer: that one is only full when the backward pass is over. ``Link.overlap`` is the
+  share of a step that hides exchange; it is 0 where the cores that compute also copy and add.
 - Reading data, stragglers and congestion cost nothing. Real efficiency is below the model's where they do.
+
+What is known of a link comes from figures (`shared.scaling_fit`) or from its data sheet (`ETHERNET_25G`).
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BACKWARD_SHARE = 2 / 3
-FUSION_BUFFER_BYTES = 64 << 20
-"""Horovod's own default."""
+"""Two of the three matrix products of each layer: those for the gradients of its inputs and of its weights."""
+FUSION_BUFFER_BYTES = 128 << 20
+"""Horovod's own default since 0.21 (pull request 2468); 64 MiB before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,10 @@ class Link:
     """What is reached, not what is printed on it."""
     latency_s: float
     """Of one hop of the ring."""
+    overlap: float = BACKWARD_SHARE
+    """The share of a step's compute that an exchange can hide behind."""
+    buffer_bytes: int = FUSION_BUFFER_BYTES
+    """What is gathered into one exchange."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,20 +47,21 @@ class Workload:
     gradient_bytes: float
 
 
-ETHERNET_25G = Link(bytes_per_s=0.9 * 25e9 / 8, latency_s=10e-6)
-"""RoCE at nine tenths of its rate; both values are chosen so that Horovod's paper comes out."""
+ETHERNET_25G = Link(bytes_per_s=0.9 * 25e9 / 8, latency_s=10e-6, buffer_bytes=64 << 20)
+"""The network of Horovod's paper (arXiv 1802.05799, 2018): its 25 Gb/s are published, and so is Horovod's buffer of
+that time. Assumed are the nine tenths of the rate that RoCE reaches, and the latency of a hop."""
 
 
 def exchange_s(workload: Workload, link: Link, num_ranks: int) -> float:
     """Return how long all buffers take, hidden or not."""
-    buffers = -(-int(workload.gradient_bytes) // FUSION_BUFFER_BYTES)
+    buffers = -(-int(workload.gradient_bytes) // link.buffer_bytes)
     return _ring_s(workload.gradient_bytes, buffers, link, num_ranks)
 
 
 def exposed_s(workload: Workload, link: Link, num_ranks: int) -> float:
     """Return what the exchange adds to a step: what the backward pass does not hide, at least the last buffer."""
-    last_bytes = workload.gradient_bytes % FUSION_BUFFER_BYTES or min(workload.gradient_bytes, FUSION_BUFFER_BYTES)
-    unhidden_s = exchange_s(workload, link, num_ranks) - BACKWARD_SHARE * workload.compute_s
+    last_bytes = workload.gradient_bytes % link.buffer_bytes or min(workload.gradient_bytes, link.buffer_bytes)
+    unhidden_s = exchange_s(workload, link, num_ranks) - link.overlap * workload.compute_s
     return max(_ring_s(last_bytes, 1, link, num_ranks), unhidden_s)
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.benchmarks.scaling import MAX_STEPS, UNDISTURBED_STEPS, undisturbed_times_s
 from bench.disturbance import busy_s, others_share
-from bench.figures import BenchmarkError
 
 STAT = """\
 cpu  300 30 60 9000 900 6 3 12 0 0
@@ -33,15 +31,3 @@ def test_the_share_of_others_is_what_we_did_not_use() -> None:
 def test_clocks_that_disagree_a_little_mean_nobody_else() -> None:
     """The kernel counts cores in hundredths of a second, processes in nanoseconds."""
     assert 0.0 == others_share(wall_s=1.0, busy_s=1.99, own_cpu_s=2.0, num_cores=2)
-
-
-def test_disturbed_steps_are_left_out() -> None:
-    """A slow step counts when nobody else was there, a fast one does not when somebody was."""
-    slow = [{"wall_s": 9.0, "others_share": 0.0}] * UNDISTURBED_STEPS
-    assert [9.0] * UNDISTURBED_STEPS == undisturbed_times_s([{"wall_s": 0.1, "others_share": 0.5}, *slow])
-
-
-def test_a_busy_machine_gives_no_figure() -> None:
-    """It says what it saw instead."""
-    with pytest.raises(BenchmarkError, match=f"of {MAX_STEPS} steps only 0 had at least 97%"):
-        undisturbed_times_s([{"wall_s": 1.0, "others_share": 0.5}] * MAX_STEPS)

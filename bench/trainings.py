@@ -1,0 +1,224 @@
+"""Trainings that take turns: each is loaded, stands still, and takes some steps when it is asked to.
+
+A training that stands still is stopped (SIGSTOP), for Horovod's threads would go on negotiating otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, Any, Self
+
+from bench.disturbance import others_share
+from bench.figures import BenchmarkError, Context
+from local_azure.twin.children import Child, Part, last_words
+from local_azure.twin.errors import TwinError
+from shared.job_arguments import JobArguments
+
+NUM_CORES = 2
+READY_WITHIN_S = 240.0
+WARM_UP_STEPS = 3
+"""The first step traces and compiles, the second allocates."""
+ROUNDS = 9
+MAX_ROUNDS = 40
+MAX_OTHERS_SHARE = 0.03
+"""Of the watched cores' time. The clocks behind it tick in hundredths of a second, turns take seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Some steps of one training."""
+
+    step_s: float
+    """By the root's clock, the whole loop included."""
+    others_share: float
+    resident_bytes: int
+    """Of the largest rank, after the last step."""
+
+
+class Training:
+    """Ranks of a program of ``bench/workers``, under mpirun; a context manager."""
+
+    def __init__(
+        self,
+        context: Context,
+        name: str,
+        arguments: JobArguments,
+        *,
+        ranks: int = 1,
+        apart: bool = False,
+        program: str = "training",
+    ) -> None:
+        """Start it, one core for each rank; it loads while others do. Ranks apart never hear of each other."""
+        self.name = name
+        self.ranks = ranks
+        self._world_size = 1 if apart else ranks
+        self.facts: Mapping[str, Any] = {}
+        self._process_ids: list[int] = []
+        self._lines: list[IO[str]] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        path = str(context.scratch / f"{name}.gate")
+        self._listener.bind(path)
+        self._listener.listen(ranks)
+        self._listener.settimeout(1.0)
+        self._child = Child(
+            Part(
+                name=name,
+                command=[
+                    *_mpirun(context, ranks, program),
+                    *("--gate", path, "--cores", ",".join(map(str, cores()))),
+                    *(["--apart"] if apart else []),
+                    *("--", *arguments.to_argv()),
+                ],
+                env=_environment(),
+                log=context.scratch / f"{name}.log",
+            )
+        )
+
+    def await_ready(self) -> None:
+        """Wait until every rank stands before its first step. Raises BenchmarkError."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        links: list[socket.socket] = []
+        while len(links) < self.ranks:
+            links += self._accepted(deadline)
+        for link in links:
+            link.settimeout(READY_WITHIN_S)
+        files = [link.makefile("rw", encoding="utf-8") for link in links]
+        said = [(self._heard(file), file) for file in files]
+        said.sort(key=lambda pair: int(pair[0]["rank"]))
+        self._lines = [file for _, file in said]
+        self._process_ids = [int(facts["process_id"]) for facts, _ in said]
+        self.facts = said[0][0]
+        if self.facts["world_size"] != self._world_size:
+            raise BenchmarkError(
+                f"{self.name} should be {self._world_size} ranks together, Horovod counted {self.facts['world_size']}"
+            )
+        self._signal(signal.SIGSTOP)
+
+    def turn(self, steps: int) -> Turn:
+        """Let it take some steps. Raises BenchmarkError where a rank ends instead."""
+        self._signal(signal.SIGCONT)
+        for lines in self._lines:
+            lines.write(f"{steps}\n")
+            lines.flush()
+        told = [self._heard(lines) for lines in self._lines]
+        self._signal(signal.SIGSTOP)
+        share = others_share(
+            wall_s=told[0]["wall_s"],
+            busy_s=told[0]["busy_s"],
+            own_cpu_s=sum(rank["own_cpu_s"] for rank in told),
+            num_cores=NUM_CORES,
+        )
+        resident = max(int(rank["resident_bytes"]) for rank in told)
+        return Turn(step_s=told[0]["wall_s"] / steps, others_share=share, resident_bytes=resident)
+
+    def _accepted(self, deadline: float) -> list[socket.socket]:
+        try:
+            return [self._listener.accept()[0]]
+        except TimeoutError:
+            if time.monotonic() > deadline:
+                raise BenchmarkError(f"{self.name} did not start within {READY_WITHIN_S:g} s") from None
+        try:
+            self._child.check_running()
+        except TwinError as error:
+            raise BenchmarkError(str(error)) from error
+        return []
+
+    def _heard(self, lines: IO[str]) -> dict[str, Any]:
+        try:
+            line = lines.readline()
+        except TimeoutError:
+            line = ""
+        if not line:
+            raise BenchmarkError(f"{self.name} said nothing more. {last_words(self._child.part.log)}")
+        members: dict[str, Any] = json.loads(line)
+        return members
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process_id in self._process_ids:
+            os.kill(process_id, number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End every rank, stopped or not."""
+        self._listener.close()
+        if self._child.exit_status() is None:
+            self._signal(signal.SIGCONT)
+        self._child.ask_to_stop()
+        self._child.await_stopped()
+
+
+def taking_turns(
+    context: Context, trainings: Sequence[tuple[Training, int]], rounds: int = ROUNDS
+) -> list[list[Turn]]:
+    """Give each training its turns of so many steps, round by round; return each one's undisturbed turns.
+
+    Raises BenchmarkError where others use the cores.
+    """
+    for training, _ in trainings:
+        training.await_ready()
+    for training, _ in trainings:
+        training.turn(WARM_UP_STEPS)
+    return undisturbed(_rounds(context, trainings), rounds)
+
+
+def undisturbed(rounds: Iterator[Sequence[Turn]], needed: int = ROUNDS) -> list[list[Turn]]:
+    """Take rounds until enough had the cores to themselves; return each training's turns.
+
+    A round in which others used the cores counts for nobody. Raises BenchmarkError where too few are left.
+    """
+    kept: list[Sequence[Turn]] = []
+    for turns in itertools.islice(rounds, MAX_ROUNDS):
+        if max(turn.others_share for turn in turns) <= MAX_OTHERS_SHARE:
+            kept.append(turns)
+        if len(kept) == needed:
+            return [list(column) for column in zip(*kept, strict=True)]
+    raise BenchmarkError(
+        f"the machine is busy with other work: of {MAX_ROUNDS} rounds only {len(kept)} had at least "
+        f"{1 - MAX_OTHERS_SHARE:.0%} of {NUM_CORES} cores to themselves, {needed} are needed"
+    )
+
+
+def cores() -> list[int]:
+    """Return the cores that ranks are bound to. Raises BenchmarkError where there are too few."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < NUM_CORES:
+        raise BenchmarkError(f"{NUM_CORES} ranks need {NUM_CORES} cores, this process may use {len(allowed)}")
+    return allowed[:NUM_CORES]
+
+
+def _rounds(context: Context, trainings: Sequence[tuple[Training, int]]) -> Iterator[list[Turn]]:
+    """Give each its turn, every other round backwards, so that a machine getting slower favours nobody."""
+    numbered = list(enumerate(trainings))
+    for number in itertools.count():
+        order = numbered[::-1] if number % 2 else numbered
+        turns = {i: training.turn(steps) for i, (training, steps) in order}
+        told = (
+            f"{training.name} {turns[i].step_s * 1e3:.1f} ms ({turns[i].others_share:.1%} others')"
+            for i, (training, _) in numbered
+        )
+        context.say(f"a step in round {number + 1}: {', '.join(told)}")
+        yield [turns[i] for i, _ in numbered]
+
+
+def _mpirun(context: Context, ranks: int, program: str) -> list[str]:
+    python = context.training_python
+    mpirun = [str(python.parent / "mpirun"), "-np", str(ranks), "--bind-to", "none", "--oversubscribe"]
+    return [*mpirun, str(python), "-m", f"bench.workers.{program}"]
+
+
+def _environment() -> dict[str, str]:
+    """Return what a job's shell has; all that makes a training quick is the training's own to set."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    return {**kept, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -1,0 +1,59 @@
+"""One rank of a training that a benchmark measures: the training job's own loop, whose batches pass a gate.
+
+Everything else is what `python -m training_job.train` does with the same arguments: the process environment, the
+data, the model, the compiled step, progress, metrics, checkpoints.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.workers.asked import asked
+from bench.workers.gate import Gate, Gated
+from training_job import process_environment
+from training_job.job import prepare
+from training_job.survival.stop_request import StopRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedData:
+    """A rank's data, the training's behind a gate."""
+
+    data: Any
+    gate: Gate
+
+    def training_epoch(self, epoch: int, skip_steps: int = 0) -> Any:
+        """Return an epoch's batches."""
+        return Gated(iter(self.data.training_epoch(epoch, skip_steps)), self.gate)
+
+    def evaluation(self) -> Any:
+        """Return the split's batches, which nobody counts."""
+        return self.data.evaluation()
+
+
+def main() -> None:
+    """Train for as long as the benchmark asks for steps."""
+    gate, arguments = asked()
+    job = prepare(arguments, process_environment.launched_world_size())
+    process_environment.set_for(arguments, Path(arguments.report))
+    from training_job.opening import open_session
+    from training_job.training_loop import train
+
+    session = open_session(job, StopRequest())
+    session.inputs = replace(session.inputs, training=GatedData(data=session.inputs.training, gate=gate))
+    sizes = [int(np.prod(variable.shape)) for variable in session.model.trainable_variables]
+    gate.introduce(
+        world_size=session.world.size,
+        gradient_bytes=4 * sum(sizes),
+        buffer_bytes=int(os.environ["HOROVOD_FUSION_THRESHOLD"]),
+    )
+    train(session)
+
+
+if __name__ == "__main__":
+    main()

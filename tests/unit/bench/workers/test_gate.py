@@ -1,0 +1,94 @@
+"""A rank at its gate: so many steps, then what they took."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.workers.gate import Gate, Gated
+
+
+class Benchmark:
+    """The other end of the socket."""
+
+    def __init__(self, path: str) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(path)
+        self._listener.listen()
+
+    def meet(self) -> None:
+        self._link, _ = self._listener.accept()
+        self._listener.close()
+        self._told = self._link.makefile("r", encoding="utf-8")
+
+    def ask(self, *steps: int) -> None:
+        self._link.sendall("".join(f"{number}\n" for number in steps).encode())
+
+    def heard(self) -> dict[str, Any]:
+        members: dict[str, Any] = json.loads(self._told.readline())
+        return members
+
+    def close(self) -> None:
+        self._told.close()
+        self._link.close()
+
+
+@pytest.fixture
+def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Gate, Benchmark]]:
+    """Both ends, of rank 1 of 2; this process may use its cores again afterwards."""
+    allowed = os.sched_getaffinity(0)
+    benchmark = Benchmark(str(tmp_path / "gate"))
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+    cores = [min(allowed), max(allowed)]
+    with Gate(str(tmp_path / "gate"), cores) as gate:
+        benchmark.meet()
+        yield gate, benchmark
+    benchmark.close()
+    os.sched_setaffinity(0, allowed)
+
+
+def test_a_rank_has_a_core_of_its_own(ends: tuple[Gate, Benchmark]) -> None:
+    """Rank 1 the second of those that are watched; it says who it is."""
+    gate, benchmark = ends
+    bound = os.sched_getaffinity(0)
+    gate.introduce(world_size=2)
+    assert {"rank": 1, "process_id": os.getpid(), "world_size": 2} == benchmark.heard()
+    assert {max(os.sched_getaffinity(os.getppid()))} == bound
+
+
+def test_batches_come_as_far_as_steps_were_asked_for(ends: tuple[Gate, Benchmark]) -> None:
+    """A turn's figures are told before the first batch of the next turn is read."""
+    gate, benchmark = ends
+    read: list[str] = []
+
+    def batches_of(names: str) -> Iterator[str]:
+        for name in names:
+            read.append(name)
+            yield name
+
+    batches = Gated(batches_of("abc"), gate)
+    benchmark.ask(2, 1)
+    seen = [next(batches), next(batches)]
+    before = list(read)
+    seen.append(next(batches))
+    told = benchmark.heard()
+    assert (["a", "b"], ["a", "b", "c"]) == (before, seen)
+    assert {"wall_s", "busy_s", "own_cpu_s", "resident_bytes"} == set(told)
+
+
+def test_a_turn_is_measured_by_this_ranks_clocks(ends: tuple[Gate, Benchmark]) -> None:
+    """Its CPU time is no longer than one thread can have had, its memory more than nothing."""
+    gate, benchmark = ends
+    benchmark.ask(1, 1)
+    gate.pass_one()
+    sum(range(200_000))
+    gate.pass_one()
+    told = benchmark.heard()
+    assert 0 < told["own_cpu_s"] <= told["wall_s"] + 0.01
+    assert told["resident_bytes"] > 1 << 20

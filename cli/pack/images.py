@@ -47,10 +47,8 @@ def find_images(root: Path, *, validation_share: float, seed: int) -> ImageFolde
         entries = entries_by_class(root, root, classes)
         train, validation = split_off(entries, validation_share, seed=f"{seed}")
         splits = {"train": train, **({"validation": validation} if validation_share else {})}
-    if empty := [split for split, entries in splits.items() if not entries]:
-        raise CliError(
-            f"{root}: there should be JPEG or PNG images in a folder for each class, found none for {empty}."
-        )
+    if not any(splits.values()):
+        raise CliError(f"{root}: there should be JPEG or PNG images in a folder for each class, found none.")
     return ImageFolder(root=root, splits=splits, classes=classes)
 
 

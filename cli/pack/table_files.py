@@ -30,7 +30,7 @@ def map_rows(path: Path, rows_file: Path) -> Any:
         rows_file.parent.mkdir(parents=True, exist_ok=True)
         (_copy_parquet if is_parquet else _copy_csv)(path, rows_file)
         return pa.ipc.open_file(pa.memory_map(str(rows_file))).read_all()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise CliError(f"{path}: cannot be read as {'Parquet' if is_parquet else 'CSV'}: {error}") from error
 
 

@@ -75,10 +75,12 @@ class Packer:
             digest, done = state["plan"], dict(state["shards"])
         except (ValueError, KeyError, TypeError) as error:
             raise CliError(f"{path}: cannot be understood; remove the folder and pack again.") from error
-        if digest != self._digest:
+        if digest != self._digest and done:
             raise CliError(
-                f"{self._folder}: was begun from other images or options; use them again, or another folder."
+                f"{self._folder}: holds {len(done)} shards of other images or options: "
+                f"use those again, remove the folder, or take another one."
             )
+        self._save_plan()
         return {name: facts for name, facts in done.items() if self._is_intact(name, facts)}
 
     def _is_intact(self, name: str, facts: Mapping[str, Any]) -> bool:
@@ -113,7 +115,8 @@ class Packer:
         if not verdict.accepted:
             reason = verdict.reasons[0]
             entry = "" if reason.record_index is None else f" Look at {members[reason.record_index].key}."
-            raise CliError(f"{name} would be rejected: {reason.message}.{entry}")
+            fault = f"{reason.code}: {reason.feature or 'it'} should be {reason.expected}, was {reason.seen}"
+            raise CliError(f"{name} would be rejected: {fault}.{entry}")
         return {
             "name": name,
             "num_records": verdict.num_records,

@@ -210,13 +210,32 @@ def test_damaged_shard_is_written_again(capsys: pytest.CaptureFixture[str], tmp_
     assert 0 == status
 
 
+def test_nothing_finished_is_nothing_lost(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Where no shard was finished, other images or options begin anew: a broken image may simply be removed."""
+    source, target = write_images(tmp_path / "source"), tmp_path / "shards"
+    broken = source / "cat" / "0.JPEG"
+    broken.write_bytes(broken.read_bytes()[:100])
+    status, _, err = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 1)
+    assert (1, True) == (status, "would be rejected: image_truncated: image should be" in err)
+    broken.unlink()
+    status, out, _ = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 1)
+    assert (0, True) == (status, "Packed 23 examples into 1 shards" in out)
+
+
+def test_a_share_too_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A split without an example is told as such, and not as a folder without images."""
+    source = write_images(tmp_path / "source")
+    status, _, err = landfall(capsys, "pack", "images", source, "--to", tmp_path / "x", "--validation-share", "0.001")
+    assert (1, True) == (status, "validation has none; is --validation-share too small?" in err)
+
+
 def test_other_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A folder that was begun with other options, or holds anything else, is left alone."""
     source, target = write_images(tmp_path / "source"), tmp_path / "shards"
     (source / "dog" / "9.png").write_bytes(b"")
     landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
     status, _, err = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 5)
-    assert (1, True) == (status, "other images or options" in err)
+    assert (1, True) == (status, "shards of other images or options" in err)
     status, _, err = landfall(capsys, "pack", "images", source, "--to", source)
     assert (1, True) == (status, "should be empty" in err)
 

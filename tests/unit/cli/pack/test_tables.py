@@ -89,6 +89,14 @@ def test_categories_of_pandas(tmp_path: Path) -> None:
     assert (("a", "b"), [0, 1, 0]) == (table.classes, [entry.label for entry in sorted(table.splits["train"])])
 
 
+def test_a_file_that_is_no_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Bytes of any kind are told in one paragraph."""
+    for content in (b"\xdb\xad\x01\x00\xaf,\n\x05\xd2", b"", b"\n\n", bytes(2000)):
+        (tmp_path / "table.csv").write_bytes(content)
+        status, _, err = landfall(capsys, "pack", "table", tmp_path / "table.csv", "--to", tmp_path / "shards")
+        assert (1, False) == (status, "something unexpected" in err)
+
+
 def test_columns_that_are_no_features(tmp_path: Path) -> None:
     """A column of dates or structures is named, with its type."""
     for values in (pa.array([0], pa.timestamp("s")), pa.array([{"a": 1}])):

@@ -153,6 +153,20 @@ def test_ten_megabytes_of_unknown_fields() -> None:
     assert judged(framed([SOUND + field(15, 2, sized(b"x" * 100))]), LABEL).accepted
 
 
+@pytest.mark.parametrize(("num_bytes", "is_accepted"), [(64 << 10, True), ((64 << 10) + 1, False)])
+def test_a_little_that_is_no_part_of_an_example(num_bytes: int, is_accepted: bool) -> None:  # noqa: FBT001
+    """Readers skip what they do not know: 64 KiB of it are no fault, its own tag and length included, one more is."""
+    unknown = field(15, 2, sized(b"x" * (num_bytes - 4)))
+    assert num_bytes == len(unknown)
+    assert is_accepted == judged(framed([SOUND + unknown]), LABEL).accepted
+
+
+def test_sequence_example() -> None:
+    """The context of a tf.train.SequenceExample is read as an example; its lists are unknown, and skipped."""
+    lists = field(2, 2, sized(field(1, 2, sized(field(1, 2, sized(b"frames"))))))
+    assert judged(framed([SOUND + lists]), LABEL).accepted
+
+
 def test_features_that_nobody_stated() -> None:
     """Features that the pipeline says nothing of are no unknown fields, however large."""
     assert judged(framed([labelled(1, image=b"x" * (1 << 20))]), LABEL).accepted

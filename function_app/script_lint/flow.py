@@ -82,7 +82,7 @@ class Flow:
         if isinstance(node, ast.NamedExpr | ast.Await):
             return self.origins(node.value, depth + 1)
         if isinstance(node, ast.Name | ast.Attribute):
-            sources = self._sources(node)
+            sources = self.sources(node)
         elif isinstance(node, ast.Call) and (functions := self.functions_called(node)):
             sources = [value for function in functions for value in returns_of(function)]
         else:
@@ -181,14 +181,16 @@ class Flow:
             return methods
         return values
 
-    def _sources(self, node: ast.Name | ast.Attribute) -> list[ast.expr]:
-        """Return the values that a name may have at this place."""
+    def bindings(self, node: ast.Name | ast.Attribute) -> list[Binding]:
+        """Return every place where a name gets a value."""
         if isinstance(node, ast.Attribute):
-            bindings = self._script.attributes.get(dotted_text(node) or "", [])
-        else:
-            bindings = self._script.lookup(node)
+            return self._script.attributes.get(dotted_text(node) or "", [])
+        return self._script.lookup(node)
+
+    def sources(self, node: ast.Name | ast.Attribute) -> list[ast.expr]:
+        """Return the values that a name may have at this place."""
         found: list[ast.expr] = []
-        for binding in self.latest(bindings, node):
+        for binding in self.latest(self.bindings(node), node):
             if binding.how is How.PARAMETER:
                 found += self.arguments_given(binding) or [node]
             elif binding.how is How.ASSIGNED and binding.value is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from function_app.script_lint.flow import Flow, returns_of
 from function_app.script_lint.modules import Modules
-from function_app.script_lint.syntax import FunctionNode, Script, constant_of, last_name
+from function_app.script_lint.syntax import FunctionNode, How, Script, constant_of, last_name
 
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _EXITS = frozenset({"exit", "_exit", "quit", "abort"})
@@ -26,6 +26,8 @@ class Guards:
 
     def __init__(self, script: Script, modules: Modules, flow: Flow) -> None:
         self._script, self._modules, self._flow = script, modules, flow
+        self._asked: set[str] = set()
+        """Names whose dependence on the rank is being found out."""
 
     def is_guarded(self, node: ast.AST, depth: int = 0) -> bool:
         """Whether a place is reached depending on the rank: within its function, or because that is called so."""
@@ -128,10 +130,23 @@ class Guards:
         return self._flow.rank_kind(call) is None and bool(_SOUNDS_LIKE_ROOT.search(last_name(call)))
 
     def _name_depends(self, node: ast.Name | ast.Attribute, depth: int) -> bool:
-        origins = self._flow.origins(node)
-        if origins == [node]:
+        name = ast.unparse(node)
+        if name in self._asked:
+            return False  # it is set under a condition on itself
+        self._asked.add(name)
+        try:
+            return self._value_depends(node, depth)
+        finally:
+            self._asked.discard(name)
+
+    def _value_depends(self, node: ast.Name | ast.Attribute, depth: int) -> bool:
+        sources = self._flow.sources(node)
+        bindings = [binding for binding in self._flow.bindings(node) if binding.how is How.ASSIGNED]
+        if len(bindings) > 1 and any(self.splits_around(binding.place) for binding in bindings):
+            return True  # it is set where some ranks come
+        if not sources:
             return bool(_SOUNDS_LIKE_ROOT.search(last_name(node)))
-        return any(self.depends_on_rank(origin, depth + 1) for origin in origins if origin is not node)
+        return any(self.depends_on_rank(source, depth + 1) for source in sources)
 
 
 def leaves(block: list[ast.stmt]) -> bool:

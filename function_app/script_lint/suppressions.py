@@ -29,7 +29,7 @@ class Suppression:
 def read_suppressions(text: str) -> list[Suppression]:
     """Return the comments that ask for something to be ignored; text in strings is none."""
     found = []
-    lines = text.splitlines()
+    lines = text.split("\n")  # as the tokenizer counts them; splitlines would also split at a form feed
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             match = _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None

@@ -51,7 +51,6 @@ class Script:
 
     def __init__(self, source: Source) -> None:
         self.name = source.name
-        self.lines = source.text.splitlines()
         self.tree = source.tree
         self.nodes: list[ast.AST] = []
         self.parents: dict[ast.AST, ast.AST] = {}

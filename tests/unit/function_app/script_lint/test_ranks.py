@@ -52,6 +52,8 @@ def test_what_every_rank_writes_is_found(write: str) -> None:
         'model.save(f"m-{hvd.rank()}.h5")',
         'name = "m-%d.h5" % hvd.rank()\nmodel.save(name)',
         'if hvd.size() == 1:\n    model.save("m.h5")',
+        'verbose = 1 if hvd.rank() == 0 else 0\nif verbose:\n    model.save("m.h5")',
+        'root = False\nif hvd.rank() == 0:\n    root = True\nif root:\n    model.save("m.h5")',
         'def keep():\n    model.save("m.h5")\nif hvd.rank() == 0:\n    keep()',
         'def keep():\n    if hvd.rank() != 0:\n        return\n    model.save("m.h5")\nkeep()',
         'def only(f):\n    return f if hvd.rank() == 0 else print\n@only\ndef k():\n    model.save("m")\nk()',

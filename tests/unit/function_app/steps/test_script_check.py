@@ -143,6 +143,20 @@ def test_a_job_that_azure_ml_has_already_is_followed() -> None:
     assert "submitted" == submit_run(world.stands(run), world.services).state
 
 
+def test_a_claim_that_was_left_behind_is_looked_at_again() -> None:
+    """Whoever had it died before refusing; Azure ML has no such job."""
+    world = world_with(BAD)
+    world.land(*ALL_SHARDS)
+    deploy(world, GOOD)
+    world.jobs.refusal = "stop here"
+    world.serve_requests()
+    world.jobs.refusal = None
+    run = world.only_run()
+    world.ledger.run_rows[run.run_id] = replace(run, state=RunState.SUBMITTING, claimed_until=None, remedy=None)
+    deploy(world, BAD)
+    assert ("failed", {}) == (submit_run(world.stands(run), world.services).state, world.jobs.submitted)
+
+
 def test_a_later_attempt_is_not_looked_at_again() -> None:
     """It goes on with the code that was let through."""
     world = world_with(GOOD)

@@ -1,0 +1,93 @@
+"""`landfall validate` of addresses, against Azurite: signed, opened by the environment, and not to be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from azure.storage.blob import BlobSasPermissions, BlobServiceClient, generate_blob_sas
+
+from function_app.clock import utcnow
+from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
+from tests.support.cli import landfall
+from tests.support.shards import framed, labelled
+
+pytestmark = pytest.mark.azurite
+
+SHARD = framed([labelled(i % 10) for i in range(20)])
+NAMES = ["train-00000-of-00001.tfrecord", "50% größe ✓ #1?.tfrecord", "a/b c/%41.tfrecord"]
+
+
+@pytest.fixture(scope="module")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """A storage emulator."""
+    running = start_azurite(tmp_path_factory.mktemp("azurite"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def service(azurite: Azurite) -> Iterator[BlobServiceClient]:
+    """The data account, with a sound shard under every name."""
+    with BlobServiceClient.from_connection_string(azurite.connection_string(DATA_ACCOUNT)) as opened:
+        container = opened.create_container("datasets")
+        for name in NAMES:
+            container.upload_blob(name, SHARD)
+        yield opened
+
+
+def judged(capsys: pytest.CaptureFixture[str], *addresses: str) -> tuple[int | str | None, list[dict[str, Any]], str]:
+    """Validate addresses; return exit status, objects and all that was said."""
+    status, out, err = landfall(capsys, "validate", *addresses, "--json", "--jobs", 1)
+    return status, [json.loads(line) for line in out.splitlines()], out + err
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_environment_opens(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    azurite: Azurite,
+    service: BlobServiceClient,
+    name: str,
+) -> None:
+    """DataStorage opens an address of its account, whatever characters the name has."""
+    monkeypatch.setenv("DataStorage", azurite.connection_string(DATA_ACCOUNT))
+    url = service.get_blob_client("datasets", name).url
+    status, (told,), _ = judged(capsys, url)
+    assert (0, "accepted", 20, url) == (status, told["verdict"], told["num_records"], told["shard"])
+
+
+def test_a_signed_address(capsys: pytest.CaptureFixture[str], azurite: Azurite, service: BlobServiceClient) -> None:
+    """Whoever has the signature may read; it is never printed, and a wrong one is told as forbidden."""
+    blob = service.get_blob_client("datasets", NAMES[0])
+    signature = generate_blob_sas(
+        DATA_ACCOUNT,
+        "datasets",
+        NAMES[0],
+        account_key=azurite.accounts[DATA_ACCOUNT],
+        permission=BlobSasPermissions(read=True),
+        expiry=utcnow() + timedelta(hours=1),
+    )
+    status, (told,), said = judged(capsys, f"{blob.url}?{signature}")
+    assert (0, "accepted", False) == (status, told["verdict"], "sig" in said)
+    status, (told,), said = judged(capsys, f"{blob.url}?{signature[:-8]}AAAAAAA%3D")
+    codes = [reason["code"] for reason in told["reasons"]]
+    assert (1, ["source_forbidden"], False) == (status, codes, "sig" in said)
+
+
+@pytest.mark.parametrize("path", ["datasets/nothing.tfrecord", "elsewhere/train-00000-of-00001.tfrecord"])
+def test_what_is_not_there(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    azurite: Azurite,
+    service: BlobServiceClient,
+    path: str,
+) -> None:
+    """A typing error in the name or the container is no verdict on a shard: it is gone, and the others are judged."""
+    monkeypatch.setenv("DataStorage", azurite.connection_string(DATA_ACCOUNT))
+    sound = service.get_blob_client("datasets", NAMES[0]).url
+    status, told, _ = judged(capsys, f"{azurite.blob_url()}/{path}", sound)
+    assert (1, [["source_gone"], []]) == (status, [[reason["code"] for reason in one["reasons"]] for one in told])

@@ -27,7 +27,7 @@ class ChaosPlan:
     drop_fraction: float = 0.05
     late_fraction: float = 0.02
     """Of the events; these come when everything is over."""
-    storage_fault_share: float = 0.01
+    storage_fault_share: float = 0.03
     """Of the app's requests of its account begin to fail, alone or several in a row."""
     window: int = 10
     """So many events are held and let go shuffled."""

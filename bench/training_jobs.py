@@ -23,6 +23,17 @@ _LABEL = FeatureSpec(name="label", kind="int64", minimum=0)
 _LEAN: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.001, "epochs": 1000, "num_classes": 1000}
 
 
+def imaging(model: str, *, size: int, batch_size: int) -> dict[str, Any]:
+    """Return the options of a model on square images; the batch is that of one process."""
+    return {
+        "model_name": model,
+        "image_height": size,
+        "image_width": size,
+        "image_channels": 3,
+        "per_process_batch_size": batch_size,
+    }
+
+
 def synthetic_job(folder: Path, **options: Any) -> JobArguments:
     """Return a job on random pixels, with its outputs in a folder of its own."""
     return _job(folder, (), synthetic_records=_ENDLESS_RECORDS, **options)

@@ -9,13 +9,13 @@ cost less than it does in any real training while decoding cost the same.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 from bench.figures import Context, Figure, median
-from bench.training_jobs import jpeg_job, pictures, synthetic_job
+from bench.training_jobs import imaging, jpeg_job, pictures, synthetic_job
 from bench.trainings import Training, taking_turns
 
 BATCH_SIZE = 4
+IMAGE_SIZE = 224
 STEPS = 2
 MIN_RATIO = 0.95
 STORED = {"width": 500, "height": 375, "quality": 98}
@@ -27,14 +27,7 @@ NUM_RECORDS = 480
 def run(context: Context) -> list[Figure]:
     """Let both trainings take turns on one core."""
     stored = pictures(NUM_PICTURES, **STORED)
-    options: dict[str, Any] = {
-        "model_name": "ResNet50",
-        "image_height": 224,
-        "image_width": 224,
-        "image_channels": 3,
-        "per_process_batch_size": BATCH_SIZE,
-        "augmentation": "resized_crop_flip",
-    }
+    options = imaging("ResNet50", size=IMAGE_SIZE, batch_size=BATCH_SIZE) | {"augmentation": "resized_crop_flip"}
     with contextlib.ExitStack() as stack:
         jobs = {
             "jpeg": jpeg_job(context.scratch / "jpeg", stored, num_records=NUM_RECORDS, **options),

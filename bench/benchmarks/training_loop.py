@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 
 from bench.figures import Context, Figure, median
-from bench.training_jobs import synthetic_job
+from bench.training_jobs import imaging, synthetic_job
 from bench.trainings import Training, taking_turns
 
 BATCH_SIZE = 32
@@ -38,20 +38,14 @@ def run(context: Context) -> list[Figure]:
 
 def compare(context: Context, model: str, *, size: int, steps: int) -> tuple[float, float]:
     """Return the loop's throughput over fit's, and the loop's in images a second."""
+    options = imaging(model, size=size, batch_size=BATCH_SIZE)
     with contextlib.ExitStack() as stack:
         ours, fit = (
             stack.enter_context(
                 Training(
                     context,
                     f"{model}-{program}",
-                    synthetic_job(
-                        context.scratch / f"{model}-{program}",
-                        model_name=model,
-                        image_height=size,
-                        image_width=size,
-                        image_channels=3,
-                        per_process_batch_size=BATCH_SIZE,
-                    ),
+                    synthetic_job(context.scratch / f"{model}-{program}", **options),
                     program=program,
                 )
             )

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Sequence
 
 from bench.figures import Context, Figure, median
-from bench.training_jobs import jpeg_job, pictures
+from bench.training_jobs import imaging, jpeg_job, pictures
 from bench.trainings import Training
 
 BATCH_SIZE = 16
@@ -29,11 +29,7 @@ def run(context: Context) -> list[Figure]:
         context.scratch / "small",
         pictures(64, width=48, height=48, quality=90),
         num_records=2 * BATCH_SIZE * STEPS_OF_EPOCH,
-        model_name="small_cnn",
-        image_height=16,
-        image_width=16,
-        image_channels=3,
-        per_process_batch_size=BATCH_SIZE,
+        **imaging("small_cnn", size=16, batch_size=BATCH_SIZE),
         augmentation="resized_crop_flip",
     )
     with Training(context, "small", job, ranks=2) as training:

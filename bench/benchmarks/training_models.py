@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass
 
 from bench.figures import BenchmarkError, Context, Figure, median
-from bench.training_jobs import synthetic_job
+from bench.training_jobs import imaging, synthetic_job
 from bench.trainings import Training, taking_turns
 from shared.scaling_fit import Measured, fitted, held_out_errors
 from shared.scaling_model import Workload
@@ -66,20 +66,14 @@ def run(context: Context) -> list[Figure]:
 
 def measure(context: Context, case: Case) -> Result:
     """Let one rank and two take turns."""
+    options = imaging(case.model, size=IMAGE_SIZE, batch_size=case.batch_size)
     with contextlib.ExitStack() as stack:
         alone, together = (
             stack.enter_context(
                 Training(
                     context,
                     f"{case.model}-{ranks}",
-                    synthetic_job(
-                        context.scratch / f"{case.model}-{ranks}",
-                        model_name=case.model,
-                        image_height=IMAGE_SIZE,
-                        image_width=IMAGE_SIZE,
-                        image_channels=3,
-                        per_process_batch_size=case.batch_size,
-                    ),
+                    synthetic_job(context.scratch / f"{case.model}-{ranks}", **options),
                     ranks=ranks,
                 )
             )

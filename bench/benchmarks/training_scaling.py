@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 
 from bench.figures import Context, Figure, median
-from bench.training_jobs import synthetic_job
+from bench.training_jobs import imaging, synthetic_job
 from bench.trainings import Training, taking_turns
 
 BATCH_SIZE = 32
@@ -23,20 +23,14 @@ MIN_EFFICIENCY = 0.93
 
 def run(context: Context) -> list[Figure]:
     """Let one rank and two take turns."""
+    options = imaging("ResNet50", size=IMAGE_SIZE, batch_size=BATCH_SIZE)
     with contextlib.ExitStack() as stack:
         alone, together = (
             stack.enter_context(
                 Training(
                     context,
                     f"{ranks}-ranks",
-                    synthetic_job(
-                        context.scratch / f"{ranks}-ranks",
-                        model_name="ResNet50",
-                        image_height=IMAGE_SIZE,
-                        image_width=IMAGE_SIZE,
-                        image_channels=3,
-                        per_process_batch_size=BATCH_SIZE,
-                    ),
+                    synthetic_job(context.scratch / f"{ranks}-ranks", **options),
                     ranks=ranks,
                 )
             )

@@ -35,7 +35,8 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
 @click.argument("target", type=TRAINABLE, metavar="DATASET[/VERSION]")
 @click.option("--set", "overrides", type=OverrideOption(), multiple=True, help="An option of the training, within "
               "the limits of the pipeline; may be repeated.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Train again on purpose, whatever was trained on it before.")
+@click.option("--force", is_flag=True, help="Train again on purpose, whatever was trained "
+              "on it before, and with a script that has errors.")  # fmt: skip
 @with_api
 def submit(
     client: ApiClient, target: tuple[str, str | None], overrides: tuple[tuple[str, Any], ...], *, force: bool

@@ -26,7 +26,10 @@ class RunRequest(BaseModel):
         default=None, min_length=1, max_length=64, description="Left out for synthetic data, which have no versions."
     )
     overrides: dict[str, int | float | str | bool] = Field(default_factory=dict, max_length=50)
-    force: bool = Field(default=False, description="Train again on purpose, whatever was trained before.")
+    force: bool = Field(
+        default=False,
+        description="Train again on purpose, whatever was trained before; also with a script that has errors.",
+    )
 
 
 class ErrorBody(BaseModel):

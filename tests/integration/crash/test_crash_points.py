@@ -8,13 +8,14 @@ import pytest
 
 from tests.integration.crash.data_stories import DATA
 from tests.integration.crash.rare_stories import RARE
+from tests.integration.crash.script_stories import SCRIPTS
 from tests.integration.crash.stages import Stage, State, deliveries, killed, outcome, serve_messages
 from tests.integration.crash.stories import BASIC, Story
 from tests.integration.crash.watched_stories import WATCHED
 from tests.support.port_calls import READS, WRITES, call_sites, methods_of_ports
 from tests.support.world import World
 
-STORIES = (*BASIC, *RARE, *WATCHED, *DATA)
+STORIES = (*BASIC, *RARE, *WATCHED, *DATA, *SCRIPTS)
 NAMES = [story.name for story in STORIES]
 
 

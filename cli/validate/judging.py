@@ -8,7 +8,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,9 +82,31 @@ def judge_all(
     told = context.Queue()
     pool = ProcessPoolExecutor(num_processes, mp_context=context, initializer=_begin, initargs=(told,))
     with _listening(told, progress), _ended_at_once(pool):
-        futures: list[Future[Judged]] = [pool.submit(_judge_in_worker, s, requirements) for s in shards]
+        with _sigint_blocked():
+            futures: list[Future[Judged]] = [pool.submit(_judge_in_worker, s, requirements) for s in shards]
+        num_alive = 0
         for future in futures:
+            while not wait([future], _POLL_S).done:
+                num_alive = _alive(num_alive)
             yield future.result()
+
+
+@contextlib.contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    """Let processes begin that Ctrl-C, which a terminal sends to all, does not reach: the first one decides."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _alive(num_before: int) -> int:
+    """Count this process's children. Raises BrokenProcessPool for fewer than before: the pool may miss that."""
+    num_alive = len(multiprocessing.active_children())
+    if num_alive < num_before:
+        raise BrokenProcessPool(f"{num_before - num_alive} of {num_before} processes ended")
+    return num_alive
 
 
 @contextlib.contextmanager
@@ -131,7 +153,6 @@ class _listening:  # noqa: N801 - a context manager, used as a function
 def _begin(told: Any) -> None:
     global _progress_queue  # noqa: PLW0603 - a worker's only way to keep what its initializer was given
     die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all: the first process decides
     _progress_queue = told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,17 @@ def test_ctrl_c_ends_everything_at_once(endless: Path, jobs: int) -> None:
         status = terminal.wait()
     assert (130, True, False) == (status, "Stopped." in terminal.shown, "Traceback" in terminal.shown)
     wait_until(lambda: not members(session), what="all processes of the command to end")
+
+
+def test_a_process_that_is_killed_is_told(endless: Path) -> None:
+    """As the kernel does for lack of memory: one sentence with what to do, and the others end, too."""
+    with landfall_on_terminal(["validate", endless, "--jobs", 2]) as terminal:
+        terminal.wait_for("B/s")
+        worker = max(int(process) for process in members(terminal.process.pid))
+        os.kill(worker, signal.SIGKILL)
+        status = terminal.wait()
+    assert (1, True, False) == (status, "try again with --jobs 1" in terminal.shown, "Traceback" in terminal.shown)
+    wait_until(lambda: not members(terminal.process.pid), what="all processes of the command to end")
 
 
 def members(session: int) -> list[str]:

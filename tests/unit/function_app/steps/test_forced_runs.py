@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from function_app.ledger import RunRecord
+from function_app.ledger import RunRecord, RunState
+from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.run_requests import request_run
 from tests.support.world import VERSION, World
 
@@ -49,3 +50,16 @@ def test_a_forced_run_waits_like_any_other() -> None:
     assert [first.run_id] == world.jobs.submissions
     world.finish(first)
     assert [first.run_id, run.run_id] == world.jobs.submissions
+
+
+def test_what_a_lost_run_says_to_do_trains_again() -> None:
+    """Asking without force meets the lost run: nobody knows whether it has trained."""
+    world = World()
+    run = world.land_all()
+    world.jobs.forget(run.run_id)
+    world.clock.move(hours=1)
+    reconcile_run(run.run_id, world.services)
+    assert (world.stands(run).reason or "").endswith("To train again: landfall submit digits/v1 --force")
+    met, met_is_new = request_run(VERSION, {}, trigger="cli", services=world.services)
+    _, forced_is_new = forced(world, "key-1")
+    assert (run.run_id, RunState.LOST, False, True) == (met.run_id, met.state, met_is_new, forced_is_new)

@@ -25,7 +25,6 @@ from function_app.script_lint.checks import (
     writes,
 )
 from function_app.script_lint.findings import Finding, LintReport
-from function_app.script_lint.reachability import unreached_lines
 from function_app.script_lint.source import parse_source
 from function_app.script_lint.suppressions import apply_suppressions, read_suppressions
 from function_app.script_lint.syntax import Script
@@ -63,9 +62,9 @@ def lint_script(content: bytes, name: str, machine: Machine | None = None) -> Li
         found = {(f.line, f.column, f.code): f for check in CHECKS for f in check(view)}
     except RecursionError as error:
         raise ScriptError(f"{name}:1: should be a script whose names can be followed, is too entangled") from error
-    unreached = unreached_lines(view.script, view.modules)
-    reached = [finding for finding in found.values() if finding.line not in unreached]
-    kept, num_ignored = apply_suppressions(reached, read_suppressions(source.text))
+    reached = [finding for finding in found.values() if finding.line not in view.unreached]
+    comments = [each for each in read_suppressions(source.text) if each.applies_to not in view.unreached]
+    kept, num_ignored = apply_suppressions(reached, comments)
     kept.sort(key=lambda f: (f.line, f.column, f.code))
     return LintReport(
         findings=tuple(kept[:MAX_FINDINGS]), num_ignored=num_ignored, num_more=max(0, len(kept) - MAX_FINDINGS)

@@ -13,6 +13,10 @@ from function_app.script_lint.rules import RuleCode
 
 _COMMENT = re.compile(r"#\s*landfall:\s*ignore(?P<bracket>\[(?P<codes>[^\]]*)\])?(?P<reason>.*)", re.IGNORECASE)
 _MAX_CHARS = 60
+_OF_THE_MACHINE = frozenset(
+    {RuleCode.INFINIBAND_DISABLED, RuleCode.GPU_NOT_PINNED, RuleCode.WRONG_GPU, RuleCode.KERAS3_INCOMPATIBLE}
+)
+"""Whether these are found depends on size and environment: a comment about them may have its effect elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +63,7 @@ def apply_suppressions(findings: Iterable[Finding], comments: list[Suppression])
 def _without_effect(comments: list[Suppression], used: set[tuple[int, str]]) -> Iterator[Finding]:
     known = {str(code) for code in RuleCode}
     for comment in comments:
-        unused = sorted(code for code in comment.codes if (comment.line, code) not in used)
+        unused = sorted(code for code in comment.codes - _OF_THE_MACHINE if (comment.line, code) not in used)
         unknown = [code for code in unused if code not in known]
         if not comment.codes:
             problem = "names no code: write ignore[code]"

@@ -10,6 +10,7 @@ from function_app.script_lint.findings import Finding
 from function_app.script_lint.flow import Flow
 from function_app.script_lint.guards import Guards
 from function_app.script_lint.modules import Modules
+from function_app.script_lint.reachability import unreached_lines
 from function_app.script_lint.rules import RuleCode
 from function_app.script_lint.syntax import Script, last_name
 
@@ -29,6 +30,9 @@ class View:
     def __init__(self, script: Script, machine: Machine) -> None:
         self.script, self.machine = script, machine
         self.modules = Modules(script)
+        self.unreached = unreached_lines(script, self.modules)
+        """Lines of functions that nothing in the script leads to: calls in them are none of its."""
+        script.calls = [call for call in script.calls if call.lineno not in self.unreached]
         self.flow = Flow(script, self.modules)
         self.guards = Guards(script, self.modules, self.flow)
         self.uses_horovod = any(True for call in script.calls if self.modules.horovod_name(call) is not None)

@@ -14,6 +14,13 @@ def test_one_finding_names_all_that_breaks() -> None:
     assert [("keras3_incompatible", "optimizer = hvd.DistributedOptimizer(optimizer)")] == places(ON_KERAS_3)
 
 
+def test_what_is_never_called_does_not_hide_what_is() -> None:
+    """The finding is at the first place that runs."""
+    unused = "def unused():\n    return hvd.DistributedOptimizer(1)\n\nhvd.init()\n"
+    script = spoilt(ON_KERAS_3, ("hvd.init()\n", unused))
+    assert [("keras3_incompatible", "optimizer = hvd.DistributedOptimizer(optimizer)")] == places(script)
+
+
 def test_keras_2_may_be_asked_for() -> None:
     """By the script, by its pipeline, or by importing it."""
     assert [] == found(FIT)

@@ -45,6 +45,14 @@ def test_a_comment_that_ignores_nothing_is_a_warning(comment: str, words: str) -
     assert words in told["ignored_without_effect"]
 
 
+def test_a_comment_about_another_machine_is_none_without_effect() -> None:
+    """Nor is one in a function that the script never calls."""
+    line = 'import os\nos.environ["NCCL_IB_DISABLE"] = "1"  # landfall: ignore[infiniband_disabled] a broken switch\n'
+    assert [] == found(f"{HVD}{line}")
+    assert [] == found(f"{HVD}{line}", vm_size="Standard_ND96asr_v4")
+    assert [] == found(f"{HVD}def keep():\n    {WRITE}  # landfall: ignore[epochs_divided] a slip\n")
+
+
 def test_a_text_is_no_comment() -> None:
     """Only what Python takes for a comment counts."""
     assert ["written_by_every_rank"] == found(f'{HVD}{WRITE}; "# landfall: ignore[written_by_every_rank] no"\n')

@@ -38,6 +38,8 @@ class Turn:
 
     step_s: float
     """By the root's clock, the whole loop included."""
+    cpu_s: float
+    """Of the rank that computed most; what others do on the same core hardly shows in it."""
     others_share: float
     resident_bytes: int
     """Of the largest rank, after the last step."""
@@ -117,7 +119,12 @@ class Training:
             num_cores=NUM_CORES,
         )
         resident = max(int(rank["resident_bytes"]) for rank in told)
-        return Turn(step_s=told[0]["wall_s"] / steps, others_share=share, resident_bytes=resident)
+        return Turn(
+            step_s=told[0]["wall_s"] / steps,
+            cpu_s=max(rank["own_cpu_s"] for rank in told) / steps,
+            others_share=share,
+            resident_bytes=resident,
+        )
 
     def _accepted(self, deadline: float) -> list[socket.socket]:
         try:
@@ -205,7 +212,8 @@ def _rounds(context: Context, trainings: Sequence[tuple[Training, int]]) -> Iter
         order = numbered[::-1] if number % 2 else numbered
         turns = {i: training.turn(steps) for i, (training, steps) in order}
         told = (
-            f"{training.name} {turns[i].step_s * 1e3:.1f} ms ({turns[i].others_share:.1%} others')"
+            f"{training.name} {turns[i].step_s * 1e3:.1f} ms "
+            f"({turns[i].cpu_s * 1e3:.1f} of CPU, {turns[i].others_share:.1%} others')"
             for i, (training, _) in numbered
         )
         context.say(f"a step in round {number + 1}: {', '.join(told)}")

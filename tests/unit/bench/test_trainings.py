@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def turn(step_s: float, others_share: float = 0.0) -> Turn:
-    return Turn(step_s=step_s, others_share=others_share, resident_bytes=0)
+    return Turn(step_s=step_s, cpu_s=step_s, others_share=others_share, resident_bytes=0)
 
 
 def test_a_round_that_others_disturbed_counts_for_nobody() -> None:

@@ -8,6 +8,10 @@ Source: tensorflow/core/lib/io/record_writer.cc and crc32c.h (the mask).
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
 
 from crc32c import crc32c
 
@@ -25,6 +29,24 @@ _CRC = struct.Struct("<I")
 def mask_crc(crc: int) -> int:
     """Mask a CRC32C as TFRecord stores it, so that a CRC over data holding CRCs stays meaningful."""
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & _UINT32
+
+
+def are_masked(crcs: Sequence[int], masked: Sequence[int]) -> bool:
+    """Whether each of ``masked`` is the CRC32C beside it, masked.
+
+    One step for all of them, as `mask_crc` is for one: each has 64 bits of a long integer to itself, and 32 of
+    them are room for what is shifted or carried out.
+    """
+    low, delta = _lanes(len(crcs))
+    lanes = int.from_bytes(array("Q", crcs), sys.byteorder)
+    rotated = (lanes >> 15 | lanes << 17) & low
+    return rotated + delta & low == int.from_bytes(array("Q", masked), sys.byteorder)
+
+
+@lru_cache(maxsize=16)
+def _lanes(number: int) -> tuple[int, int]:
+    one_each = int.from_bytes(array("Q", [1]) * number, sys.byteorder)
+    return one_each * _UINT32, one_each * _MASK_DELTA
 
 
 def masked_crc32c(data: bytes | memoryview) -> int:

@@ -15,7 +15,8 @@ from function_app.validation.requirements import DataRequirements
 from function_app.validation.statistics import FeatureStatistics
 from shared.example_schema import FeatureSpec
 
-BytesCheck = Callable[[bytes, int], Fault | None]
+BytesCheck = Callable[[bytes | memoryview, int], Fault | None]
+"""Takes the value, which may be a view of the payload, and the record's index."""
 
 _ItemFormat = Literal["B", "i", "q", "f"]
 _ITEM_FORMATS: dict[str, _ItemFormat] = {"uint8": "B", "int32": "i", "int64": "q", "float32": "f"}
@@ -39,7 +40,8 @@ def _compile_image(spec: FeatureSpec, requirements: DataRequirements, statistics
     wanted = {"jpeg": "JPEG", "png": "PNG"}.get(spec.encoding or "")
     every = {"header": 0, "all": 1, "sample": images.sample_every}[images.decode]
 
-    def check(content: bytes, index: int) -> Fault | None:
+    def check(content: bytes | memoryview, index: int) -> Fault | None:
+        content = bytes(content)
         try:
             header = read_image_header(content)
         except ImageFaultError as error:
@@ -103,7 +105,7 @@ def _compile_raw(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesCheck
     is_open = None in spec.shape or not spec.shape
     has_range = spec.minimum is not None or spec.maximum is not None
 
-    def check(content: bytes, _: int) -> Fault | None:
+    def check(content: bytes | memoryview, _: int) -> Fault | None:
         size = len(content)
         if size != known and not (is_open and known and size % known == 0):
             return Fault(
@@ -121,7 +123,7 @@ def _compile_raw(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesCheck
     return check
 
 
-def _raw_range(spec: FeatureSpec, content: bytes, item_format: _ItemFormat) -> Fault | None:
+def _raw_range(spec: FeatureSpec, content: bytes | memoryview, item_format: _ItemFormat) -> Fault | None:
     values = memoryview(content).cast(item_format)
     if item_format == "f" and not math.isfinite(sum(values)):
         position = next((i for i, v in enumerate(values) if not math.isfinite(v)), None)
@@ -145,7 +147,8 @@ def _compile_plain(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesChe
     allowed = frozenset(str(a).encode() for a in spec.allowed)
     is_text = spec.encoding == "text" or bool(allowed)
 
-    def check(content: bytes, _: int) -> Fault | None:
+    def check(content: bytes | memoryview, _: int) -> Fault | None:
+        content = bytes(content) if is_text else content
         if allowed and content not in allowed:
             seen = ascii(content[:MAX_LABEL_BYTES])
             return Fault(
@@ -154,7 +157,7 @@ def _compile_plain(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesChe
                 expected=f"one of {list(spec.allowed)}",
                 seen=seen,
             )
-        if is_text and (fault := _check_text(spec, content, statistics)):
+        if is_text and (fault := _check_text(spec, bytes(content), statistics)):
             return fault
         statistics.num_present += 1
         statistics.widen(len(content), len(content))

@@ -1,4 +1,7 @@
-"""One payload against the pipeline's features: parsed by the protobuf runtime, then checked feature by feature."""
+"""One payload against the pipeline's features: its values read, then checked feature by feature.
+
+The protobuf runtime parses; examples of a layout that it has parsed before are read where their values lie.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,62 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from function_app.validation.example_layout import Layouts, Payload, Values
 from function_app.validation.example_message import Example
 from function_app.validation.example_size import MIN_SCANNED_BYTES, parsed_size_fault
-from function_app.validation.feature_checks import compile_feature_check, missing
+from function_app.validation.feature_checks import ValuesCheck, compile_feature_check, compile_values_check, missing
 from function_app.validation.reason_codes import ReasonCode
 from function_app.validation.reasons import Fault
 from function_app.validation.requirements import DataRequirements
 from function_app.validation.statistics import ShardStatistics
 from shared.example_schema import FeatureSpec
 
-PayloadCheck = Callable[[bytes, int], list[Fault] | None]
+PayloadCheck = Callable[[Payload, int], list[Fault] | None]
 """Takes a payload and the record's index; returns what is wrong with it, None where nothing is."""
 
 
 def compile_payload_check(requirements: DataRequirements, statistics: ShardStatistics) -> PayloadCheck:
     """Return a check of a whole example against every stated feature."""
-    checks = [
-        (spec.name, compile_feature_check(spec, requirements, statistics.feature(spec.name)), spec)
-        for spec in requirements.features
-    ]
-    limits = requirements.limits
-    parse = Example.FromString
+    specs, limits = requirements.features, requirements.limits
+    check_values = [compile_values_check(spec, requirements, statistics.feature(spec.name)) for spec in specs]
+    layouts = Layouts(specs)
+    readers = layouts.readers
+    parse_and_check = _compile_parsing_check(requirements, check_values)
 
-    def check(payload: bytes, index: int) -> list[Fault] | None:
+    def check(payload: Payload, index: int) -> list[Fault] | None:
         size = len(payload)
         if size > MIN_SCANNED_BYTES and (fault := parsed_size_fault(payload, limits.max_parsed_bytes)):
             return [fault]
+        read = readers.get(size)
+        values = read(payload) if read is not None else None
+        if values is not None:
+            return _check_all(check_values, values, index)
+        faults = parse_and_check(payload, index)
+        if faults is None:
+            layouts.learn(payload)
+        return faults
+
+    return check
+
+
+def _check_all(checks: list[ValuesCheck], values: list[Values], index: int) -> list[Fault] | None:
+    faults: list[Fault] | None = None
+    for check, values_of_one in zip(checks, values, strict=True):
+        if values_of_one is not None and (fault := check(values_of_one, index)) is not None:
+            faults = [*(faults or ()), fault]
+    return faults
+
+
+def _compile_parsing_check(requirements: DataRequirements, check_values: list[ValuesCheck]) -> PayloadCheck:
+    """Return the check by the protobuf runtime, of payloads of any layout."""
+    checks = [
+        (spec.name, compile_feature_check(spec, check), spec)
+        for spec, check in zip(requirements.features, check_values, strict=True)
+    ]
+    max_unknown_bytes = requirements.limits.max_unknown_bytes
+    parse = Example.FromString
+
+    def check(payload: Payload, index: int) -> list[Fault] | None:
         try:
             example = parse(payload)
         except DecodeError as error:
@@ -43,7 +76,8 @@ def compile_payload_check(requirements: DataRequirements, statistics: ShardStati
             fault = check_feature(features[name], index) if name in features else _absent(spec)
             if fault is not None:
                 faults = [*(faults or ()), fault]
-        if size > limits.max_unknown_bytes and (fault := _unknown(example, size, limits.max_unknown_bytes)):
+        size = len(payload)
+        if size > max_unknown_bytes and (fault := _unknown(example, size, max_unknown_bytes)):
             faults = [*(faults or ()), fault]
         return faults
 

@@ -7,6 +7,7 @@ Source of the encoding: protobuf.dev, "Encoding".
 
 from __future__ import annotations
 
+from function_app.validation.example_layout import Payload
 from function_app.validation.reason_codes import ReasonCode
 from function_app.validation.reasons import Fault
 
@@ -38,7 +39,7 @@ class _MalformedError(ValueError):
     """The bytes are no protobuf; the parser will say so itself."""
 
 
-def parsed_size_fault(payload: bytes, max_bytes: int) -> Fault | None:
+def parsed_size_fault(payload: Payload, max_bytes: int) -> Fault | None:
     """Return the fault of an example that would take more than ``max_bytes`` of memory."""
     size = steps = 0
     regions = [(0, len(payload), _EXAMPLE)]
@@ -59,7 +60,7 @@ def parsed_size_fault(payload: bytes, max_bytes: int) -> Fault | None:
     return None
 
 
-def _step(payload: bytes, position: int, end: int, level: int) -> tuple[int, int, tuple[int, int, int] | None]:
+def _step(payload: Payload, position: int, end: int, level: int) -> tuple[int, int, tuple[int, int, int] | None]:
     """Read one field; return where the next begins, its cost, and the message in it."""
     tag, position = _varint(payload, position, end)
     wire_type, number = tag & 7, tag >> 3
@@ -75,7 +76,7 @@ def _step(payload: bytes, position: int, end: int, level: int) -> tuple[int, int
     return stop, _FIELD_BYTES + length * (_PACKED_FACTOR if level == _INTS else 1), None
 
 
-def _skip(payload: bytes, position: int, end: int, wire_type: int) -> int:
+def _skip(payload: Payload, position: int, end: int, wire_type: int) -> int:
     if wire_type == _VARINT:
         return _varint(payload, position, end)[1]
     if wire_type in {_GROUP, _GROUP_END}:
@@ -87,7 +88,7 @@ def _skip(payload: bytes, position: int, end: int, wire_type: int) -> int:
     raise _MalformedError
 
 
-def _varint(payload: bytes, position: int, end: int) -> tuple[int, int]:
+def _varint(payload: Payload, position: int, end: int) -> tuple[int, int]:
     value = 0
     for i in range(min(_MAX_VARINT_BYTES, end - position)):
         byte = payload[position + i]

@@ -21,12 +21,9 @@ ValuesCheck = Callable[[Sequence[Any], int], Fault | None]
 _LIST_NAMES = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
 
 
-def compile_feature_check(
-    spec: FeatureSpec, requirements: DataRequirements, statistics: FeatureStatistics
-) -> FeatureCheck:
+def compile_feature_check(spec: FeatureSpec, check_values: ValuesCheck) -> FeatureCheck:
     """Return a check of a protobuf ``Feature``: kind, then values."""
     list_name = _LIST_NAMES[spec.kind]
-    check_values = compile_values_check(spec, requirements, statistics)
     may_be_empty = None in spec.shape
 
     def check(feature: Any, index: int) -> Fault | None:

@@ -39,6 +39,15 @@ class ChunkedSource(Protocol):
         ...
 
 
+@runtime_checkable
+class RefillingSource(Protocol):
+    """A source that reads into memory that is there already."""
+
+    def read_into(self, offset: int, memory: memoryview) -> None:
+        """Fill the memory with the bytes from ``offset`` on. Raises a SourceError."""
+        ...
+
+
 class SourceError(LandfallError):
     """A shard could not be read: no verdict is possible."""
 
@@ -90,14 +99,17 @@ class LocalFileSource:
         try:
             content = os.pread(self._file, length, offset)
         except OSError as error:
-            raise SourceUnavailableError(f"{self._path}: reading at byte {offset} failed: {error}") from error
-        if len(content) != length or offset + length == self.size_bytes:
-            self._check_unchanged()
-        if len(content) != length:
-            raise SourceUnavailableError(
-                f"{self._path}: {length} bytes should follow byte {offset}, {len(content)} came"
-            )
+            raise self._failure(offset, error) from error
+        self._check_read(offset, length, len(content))
         return content
+
+    def read_into(self, offset: int, memory: memoryview) -> None:
+        """Fill the memory. Raises SourceChangedError where the file is not the same any more."""
+        try:
+            num_read = os.preadv(self._file, [memory], offset)
+        except OSError as error:
+            raise self._failure(offset, error) from error
+        self._check_read(offset, len(memory), num_read)
 
     def close(self) -> None:
         """Close the file; reading is over."""
@@ -113,9 +125,15 @@ class LocalFileSource:
         status = os.fstat(self._file)
         return status.st_size, status.st_mtime_ns
 
-    def _check_unchanged(self) -> None:
-        if self._identify() != self._identity:
+    def _check_read(self, offset: int, length: int, num_read: int) -> None:
+        is_short = num_read != length
+        if (is_short or offset + length == self.size_bytes) and self._identify() != self._identity:
             raise SourceChangedError(f"{self._path}: the file was changed while it was read; validate it again")
+        if is_short:
+            raise SourceUnavailableError(f"{self._path}: {length} bytes should follow byte {offset}, {num_read} came")
+
+    def _failure(self, offset: int, error: OSError) -> SourceUnavailableError:
+        return SourceUnavailableError(f"{self._path}: reading at byte {offset} failed: {error}")
 
 
 def _open(path: Path) -> int:

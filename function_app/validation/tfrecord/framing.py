@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from function_app.validation.example_check import PayloadCheck
 from function_app.validation.limits import Limits
+from function_app.validation.read_ahead import Chunk
 from function_app.validation.reason_codes import ReasonCode
 from function_app.validation.reasons import Fault
 from function_app.validation.tfrecord.straddling import StraddlingRecord
-from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES, TRAILER_BYTES, masked_crc32c
+from shared.record_framing import (
+    FRAME_OVERHEAD_BYTES,
+    HEADER_BYTES,
+    TRAILER_BYTES,
+    are_masked,
+    mask_crc,
+    masked_crc32c,
+)
 
 ReportFault = Callable[[Fault, int, int], None]
 """Takes a fault, the record's index and its byte offset."""
@@ -24,9 +33,20 @@ _HEADER = struct.Struct("<QI")
 _TRAILER_AND_HEADER = struct.Struct("<IQI")
 _TRAILER = struct.Struct("<I")
 _LENGTH = struct.Struct("<Q")
-_MASK_DELTA = 0xA282EAD8
-_UINT32 = 0xFFFFFFFF
 _MAX_KNOWN_LENGTHS = 4096
+_BATCH_RECORDS = 256
+_COPIED_BYTES = 1 << 10
+"""Payloads below this are copied: a view of so few bytes costs more than the bytes."""
+_REMEMBERED_BYTES = 32 << 10
+"""From this size on, using a payload's CRC again for that of the content is cheaper than taking it twice."""
+
+
+class PayloadCrc(NamedTuple):
+    """The CRC32C of a payload, as it was taken to check it."""
+
+    offset: int
+    num_bytes: int
+    crc: int
 
 
 class FramingLostError(ValueError):
@@ -56,12 +76,18 @@ class RecordFraming:
         self._limits = limits
         self._report = report
         self._check_payload = check_payload
+        self._max_bytes = limits.max_record_bytes
+        if check_payload is not None:
+            self._max_bytes = min(limits.max_example_bytes, limits.max_record_bytes)
         self._known_lengths: dict[int, int] = {}
+        self._payload_crcs: list[PayloadCrc] = []
+        self._last_length = _COPIED_BYTES
         self._straddling: StraddlingRecord | None = None
 
-    def feed(self, chunk: bytes) -> None:
+    def feed(self, chunk: Chunk) -> None:
         """Check all records that end in this chunk. Raises FramingLostError."""
         position = 0
+        chunk = bytes(chunk) if self._last_length < _COPIED_BYTES else memoryview(chunk)
         while position < len(chunk):
             if self._straddling is None:
                 position = self._scan(chunk, position)
@@ -75,51 +101,81 @@ class RecordFraming:
             is_padding = self.num_records and not any(record.header)
             self._report(_PADDING_FAULT if is_padding else _cut_fault(record), self.num_records, self.offset)
 
-    def _scan(self, chunk: bytes, position: int) -> int:
+    def take_payload_crcs(self) -> list[PayloadCrc]:
+        """Return the CRCs of large payloads that lay within one chunk each, since they were last taken."""
+        taken, self._payload_crcs = self._payload_crcs, []
+        return taken
+
+    def _scan(self, chunk: Chunk, position: int) -> int:
         """Check the records that lie in the chunk together with the next one's header.
 
-        This is the loop that decides how fast validation is: one call to unpack for a trailer and the header
-        behind it, no arithmetic for a length that was checked before, no copy where only CRCs are checked.
-        Returns where the first record begins that it could not check.
+        This is the loop that decides how fast validation is: one call to unpack for a trailer and the header behind
+        it, no arithmetic for a length that was checked before, and what can be done for many records at once is.
+        Returns where the first record begins that is not whole, or of which something is to be said already.
         """
-        base, index = self.offset - position, self.num_records
-        last = len(chunk) - _TRAILER_AND_HEADER.size
-        view, known, check_payload = memoryview(chunk), self._known_lengths, self._check_payload
-        try:
-            if position > len(chunk) - HEADER_BYTES:
-                return position
-            length, length_crc = _HEADER.unpack_from(chunk, position)
-            while True:
+        if position > len(chunk) - HEADER_BYTES:
+            return position
+        length, length_crc = _HEADER.unpack_from(chunk, position)
+        last, known = len(chunk) - _TRAILER_AND_HEADER.size, self._known_lengths
+        while True:
+            begin = position
+            payloads: list[Chunk] = []
+            stored_crcs: list[int] = []
+            for _ in range(_BATCH_RECORDS):
                 start = position + HEADER_BYTES
                 stop = start + length
-                if stop > last:
-                    return position
-                if known.get(length) != length_crc:
-                    self._check_header(length, length_crc, index, base + position)
-                payload = view[start:stop]
-                crc = crc32c(payload)
+                if stop > last or (known.get(length) != length_crc and not self._is_ordinary(length, length_crc)):
+                    break
+                payloads.append(chunk[start:stop])
                 stored, length, length_crc = _unpack_next(chunk, stop)
-                if (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & _UINT32 != stored:
-                    self._report(_payload_crc_fault(payload, stored), index, base + position)
-                elif check_payload is not None:
-                    self._check(payload, index, base + position)
+                stored_crcs.append(stored)
                 position = stop + TRAILER_BYTES
-                index += 1
-        finally:
-            num_new = index - self.num_records
-            self.num_payload_bytes += base + position - self.offset - num_new * FRAME_OVERHEAD_BYTES
-            self.num_records, self.offset = index, base + position
+            self._last_length = length
+            if not payloads:
+                return position
+            self._check_batch(payloads, stored_crcs, position - begin)
 
-    def _check(self, payload: bytes | memoryview, index: int, offset: int) -> None:
-        """Hand a sound payload to the check, unless it is too long to be held, or empty."""
-        if self._check_payload is None or not 0 < len(payload) <= self._limits.max_example_bytes:
-            return
-        for fault in self._check_payload(payload if isinstance(payload, bytes) else bytes(payload), index) or ():
-            self._report(fault, index, offset)
+    def _is_ordinary(self, length: int, length_crc: int) -> bool:
+        """Whether a header that was not seen before is to be trusted, and nothing is to be said of it."""
+        if not 0 < length <= self._max_bytes or masked_crc32c(_LENGTH.pack(length)) != length_crc:
+            return False
+        if len(self._known_lengths) < _MAX_KNOWN_LENGTHS:
+            self._known_lengths[length] = length_crc
+        return True
 
-    def _check_header(self, length: int, length_crc: int, index: int, offset: int) -> None:
-        """Check a header that was not seen before. Raises FramingLostError where it is not to be trusted."""
-        limits = self._limits
+    def _check_batch(self, payloads: list[Chunk], stored_crcs: list[int], num_bytes: int) -> None:
+        """Check the CRCs of records in a row, ``num_bytes`` with their framing, and the payloads that are sound."""
+        crcs = list(map(crc32c, payloads))
+        are_sound = are_masked(crcs, stored_crcs)
+        if not are_sound or self._check_payload is not None:
+            self._check_each(payloads, crcs, stored_crcs if not are_sound else None)
+        if num_bytes >= _REMEMBERED_BYTES * len(payloads):
+            self._remember(payloads, crcs)
+        self.num_payload_bytes += num_bytes - FRAME_OVERHEAD_BYTES * len(payloads)
+        self.num_records += len(payloads)
+        self.offset += num_bytes
+
+    def _check_each(self, payloads: list[Chunk], crcs: list[int], stored_crcs: list[int] | None) -> None:
+        """Report what is wrong with each record; without stored CRCs they are known to fit."""
+        offset, check_payload = self.offset, self._check_payload
+        for i, payload in enumerate(payloads):
+            if stored_crcs is not None and mask_crc(crcs[i]) != stored_crcs[i]:
+                fault = _crc_fault(len(payload), mask_crc(crcs[i]), stored_crcs[i])
+                self._report(fault, self.num_records + i, offset)
+            elif check_payload is not None:
+                for fault in check_payload(payload, self.num_records + i) or ():
+                    self._report(fault, self.num_records + i, offset)
+            offset += FRAME_OVERHEAD_BYTES + len(payload)
+
+    def _remember(self, payloads: list[Chunk], crcs: list[int]) -> None:
+        offset = self.offset
+        for payload, crc in zip(payloads, crcs, strict=True):
+            self._payload_crcs.append(PayloadCrc(offset + HEADER_BYTES, len(payload), crc))
+            offset += FRAME_OVERHEAD_BYTES + len(payload)
+
+    def _check_header(self, length: int, length_crc: int) -> None:
+        """Report what is wrong with a header. Raises FramingLostError where it is not to be trusted."""
+        limits, index, offset = self._limits, self.num_records, self.offset
         if masked_crc32c(_LENGTH.pack(length)) != length_crc:
             is_padding = index and not length and not length_crc
             self._report(_PADDING_FAULT if is_padding else _length_crc_fault(length, length_crc), index, offset)
@@ -131,17 +187,15 @@ class RecordFraming:
             self._report(_EMPTY_FAULT, index, offset)
         elif self._check_payload is not None and length > limits.max_example_bytes:
             self._report(_too_large_fault(length, limits.max_example_bytes), index, offset)
-        elif len(self._known_lengths) < _MAX_KNOWN_LENGTHS:
-            self._known_lengths[length] = length_crc
 
-    def _go_on(self, record: StraddlingRecord, chunk: bytes, position: int) -> int:
+    def _go_on(self, record: StraddlingRecord, chunk: Chunk, position: int) -> int:
         """Take what the chunk has of a record; check it once it is whole. Returns where the rest begins."""
         if not record.has_header():
             position = record.take_header(chunk, position)
             if not record.has_header():
                 return position
             length, length_crc = _HEADER.unpack(record.header)
-            self._check_header(length, length_crc, self.num_records, self.offset)
+            self._check_header(length, length_crc)
             is_held = self._check_payload is not None and length <= self._limits.max_example_bytes
             record.expect(length, keep_payload=is_held)
         position = record.take_body(chunk, position)
@@ -154,8 +208,9 @@ class RecordFraming:
         if record.payload_crc != record.stored_crc:
             fault = _crc_fault(record.length, record.payload_crc, record.stored_crc)
             self._report(fault, self.num_records, self.offset)
-        else:
-            self._check(record.take_payload(), self.num_records, self.offset)
+        elif self._check_payload is not None and (payload := record.take_payload()):
+            for fault in self._check_payload(payload, self.num_records) or ():
+                self._report(fault, self.num_records, self.offset)
         self.num_payload_bytes += record.length
         self.num_records += 1
         self.offset += FRAME_OVERHEAD_BYTES + record.length
@@ -189,10 +244,6 @@ def _too_large_fault(length: int, max_bytes: int) -> Fault:
         expected=f"at most {max_bytes} bytes (limits.max_example_bytes)",
         seen=f"{length} bytes",
     )
-
-
-def _payload_crc_fault(payload: memoryview, stored: int) -> Fault:
-    return _crc_fault(len(payload), masked_crc32c(payload), stored)
 
 
 def _crc_fault(length: int, crc: int, stored: int) -> Fault:

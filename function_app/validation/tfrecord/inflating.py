@@ -40,10 +40,10 @@ class Inflater:
         self._num_taken = 0
         self._num_inflated = 0
 
-    def inflate(self, chunk: bytes) -> Iterator[bytes]:
+    def inflate(self, chunk: bytes | memoryview) -> Iterator[bytes]:
         """Yield what a chunk inflates to. Raises InflatingError."""
         for start in range(0, len(chunk), _INPUT_BYTES):
-            rest = chunk[start : start + _INPUT_BYTES]
+            rest = bytes(chunk[start : start + _INPUT_BYTES])
             self._num_taken += len(rest)
             while rest:
                 if self._stream.eof:

@@ -53,13 +53,13 @@ class StraddlingRecord:
         """Set what the header says, once it has been checked."""
         self.length, self._keeps_payload = length, keep_payload
 
-    def take_header(self, chunk: bytes, position: int) -> int:
+    def take_header(self, chunk: bytes | memoryview, position: int) -> int:
         """Take what belongs to the header; return where the rest begins."""
         stop = position + HEADER_BYTES - len(self.header)
         self.header += chunk[position:stop]
         return min(stop, len(chunk))
 
-    def take_body(self, chunk: bytes, position: int) -> int:
+    def take_body(self, chunk: bytes | memoryview, position: int) -> int:
         """Take what belongs to payload and trailer; return where the rest begins."""
         if self._num_payload_bytes < self.length:
             stop = min(len(chunk), position + self.length - self._num_payload_bytes)

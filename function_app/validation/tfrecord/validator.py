@@ -8,13 +8,14 @@ from typing import Any
 from crc32c import crc32c
 
 from function_app.validation.example_check import compile_payload_check
-from function_app.validation.read_ahead import read_ahead
+from function_app.validation.read_ahead import Chunk, read_ahead
 from function_app.validation.reason_codes import ReasonCode
 from function_app.validation.reasons import Fault
 from function_app.validation.task import Task
 from function_app.validation.tfrecord.framing import FramingLostError, RecordFraming
 from function_app.validation.tfrecord.inflating import Inflater, InflatingError
 from function_app.validation.verdicts import Paused, ShardVerdict
+from shared.crc import combined_crc32c
 
 
 def validate_tfrecord(task: Task) -> ShardVerdict | Paused:
@@ -53,7 +54,7 @@ class _Walk:
         is_open = self._inflater is not None and not self._lost
         return is_open and self._position < self._task.source.size_bytes
 
-    def remaining(self) -> Iterator[bytes]:
+    def remaining(self) -> Iterator[Chunk]:
         """Yield the chunks that were not taken yet, having fed the framing what it had begun to look at."""
         begun = self._framing.offset
         if not self._lost and self._inflater is None:
@@ -61,14 +62,17 @@ class _Walk:
                 length = min(1 << 20, self._position - begun)
                 self._framing.feed(self._task.source.read(begun, length))
                 begun += length
+        self._framing.take_payload_crcs()
         return read_ahead(self._task.source, self._position)
 
-    def take(self, chunk: bytes) -> None:
+    def take(self, chunk: Chunk) -> None:
         """Check one chunk; once the framing is lost only the content's CRC goes on."""
-        self._task.crc = crc32c(chunk, self._task.crc)
+        if not self._lost:
+            self._check(chunk)
+        self._take_crc(chunk)
         self._position += len(chunk)
-        if self._lost:
-            return
+
+    def _check(self, chunk: Chunk) -> None:
         try:
             for block in self._inflated(chunk):
                 self._framing.feed(block)
@@ -108,7 +112,17 @@ class _Walk:
         }
         return Paused(checkpoint=checkpoint, bytes_done=self._position)
 
-    def _inflated(self, chunk: bytes) -> Iterator[bytes]:
+    def _take_crc(self, chunk: Chunk) -> None:
+        """Take the content's CRC, from the payloads' where the framing has just taken those."""
+        crc, begin, view = self._task.crc, self._position, memoryview(chunk)
+        payload_crcs = self._framing.take_payload_crcs()
+        for payload in payload_crcs if self._inflater is None else ():
+            crc = crc32c(view[begin - self._position : payload.offset - self._position], crc)
+            crc = combined_crc32c(crc, payload.crc, payload.num_bytes)
+            begin = payload.offset + payload.num_bytes
+        self._task.crc = crc32c(view[begin - self._position :], crc)
+
+    def _inflated(self, chunk: Chunk) -> Iterator[Chunk]:
         return iter((chunk,)) if self._inflater is None else self._inflater.inflate(chunk)
 
     def _lose(self, error: InflatingError) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from shared.record_framing import FRAME_OVERHEAD_BYTES, frame_record, mask_crc, masked_crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.record_framing import FRAME_OVERHEAD_BYTES, are_masked, frame_record, mask_crc, masked_crc32c
 
 WRITTEN_BY_TENSORFLOW = bytes.fromhex(
     "0800000000000000ff86240f6c616e6466616c6cbfa64497000000000000000029039807d8ea82a2"
@@ -26,3 +30,19 @@ def test_mask_is_the_documented_rotation() -> None:
     rotated = ((crc >> 15) | (crc << 17)) & 0xFFFFFFFF
     assert mask_crc(crc) == (rotated + 0xA282EAD8) % 2**32
     assert masked_crc32c(b"123456789") == mask_crc(crc)
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=300))
+def test_many_are_masked_as_one_is(crcs: list[int]) -> None:
+    """Of any number of CRCs all are compared with what masking each of them gives."""
+    assert are_masked(crcs, [mask_crc(crc) for crc in crcs])
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 41, 42])
+@pytest.mark.parametrize("bit", [0, 15, 31])
+def test_one_wrong_among_many(wrong: int, bit: int) -> None:
+    """A single bit in a single masked CRC is seen, wherever it is."""
+    crcs = [0, 0xFFFFFFFF, *range(1, 42)]
+    masked = [mask_crc(crc) for crc in crcs]
+    masked[wrong] ^= 1 << bit
+    assert not are_masked(crcs, masked)

@@ -10,7 +10,7 @@ from crc32c import crc32c
 from function_app.validation import Limits
 from function_app.validation import ReasonCode as Code
 from shared.record_framing import frame_record, masked_crc32c
-from tests.support.shards import framed, judged, only_reason, place
+from tests.support.shards import LABEL, framed, judged, only_reason, place
 
 RECORDS = [b"first", b"the second", b"third one"]
 SECOND = len(frame_record(RECORDS[0]))
@@ -101,6 +101,31 @@ def test_long_records_are_not_held() -> None:
     content = framed([b"x" * 100])
     assert judged(content, limits=limits).accepted
     assert Code.PAYLOAD_CRC == only_reason(judged(flipped(content, 50), limits=limits)).code
+
+
+@pytest.mark.parametrize("chunk_bytes", [50_000, 200_000, 1 << 20])
+@pytest.mark.parametrize("damage", [None, 5, 250_005])
+def test_content_crc_of_large_payloads(chunk_bytes: int, damage: int | None) -> None:
+    """The content's CRC is that of its bytes, though those of large payloads are taken once, and whatever is lost."""
+    content = framed([bytes([i]) * size for i, size in enumerate((100_000, 40_000, 10, 50_000, 60_000, 3) * 3)])
+    content = content if damage is None else flipped(content, damage)
+    verdict = judged(content, chunk_bytes=chunk_bytes)
+    assert (damage is None, f"{crc32c(content):08x}") == (verdict.accepted, verdict.crc32c)
+
+
+def test_faults_in_order() -> None:
+    """Wrong payloads, empty records and examples at fault are named in the order of the records, at their places."""
+    payloads = [b"first", b"", b"x" * 2000, b"no example", b""] * 200
+    content = bytearray(framed(payloads))
+    offsets = [0]
+    for payload in payloads:
+        offsets.append(offsets[-1] + len(frame_record(payload)))
+    content[offsets[2] + 500] ^= 1
+    content[offsets[500] + 13] ^= 1
+    for chunk_bytes in (1000, 1 << 20):
+        verdict = judged(bytes(content), LABEL, limits=Limits(max_reasons=2000), chunk_bytes=chunk_bytes)
+        assert list(enumerate(offsets[:-1])) == [(r.record_index, r.byte_offset) for r in verdict.reasons]
+        assert [Code.PAYLOAD_CRC] * 2 == [verdict.reasons[i].code for i in (2, 500)]
 
 
 def test_many_lengths() -> None:

@@ -1,0 +1,245 @@
+"""Where the values lie in examples of one layout: learnt from one example, used for those that look like it.
+
+Most examples of a dataset have the same features in the same order, of the same sizes. Then the bytes around their
+values are the same in all of them, and a payload whose bytes around the values are those of an example that the
+protobuf runtime has parsed need not be parsed: its values lie where those lay. Everything else goes to the runtime,
+which decides. So does whatever is not written in the one way in which every writer writes it.
+Source of the encoding: protobuf.dev, "Encoding".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from shared.example_schema import FeatureKind, FeatureSpec
+
+Payload = bytes | memoryview
+Values = Sequence[Any] | None
+"""Of one feature; None where an optional one is not there."""
+ReadValues = Callable[[Payload], list[Values] | None]
+"""Returns each feature's values, in the order of the specs; None where the runtime must look at the payload."""
+
+_FIRST, _SECOND = 0x0A, 0x12
+"""Tags of fields 1 and 2 with a length before them."""
+_KINDS: dict[int, FeatureKind] = {0x0A: "bytes", 0x12: "float", 0x1A: "int64"}
+_MAX_LENGTHS = 1024
+_MAX_SPANS = 64
+"""With more, comparing is no faster than parsing."""
+_COPIED_BYTES = 16 << 10
+"""Larger values of bytes are handed out as views of the payload, where that is one; more numbers have no layout."""
+_FLOAT_BYTES = 4
+_MAX_VARINT_BYTES = 9
+"""Of numbers that are not negative."""
+
+_Fields = tuple[Any, ...]
+_GetValues = Callable[[_Fields], Sequence[Any]]
+
+
+class NotPlainError(ValueError):
+    """The bytes are not what every writer writes, or not worth a layout."""
+
+
+class _Span(NamedTuple):
+    """Where a value of bytes, or all numbers of a feature, lie."""
+
+    name: str
+    kind: FeatureKind
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.stop - self.start
+
+
+class Layouts:
+    """One layout for each length of a payload, learnt when the length comes for the second time."""
+
+    def __init__(self, specs: Sequence[FeatureSpec]) -> None:
+        self._specs = specs
+        self._num_seen: dict[int, int] = {}
+        self.readers: dict[int, ReadValues] = {}
+        """By the payload's length."""
+
+    def learn(self, payload: Payload) -> None:
+        """Take the layout down of a payload that the runtime has parsed."""
+        size = len(payload)
+        num_seen = self._num_seen.get(size, 0)
+        if num_seen > 1 or (not num_seen and len(self._num_seen) >= _MAX_LENGTHS):
+            return
+        self._num_seen[size] = num_seen + 1
+        if num_seen:
+            try:
+                self.readers[size] = compile_layout(bytes(payload), self._specs)
+            except NotPlainError:
+                return
+
+
+def compile_layout(example: bytes, specs: Sequence[FeatureSpec]) -> ReadValues:
+    """Return what reads payloads of the layout of an example that was parsed. Raises NotPlainError."""
+    split = _Split(example)
+    unpack, get_around, integers = split.unpack, itemgetter(*split.around), split.integers
+    around = get_around(unpack(example))
+    getters = [_compile_getter(spec, split) for spec in specs]
+    views = [(i, spans) for i, spec in enumerate(specs) if (spans := _views(split, spec.name))]
+
+    def read(payload: Payload) -> list[Values] | None:
+        fields = unpack(payload)
+        if get_around(fields) != around:
+            return None
+        try:
+            for index in integers:
+                if not fields[index].isascii():
+                    _integers(fields[index])
+            values = [get and get(fields) for get in getters]
+        except NotPlainError:
+            return None
+        for place, spans in views:
+            values[place] = [payload[span.start : span.stop] for span in spans]
+        return values
+
+    return read
+
+
+class _Split:
+    """How struct takes a payload apart: what lies around the values, and between that the values themselves."""
+
+    def __init__(self, example: bytes) -> None:
+        self.spans: dict[str, list[_Span]] = {}
+        self.around: list[int] = []
+        """Which of the fields are no values."""
+        self.first: dict[str, int] = {}
+        """A feature's first field, of those that are unpacked."""
+        self.integers: list[int] = []
+        """They may be malformed, so they are looked at even if nobody asks for them."""
+        layout, num_fields, position = ["<"], 0, 0
+        for span in _few_spans(example):
+            layout.append(f"{span.start - position}s{_format(span)}")
+            self.around.append(num_fields)
+            self.spans.setdefault(span.name, []).append(span)
+            self.first.setdefault(span.name, num_fields + 1)
+            if span.kind == "int64":
+                self.integers.append(num_fields + 1)
+            num_fields += 1 + _num_fields(span)
+            position = span.stop
+        self.around.append(num_fields)
+        self.unpack = struct.Struct("".join([*layout, f"{len(example) - position}s"])).unpack
+
+
+def _num_fields(span: _Span) -> int:
+    if span.kind == "float":
+        return span.size // _FLOAT_BYTES
+    return 0 if _is_viewed(span) else 1
+
+
+def _is_viewed(span: _Span) -> bool:
+    return span.kind == "bytes" and span.size > _COPIED_BYTES
+
+
+def _format(span: _Span) -> str:
+    if span.kind == "float":
+        return f"{span.size // _FLOAT_BYTES}f"
+    return f"{span.size}{'x' if _is_viewed(span) else 's'}"
+
+
+def _views(split: _Split, name: str) -> list[_Span]:
+    spans = split.spans.get(name, [])
+    return spans if any(map(_is_viewed, spans)) else []
+
+
+def _compile_getter(spec: FeatureSpec, split: _Split) -> _GetValues | None:
+    """Return what picks a feature's values out of the fields; None where it is not there, or is viewed."""
+    spans = split.spans.get(spec.name)
+    if spans is None and not spec.required:
+        return None
+    if spans is None or spans[0].kind != spec.kind:
+        raise NotPlainError
+    if _views(split, spec.name):
+        return None
+    first = split.first[spec.name]
+    if spec.kind == "bytes":
+        return itemgetter(slice(first, first + 2 * len(spans), 2))
+    if spec.kind == "float":
+        return itemgetter(slice(first, first + _num_fields(spans[0])))
+    if spans[0].size == 1:
+        return itemgetter(first)  # bytes are a sequence of integers themselves
+    return lambda fields: _integers(fields[first])
+
+
+def _integers(content: bytes) -> list[int]:
+    """Return packed integers. Raises NotPlainError for what is negative, or written longer than it need be."""
+    if content.isascii():
+        return list(content)
+    values, value, num_bytes = [], 0, 0
+    for byte in content:
+        value |= (byte & 0x7F) << (7 * num_bytes)
+        num_bytes += 1
+        if byte >= 0x80:  # noqa: PLR2004 - the continuation bit
+            continue
+        if num_bytes > _MAX_VARINT_BYTES or (num_bytes > 1 and not byte):
+            raise NotPlainError
+        values.append(value)
+        value = num_bytes = 0
+    if num_bytes:
+        raise NotPlainError
+    return values
+
+
+def _few_spans(example: bytes) -> list[_Span]:
+    spans = list(islice(_spans(example), _MAX_SPANS + 1))
+    if len(spans) > _MAX_SPANS or any(span.kind != "bytes" and span.size > _COPIED_BYTES for span in spans):
+        raise NotPlainError
+    return spans
+
+
+def _spans(example: bytes) -> Iterator[_Span]:
+    """Yield where the values lie, in order. Raises NotPlainError."""
+    position = _inside(example, 0, len(example), _FIRST, to_end=True)[0]
+    names: set[str] = set()
+    while position < len(example):
+        entry, position = _inside(example, position, len(example), _FIRST)
+        key_start, key_stop = _inside(example, entry, position, _FIRST)
+        name = example[key_start:key_stop].decode()
+        if name in names:
+            raise NotPlainError
+        names.add(name)
+        feature, _ = _inside(example, key_stop, position, _SECOND, to_end=True)
+        yield from _spans_of_feature(example, name, feature, position)
+
+
+def _spans_of_feature(example: bytes, name: str, feature: int, end: int) -> Iterator[_Span]:
+    kind = _KINDS.get(example[feature]) if feature < end else None
+    if kind is None:
+        raise NotPlainError
+    start, _ = _inside(example, feature, end, example[feature], to_end=True)
+    if start == end:
+        raise NotPlainError
+    while start < end:
+        value, start = _inside(example, start, end, _FIRST, to_end=kind != "bytes")
+        if kind != "bytes" and (value == start or (kind == "float" and (start - value) % _FLOAT_BYTES)):
+            raise NotPlainError
+        yield _Span(name, kind, value, start)
+
+
+def _inside(example: bytes, position: int, end: int, tag: int, *, to_end: bool = False) -> tuple[int, int]:
+    """Return from where to where the content of a field with a length lies. Raises NotPlainError."""
+    if position >= end or example[position] != tag:
+        raise NotPlainError
+    length = num_bytes = 0
+    byte = 0x80
+    while byte >= 0x80:  # noqa: PLR2004 - the continuation bit
+        position += 1
+        if position >= end or num_bytes == _MAX_VARINT_BYTES:
+            raise NotPlainError
+        byte = example[position]
+        length |= (byte & 0x7F) << (7 * num_bytes)
+        num_bytes += 1
+    start, stop = position + 1, position + 1 + length
+    if (num_bytes > 1 and not byte) or stop > end or (to_end and stop != end):
+        raise NotPlainError
+    return start, stop

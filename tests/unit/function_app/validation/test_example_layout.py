@@ -1,0 +1,135 @@
+"""Layouts: what is read where the values of an earlier example lay is what the protobuf runtime reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from function_app.validation import ReasonCode as Code
+from function_app.validation import encode_example
+from function_app.validation.example_layout import Layouts, NotPlainError, compile_layout
+from function_app.validation.example_message import Example
+from shared.example_schema import FeatureSpec
+from tests.support.example_bytes import example_bytes
+from tests.support.shards import LABEL, framed, judged, labelled, place
+
+SPECS = (
+    LABEL,
+    FeatureSpec(name="image", kind="bytes"),
+    FeatureSpec(name="box", kind="float", shape=(2,)),
+    FeatureSpec(name="classes", kind="int64", shape=(None,)),
+    FeatureSpec(name="texts", kind="bytes", shape=(2,), required=False),
+    FeatureSpec(name="weight", kind="float", required=False),
+)
+FEATURES: dict[str, Any] = {
+    "label": 3,
+    "image": bytes(300),
+    "box": [0.5, 2.0],
+    "classes": [5, 300],
+    "texts": [b"ab", b"c"],
+    "x": 9,
+}
+EXAMPLE = encode_example(FEATURES)
+LISTS = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
+
+
+def parsed(payload: bytes) -> list[Sequence[object] | None]:
+    """Return each feature's values as the runtime reads them; None where it is not there."""
+    features = Example.FromString(payload).features.feature
+    return [
+        list(getattr(features[spec.name], LISTS[spec.kind]).value) if spec.name in features else None
+        for spec in SPECS
+    ]
+
+
+def read(example: bytes, payload: bytes | memoryview) -> list[Any] | None:
+    """Return each feature's values by an example's layout."""
+    values = compile_layout(example, SPECS)(payload)
+    return None if values is None else [None if v is None else list(v) for v in values]
+
+
+@given(
+    label=st.integers(0, 9),
+    image=st.binary(min_size=300, max_size=300),
+    box=st.tuples(st.floats(width=32, allow_nan=False), st.floats(width=32, allow_nan=False)),
+    classes=st.tuples(st.integers(0, 127), st.integers(128, 16_383)),
+)
+def test_values(label: int, image: bytes, box: tuple[float, float], classes: tuple[int, int]) -> None:
+    """Values of any kind are those that the runtime reads, of bytes and of a view."""
+    payload = encode_example({**FEATURES, "label": label, "image": image, "box": box, "classes": classes})
+    assert parsed(payload) == read(EXAMPLE, payload)
+    assert parsed(payload) == read(EXAMPLE, memoryview(payload))
+
+
+@given(position=st.integers(0, len(EXAMPLE) - 1), byte=st.integers(0, 255), second=st.integers(0, len(EXAMPLE) - 1))
+def test_damage(position: int, byte: int, second: int) -> None:
+    """A damaged payload is read as the runtime reads it and writes it, or left to the runtime."""
+    damaged = bytearray(EXAMPLE)
+    damaged[position] = byte
+    damaged[second] ^= 0x80
+    payload = bytes(damaged)
+    values = read(EXAMPLE, payload)
+    if values is not None:
+        assert repr(parsed(payload)) == repr(values)
+        assert len(payload) == Example.FromString(payload).ByteSize()
+
+
+def test_large_values_are_views() -> None:
+    """A large value is not copied."""
+    example = encode_example({**FEATURES, "image": bytes(100_000)})
+    image = (compile_layout(example, SPECS)(memoryview(example)) or [])[1]
+    assert image is not None
+    assert (memoryview, bytes(100_000)) == (type(image[0]), bytes(image[0]))
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(EXAMPLE + b"\x78\x00", id="unknown field"),
+        pytest.param(EXAMPLE[:-1], id="cut"),
+        pytest.param(EXAMPLE + EXAMPLE, id="two examples merged"),
+        pytest.param(b"\x0a\x10\x0a\x0e\x12\x06\x1a\x04\x0a\x02\x85\x00\x0a\x05label"[:-1], id="value before name"),
+        pytest.param(example_bytes({**FEATURES, "label": 1.0}), id="another kind than stated"),
+        pytest.param(example_bytes({"label": 1}), id="required feature missing"),
+        pytest.param(encode_example({**FEATURES, "box": [0.5] * 5000}), id="many numbers"),
+        pytest.param(encode_example({**FEATURES, "texts": [b"a"] * 100}), id="many values"),
+    ],
+)
+def test_not_plain(payload: bytes) -> None:
+    """What is not written as every writer writes it, or is not worth it, has no layout."""
+    with pytest.raises(NotPlainError):
+        compile_layout(payload, SPECS)
+
+
+def test_negative_integers() -> None:
+    """Negative numbers, and such as are written longer than need be, are left to the runtime."""
+    negative = encode_example({**FEATURES, "classes": [-1]})
+    assert read(negative, negative) is None
+    longer = EXAMPLE.replace(b"\x05\xac\x02", b"\x85\x00\x02")
+    assert len(EXAMPLE) == len(longer)
+    assert read(EXAMPLE, longer) is None
+
+
+def test_learnt_at_the_second_sight() -> None:
+    """A length is worth a layout when it comes again."""
+    layouts = Layouts(SPECS)
+    layouts.learn(EXAMPLE)
+    assert {} == layouts.readers
+    layouts.learn(EXAMPLE)
+    assert [len(EXAMPLE)] == list(layouts.readers)
+
+
+def test_faults_in_a_known_layout() -> None:
+    """The hundredth example of a layout is judged as the first: by record, offset, code; values are counted."""
+    payloads = [labelled(i % 10, image=bytes(50)) for i in range(100)]
+    image = FeatureSpec(name="image", kind="bytes", encoding="raw", dtype="uint8", shape=(50,))
+    verdict = judged(framed(payloads), LABEL, image)
+    assert {str(i): 10 for i in range(10)} == verdict.statistics.features["label"].histogram
+    payloads[70] = labelled(99, image=bytes(50))
+    verdict = judged(framed(payloads), LABEL, image)
+    assert (Code.VALUE_OUT_OF_RANGE, 70, len(framed(payloads[:70]))) == place(verdict)

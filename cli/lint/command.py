@@ -20,7 +20,7 @@ UNREADABLE = 2
 @click.argument("scripts", nargs=-1, required=True, metavar="SCRIPT ...", type=click.Path(path_type=Path))
 @click.option("--vm-size", help="What the script will run on, as Standard_ND96asr_v4: decides on network and GPUs.")
 @click.option("--pipeline", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pipeline file: its "
-              "VM size and environment variables.")  # fmt: skip
+              "VM size, environment variables and the arguments of its jobs.")  # fmt: skip
 @click.option("--json", "is_json", is_flag=True, help="One JSON object per line and script.")
 def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, *, is_json: bool) -> None:
     """Find what Horovod scripts get wrong, by reading them; nothing is run.
@@ -70,8 +70,7 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
             else f"known: {', '.join(known.values())}"
         )
         raise click.UsageError(f"--vm-size should be a GPU size that is known, was {name[:100]!r}; {hint}")
-    environment = stated.environment_variables if stated else {}
-    return Machine(vm_size=name or (stated.vm_size if stated else None), environment=environment)
+    return Machine(vm_size=name) if stated is None else Machine.of(stated, vm_size=name)
 
 
 def _content(path: Path) -> bytes:

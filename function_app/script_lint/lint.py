@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from function_app.errors import ScriptError
 from function_app.script_lint.checks import (
+    arguments,
     broadcast,
     collectives,
     connection,
@@ -48,6 +49,7 @@ CHECKS: tuple[Callable[[View], Iterator[Finding]], ...] = (
     writes.check,
     gpus.check,
     network.check,
+    arguments.check,
     steps.check,
     learning_rate.check,
     frameworks.check,

@@ -40,6 +40,7 @@ class RuleCode(StrEnum):
     EPOCHS_DIVIDED = "epochs_divided"
     WRITTEN_BY_EVERY_RANK = "written_by_every_rank"
     WRONG_GPU = "wrong_gpu"
+    ARGUMENTS_NOT_TAKEN = "arguments_not_taken"
     GPU_NOT_PINNED = "gpu_not_pinned"
     INFINIBAND_DISABLED = "infiniband_disabled"
     LOGGED_BY_EVERY_RANK = "logged_by_every_rank"
@@ -160,6 +161,11 @@ RULES: Mapping[RuleCode, Rule] = {
         "A GPU is picked by the rank within the job, not within the node.",
         "On the second node the rank is larger than the number of GPUs there.",
         "`gpus[hvd.local_rank()]`.",
+    ),
+    _C.ARGUMENTS_NOT_TAKEN: _error(
+        "The script's parser does not know the arguments of the job that it is to run in.",
+        "argparse ends with exit status 2 at the first of them, once the nodes have started and are paid for.",
+        "`parse_known_args()`, or `JobArguments.from_argv(sys.argv[1:])` of `shared.job_arguments` for all of them.",
     ),
     _C.GPU_NOT_PINNED: _warning(
         "No GPU is picked for the process.",

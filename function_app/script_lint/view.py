@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
+from function_app.pipelines import Train
 from function_app.script_lint.findings import Finding
 from function_app.script_lint.flow import Flow
 from function_app.script_lint.guards import Guards
@@ -13,6 +14,7 @@ from function_app.script_lint.modules import Modules
 from function_app.script_lint.reachability import unreached_lines
 from function_app.script_lint.rules import RuleCode
 from function_app.script_lint.syntax import Script, last_name
+from shared.job_arguments import JobArguments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +24,14 @@ class Machine:
     vm_size: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Of the job: the pipeline's ``environment_variables``."""
+    job_flags: tuple[str, ...] = ()
+    """What the job passes on the command line; empty where the script is looked at by itself."""
+
+    @classmethod
+    def of(cls, train: Train, *, vm_size: str | None = None) -> Machine:
+        """Return what a pipeline's script will run on, or another size."""
+        flags = tuple(f"--{field.name.replace('_', '-')}" for field in fields(JobArguments))
+        return cls(vm_size=vm_size or train.vm_size, environment=train.environment_variables, job_flags=flags)
 
 
 class View:

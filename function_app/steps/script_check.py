@@ -46,9 +46,8 @@ def check_script(pipeline: Pipeline, services: Services) -> ScriptCheck:
         return ScriptCheck()
     from function_app.script_lint import Machine, Severity, lint_script  # only who brings a script pays for it
 
-    machine = Machine(vm_size=train.vm_size, environment=train.environment_variables)
     try:
-        report = lint_script(services.read_script(train.script), train.script, machine)
+        report = lint_script(services.read_script(train.script), train.script, Machine.of(train))
     except ScriptError as error:
         return ScriptCheck(errors=(str(error),), codes=("unreadable",))
     return ScriptCheck(

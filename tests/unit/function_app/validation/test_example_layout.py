@@ -115,6 +115,15 @@ def test_negative_integers() -> None:
     assert read(EXAMPLE, longer) is None
 
 
+@pytest.mark.parametrize("name", [b"\x05label", b"\x01x"])
+def test_integer_without_an_end(name: bytes) -> None:
+    """An integer whose last byte says that another follows is left to the runtime, also where nobody asks for it."""
+    position = EXAMPLE.index(name) + len(name) + len(b"\x12\x05\x1a\x03\x0a\x01")
+    endless = EXAMPLE[:position] + bytes([EXAMPLE[position] | 0x80]) + EXAMPLE[position + 1 :]
+    assert read(EXAMPLE, EXAMPLE) is not None
+    assert read(EXAMPLE, endless) is None
+
+
 def test_learnt_at_the_second_sight() -> None:
     """A length is worth a layout when it comes again."""
     layouts = Layouts(SPECS)

@@ -126,6 +126,7 @@ class PageDecoder:
         if page.encoding != _PLAIN:
             seen = f"{page.largest_bytes} bytes of encoding {page.encoding}"
             raise self._fault(page, f"plain values in pages over {self._max_held_bytes} bytes", seen, _TOO_LARGE)
+        self._held(page, sum(page.level_bytes))
         levels, stream = open_page(self._file, self._chunk, page)
         highest = self._chunk.leaf.max_definition_level
         if page.kind == PageKind.DATA_V2:
@@ -135,6 +136,8 @@ class PageDecoder:
             levels = stream.take(self._held(page, int.from_bytes(stream.take(_LENGTH_BYTES), "little")))
         present = hybrid_values(memoryview(levels), highest.bit_length(), page.num_values)
         for level in present if highest else repeat(highest, page.num_values):
+            if level > highest:
+                raise _level_error(level, highest)
             yield self._streamed_value(page, stream) if level == highest else None
         stream.finish()
 
@@ -144,7 +147,7 @@ class PageDecoder:
     def _held(self, page: Page, size_bytes: int) -> int:
         """Return the size of what is to be held. Raises ParquetFaultError where that is too much."""
         if size_bytes > self._max_held_bytes:
-            expected = f"values of at most {self._max_held_bytes} bytes (limits.max_page_bytes)"
+            expected = f"values, and levels, of at most {self._max_held_bytes} bytes (limits.max_page_bytes)"
             raise self._fault(page, expected, f"one of {size_bytes} bytes", _TOO_LARGE)
         return size_bytes
 
@@ -238,6 +241,10 @@ def _count_present(levels: Iterator[int], highest: int) -> int:
     num_present = 0
     for level in levels:
         if level > highest:
-            raise LevelsError(f"definition levels should be at most {highest}, one was {level}")
+            raise _level_error(level, highest)
         num_present += level == highest
     return num_present
+
+
+def _level_error(level: int, highest: int) -> LevelsError:
+    return LevelsError(f"definition levels should be at most {highest}, one was {level}")

@@ -18,6 +18,9 @@ from function_app.validation.reasons import Fault
 from function_app.validation.task import Task
 from function_app.validation.verdicts import Paused, ShardVerdict
 
+ROWS_PER_LOOK = 1024
+"""At the clock, within a page: it may have gigabytes."""
+
 _NO_RECORDS = Fault(code=ReasonCode.NO_RECORDS, expected="at least one row", seen="none")
 
 
@@ -111,6 +114,8 @@ class _Walk:
             self._check_time(chunk)
             self._task.statistics.num_bytes += page.uncompressed_bytes
             for value in decoder.values(page):
+                if row % ROWS_PER_LOOK == 0:
+                    self._check_time(chunk)
                 if value is not DEFERRED:
                     self._check_row(chunk.column, value, row, page.offset)
                 row += 1

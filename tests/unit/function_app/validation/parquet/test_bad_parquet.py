@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ import pytest
 from function_app.validation import DataRequirements, Limits, ShardVerdict, validate_shard
 from function_app.validation import ReasonCode as Code
 from function_app.validation.parquet.blocks import BlockFile
+from function_app.validation.parquet.byte_arrays import PageDecoder
+from function_app.validation.parquet.faults import ParquetFaultError
 from function_app.validation.parquet.footer import column_chunks, read_footer
 from function_app.validation.parquet.pages import Page, walk_pages
 from shared.example_schema import FeatureSpec
@@ -203,7 +206,17 @@ def test_value_too_large(use_dictionary: bool) -> None:  # noqa: FBT001
     content = written(table(image=[bytes([i]) * 30_000 for i in range(ROWS)]), use_dictionary=use_dictionary)
     reasons = verdict_on(content, limits=Limits(max_page_bytes=20_000)).reasons
     assert {Code.PARQUET_PAGE_TOO_LARGE} == {reason.code for reason in reasons}
-    assert "values of at most 20000 bytes" in reasons[0].message
+    assert "values, and levels, of at most 20000 bytes" in reasons[0].message
+
+
+def test_levels_too_large() -> None:
+    """A page of version 2 that claims gigabytes of levels is refused before any of them is read."""
+    content = written(table(), data_page_version="2.0", use_dictionary=False, write_page_checksum=False)
+    file = BlockFile(BytesSource(content, NAME))
+    chunk = list(column_chunks(read_footer(file, len(content), Limits()), 0, 0))[1]
+    page = replace(next(walk_pages(file, chunk, Limits())), level_bytes=(0, 1 << 30))
+    with pytest.raises(ParquetFaultError, match="values, and levels, of at most 1000 bytes"):
+        list(PageDecoder(file, chunk, 1000).values(page))
 
 
 @pytest.mark.parametrize("damage", [10, 2000, -10])

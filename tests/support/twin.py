@@ -65,7 +65,9 @@ class TwinUnderTest:
         splits = self.version(dataset_version).get("splits", {})
         return [shard for split in splits.values() for shard in split["rejected"]]
 
-    def await_settled(self, dataset_version: str) -> dict[str, Any]:
+    def await_settled(
+        self, dataset_version: str, *, within_s: float = WITHIN_S, poll_s: float = 0.2
+    ) -> dict[str, Any]:
         """Return a version's run once it has ended and everybody was told."""
 
         def settled() -> dict[str, Any] | None:
@@ -73,7 +75,7 @@ class TwinUnderTest:
             run = self.api.run(runs[0]["run_id"]) if runs else {}
             return run if run.get("state") in SETTLED and run.get("notified_at") else None
 
-        return wait_until(settled, what=f"the run of {dataset_version} to settle", timeout_s=WITHIN_S, poll_s=0.2)
+        return wait_until(settled, what=f"the run of {dataset_version} to settle", timeout_s=within_s, poll_s=poll_s)
 
     def await_quiet(self) -> None:
         """Return when no event, message or function is under way: what has not happened by then never will."""

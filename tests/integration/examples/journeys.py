@@ -17,6 +17,10 @@ from tests.support.processes import REPOSITORY, child_environment
 from tests.support.twin import TwinUnderTest
 
 DEADLINE_S = 300.0
+TRAINED_WITHIN_S = 500.0
+"""A minute on two idle cores; other tests may have them."""
+POLL_S = 2.0
+"""Every look costs the function app and Azurite time that the training then lacks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +61,7 @@ def land(twin: TwinUnderTest, shards: Path, pipeline: str, dataset_version: str)
 
 def ended(twin: TwinUnderTest, dataset_version: str, folder: Path) -> Journey:
     """Wait for a version's run to its end, and fetch what its job has left. Raises RuntimeError where it failed."""
-    run = twin.await_settled(dataset_version)
+    run = twin.await_settled(dataset_version, within_s=TRAINED_WITHIN_S, poll_s=POLL_S)
     if run["state"] not in ("registered", "not_registered"):
         raise RuntimeError(f"{run['run_id']} is {run['state']}: {run['reason']}\n{run['log_tail']}")
     prefix = f"{dataset_version}/{run['logical_run']}/a1/"

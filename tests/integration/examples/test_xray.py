@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
@@ -15,13 +16,14 @@ from tests.support.nih_xrays import write_nih
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.twin import TwinUnderTest
 from tests.unit.cli.pack.test_pack import records
+from training_job.metrics import AUC_BUCKETS
 
 pytestmark = [pytest.mark.twin, pytest.mark.distributed]
 
 CONFUSED = 0.3
-"""Of the images show what the table does not say: the best AUC is about 0.7, so there is something to compare."""
-TOLERANCE = 0.005
-"""Of the AUC: the training sorts probabilities into 1,000 buckets, and scores of one bucket count as equal."""
+"""Of the images show what the table does not say: no model tells them all apart, so there is something to compare."""
+EDGE = 0.005
+"""Of the AUC: for scores so near a bucket's edge that another order of additions moves them across."""
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +43,11 @@ def journey(twin: TwinUnderTest, shards: Path, tmp_path_factory: pytest.TempPath
     return ended(twin, "xray-effusion/nih", tmp_path_factory.mktemp("xray-outputs"))
 
 
-def reference_auc(journey: Journey, shards: Path) -> float:
-    """Return scikit-learn's AUC of the exported model over the whole validation split, read by another program."""
+def reference_auc(journey: Journey, shards: Path) -> tuple[float, float]:
+    """Return scikit-learn's AUC of the exported model over the whole validation split, and what buckets may change.
+
+    The training sorts probabilities into buckets, and pairs of scores of one bucket count half.
+    """
     scored = subprocess.run(
         [
             str(PROGRAMS / "python"),
@@ -58,7 +63,10 @@ def reference_auc(journey: Journey, shards: Path) -> float:
     )
     found = json.loads(scored.stdout.splitlines()[-1])
     assert counts(shards)["validation"] == len(found["labels"])
-    return float(roc_auc_score(found["labels"], found["scores"]))
+    labels = np.array(found["labels"], bool)
+    buckets = (np.array(found["scores"]) * AUC_BUCKETS).astype(int)
+    tied = np.equal.outer(buckets[labels], buckets[~labels]).mean()
+    return float(roc_auc_score(labels, found["scores"])), float(tied) / 2
 
 
 def test_the_splits_share_no_patient(shards: Path) -> None:
@@ -70,7 +78,8 @@ def test_the_splits_share_no_patient(shards: Path) -> None:
 def test_the_auc_is_that_of_all_ranks_examples(journey: Journey, shards: Path) -> None:
     """What the gate decides on is what anybody can compute from the exported model."""
     assert (2, 2) == (journey.report.world_size, journey.report.rank_plan["validation"]["batch"]["num_lanes"])
-    assert reference_auc(journey, shards) == pytest.approx(journey.report.metrics["val_auc"], abs=TOLERANCE)
+    auc, half_of_tied = reference_auc(journey, shards)
+    assert auc == pytest.approx(journey.report.metrics["val_auc"], abs=half_of_tied + EDGE)
 
 
 def test_both_ranks_stop_early_and_together(journey: Journey) -> None:
@@ -85,10 +94,8 @@ def test_both_ranks_stop_early_and_together(journey: Journey) -> None:
     assert len(report.epochs) < report.details["options"]["epochs"]
 
 
-def test_the_gate_refuses_what_guesses(journey: Journey) -> None:
-    """The reason has the AUC that was required, and the one that was reached."""
+def test_the_gate_decides_on_the_auc(journey: Journey) -> None:
+    """Registered where it is reached; otherwise the reason has what was required, and what was seen."""
     auc = journey.report.metrics["val_auc"]
-    assert ("not_registered", f"val_auc should be at least 0.8, was {auc:.6g}") == (
-        journey.run["state"],
-        journey.run["reason"],
-    )
+    refused = ("not_registered", f"val_auc should be at least 0.8, was {auc:.6g}")
+    assert (("registered", None) if auc >= 0.8 else refused) == (journey.run["state"], journey.run["reason"])

@@ -13,13 +13,15 @@ Chunk = bytes | memoryview
 DEFAULT_CHUNK_BYTES = 8 << 20
 """Of a source that states nothing: what pays off against Blob storage, twice in memory."""
 _NUM_SLOTS = 2
+_NUM_REFILLED_SLOTS = 3
+"""A thread that checks small records hardly lets go of the interpreter: the third has been filled while it did."""
 
 _Slot = Callable[[int, int], Chunk]
 """Reads an offset and a length; whoever has the slot may read, so there are never more chunks than slots."""
 
 
 def read_ahead(source: ShardSource, start: int = 0) -> Iterator[Chunk]:
-    """Yield the content from ``start`` on, in chunks; two are in memory at a time. Raises SourceError.
+    """Yield the content from ``start`` on, in chunks; two or three are in memory at a time. Raises SourceError.
 
     A chunk may be looked at until the next one is asked for: then its memory is filled anew.
     """
@@ -45,8 +47,8 @@ class _Reader(Thread):
         self._size_bytes = source.size_bytes
         self._free: SimpleQueue[_Slot | None] = SimpleQueue()
         self._filled: SimpleQueue[tuple[_Slot, Chunk] | BaseException] = SimpleQueue()
-        for _ in range(_NUM_SLOTS):
-            self._free.put(_slot(source, chunk_bytes))
+        for slot in _slots(source, chunk_bytes):
+            self._free.put(slot)
 
     def run(self) -> None:
         """Read until the end, the first error, or `stop`."""
@@ -78,12 +80,14 @@ class _Reader(Thread):
         self.join()
 
 
-def _slot(source: ShardSource, chunk_bytes: int) -> _Slot:
+def _slots(source: ShardSource, chunk_bytes: int) -> list[_Slot]:
     """Return memory to fill again and again where the source can: new memory costs as much as reading into it."""
-    if not isinstance(source, RefillingSource):
-        return source.read
-    memory = memoryview(bytearray(chunk_bytes))
+    if isinstance(source, RefillingSource):
+        return [_refilled(source, memoryview(bytearray(chunk_bytes))) for _ in range(_NUM_REFILLED_SLOTS)]
+    return [source.read] * _NUM_SLOTS
 
+
+def _refilled(source: RefillingSource, memory: memoryview) -> _Slot:
     def refill(offset: int, length: int) -> Chunk:
         source.read_into(offset, memory[:length])
         return memory[:length].toreadonly()

@@ -5,7 +5,7 @@ The protobuf runtime parses; examples of a layout that it has parsed before are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -48,9 +48,9 @@ def compile_payload_check(requirements: DataRequirements, statistics: ShardStati
     return check
 
 
-def _check_all(checks: list[ValuesCheck], values: list[Values], index: int) -> list[Fault] | None:
+def _check_all(checks: list[ValuesCheck], values: Sequence[Values], index: int) -> list[Fault] | None:
     faults: list[Fault] | None = None
-    for check, values_of_one in zip(checks, values, strict=True):
+    for check, values_of_one in zip(checks, values, strict=False):
         if values_of_one is not None and (fault := check(values_of_one, index)) is not None:
             faults = [*(faults or ()), fault]
     return faults

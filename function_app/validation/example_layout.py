@@ -20,8 +20,8 @@ from shared.example_schema import FeatureKind, FeatureSpec
 Payload = bytes | memoryview
 Values = Sequence[Any] | None
 """Of one feature; None where an optional one is not there."""
-ReadValues = Callable[[Payload], list[Values] | None]
-"""Returns each feature's values, in the order of the specs; None where the runtime must look at the payload."""
+ReadValues = Callable[[Payload], Sequence[Values] | None]
+"""Returns each feature's values, in the order of the specs, and one item more; None where the runtime must look."""
 
 _FIRST, _SECOND = 0x0A, 0x12
 """Tags of fields 1 and 2 with a length before them."""
@@ -36,7 +36,7 @@ _MAX_VARINT_BYTES = 9
 """Of numbers that are not negative."""
 
 _Fields = tuple[Any, ...]
-_GetValues = Callable[[_Fields], Sequence[Any]]
+_GetValues = Callable[[_Fields, Payload], Values]
 
 
 class NotPlainError(ValueError):
@@ -86,9 +86,11 @@ def compile_layout(example: bytes, specs: Sequence[FeatureSpec]) -> ReadValues:
     unpack, get_around, integers = split.unpack, itemgetter(*split.around), split.integers
     around = get_around(unpack(example))
     getters = [_compile_getter(spec, split) for spec in specs]
-    views = [(i, spans) for i, spec in enumerate(specs) if (spans := _views(split, spec.name))]
+    # one call picks all of them; the first of what lies around stands in for those that need a call of their own
+    get_values = itemgetter(*(0 if callable(get) else get for get in getters), 0)
+    others = [(place, get) for place, get in enumerate(getters) if callable(get)]
 
-    def read(payload: Payload) -> list[Values] | None:
+    def read(payload: Payload) -> Sequence[Values] | None:
         fields = unpack(payload)
         if get_around(fields) != around:
             return None
@@ -96,11 +98,14 @@ def compile_layout(example: bytes, specs: Sequence[FeatureSpec]) -> ReadValues:
             for index in integers:
                 if not fields[index].isascii():
                     _integers(fields[index])
-            values = [get and get(fields) for get in getters]
+            values: Sequence[Values] = get_values(fields)
+            return with_others(list(values), fields, payload) if others else values
         except NotPlainError:
             return None
-        for place, spans in views:
-            values[place] = [payload[span.start : span.stop] for span in spans]
+
+    def with_others(values: list[Values], fields: _Fields, payload: Payload) -> list[Values]:
+        for place, get in others:
+            values[place] = get(fields, payload)
         return values
 
     return read
@@ -147,28 +152,23 @@ def _format(span: _Span) -> str:
     return f"{span.size}{'x' if _is_viewed(span) else 's'}"
 
 
-def _views(split: _Split, name: str) -> list[_Span]:
-    spans = split.spans.get(name, [])
-    return spans if any(map(_is_viewed, spans)) else []
-
-
-def _compile_getter(spec: FeatureSpec, split: _Split) -> _GetValues | None:
-    """Return what picks a feature's values out of the fields; None where it is not there, or is viewed."""
+def _compile_getter(spec: FeatureSpec, split: _Split) -> int | slice | _GetValues:
+    """Return where a feature's values are among the fields, or what returns them."""
     spans = split.spans.get(spec.name)
     if spans is None and not spec.required:
-        return None
+        return lambda _fields, _payload: None
     if spans is None or spans[0].kind != spec.kind:
         raise NotPlainError
-    if _views(split, spec.name):
-        return None
+    if any(map(_is_viewed, spans)):
+        return lambda _, payload: [payload[span.start : span.stop] for span in spans]
     first = split.first[spec.name]
     if spec.kind == "bytes":
-        return itemgetter(slice(first, first + 2 * len(spans), 2))
+        return slice(first, first + 2 * len(spans), 2)
     if spec.kind == "float":
-        return itemgetter(slice(first, first + _num_fields(spans[0])))
+        return slice(first, first + _num_fields(spans[0]))
     if spans[0].size == 1:
-        return itemgetter(first)  # bytes are a sequence of integers themselves
-    return lambda fields: _integers(fields[first])
+        return first  # bytes are a sequence of integers themselves
+    return lambda fields, _: _integers(fields[first])
 
 
 def _integers(content: bytes) -> list[int]:

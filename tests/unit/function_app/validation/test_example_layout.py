@@ -49,7 +49,7 @@ def parsed(payload: bytes) -> list[Sequence[object] | None]:
 def read(example: bytes, payload: bytes | memoryview) -> list[Any] | None:
     """Return each feature's values by an example's layout."""
     values = compile_layout(example, SPECS)(payload)
-    return None if values is None else [None if v is None else list(v) for v in values]
+    return None if values is None else [None if v is None else list(v) for v in values[: len(SPECS)]]
 
 
 @given(
@@ -142,3 +142,17 @@ def test_faults_in_a_known_layout() -> None:
     payloads[70] = labelled(99, image=bytes(50))
     verdict = judged(framed(payloads), LABEL, image)
     assert (Code.VALUE_OUT_OF_RANGE, 70, len(framed(payloads[:70]))) == place(verdict)
+
+
+def test_size_that_differs_after_many_that_fit() -> None:
+    """A raw tensor of another size is found among a hundred of the right one."""
+    payloads = [labelled(1, image=bytes(50)) for _ in range(100)]
+    payloads[60] = labelled(1, image=bytes(49))
+    image = FeatureSpec(name="image", kind="bytes", encoding="raw", dtype="uint8", shape=(50,))
+    verdict = judged(framed(payloads), image)
+    assert (Code.FEATURE_WRONG_SHAPE, 60, len(framed(payloads[:60]))) == place(verdict)
+    assert (99, 50, 50) == (
+        verdict.statistics.features["image"].num_present,
+        verdict.statistics.features["image"].minimum,
+        verdict.statistics.features["image"].maximum,
+    )

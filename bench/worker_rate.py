@@ -30,12 +30,12 @@ from shared.record_framing import frame_record
 from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
 
 CONTAINER = "datasets"
-NUM_SHARDS = 200
+NUM_SHARDS = 100
 """Judged of a version in one round; its last buckets stay open, so that no round closes one."""
 NUM_RECORDS = 100
 WARM_UP = "digits/warm-up"
 MIN_RATIO = 0.7
-MAX_ROUNDS = 25
+MAX_ROUNDS = 40
 MAX_OTHERS_SHARE = 0.10
 """Of the cores' time, without Azurite's."""
 MAX_MORE_REQUESTS = 1.03

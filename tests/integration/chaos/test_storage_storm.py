@@ -13,7 +13,8 @@ import pytest
 from bench.chaos.storage_faults import some_faults
 from bench.chaos.storage_proxy import StorageProxy, no_faults, storage_proxy, through
 from function_app.errors import LandfallError
-from tests.integration.crash.azurite_world import AzuriteWorld, opened, serve_queues
+from tests.integration.crash.azurite_world import AzuriteWorld, serve_queues
+from tests.integration.crash.azurite_world import opened as open_world
 from tests.integration.crash.data_stories import DATA
 from tests.integration.crash.rare_stories import RARE
 from tests.integration.crash.stages import Step, outcome
@@ -21,6 +22,7 @@ from tests.integration.crash.stories import BASIC, Story
 from tests.integration.crash.watched_stories import WATCHED
 from tests.support.azurite import Azurite, random_account_key, start_azurite
 from tests.support.threads import at_once
+from tests.support.world import World
 
 pytestmark = [pytest.mark.azurite, pytest.mark.timeout(600)]
 
@@ -53,16 +55,21 @@ def delivered(step: Step, world: AzuriteWorld) -> None:
 
 def told(story: Story, world: AzuriteWorld, proxy: StorageProxy) -> dict[str, object]:
     """Tell a story in a storm that ends before the last rounds of the timer; return what is left."""
-    world.create()
-    story.begin(world, opened, serve_queues)
-    inside = world.opened()
-    steps = story.told(serve_queues)
-    proxy.draw = some_faults(random.Random(story.name), SHARE, IN_A_ROW)  # noqa: S311 (a storm, not secrets)
-    for number, step in enumerate(steps):
-        if number == len(steps) - CALM:
-            proxy.draw = no_faults
-        delivered(step, inside)
-    return outcome(inside, inside.services)
+    with contextlib.ExitStack() as open_worlds:
+
+        def opened(closed: World) -> AzuriteWorld:
+            return open_worlds.enter_context(contextlib.closing(open_world(closed)))
+
+        world.create()
+        story.begin(world, opened, serve_queues)
+        inside = opened(world)
+        steps = story.told(serve_queues)
+        proxy.draw = some_faults(random.Random(story.name), SHARE, IN_A_ROW)  # noqa: S311 (a storm, not secrets)
+        for number, step in enumerate(steps):
+            if number == len(steps) - CALM:
+                proxy.draw = no_faults
+            delivered(step, inside)
+        return outcome(inside, inside.services)
 
 
 def told_twice(azurite: Azurite, number: int) -> tuple[dict[str, object], dict[str, object], int]:

@@ -50,6 +50,8 @@ class AzuriteWorld(World):
     """The app's own, where it reaches the account through something that fails: the SDK then repeats once."""
     storage: StorageConnection | None = field(default=None, init=False)
     """None but in a process that has opened the world."""
+    app_storage: StorageConnection | None = field(default=None, init=False)
+    """The app's own, which may be the same."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,6 +74,7 @@ class AzuriteWorld(World):
         found = copy.copy(self)
         found.storage = self._connection()
         storage = found.storage if not self.app_connection else self._connection(self.app_connection, retry_total=1)
+        found.app_storage = storage
         services = replace(
             self.services,
             ledger=TableLedger(storage),
@@ -89,6 +92,12 @@ class AzuriteWorld(World):
         found.run_outputs = services.run_outputs  # type: ignore[assignment]  # written to as the double is
         self._await_poison(found)
         return found
+
+    def close(self) -> None:
+        """Close what this process has opened."""
+        for storage in (self.storage, self.app_storage):
+            if storage is not None:
+                storage.close()
 
     def put(self, name: str, content: bytes | None = None, version: str = "v1", dataset: str = "digits") -> str:
         """See World."""

@@ -74,7 +74,7 @@ def tell(telling: Telling) -> Told:
         RequestStage(path=path, open=opened).tell(steps, instead=None if telling.repeated else timer)
         points = []
     left = opened(State.load(path).world)
-    with contextlib.closing(left.account):
+    with contextlib.closing(left):
         return Told(points=points, outcome=outcome(left, left.services), deliveries=deliveries(left))
 
 

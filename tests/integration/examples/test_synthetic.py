@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cli.demo.notifications import TOPIC, WEBHOOK
 from tests.integration.examples.journeys import Journey, ended, landfall
 from tests.support.twin import TwinUnderTest
 
@@ -51,8 +52,10 @@ def test_its_lineage_says_synthetic_and_there_is_no_model(journey: Journey, twin
         journey.run["model_name"],
     )
     assert journey.run["reason"].endswith(f"registers no model of synthetic data; {reason}")
-    told = [e["event"]["data"] for e in twin.client.received() if e["event"]["subject"] == journey.run["run_id"]]
-    assert [True, True] == [reason in str(content) for content in told]
+    run_id = journey.run["run_id"]
+    [content] = [e["event"]["data"] for e in twin.client.received() if e["event"]["subject"] == run_id]
+    assert reason in content["text"]
+    assert [(TOPIC, "not_registered"), (WEBHOOK, "not_registered")] == sorted(twin.notifications(run_id))
 
 
 def test_nothing_of_it_lies_in_the_data_account(twin: TwinUnderTest, journey: Journey) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 from training_job import collective
@@ -29,6 +30,9 @@ def close_epoch(session: Session, sums: Sums) -> None:
         write(session, session.best)
     for listener in session.listeners:
         listener.epoch_ended(session.position)
+    # The graphs of an epoch's data are cycles, few objects with much memory, and Python looks for old cycles by their
+    # number: left to itself a rank grew by 0.6 MiB in every epoch.
+    gc.collect()
 
 
 def _move_on(session: Session, metrics: dict[str, float]) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from bench.workers.asked import asked
 from bench.workers.gate import Gate, Gated
+from shared.scaling_model import FUSION_BUFFER_BYTES
 from training_job import process_environment
 from training_job.job import prepare
 from training_job.survival.stop_request import StopRequest
@@ -50,7 +51,7 @@ def main() -> None:
     gate.introduce(
         world_size=session.world.size,
         gradient_bytes=4 * sum(sizes),
-        buffer_bytes=int(os.environ["HOROVOD_FUSION_THRESHOLD"]),
+        buffer_bytes=int(os.environ.get("HOROVOD_FUSION_THRESHOLD", FUSION_BUFFER_BYTES)),
     )
     train(session)
 

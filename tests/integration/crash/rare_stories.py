@@ -21,6 +21,7 @@ from tests.integration.crash.stories import (
     ask,
     end_jobs,
     run_jobs,
+    swept,
     tell_of_runs,
     trained,
     upload,
@@ -196,6 +197,13 @@ def ask_benchmark(world: World) -> None:
     request_run(version, {}, trigger="http", services=world.services)
 
 
+def long_and_missed(serve: Serve) -> list[Step]:
+    """Nobody is told of shards that take several executions; the timer leaves them to the queue."""
+    content = shard_content(*(number % 10 for number in range(60)))
+    landed: list[Step] = [lambda world, name=name: world.put(name, content) for name in ALL_SHARDS]  # type: ignore[misc]
+    return [*landed, lambda world: world.clock.move(hours=1), swept, serve]
+
+
 RARE = (
     Story(name="canceled by a person", steps=canceled, prelude=going, survives_loss=False),
     Story(name="canceled early", steps=canceled_early, prepare=away, survives_loss=False),
@@ -218,4 +226,5 @@ RARE = (
     Story(name="buried", steps=buried, survives_loss=False),
     Story(name="benchmarked", steps=benchmarked, prepare=add_synthetic_pipeline, survives_loss=False),
     Story(name="long", steps=long, prepare=take_long),
+    Story(name="long and missed", steps=long_and_missed, prepare=take_long),
 )

@@ -221,7 +221,7 @@ def ask_more(world: World) -> None:
 def contradicted(serve: Serve) -> list[Step]:
     """A version states of itself what cannot be read, until somebody corrects that."""
     mended = [
-        lambda world: world.put("dataset.json", b"{}"),
+        lambda world: world.deliver(world.put("dataset.json", b"{}")),
         lambda world: world.deliver(f"{VERSION}/{ALL_SHARDS[0]}"),
     ]
     return [lambda world: world.put("dataset.json", b"no JSON"), *uploads(*ALL_SHARDS), *mended, serve]

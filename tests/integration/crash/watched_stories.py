@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from function_app.ports import JobStatus
+from function_app.ledger import RunState
+from function_app.ports import JobStatus, TrainingRequest
+from function_app.steps.submission import handle_request
 from tests.integration.crash.stages import Step
 from tests.integration.crash.stories import BAD_DATA, PREEMPTED, Serve, Story, swept, trained, upload, uploads
 from tests.support.world import ALL_SHARDS, VERSION, World
 
+NO_CAPACITY = "The requested number of nodes exceeds the quota"
 STRANGER = "landfall-digits-v1-0123456789ab-a1"
 
 
@@ -28,6 +31,21 @@ def become(status: str) -> Step:
 def after(**duration: float) -> list[Step]:
     """Time goes by, and the timer comes."""
     return [lambda world: world.clock.move(**duration), swept]
+
+
+def told_early(world: World) -> None:
+    """A message asks for attempts whose time has not come."""
+    for run in world.services.ledger.runs():
+        if run.state is RunState.PLANNED:
+            request = TrainingRequest(
+                dataset_version=run.dataset_version, generation=run.generation, trigger="retry", run_id=run.run_id
+            )
+            handle_request(request, world.services)
+
+
+def without_capacity(serve: Serve) -> list[Step]:
+    """A job fails for want of nodes: it is tried again, but not at once."""
+    return [*trained(NO_CAPACITY)(serve), told_early]
 
 
 def waiting_long(_: Serve) -> list[Step]:
@@ -96,6 +114,7 @@ def not_measured(serve: Serve) -> list[Step]:
 
 WATCHED = (
     Story(name="preempted", steps=trained(PREEMPTED), job_end=PREEMPTED),
+    Story(name="no capacity", steps=without_capacity, job_end=NO_CAPACITY),
     Story(name="bad data", steps=trained(BAD_DATA), job_end=BAD_DATA),
     Story(name="waiting long", steps=waiting_long, prelude=submitted, survives_loss=False),
     Story(name="without a cluster", steps=without_cluster, prelude=submitted, survives_loss=False),

@@ -29,16 +29,23 @@ IMAGES_PER_PATIENT = (1, 2, 3)
 FOLDERS = 3
 
 
-def write_nih(folder: Path, *, patients: int, coloured: int = 0, side: int = SIDE) -> Path:
-    """Write it: every fifth patient is in the test, and an effusion is a bright lower half, under noise."""
-    generator, rows, test = np.random.default_rng(0), [], []
+def write_nih(folder: Path, *, patients: int, coloured: int = 0, confused: float = 0.0, side: int = SIDE) -> Path:
+    """Write it: every fifth patient is in the test, and an effusion is a bright lower half, under noise.
+
+    Of the share ``confused`` the image does not show what the table says, so that nobody can tell them all apart.
+    """
+    generator = np.random.default_rng(0)
+    rows: list[list[object]] = []
+    test: list[str] = []
     for patient in range(1, patients + 1):
         for number in range(IMAGES_PER_PATIENT[patient % len(IMAGES_PER_PATIENT)]):
             name, findings = f"{patient:08d}_{number:03d}.png", FINDINGS[(patient + number) % len(FINDINGS)]
             place = folder / f"images_{1 + patient % FOLDERS:03d}" / "images" / name
             place.parent.mkdir(parents=True, exist_ok=True)
             mode = "RGBA" if len(rows) < coloured else "L"
-            place.write_bytes(_xray(generator, side, mode, effusion="Effusion" in findings))
+            place.write_bytes(
+                _xray(generator, side, mode, effusion=("Effusion" in findings) != (generator.random() < confused))
+            )
             rows.append([name, findings, number, patient, "060Y", "F", "PA", 2682, 2749, 0.143, 0.143])
             test += [name] if patient % 5 == 0 else []
     (folder / "test_list.txt").write_text("\n".join(test) + "\n")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import random
-import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.distributed.landed import Landed
-from tests.distributed.ranks import Outcome, Running, end_all, job_arguments, program, start, train
-from tests.support.processes import wait_until
-from training_job.checkpoints.store import CheckpointStore
+from tests.distributed.ranks import Outcome, job_arguments, program, train, variables
 
 pytestmark = pytest.mark.distributed
 
-OPTIONS = {
-    "epochs": 8,
+STEPS_OF_EPOCH = 22
+SEED = 5
+"""Of the moments: change it, and the test has to hold as well."""
+OPTIONS: dict[str, Any] = {
+    "epochs": 5,
     "checkpoint_steps": 5,
     "model_module": program("dropout_and_batch_norm"),
     "augmentation": "crop_flip",
@@ -32,32 +33,49 @@ OPTIONS = {
 """All that has a state: batch norm, dropout, augmentation, momentum, schedules, decisions."""
 
 
-@pytest.fixture(scope="module")
-def undisturbed(digits: Landed, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Two ranks from beginning to end."""
-    return train(2, job_arguments(digits, tmp_path_factory.mktemp("undisturbed"), **OPTIONS))
+def drawn_moments(count: int) -> list[int]:
+    """Steps in rising order, each in the middle of an epoch, at least two checkpoints after the one before."""
+    generator, moments = random.Random(SEED), [0]  # noqa: S311 (any step will do, and the same again)
+    while len(moments) <= count:
+        step = generator.randrange(moments[-1] + 11, moments[-1] + 30)
+        if step % STEPS_OF_EPOCH > 5:
+            moments.append(step)
+    return moments[1:]
 
 
-def test_a_killed_training_resumes_exactly(undisturbed: Outcome, digits: Landed, tmp_path: Path) -> None:
-    """Kill -9 of a rank at a random step; the next attempt's weights, state and metrics are the same to the bit."""
+def killed(ranks: int, arguments: Any, moment: str) -> dict[str, Any]:
+    """Train until it is killed; return where the checkpoint stands that counts."""
+    outcome = train(ranks, arguments, instead=[program("killed")], launcher=variables(KILLED=moment))
+    assert 0 != outcome.exit_code, outcome.log
+    position: dict[str, Any] = outcome.pointer["position"]
+    return position
+
+
+def learned(outcome: Outcome) -> list[dict[str, float]]:
+    """What each epoch came to, but for how long it took."""
+    return [
+        {k: v for k, v in epoch.items() if k not in ("duration_s", "images_per_s")} for epoch in outcome.report.epochs
+    ]
+
+
+def test_a_training_killed_at_random_steps_ends_to_the_bit_where_one_does_that_never_was(
+    digits: Landed, tmp_path: Path
+) -> None:
+    """Killed within a step, while a checkpoint is half written, and before the pointer names it."""
+    undisturbed = train(2, job_arguments(digits, tmp_path / "undisturbed", **OPTIONS))
     assert 0 == undisturbed.exit_code, undisturbed.log
-    killed_after = random.randrange(5, 120)  # noqa: S311 (any step will do)
-    arguments = job_arguments(digits, tmp_path, **OPTIONS)
-    interrupt(arguments.checkpoints, start(2, arguments), killed_after)
+    arguments = job_arguments(digits, tmp_path / "killed", **OPTIONS)
+    in_step, in_file, in_pointer = drawn_moments(3)
+    stood = killed(2, arguments, f"1:{in_step}:step")
+    assert in_step - 5 < stood["step"] <= in_step
+    assert 0 < stood["step_of_epoch"] < STEPS_OF_EPOCH
+    for moment, where in ((in_file, "file"), (in_pointer, "pointer")):
+        before, stood = stood, killed(2, arguments, f"0:{moment}:{where}")
+        assert before["step"] < stood["step"] < moment
     resumed = train(2, arguments)
     assert 0 == resumed.exit_code, resumed.log
-    assert resumed.report.details["resumed_at_step"] >= killed_after
+    assert stood["step"] == resumed.report.details["resumed_at_step"]
+    assert undisturbed.variables.keys() == resumed.variables.keys()
     for name, expected in undisturbed.variables.items():
         np.testing.assert_array_equal(expected, resumed.variables[name], err_msg=name)
-    assert undisturbed.report.metrics == resumed.report.metrics
-
-
-def interrupt(checkpoints: str, running: Running, after_step: int) -> None:
-    """Kill a rank once a checkpoint from that step or later is there."""
-    store = CheckpointStore(Path(checkpoints), keep=3)
-    try:
-        wait_until(lambda: (p := store.latest_position()) and p.step >= after_step, what="a checkpoint", timeout_s=90)
-        running.send(signal.SIGKILL, 1)
-        assert 0 != running.ended().exit_code
-    finally:
-        end_all(running)
+    assert (learned(undisturbed), undisturbed.report.metrics) == (learned(resumed), resumed.report.metrics)

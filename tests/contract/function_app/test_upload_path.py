@@ -18,6 +18,7 @@ from function_app.adapters.table_ledger import TableLedger
 from function_app.ledger import DatasetVersion, Decision, Ledger, ShardState
 from function_app.ports import BlobFacts
 from function_app.steps.message_failures import failures_of
+from function_app.steps.uploads import OTHERS_UPLOADS
 from function_app.triggers import shard_uploaded as trigger
 from function_app.validation import ShardSource, SourceForbiddenError, encode_example
 from shared.record_framing import frame_record
@@ -185,8 +186,13 @@ STRANGE = {
     "backslash-less quotes": "digits/v1/it's (1).tfrecord",
     "1,024 characters": f"digits/v1/{'x' * 1014}",
     "400 of three bytes": f"digits/v1/{'✓' * 400}",
+}
+ELSEWHERE = {
     "no folder": "train-00000-of-00001.tfrecord",
     "many folders": "digits/v1/a/b/c/train-00000-of-00001.tfrecord",
+    "above": f"../digits/v1/{NAME}",
+    "up and up": f"digits/v1/../../{NAME}",
+    "a backslash": f"digits/v1\\{NAME}",
 }
 
 
@@ -206,12 +212,9 @@ def test_a_strange_name_is_decided_on_under_its_very_name(uploads: Uploads, path
     "path",
     [
         f"digits/../{NAME}",
-        f"../digits/v1/{NAME}",
-        f"digits/v1/../../{NAME}",
         f"digits/v1/..%2f{NAME}",
         f"digits/./{NAME}",
         f"digits//{NAME}",
-        f"digits/v1\\{NAME}",
         f"digits/v1/{NAME}\n",
         f"digits/v1/{NAME}\x00",
         "digits/v1/" + "\U0001f600" * 1000,
@@ -222,6 +225,18 @@ def test_what_clients_would_not_upload_is_decided_on_all_the_same(uploads: Uploa
     uploads.put(PATH, shard_content(1))
     uploads.deliver(path)
     assert (["event_suppressed"], None) == (uploads.actions(path), uploads.ledger.shard(V1, "train", 0))
+
+
+@pytest.mark.parametrize("path", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_what_lies_in_no_versions_folder_is_counted(uploads: Uploads, path: str) -> None:
+    """It has no story of its own, however many such paths come, and the real shard is left alone."""
+    uploads.put(PATH, shard_content(1))
+    uploads.deliver(path)
+    assert ([], [1], None) == (
+        uploads.actions(path),
+        list(uploads.ledger.counts(OTHERS_UPLOADS).values()),
+        uploads.ledger.shard(V1, "train", 0),
+    )
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,6 @@ def test_the_story_ends_the_same_wherever_the_process_dies(deliver: Callable[[Ca
 def test_every_port_is_trapped() -> None:
     """A port that is added to the Services must be added here."""
     plain = {"pipelines", "workspace", "data_container", "clock", "validate", "sweep_grace", "notifiers"}
-    plain |= {"max_concurrent_runs", "claim_lease", "validate_within", "slices"}
+    plain |= {"max_concurrent_runs", "claim_lease", "validate_within", "slices", "read_script"}
     apart = {"dead_letter_sources", "queues"}  # nothing of this story dies for good
     assert {field.name for field in fields(World().services)} == plain | apart | set(PORTS)

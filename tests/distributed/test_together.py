@@ -29,8 +29,11 @@ def sgd(digits: Landed, output: Path, ranks: int, **options: Any) -> Outcome:
 
 
 def assert_same_but_rounding(one: Outcome, other: Outcome) -> None:
-    """Halves of a batch are summed in another order than the whole; over forty steps that grows a little."""
-    np.testing.assert_allclose(weights(one), weights(other), rtol=2e-3, atol=2e-5)
+    """Halves of a batch are summed in another order than the whole, and XLA in one of the processor's choice.
+
+    Over forty steps that grew to 2.4e-5 (AMD EPYC).
+    """
+    np.testing.assert_allclose(weights(one), weights(other), rtol=2e-3, atol=1e-4)
 
 
 def weights(outcome: Outcome) -> NDArray[Any]:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from bench.figures import BenchmarkError, Context
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
@@ -136,10 +137,15 @@ def accept(source: ShardSource, _: DataRequirements) -> ShardVerdict:
         accepted=True,
         num_records=100,
         size_bytes=source.size_bytes,
-        crc32c="00c0ffee",
+        crc32c=crc_of(source.name),
         data_format="tfrecord",
         statistics=STATISTICS,
     )
+
+
+def crc_of(name: str) -> str:
+    """Return a CRC that no other shard of the version has: equal contents would be refused as a set."""
+    return f"{crc32c(name.rpartition('/')[2].encode()):08x}"
 
 
 def verdict_row(version: DatasetVersion, names: Sequence[str], index: int) -> Change:
@@ -153,7 +159,7 @@ def verdict_row(version: DatasetVersion, names: Sequence[str], index: int) -> Ch
         etag="0X1",
         state=ShardState.ACCEPTED,
         size_bytes=0,
-        crc32c="00c0ffee",
+        crc32c=crc_of(names[index]),
         num_records=100,
         validated_at=utcnow(),
         statistics=STATISTICS.to_json(),

@@ -210,7 +210,9 @@ def _settled(log: Path) -> bytes:
 @contextlib.contextmanager
 def _azurite(context: Context) -> Iterator[Azurite]:
     try:
-        azurite = start_azurite(context.scratch)
+        folder = context.scratch / "worker_rate"  # an earlier Azurite's log would name the ports of one that is gone
+        folder.mkdir()
+        azurite = start_azurite(folder)
     except pytest.skip.Exception as error:
         raise BenchmarkError(str(error)) from None
     try:

@@ -28,12 +28,9 @@ def sgd(digits: Landed, output: Path, ranks: int, **options: Any) -> Outcome:
     return outcome
 
 
-def assert_same_but_rounding(one: Outcome, other: Outcome) -> None:
-    """Halves of a batch are summed in another order than the whole, and XLA in one of the processor's choice.
-
-    Over forty steps that grew to 2.4e-5 (AMD EPYC).
-    """
-    np.testing.assert_allclose(weights(one), weights(other), rtol=2e-3, atol=1e-4)
+def assert_same_but_rounding(one: Outcome, other: Outcome, *, atol: float = 2e-5) -> None:
+    """Halves of a batch are summed in another order than the whole; over forty steps that grows a little."""
+    np.testing.assert_allclose(weights(one), weights(other), rtol=2e-3, atol=atol)
 
 
 def weights(outcome: Outcome) -> NDArray[Any]:
@@ -60,7 +57,7 @@ def test_accumulated_batches_and_xla_change_nothing_but_rounding(
 ) -> None:
     """Two batches of 16 before each update, compiled by XLA: the same gradient."""
     outcome = sgd(digits, tmp_path, 2, per_process_batch_size=16, gradient_accumulation=2, xla=True)
-    assert_same_but_rounding(two_ranks, outcome)
+    assert_same_but_rounding(two_ranks, outcome, atol=5e-5)  # XLA sums in the processor's order: 2.4e-5 on AMD's EPYC
 
 
 def test_half_precision_learns_as_well(digits: Landed, tmp_path: Path) -> None:

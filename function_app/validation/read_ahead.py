@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from mmap import mmap
 from queue import SimpleQueue
 from threading import Thread
 
@@ -83,8 +84,13 @@ class _Reader(Thread):
 def _slots(source: ShardSource, chunk_bytes: int) -> list[_Slot]:
     """Return memory to fill again and again where the source can: new memory costs as much as reading into it."""
     if isinstance(source, RefillingSource):
-        return [_refilled(source, memoryview(bytearray(chunk_bytes))) for _ in range(_NUM_REFILLED_SLOTS)]
+        return [_refilled(source, _aligned_memory(chunk_bytes)) for _ in range(_NUM_REFILLED_SLOTS)]
     return [source.read] * _NUM_SLOTS
+
+
+def _aligned_memory(num_bytes: int) -> memoryview:
+    """Return memory that begins where a page does: AMD's Zen copies to other places at a quarter of the speed."""
+    return memoryview(mmap(-1, num_bytes))
 
 
 def _refilled(source: RefillingSource, memory: memoryview) -> _Slot:

@@ -83,7 +83,7 @@ class SourceUnavailableError(SourceError):
 class LocalFileSource:
     """A file. It is pinned to size and modification time, as a blob is to its ETag."""
 
-    chunk_bytes = 1 << 20
+    chunk_bytes = 2 << 20
     """A chunk that stays in the processor's cache between read and check is worth more than fewer calls."""
 
     def __init__(self, path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
+from mmap import PAGESIZE
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from function_app.validation import LocalFileSource, SourceUnavailableError
 from function_app.validation.read_ahead import read_ahead
 from tests.support.shards import NAME, BytesSource
 
-CONTENT = bytes(range(256)) * (5 << 12) + b"rest"
+CONTENT = bytes(range(256)) * (5 << 13) + b"rest"
 
 
 class UnreadableSource(BytesSource):
@@ -37,7 +39,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("start", [0, 1, 5 << 20, len(CONTENT) - 1, len(CONTENT)])
+@pytest.mark.parametrize("start", [0, 1, 10 << 20, len(CONTENT) - 1, len(CONTENT)])
 def test_file(path: Path, start: int) -> None:
     """A file comes whole and in order from where it was asked for, to its last byte."""
     with LocalFileSource(path) as source:
@@ -56,6 +58,14 @@ def test_memory_is_filled_again(path: Path) -> None:
     with LocalFileSource(path) as source:
         places = {id(chunk.obj) for chunk in read_ahead(source) if isinstance(chunk, memoryview)}
     assert 3 == len(places)
+
+
+def test_memory_begins_where_a_page_does(path: Path) -> None:
+    """Chunks are read to the beginning of a page: elsewhere some processors take up to four times as long."""
+    with LocalFileSource(path) as source:
+        objects = {id(chunk.obj): chunk.obj for chunk in read_ahead(source) if isinstance(chunk, memoryview)}
+        offsets = {ctypes.addressof(ctypes.c_char.from_buffer(memory)) % PAGESIZE for memory in objects.values()}
+    assert {0} == offsets
 
 
 def test_error_comes_in_its_place() -> None:

@@ -2,6 +2,9 @@
 
 Keras' SGD multiplies the rate into the momentum, so that a rate that changes (warm-up, decay) lags behind in
 it; Goyal et al. 2017, section 3, call for a correction. Kept outside, none is needed.
+
+TensorFlow has this very formula in one kernel. Written out it passes over the weights about ten times: of
+ResNet-50's 94 MB that took 23 ms of a step of 852 on one CPU rank, and 50 ms of 966 on two that share its memory.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from training_job.optimization.decayed import is_decayed
@@ -31,15 +35,21 @@ class Momentum(keras.optimizers.Optimizer):  # type: ignore[misc]  # Keras has n
             self._velocities = self.add_optimizer_variables(variables, "velocity")
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Change one variable."""
+        """Change one variable: Keras', or TensorFlow's below it, which is what Keras passes."""
         velocity = self._velocities[self._get_variable_index(variable)]
-        rate = ops.cast(learning_rate, variable.dtype)
-        change = ops.cast(gradient, variable.dtype)
-        if self._l2 and is_decayed(variable):
-            change = change + self._l2 * variable
-        change = self.adapted(change, variable)
-        self.assign(velocity, self._momentum * velocity + change)
-        self.assign_sub(variable, rate * velocity)
+        value = variable.value if isinstance(variable, keras.Variable) else variable
+        # An embedding's gradient is of the rows that were looked up; the momentum moves all.
+        change = tf.cast(tf.convert_to_tensor(gradient), value.dtype)
+        if self._l2 and is_decayed(value):
+            change = change + self._l2 * value
+        tf.raw_ops.ResourceApplyMomentum(
+            var=value.handle,
+            accum=velocity.value.handle,
+            lr=tf.cast(learning_rate, value.dtype),
+            grad=self.adapted(change, value),
+            momentum=tf.cast(self._momentum, value.dtype),
+            use_nesterov=False,
+        )
 
     def adapted(self, change: Any, variable: Any) -> Any:
         """Return what is added to the momentum."""

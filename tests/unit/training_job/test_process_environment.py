@@ -25,9 +25,9 @@ def test_options_become_horovods_own_names(tmp_path: Path) -> None:
 
 def test_what_the_caller_has_set_is_left_alone() -> None:
     """A default is only for what nobody decided."""
-    environment = {"OMPI_MCA_mpi_yield_when_idle": "0", "HOROVOD_CYCLE_TIME": "20"}
+    environment = {"OMPI_MCA_mpi_yield_when_idle": "0", "HOROVOD_CYCLE_TIME": "3"}
     set_for(MachineOptions(), Path("r"), environment)
-    assert ("0", "20") == (environment["OMPI_MCA_mpi_yield_when_idle"], environment["HOROVOD_CYCLE_TIME"])
+    assert ("0", "3") == (environment["OMPI_MCA_mpi_yield_when_idle"], environment["HOROVOD_CYCLE_TIME"])
 
 
 def test_where_cores_carry_the_exchange_it_is_cut_to_their_cache(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_where_cores_carry_the_exchange_it_is_cut_to_their_cache(tmp_path: Path)
     driver.touch()
     set_for(MachineOptions(), tmp_path, on_gpus, driver)
     assert {
-        "HOROVOD_CYCLE_TIME": "5",
+        "HOROVOD_CYCLE_TIME": "20",
         "HOROVOD_FUSION_THRESHOLD": "1048576",
         "OMPI_MCA_smsc": "^cma",
     } == dict(on_cpus.items() - on_gpus.items())

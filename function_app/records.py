@@ -49,6 +49,8 @@ class ShardRecord:
     size_bytes: int
     crc32c: str
     num_records: int
+    content_format: str | None = None
+    """``tfrecord``, ``tfrecord gzip`` …, empty for what is no shard; None in rows written before this was kept."""
     validated_at: datetime
     reasons: tuple[Reason, ...] = ()
     statistics: Mapping[str, Any] = field(default_factory=dict)

@@ -86,7 +86,7 @@ def set_reasons(every: Sequence[Judged], requirements: DataRequirements | None, 
     for judged in every:
         if (member := _member(judged)) is not None and judged.verdict is not None:
             members.append(member)
-            formats[member.name] = f"{judged.verdict.data_format} {judged.verdict.compression}".strip()
+            formats[member.name] = judged.verdict.content_format
     stated = None
     if counts is not None:
         try:

@@ -75,7 +75,8 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: Services)
         manifest = _manifest(pipeline, version, rows, number=latest.number + 1 if latest else 1)
         if latest is not None and latest.fingerprint == manifest.fingerprint:
             return latest
-        if refuse_set(pipeline, manifest, services):
+        formats = {row.name: row.content_format for row in rows if row.content_format is not None}
+        if refuse_set(pipeline, manifest, formats, services):
             return None
         generation = described(manifest, services)
         services.documents.write_once(generation.manifest_path, manifest.to_json().encode())

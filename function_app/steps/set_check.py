@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
 
 from function_app.errors import ServiceUnavailableError
 from function_app.ledger import DatasetVersion, Decision
@@ -27,10 +29,13 @@ MAX_LISTED = 50
 """Reasons kept with a refusal; there may be one for each shard."""
 
 
-def refuse_set(pipeline: Pipeline, manifest: Manifest, services: Services) -> bool:
-    """Check the shards together; where they do not hold, write down why, tell people, and return True."""
+def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str], services: Services) -> bool:
+    """Check the shards together; where they do not hold, write down why, tell people, and return True.
+
+    ``formats`` says of each shard's name what it is, where the ledger knows.
+    """
     version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
-    reasons = _reasons(pipeline, manifest, version, services)
+    reasons = _reasons(pipeline, manifest, formats, services)
     if not reasons:
         return False
     messages = [reason.message for reason in reasons[:MAX_LISTED]]
@@ -72,13 +77,15 @@ def _last_messages(version: DatasetVersion, services: Services) -> list[str] | N
     return None if refusal is None else list(refusal.details.get("messages", ()))
 
 
-def _reasons(pipeline: Pipeline, manifest: Manifest, version: DatasetVersion, services: Services) -> list[Reason]:
-    requirements = pipeline.data.requirements()
+def _reasons(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str], services: Services) -> list[Reason]:
+    version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
+    requirements, reasons, counts = pipeline.data.requirements(), list[Reason](), None
     try:
         counts = None if requirements.counts == "ignore" else _stated_counts(version, services)
     except CountsError as error:
-        return [Reason(code=ReasonCode.SET_COUNTS_UNREADABLE, shard=COUNT_FILES[0], message=str(error))]
-    return check_set(manifest.shards, requirements, counts=counts)
+        reasons.append(Reason(code=ReasonCode.SET_COUNTS_UNREADABLE, shard=COUNT_FILES[0], message=str(error)))
+        requirements = replace(requirements, counts="ignore")  # nothing more can be said of them
+    return reasons + check_set(manifest.shards, requirements, counts=counts, formats=formats)
 
 
 def _stated_counts(version: DatasetVersion, services: Services) -> StatedCounts | None:

@@ -180,6 +180,7 @@ def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services
         size_bytes=verdict.size_bytes,
         crc32c=verdict.crc32c,
         num_records=verdict.num_records,
+        content_format=verdict.content_format,
         validated_at=services.clock(),
         reasons=verdict.reasons,
         statistics=verdict.statistics.to_json(),

@@ -33,6 +33,11 @@ class ShardVerdict:
     """Found in all; `reasons` holds the first of them."""
     statistics: ShardStatistics
 
+    @property
+    def content_format(self) -> str:
+        """What the shards of a version have in common, in words: ``tfrecord gzip``; empty for what is no shard."""
+        return f"{self.data_format or ''} {self.compression}".strip()
+
     def to_json(self) -> dict[str, Any]:
         """Return JSON-ready members, as ``landfall validate --json`` prints them."""
         return {

@@ -61,6 +61,7 @@ def test_a_verdict_is_returned_as_it_was_recorded(ledger: Ledger) -> None:
         17,
         size_bytes=5 << 40,
         num_records=1 << 33,
+        content_format="tfrecord gzip",
         state=ShardState.REJECTED,
         reasons=(REASON, replace(REASON, record_index=4)),
         statistics={"labels": {"0": 5, "1": 5}, "mean": 0.125, "note": "ß…"},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -162,6 +164,42 @@ def test_other_reasons_for_the_same_shards_are_told_again() -> None:
         world.shards.put(COUNTS, counts)
         world.deliver(COUNTS)
     assert (2, 2) == (len(refusals(world)), len(world.topic.received))
+
+
+def land_mixed(world: World) -> None:
+    """Land a plain shard of the training split, and all others compressed."""
+    for label, name in enumerate(ALL_SHARDS):
+        content = shard_content(*[label] * 3)
+        world.deliver(world.put(name, content if name == TRAIN_SHARDS[0] else gzip.compress(content)))
+
+
+def test_plain_and_compressed_shards_do_not_make_one_version() -> None:
+    """Each is good; a reader is told one compression for all of them. Told among all other reasons."""
+    world = World()
+    world.shards.put(COUNTS, b"{")
+    land_mixed(world)
+    told = world.topic.received[-1].content["reasons"]
+    assert ["set_counts_unreadable", "set_formats_mixed"] == [reason["code"] for reason in told]
+    others = f"{TRAIN_SHARDS[0]}: should be tfrecord gzip, as most shards are, was tfrecord: {TRAIN_SHARDS[0]}"
+    assert (others, None) == (refusals(world)[0][1], world.ledger.latest_generation(VERSION))
+
+
+def test_a_version_whose_plain_shard_is_compressed_too_closes() -> None:
+    """The refusal said which one it is."""
+    world = World()
+    land_mixed(world)
+    world.deliver(world.put(TRAIN_SHARDS[0], gzip.compress(shard_content(0, 0, 0))))
+    assert world.ledger.latest_generation(VERSION) is not None
+
+
+def test_verdicts_that_do_not_say_their_format_are_no_reason_to_refuse() -> None:
+    """They were written before it was kept, and their shards are not read again."""
+    world = World()
+    land_mixed(world)
+    row = world.ledger.shard_rows[VERSION, "train", 0]
+    world.ledger.shard_rows[VERSION, "train", 0] = replace(row, content_format=None)
+    sweep(world.services)
+    assert world.ledger.latest_generation(VERSION) is not None
 
 
 def test_tfds_counts_are_read_too() -> None:

@@ -41,14 +41,13 @@ def _compile_image(spec: FeatureSpec, requirements: DataRequirements, statistics
     every = {"header": 0, "all": 1, "sample": images.sample_every}[images.decode]
 
     def check(content: bytes | memoryview, index: int) -> Fault | None:
-        content = bytes(content)
         try:
             header = read_image_header(content)
         except ImageFaultError as error:
             return _named(spec, error.fault)
         fault = _check_header(spec, content, header, wanted, limits.max_image_pixels)
         if fault is None and every and index % every == 0:
-            fault = _decode(content, header, limits.max_decoded_image_bytes)
+            fault = _decode(bytes(content), header, limits.max_decoded_image_bytes)
         if fault is not None:
             return _named(spec, fault)
         statistics.num_present += 1
@@ -64,7 +63,7 @@ def _named(spec: FeatureSpec, fault: Fault) -> Fault:
 
 
 def _check_header(
-    spec: FeatureSpec, content: bytes, header: ImageHeader, wanted: str | None, max_pixels: int
+    spec: FeatureSpec, content: bytes | memoryview, header: ImageHeader, wanted: str | None, max_pixels: int
 ) -> Fault | None:
     if wanted is not None and header.image_format != wanted:
         return Fault(code=ReasonCode.IMAGE_WRONG_ENCODING, expected=f"{wanted} bytes", seen=describe_content(content))

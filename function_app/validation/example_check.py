@@ -1,6 +1,7 @@
 """One payload against the pipeline's features: its values read, then checked feature by feature.
 
-The protobuf runtime parses; examples of a layout that it has parsed before are read where their values lie.
+The protobuf runtime parses; examples of a layout that it has parsed before are read where their values lie, and large
+ones are walked through.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from function_app.validation.example_layout import Layouts, Payload, Values
+from function_app.validation.example_layout import MIN_WALKED_BYTES, Layouts, Payload, Values, compile_walk
 from function_app.validation.example_message import Example
 from function_app.validation.example_size import MIN_SCANNED_BYTES, parsed_size_fault
 from function_app.validation.feature_checks import ValuesCheck, compile_feature_check, compile_values_check, missing
@@ -29,7 +30,7 @@ def compile_payload_check(requirements: DataRequirements, statistics: ShardStati
     specs, limits = requirements.features, requirements.limits
     check_values = [compile_values_check(spec, requirements, statistics.feature(spec.name)) for spec in specs]
     layouts = Layouts(specs)
-    readers = layouts.readers
+    readers, walk = layouts.readers, compile_walk(specs)
     parse_and_check = _compile_parsing_check(requirements, check_values)
 
     def check(payload: Payload, index: int) -> list[Fault] | None:
@@ -40,7 +41,10 @@ def compile_payload_check(requirements: DataRequirements, statistics: ShardStati
         values = read(payload) if read is not None else None
         if values is not None:
             return _check_all(check_values, values, index)
-        faults = parse_and_check(payload, index)
+        if size >= MIN_WALKED_BYTES and (values := walk(payload)) is not None:
+            faults = _check_all(check_values, values, index)
+        else:
+            faults = parse_and_check(payload, index)
         if faults is None:
             layouts.learn(payload)
         return faults

@@ -3,7 +3,8 @@
 Most examples of a dataset have the same features in the same order, of the same sizes. Then the bytes around their
 values are the same in all of them, and a payload whose bytes around the values are those of an example that the
 protobuf runtime has parsed need not be parsed: its values lie where those lay. Everything else goes to the runtime,
-which decides. So does whatever is not written in the one way in which every writer writes it.
+which decides. So does whatever is not written in the one way in which every writer writes it. Large examples of other
+lengths, as JPEGs have, are walked through instead: the few bytes around their values are read one by one.
 Source of the encoding: protobuf.dev, "Encoding".
 """
 
@@ -31,6 +32,8 @@ _MAX_SPANS = 64
 """With more, comparing is no faster than parsing."""
 _COPIED_BYTES = 16 << 10
 """Larger values of bytes are handed out as views of the payload, where that is one; more numbers have no layout."""
+MIN_WALKED_BYTES = 32 << 10
+"""From this size on walking is cheaper than the runtime, which copies the values and writes them again to compare."""
 _FLOAT_BYTES = 4
 _MAX_VARINT_BYTES = 9
 """Of numbers that are not negative."""
@@ -109,6 +112,39 @@ def compile_layout(example: bytes, specs: Sequence[FeatureSpec]) -> ReadValues:
         return values
 
     return read
+
+
+def compile_walk(specs: Sequence[FeatureSpec]) -> ReadValues:
+    """Return what reads payloads of any layout in which all that is wanted is there, plainly written."""
+    places = {spec.name: place for place, spec in enumerate(specs)}
+    required = [place for place, spec in enumerate(specs) if spec.required]
+
+    def read(payload: Payload) -> Sequence[Values] | None:
+        values: list[Any] = [None] * len(specs)
+        try:
+            for span in _few_spans(payload):
+                found = _read(payload, span)
+                place = places.get(span.name)
+                if place is None:
+                    continue
+                if span.kind != specs[place].kind:
+                    return None
+                values[place] = found if values[place] is None else [*values[place], *found]
+        except (NotPlainError, UnicodeDecodeError):
+            return None
+        return None if any(values[place] is None for place in required) else values
+
+    return read
+
+
+def _read(payload: Payload, span: _Span) -> Sequence[Any]:
+    """Return what lies in a span; integers are looked at even if nobody asks for them. Raises NotPlainError."""
+    if span.kind == "float":
+        return struct.unpack_from(f"<{span.size // _FLOAT_BYTES}f", payload, span.start)
+    if _is_viewed(span):
+        return (payload[span.start : span.stop],)
+    content = bytes(payload[span.start : span.stop])
+    return (content,) if span.kind == "bytes" else _integers(content)
 
 
 class _Split:
@@ -190,21 +226,21 @@ def _integers(content: bytes) -> list[int]:
     return values
 
 
-def _few_spans(example: bytes) -> list[_Span]:
+def _few_spans(example: Payload) -> list[_Span]:
     spans = list(islice(_spans(example), _MAX_SPANS + 1))
     if len(spans) > _MAX_SPANS or any(span.kind != "bytes" and span.size > _COPIED_BYTES for span in spans):
         raise NotPlainError
     return spans
 
 
-def _spans(example: bytes) -> Iterator[_Span]:
+def _spans(example: Payload) -> Iterator[_Span]:
     """Yield where the values lie, in order. Raises NotPlainError."""
     position = _inside(example, 0, len(example), _FIRST, to_end=True)[0]
     names: set[str] = set()
     while position < len(example):
         entry, position = _inside(example, position, len(example), _FIRST)
         key_start, key_stop = _inside(example, entry, position, _FIRST)
-        name = example[key_start:key_stop].decode()
+        name = bytes(example[key_start:key_stop]).decode()
         if name in names:
             raise NotPlainError
         names.add(name)
@@ -212,7 +248,7 @@ def _spans(example: bytes) -> Iterator[_Span]:
         yield from _spans_of_feature(example, name, feature, position)
 
 
-def _spans_of_feature(example: bytes, name: str, feature: int, end: int) -> Iterator[_Span]:
+def _spans_of_feature(example: Payload, name: str, feature: int, end: int) -> Iterator[_Span]:
     kind = _KINDS.get(example[feature]) if feature < end else None
     if kind is None:
         raise NotPlainError
@@ -226,7 +262,7 @@ def _spans_of_feature(example: bytes, name: str, feature: int, end: int) -> Iter
         yield _Span(name, kind, value, start)
 
 
-def _inside(example: bytes, position: int, end: int, tag: int, *, to_end: bool = False) -> tuple[int, int]:
+def _inside(example: Payload, position: int, end: int, tag: int, *, to_end: bool = False) -> tuple[int, int]:
     """Return from where to where the content of a field with a length lies. Raises NotPlainError."""
     if position >= end or example[position] != tag:
         raise NotPlainError

@@ -20,6 +20,9 @@ PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _JPEG_END = b"\xff\xd9"
 _PNG_END = b"\x00\x00\x00\x00IEND\xae\x42\x60\x82"
 
+Bytes = bytes | memoryview
+_DESCRIBED_BYTES = 512
+
 _MARKER = struct.Struct(">HH")
 _FRAME = struct.Struct(">BHHB")
 _IHDR = struct.Struct(">I4sIIBBBBBI")
@@ -60,16 +63,16 @@ class ImageFaultError(ValueError):
         self.fault = Fault(code=code, expected=expected, seen=seen)
 
 
-def read_image_header(content: bytes) -> ImageHeader:
+def read_image_header(content: Bytes) -> ImageHeader:
     """Return a JPEG's or PNG's header, having looked for the end of the image too. Raises ImageFaultError."""
-    if content.startswith(JPEG_MAGIC):
+    if content[: len(JPEG_MAGIC)] == JPEG_MAGIC:
         return _read_jpeg(content)
-    if content.startswith(PNG_MAGIC):
+    if content[: len(PNG_MAGIC)] == PNG_MAGIC:
         return _read_png(content)
     raise ImageFaultError(ReasonCode.IMAGE_WRONG_ENCODING, "JPEG or PNG bytes", describe_content(content))
 
 
-def _read_jpeg(content: bytes) -> ImageHeader:
+def _read_jpeg(content: Bytes) -> ImageHeader:
     position, size = 2, len(content)
     while position + 4 <= size:
         marker, length = _MARKER.unpack_from(content, position)
@@ -91,7 +94,7 @@ def _next_marker(marker: int, length: int, position: int) -> int:
     return position + 2 + length
 
 
-def _jpeg_frame(content: bytes, position: int, marker: int) -> ImageHeader:
+def _jpeg_frame(content: Bytes, position: int, marker: int) -> ImageHeader:
     if position + 10 > len(content):
         raise ImageFaultError(
             ReasonCode.IMAGE_TRUNCATED, "a JPEG frame header", f"the end after {len(content)} bytes"
@@ -101,14 +104,14 @@ def _jpeg_frame(content: bytes, position: int, marker: int) -> ImageHeader:
         raise ImageFaultError(
             ReasonCode.IMAGE_CORRUPT, "a JPEG of 1, 3 or 4 channels", f"{width} x {height} x {channels}"
         )
-    if not content.endswith(_JPEG_END) and content.rfind(_JPEG_END, position) < 0:
+    if not _ends_with(content, _JPEG_END, position):
         raise ImageFaultError(
             ReasonCode.IMAGE_TRUNCATED, "JPEG data up to its end marker", f"no end marker in {len(content)} bytes"
         )
     return ImageHeader("JPEG", width, height, channels, bits, marker in _PROGRESSIVE)
 
 
-def _read_png(content: bytes) -> ImageHeader:
+def _read_png(content: Bytes) -> ImageHeader:
     if len(content) < len(PNG_MAGIC) + _IHDR.size:
         raise ImageFaultError(ReasonCode.IMAGE_TRUNCATED, "a PNG header", f"{len(content)} bytes")
     length, name, width, height, bits, colour, _, _, interlaced, crc = _IHDR.unpack_from(content, 8)
@@ -118,11 +121,16 @@ def _read_png(content: bytes) -> ImageHeader:
         raise ImageFaultError(
             ReasonCode.IMAGE_CORRUPT, "a PNG of colour type 0, 2, 3, 4 or 6", f"{width} x {height}, type {colour}"
         )
-    if not content.endswith(_PNG_END) and content.rfind(_PNG_END) < 0:
+    if not _ends_with(content, _PNG_END, 0):
         raise ImageFaultError(
             ReasonCode.IMAGE_TRUNCATED, "PNG data up to its end chunk", f"no end chunk in {len(content)} bytes"
         )
     return ImageHeader("PNG", width, height, _PNG_CHANNELS[colour], bits, bool(interlaced))
+
+
+def _ends_with(content: Bytes, end: bytes, position: int) -> bool:
+    """Tell whether the end marker comes last, or anywhere behind a position: writers may have appended something."""
+    return content[-len(end) :] == end or bytes(content).rfind(end, position) >= 0
 
 
 _KNOWN_CONTENT = (
@@ -166,6 +174,7 @@ def known_content(content: bytes) -> str | None:
     return next((words for magic, words in _KNOWN_TEXT if text.startswith(magic)), None)
 
 
-def describe_content(content: bytes) -> str:
+def describe_content(content: Bytes) -> str:
     """Return in words what bytes look like."""
+    content = bytes(content[:_DESCRIBED_BYTES])
     return known_content(content) or f"bytes beginning {content[:8].hex(' ') or 'nowhere: there are none'}"

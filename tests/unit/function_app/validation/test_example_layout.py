@@ -1,4 +1,4 @@
-"""Layouts: what is read where the values of an earlier example lay is what the protobuf runtime reads."""
+"""Layouts and walks: what is read without the protobuf runtime is what the runtime reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from function_app.validation import ReasonCode as Code
 from function_app.validation import encode_example
-from function_app.validation.example_layout import Layouts, NotPlainError, compile_layout
+from function_app.validation.example_layout import (
+    MIN_WALKED_BYTES,
+    Layouts,
+    NotPlainError,
+    compile_layout,
+    compile_walk,
+)
 from function_app.validation.example_message import Example
 from shared.example_schema import FeatureSpec
 from tests.support.example_bytes import example_bytes
@@ -52,6 +58,12 @@ def read(example: bytes, payload: bytes | memoryview) -> list[Any] | None:
     return None if values is None else [None if v is None else list(v) for v in values[: len(SPECS)]]
 
 
+def walked(payload: bytes | memoryview) -> list[Any] | None:
+    """Return each feature's values by walking through the payload."""
+    values = compile_walk(SPECS)(payload)
+    return None if values is None else [None if v is None else list(v) for v in values]
+
+
 @given(
     label=st.integers(0, 9),
     image=st.binary(min_size=300, max_size=300),
@@ -65,6 +77,19 @@ def test_values(label: int, image: bytes, box: tuple[float, float], classes: tup
     assert parsed(payload) == read(EXAMPLE, memoryview(payload))
 
 
+@given(
+    image=st.binary(max_size=50_000),
+    box=st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=9),
+    classes=st.lists(st.integers(0, 1 << 62), min_size=1, max_size=9),
+    texts=st.lists(st.binary(max_size=9), min_size=1, max_size=9),
+)
+def test_values_of_a_walk(image: bytes, box: list[float], classes: list[int], texts: list[bytes]) -> None:
+    """Values of any number and size are those that the runtime reads, of bytes and of a view."""
+    payload = encode_example({**FEATURES, "image": image, "box": box, "classes": classes, "texts": texts})
+    assert parsed(payload) == walked(payload)
+    assert parsed(payload) == walked(memoryview(payload))
+
+
 @given(position=st.integers(0, len(EXAMPLE) - 1), byte=st.integers(0, 255), second=st.integers(0, len(EXAMPLE) - 1))
 def test_damage(position: int, byte: int, second: int) -> None:
     """A damaged payload is read as the runtime reads it and writes it, or left to the runtime."""
@@ -72,10 +97,10 @@ def test_damage(position: int, byte: int, second: int) -> None:
     damaged[position] = byte
     damaged[second] ^= 0x80
     payload = bytes(damaged)
-    values = read(EXAMPLE, payload)
-    if values is not None:
-        assert repr(parsed(payload)) == repr(values)
-        assert len(payload) == Example.FromString(payload).ByteSize()
+    for values in (read(EXAMPLE, payload), walked(payload)):
+        if values is not None:
+            assert repr(parsed(payload)) == repr(values)
+            assert len(payload) == Example.FromString(payload).ByteSize()
 
 
 def test_large_values_are_views() -> None:
@@ -101,9 +126,10 @@ def test_large_values_are_views() -> None:
     ],
 )
 def test_not_plain(payload: bytes) -> None:
-    """What is not written as every writer writes it, or is not worth it, has no layout."""
+    """What is not written as every writer writes it, or is not worth it, has no layout and is not walked through."""
     with pytest.raises(NotPlainError):
         compile_layout(payload, SPECS)
+    assert walked(payload) is None
 
 
 def test_negative_integers() -> None:
@@ -156,3 +182,20 @@ def test_size_that_differs_after_many_that_fit() -> None:
         verdict.statistics.features["image"].minimum,
         verdict.statistics.features["image"].maximum,
     )
+
+
+def test_faults_in_large_examples_of_different_lengths() -> None:
+    """Large examples of any lengths are judged as small ones are: by record, offset, code; values are counted."""
+    payloads = [labelled(i % 10, image=bytes(MIN_WALKED_BYTES + i)) for i in range(20)]
+    image = FeatureSpec(name="image", kind="bytes")
+    statistics = judged(framed(payloads), LABEL, image).statistics.features
+    assert {str(i): 2 for i in range(10)} == statistics["label"].histogram
+    assert (20, MIN_WALKED_BYTES, MIN_WALKED_BYTES + 19) == (
+        statistics["image"].num_present,
+        statistics["image"].minimum,
+        statistics["image"].maximum,
+    )
+    payloads[7] = labelled(99, image=bytes(MIN_WALKED_BYTES + 7))
+    assert (Code.VALUE_OUT_OF_RANGE, 7, len(framed(payloads[:7]))) == place(judged(framed(payloads), LABEL, image))
+    payloads[7] = encode_example({"label": 1.0, "image": bytes(MIN_WALKED_BYTES + 7)})
+    assert (Code.FEATURE_WRONG_KIND, 7, len(framed(payloads[:7]))) == place(judged(framed(payloads), LABEL, image))

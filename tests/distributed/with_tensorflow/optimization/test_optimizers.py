@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -18,6 +18,9 @@ BIAS = np.array([0.5, -0.5], np.float32)
 GRADIENTS = [(np.full((2, 2), g, np.float32), np.full(2, g, np.float32)) for g in (0.5, -0.25, 1.0)]
 RATES = (0.1, 0.1, 0.01)
 """The last step is after a decay."""
+
+
+ByMomentum = Literal["sgd", "lars"]
 
 
 def fresh_variables() -> list[keras.Variable]:
@@ -87,7 +90,7 @@ def test_lars_leaves_a_kernel_of_zeros_to_plain_momentum() -> None:
 
 
 @pytest.mark.parametrize("name", ["sgd", "lars"])
-def test_an_update_outside_a_graph_is_the_same(name: str) -> None:
+def test_an_update_outside_a_graph_is_the_same(name: ByMomentum) -> None:
     """By Keras' own variables, too, which `update_step` is given where nobody unpacks them."""
     variables = fresh_variables()
     optimizer = build_optimizer(OptimizationOptions(optimizer=name, weight_decay=0.1), variables, scaled_loss=False)
@@ -99,7 +102,7 @@ def test_an_update_outside_a_graph_is_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sgd", "lars"])
-def test_the_momentum_is_part_of_what_is_saved(name: str) -> None:
+def test_the_momentum_is_part_of_what_is_saved(name: ByMomentum) -> None:
     """An optimizer that is given another's state takes the step that the other would have taken."""
     kernels = []
     for restored_before_last in (False, True):
@@ -115,7 +118,8 @@ def test_the_momentum_is_part_of_what_is_saved(name: str) -> None:
             step = step_of(optimizer, variables)
         step(tf.constant(RATES[2]), GRADIENTS[2])
         kernels.append(np.asarray(variables[0]))
-    np.testing.assert_array_equal(*kernels)
+    undisturbed, restored = kernels
+    np.testing.assert_array_equal(undisturbed, restored)
 
 
 def test_a_gradient_of_some_rows_moves_all_that_have_momentum() -> None:
@@ -148,7 +152,7 @@ def test_adams_weight_decay_is_decoupled_and_spares_biases() -> None:
 
 
 @pytest.mark.parametrize("name", ["sgd", "lars"])
-def test_a_scaled_loss_changes_no_step(name: str) -> None:
+def test_a_scaled_loss_changes_no_step(name: ByMomentum) -> None:
     """float16's optimizer takes the scale off the gradients before it applies them."""
     variables = fresh_variables()
     optimizer = build_optimizer(OptimizationOptions(optimizer=name), variables, scaled_loss=True)

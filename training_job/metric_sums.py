@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from training_job.metrics import MetricLayout
+from training_job.metrics import AUC_LOGIT_SCALE, MetricLayout
 
 SumsOf = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """Takes logits, labels and weights; returns each example's loss, float32 [B], and the batch's sums, float32."""
@@ -39,8 +40,8 @@ def _binary(
     positive = tf.cast(labels, tf.float32)
     losses = tf.nn.sigmoid_cross_entropy_with_logits(positive, scores)
     correct = tf.cast(tf.equal(scores > 0, positive > 0), tf.float32)
-    last = layout.auc_buckets - 1
-    buckets = tf.minimum(tf.cast(tf.sigmoid(scores) * layout.auc_buckets, tf.int32), last)
+    share = tf.atan(scores / AUC_LOGIT_SCALE) / math.pi + 0.5
+    buckets = tf.minimum(tf.cast(share * layout.auc_buckets, tf.int32), layout.auc_buckets - 1)
     histograms = [
         tf.math.unsorted_segment_sum(weights * of_class, buckets, layout.auc_buckets)
         for of_class in (positive, 1 - positive)

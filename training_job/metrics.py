@@ -1,7 +1,7 @@
 """Metrics as sums: each rank adds up over its examples, the sums are added over ranks, then divided once.
 
 So a metric is an average weighted by examples, however the examples are spread over ranks. The area under
-the curve comes from two histograms of the predicted probability, which add up just as well.
+the curve comes from two histograms of the predicted scores, which add up just as well.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from shared.training_options import ModelOptions
 
 Sums = np.ndarray[Any, Any]
 
-AUC_BUCKETS = 1000
+AUC_BUCKETS = 4096
+"""Of each class; both together are 64 KiB to add over ranks."""
+AUC_LOGIT_SCALE = 2.5
+"""Buckets are of equal width in the arctangent of the logit over this.
+
+A model that has seen little, or of a rare class, says nearly the same of everything: 0.5, or 0.02. Buckets of equal
+width in the probability hardly tell such scores apart. So a bucket spans 0.002 of the logit at 0.5, 0.007 at 0.02,
+0.02 at 0.001, and 0.1 at a logit of 20, where float32 knows no probability but 1 any more.
+"""
 _TOP = 5
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from shared.job_arguments import JobArguments
 from training_job.checkpoints.position import Position
 from training_job.errors import CheckpointError
+from training_job.metrics import layout_for
 from training_job.rank_plan import BatchShape, SplitPlan
 
 
@@ -54,9 +55,12 @@ def resumed(latest: Position | None, arguments: JobArguments, fingerprint: str, 
 
 
 def _check_same(latest: Position, arguments: JobArguments, fingerprint: str) -> None:
+    numbers = layout_for(arguments).size
     for what, expected, seen in (
         ("data (fingerprint)", fingerprint, latest.fingerprint),
         ("order (seed)", arguments.seed, latest.seed),
+        # An epoch's sums do not go on in other buckets, and say nothing of which these were but their number.
+        ("metrics (numbers in the running epoch's sums)", numbers, len(latest.sums) or numbers),
     ):
         if expected != seen:
             raise CheckpointError(

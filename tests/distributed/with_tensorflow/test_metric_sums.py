@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from shared.training_options import ModelOptions
 from training_job.metric_sums import sums_for
@@ -64,6 +65,43 @@ def test_of_two_classes_loss_accuracy_and_area_leave_out_what_fills_up() -> None
         },
         rel=1e-5,
     )
+
+
+def area(logits: NDArray[Any], labels: NDArray[Any], ranks: int = 3) -> float:
+    """Return the area of what ranks see of it, their sums added up."""
+    options = ModelOptions(task="binary", num_classes=2)
+    layout = layout_for(options)
+    sums_of, total = sums_for(options.task, layout), layout.no_sums()
+    for rank in range(ranks):
+        own, of_own = logits[rank::ranks, np.newaxis], labels[rank::ranks]
+        total += sums_of(tf.constant(own), tf.constant(of_own), tf.ones(len(own)))[1].numpy()
+    return layout.averages(total)["auc"]
+
+
+def exact(logits: NDArray[Any], labels: NDArray[Any]) -> float:
+    """Compare each positive with each negative; a tie counts half."""
+    positives, negatives = logits[labels == 1, np.newaxis], logits[labels == 0]
+    return float(((positives > negatives) + (positives == negatives) / 2).mean())
+
+
+@pytest.mark.parametrize(
+    ("center", "spread"), [(0, 0.02), (-2, 0.02), (-4, 0.04), (4, 0.04), (-7, 0.15), (-11, 1.0), (20, 1.0), (0, 9.0)]
+)
+def test_the_area_is_exact_to_two_thousandths_where_scores_lie_close_together(center: float, spread: float) -> None:
+    """As of a model that has seen little, or of a class so rare that all that it says is nearly 0."""
+    generator = np.random.default_rng(12)
+    labels = (np.arange(600) % 4 == 0).astype(np.int64)
+    logits = (center + spread * (generator.normal(size=600) + 1.8 * labels)).astype(np.float32)
+    assert exact(logits, labels) == pytest.approx(area(logits, labels), abs=0.002)
+
+
+def test_scores_that_are_equal_count_half() -> None:
+    """Of seven scores everyone has many, on both sides of the ranks' cuts: all pairs are as they are counted."""
+    generator = np.random.default_rng(13)
+    labels = generator.integers(0, 2, 300)
+    scores = np.array([-9, -3, -0.5, 0, 0.01, 2, 8], np.float32)
+    logits = scores[generator.integers(0, 6, 300) + labels]
+    assert exact(logits, labels) == pytest.approx(area(logits, labels), abs=1e-12)
 
 
 @pytest.mark.parametrize("logit", [-60.0, 60.0])

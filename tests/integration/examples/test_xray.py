@@ -16,7 +16,7 @@ from tests.support.nih_xrays import write_nih
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.twin import TwinUnderTest
 from tests.unit.cli.pack.test_pack import records
-from training_job.metrics import AUC_BUCKETS
+from training_job.metrics import AUC_BUCKETS, AUC_LOGIT_SCALE
 
 pytestmark = [pytest.mark.twin, pytest.mark.distributed]
 
@@ -46,7 +46,7 @@ def journey(twin: TwinUnderTest, shards: Path, tmp_path_factory: pytest.TempPath
 def reference_auc(journey: Journey, shards: Path) -> tuple[float, float]:
     """Return scikit-learn's AUC of the exported model over the whole validation split, and what buckets may change.
 
-    The training sorts probabilities into buckets, and pairs of scores of one bucket count half.
+    The training sorts logits into buckets, and pairs of scores of one bucket count half.
     """
     scored = subprocess.run(
         [
@@ -64,7 +64,9 @@ def reference_auc(journey: Journey, shards: Path) -> tuple[float, float]:
     found = json.loads(scored.stdout.splitlines()[-1])
     assert counts(shards)["validation"] == len(found["labels"])
     labels = np.array(found["labels"], bool)
-    buckets = (np.array(found["scores"]) * AUC_BUCKETS).astype(int)
+    chances = np.clip(found["scores"], 1e-7, 1 - 1e-7)
+    logits = np.log(chances / (1 - chances))
+    buckets = ((np.arctan(logits / AUC_LOGIT_SCALE) / np.pi + 0.5) * AUC_BUCKETS).astype(int)
     tied = np.equal.outer(buckets[labels], buckets[~labels]).mean()
     return float(roc_auc_score(labels, found["scores"])), float(tied) / 2
 

@@ -46,7 +46,7 @@ def test_a_task_has_its_metrics(options: ModelOptions, names: tuple[str, ...], s
 
 
 def test_the_area_is_scikit_learns() -> None:
-    """Within what a thousand buckets can tell apart."""
+    """Within what the buckets can tell apart."""
     generator = np.random.default_rng(7)
     positives, negatives = generator.beta(4, 2, 700), generator.beta(2, 3, 900)
     expected = roc_auc_score([1] * 700 + [0] * 900, np.concatenate([positives, negatives]))

@@ -52,6 +52,11 @@ def test_the_same_world_goes_on_at_the_same_step() -> None:
     assert interrupted() == start(2, interrupted())
 
 
+def test_the_running_epochs_sums_go_on() -> None:
+    """Loss, accuracy and top-5 over what the epoch has seen."""
+    assert (64.0, 9.0, 8.0, 7.0) == start(2, interrupted(sums=(64.0, 9.0, 8.0, 7.0))).sums
+
+
 def test_a_smaller_world_with_the_same_global_batch_keeps_the_lanes() -> None:
     """One rank with batch 64 reads the two lanes that two ranks with batch 32 had."""
     assert interrupted() == start(1, interrupted(), per_process_batch_size=64)
@@ -78,9 +83,10 @@ def test_lanes_that_were_asked_for_go_before_those_of_the_checkpoint() -> None:
     [
         (interrupted(fingerprint="g"), r"should be of the data \(fingerprint\) f, it is of g"),
         (interrupted(seed=1), r"should be of the order \(seed\) 0, it is of 1"),
+        (interrupted(sums=(2.0,) * 2003), r"should be of the metrics \(numbers in .* sums\) 4, it is of 2003"),
     ],
 )
 def test_a_checkpoint_of_another_training_is_refused(latest: Position, message: str) -> None:
-    """Going on from it would mix two data sets, or two orders."""
+    """Going on from it would mix two data sets, two orders, or two ways to add up."""
     with pytest.raises(CheckpointError, match=message):
         start(2, latest)

@@ -3,8 +3,9 @@
 With the same world size, exactly: the same records in the same order, the same random numbers, the same
 state. With another world size but the same global batch, and a number of lanes that it divides, the steps
 are those of the first attempt as well, but sums over a batch are added in another order, ranks draw other
-dropout masks, and batch norm sees batches of another size. With another global batch the epoch goes on
-after the same part of it, in another order: some of its records are seen twice, and some not at all.
+dropout masks, and batch norm sees batches of another size. With another global batch, or lanes that cannot be
+kept, the epoch goes on after the same part of it, rounded down to whole steps, in another order: some of its
+records are seen twice, and some not at all. The epochs after it show each record as often as any epoch does.
 """
 
 from __future__ import annotations

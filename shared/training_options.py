@@ -107,7 +107,7 @@ class MachineOptions:
     fusion_threshold_mb: int = 0
     """Horovod's fusion buffer; 0: its own default, and 1 MiB on CPUs."""
     cycle_time_ms: float = 0.0
-    """Between two of Horovod's negotiations; 0: its own default, and 20 ms on CPUs."""
+    """Between two of Horovod's negotiations; 0: its own default, and 20 ms for keras.applications on CPUs."""
     autotune: bool = False
     timeline: bool = False
     """Horovod's timeline beside the report."""

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from shared.training_options import MachineOptions
+from shared.training_options import TrainingOptions
 from training_job.process_environment import launched_rank, launched_world_size, run_id, set_for, threads_per_rank
 
 
 def test_options_become_horovods_own_names(tmp_path: Path) -> None:
     """Fusion in bytes, the cycle in milliseconds, the timeline beside the report."""
     environment: dict[str, str] = {}
-    options = MachineOptions(fusion_threshold_mb=32, cycle_time_ms=2.5, autotune=True, timeline=True)
+    options = TrainingOptions(fusion_threshold_mb=32, cycle_time_ms=2.5, autotune=True, timeline=True)
     set_for(options, tmp_path, environment)
     assert {
         "HOROVOD_FUSION_THRESHOLD": "33554432",
@@ -26,7 +26,7 @@ def test_options_become_horovods_own_names(tmp_path: Path) -> None:
 def test_what_the_caller_has_set_is_left_alone() -> None:
     """A default is only for what nobody decided."""
     environment = {"OMPI_MCA_mpi_yield_when_idle": "0", "HOROVOD_CYCLE_TIME": "3"}
-    set_for(MachineOptions(), Path("r"), environment)
+    set_for(TrainingOptions(), Path("r"), environment)
     assert ("0", "3") == (environment["OMPI_MCA_mpi_yield_when_idle"], environment["HOROVOD_CYCLE_TIME"])
 
 
@@ -35,20 +35,36 @@ def test_where_cores_carry_the_exchange_it_is_cut_to_their_cache(tmp_path: Path)
     on_cpus: dict[str, str] = {}
     on_gpus: dict[str, str] = {}
     driver = tmp_path / "version"
-    set_for(MachineOptions(), tmp_path, on_cpus, driver)
+    set_for(TrainingOptions(), tmp_path, on_cpus, driver)
     driver.touch()
-    set_for(MachineOptions(), tmp_path, on_gpus, driver)
+    set_for(TrainingOptions(), tmp_path, on_gpus, driver)
     assert {
-        "HOROVOD_CYCLE_TIME": "20",
         "HOROVOD_FUSION_THRESHOLD": "1048576",
         "OMPI_MCA_smsc": "^cma",
     } == dict(on_cpus.items() - on_gpus.items())
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"model_name": "ResNet50"}, "20"),
+        ({"model_name": "small_cnn"}, None),
+        ({"model_name": "ResNet50", "model_module": "mine.py"}, None),
+    ],
+)
+def test_ranks_negotiate_less_often_where_steps_are_long(
+    tmp_path: Path, options: dict[str, str], expected: str | None
+) -> None:
+    """A short step would wait for the negotiation longer than it computes; of a user's own model nothing is known."""
+    environment: dict[str, str] = {}
+    set_for(TrainingOptions(**options), tmp_path, environment, tmp_path / "no driver")  # type: ignore[arg-type]
+    assert expected == environment.get("HOROVOD_CYCLE_TIME")
+
+
 def test_what_is_to_be_tuned_is_not_set(tmp_path: Path) -> None:
     """Horovod's autotuning takes a value from the environment as decided."""
     environment: dict[str, str] = {}
-    set_for(MachineOptions(autotune=True), tmp_path, environment, tmp_path / "no driver")
+    set_for(TrainingOptions(autotune=True), tmp_path, environment, tmp_path / "no driver")
     assert set() == {"HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD"} & environment.keys()
 
 

@@ -1,4 +1,4 @@
-"""Figures as people read them."""
+"""Figures and names as people read them."""
 
 from __future__ import annotations
 
@@ -11,3 +11,8 @@ def readable_bytes(num_bytes: int) -> str:
         if num_bytes >= size:
             return f"{num_bytes / size:.1f} {unit}"
     return f"{num_bytes} bytes"
+
+
+def one_line(name: str) -> str:
+    """Return a path whole, but on one line and without what a terminal would obey."""
+    return name if name.isprintable() else name.encode("unicode_escape").decode("ascii")

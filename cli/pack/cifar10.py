@@ -5,6 +5,7 @@ Source of the layout: https://www.cs.toronto.edu/~kriz/cifar.html.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Literal
 
 from cli.errors import CliError
 from cli.pack.collection import Entry
+from cli.pack.images import note
 from function_app.validation.example_message import Value
 from shared.example_schema import FeatureSpec
 
@@ -36,6 +38,8 @@ class Cifar10:
     encoding: ImageEncoding
     pixels: Mapping[str, bytes] = field(repr=False)
     """Batch → its images one after the other."""
+    notes: Sequence[str]
+    stamp: str
 
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
@@ -49,6 +53,11 @@ class Cifar10:
             dtype="uint8" if self.encoding == "raw" else None,
         )
         return (image, FeatureSpec(name="label", kind="int64", minimum=0, maximum=NUM_CLASSES - 1))
+
+    def where(self, entry: Entry) -> str:
+        """See Collection."""
+        batch, _, number = entry.key.partition("#")
+        return f"{batch}, image {int(number)}"
 
     def load(self, entry: Entry) -> Mapping[str, Value]:
         """See Collection."""
@@ -76,7 +85,23 @@ def find_cifar10(root: Path, encoding: ImageEncoding) -> Cifar10:
             f"{root}: there should be data_batch_1 to data_batch_5, test_batch and {_META}; found no batch."
         )
     names = _load(folder / _META).get(b"label_names", [])
-    return Cifar10(splits=splits, classes=tuple(n.decode() for n in names), encoding=encoding, pixels=pixels)
+    return Cifar10(
+        splits=splits,
+        classes=_class_names(folder / _META, names),
+        encoding=encoding,
+        pixels=pixels,
+        notes=note(
+            "Batches that are not there", [n for names in _BATCHES.values() for n in names if n not in pixels]
+        ),
+        stamp=hashlib.sha256(b"".join(pixels.values())).hexdigest(),
+    )
+
+
+def _class_names(path: Path, names: Any) -> tuple[str, ...]:
+    try:
+        return tuple(name.decode() for name in names)
+    except (TypeError, AttributeError, UnicodeDecodeError) as error:
+        raise CliError(f"{path}: label_names should be a list of texts, was {type(names).__name__}.") from error
 
 
 def _read_batch(path: Path) -> tuple[bytes, list[int]]:

@@ -38,6 +38,20 @@ class Collection(Protocol):
         """Names of the labels, by label; empty where there are none."""
         ...
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the user should hear about the source: what was left out, or taken for something."""
+        ...
+
+    @property
+    def stamp(self) -> str:
+        """Tells the source from another that has the same entries; empty where their keys tell it."""
+        ...
+
+    def where(self, entry: Entry) -> str:
+        """Return where an entry comes from, for errors: a file, or a row of one."""
+        ...
+
     def load(self, entry: Entry) -> Mapping[str, Value]:
         """Return an entry's features. Raises OSError, or ValueError with what is wrong."""
         ...

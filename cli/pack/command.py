@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import click
 
 from cli.errors import CliError
+from cli.pack.alone import alone_in
 from cli.pack.collection import Collection
 from cli.pack.progress import bar_of_examples
 from cli.pack.writing import Packer
@@ -37,9 +40,29 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--seed", type=int, default=0, show_default=True, help="Of the order; the same gives the same."),
     )
+    command = _naming_the_unreadable(command)
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _naming_the_unreadable(command: Callable[..., None]) -> Callable[..., None]:
+    """Have a source that cannot be read named: whatever lies in it, only looking tells."""
+
+    @functools.wraps(command)
+    def named(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except OSError as error:
+            raise CliError(f"{error.filename or 'the source'}: cannot be read: {error.strerror}.") from error
+
+    return named
+
+
+def _checked_share(_context: click.Context, _parameter: click.Parameter, share: float) -> float:
+    if math.isnan(share):
+        raise click.BadParameter("nan is no number")
+    return share
 
 
 _share = click.option(
@@ -47,6 +70,7 @@ _share = click.option(
     type=click.FloatRange(0, 1, max_open=True),
     default=0.0,
     show_default=True,
+    callback=_checked_share,
     help="Of every class, to be set aside as split validation.",
 )
 
@@ -68,6 +92,8 @@ def images(folder: Path, *, target: Path, shards: int, seed: int, validation_sha
     """Pack FOLDER/<class>/*.jpg|png, or FOLDER/<split>/<class>/…; the files' bytes are kept as they are."""
     from cli.pack.images import find_images
 
+    if target.resolve().is_relative_to(folder.resolve()):
+        raise click.UsageError(f"--to should lie outside {folder}, where it would pass for a class; was {target}.")
     run(find_images(folder, validation_share=validation_share, seed=seed), target, shards, seed)
 
 
@@ -108,6 +134,7 @@ def imagenet(
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.1,
     show_default=True,
+    callback=_checked_share,
     help="Of the patients that no list sets aside for the test.",
 )
 def xrays(
@@ -136,15 +163,22 @@ def table(file: Path, *, target: Path, shards: int, seed: int, validation_share:
     from cli.pack.tables import read_table
 
     rows_file = target / ROWS_FILE
-    try:
-        collection = read_table(file, rows_file, label=label, validation_share=validation_share, seed=seed)
-        run(collection, target, shards, seed)
-    finally:
-        rows_file.unlink(missing_ok=True)
+    with alone_in(target):
+        try:
+            collection = read_table(file, rows_file, label=label, validation_share=validation_share, seed=seed)
+            _pack(collection, target, shards, seed)
+        finally:
+            rows_file.unlink(missing_ok=True)
 
 
 def run(collection: Collection, target: Path, num_shards: int, seed: int) -> None:
-    """Pack a collection, showing progress. Raises CliError."""
+    """Pack a collection, as the only command that packs there. Raises CliError."""
+    with alone_in(target):
+        _pack(collection, target, num_shards, seed)
+
+
+def _pack(collection: Collection, target: Path, num_shards: int, seed: int) -> None:
+    """Pack it, showing progress; then say what was left out, if anything was."""
     packer = Packer(collection, target, shards=shards_of_splits(collection, num_shards), seed=seed)
     with bar_of_examples(f"packing {packer.num_examples:,} examples", packer.num_examples) as step:
         paths = packer.pack(step)
@@ -152,6 +186,8 @@ def run(collection: Collection, target: Path, num_shards: int, seed: int) -> Non
     click.echo(
         f"Packed {packer.num_examples:,} examples into {len(paths)} shards, {size_bytes:,} bytes, in {target}."
     )
+    for note in collection.notes:
+        click.echo(note)
 
 
 def shards_of_splits(collection: Collection, num_shards: int) -> dict[str, int]:

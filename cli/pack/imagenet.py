@@ -13,7 +13,8 @@ from pathlib import Path
 
 from cli.errors import CliError
 from cli.pack.collection import Entry
-from cli.pack.images import entries_by_class, image_files
+from cli.pack.images import entries_by_class, image_files, note, read_file, refuse_two_validations
+from cli.readable import one_line
 from function_app.validation.example_message import Value
 from shared.example_schema import FeatureSpec
 
@@ -33,6 +34,8 @@ class ImageNet:
     splits: Mapping[str, Sequence[Entry]]
     classes: tuple[str, ...]
     """The background and the synsets, by label."""
+    notes: Sequence[str]
+    stamp: str = ""
 
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
@@ -44,10 +47,14 @@ class ImageNet:
             FeatureSpec(name=FILENAME, kind="bytes", encoding="text"),
         )
 
+    def where(self, entry: Entry) -> str:
+        """See Collection."""
+        return one_line(str(self.root / entry.key))
+
     def load(self, entry: Entry) -> Mapping[str, Value]:
         """See Collection."""
         path = self.root / entry.key
-        values = (path.read_bytes(), entry.label, self.classes[entry.label], path.name)
+        values = (read_file(path), entry.label, self.classes[entry.label], path.name)
         return dict(zip((IMAGE, LABEL, SYNSET, FILENAME), values, strict=True))
 
 
@@ -59,11 +66,19 @@ def find_imagenet(root: Path, synset_file: Path, validation_labels: Path | None)
         raise CliError(
             f"{root / 'train'}: there should be a folder for each synset of {synset_file}, found no image."
         )
+    refuse_two_validations(root)
     splits: dict[str, Sequence[Entry]] = {"train": train}
     folder = next((root / name for name in _VALIDATION_FOLDERS if (root / name).is_dir()), None)
     if folder is not None:
         splits["validation"] = _validation(root, folder, classes, validation_labels)
-    return ImageNet(root=root, splits=splits, classes=classes)
+    present = {entry.label for entry in train}
+    folders = [f.name for f in sorted((root / "train").iterdir()) if f.is_dir() and not f.name.startswith(".")]
+    absent = [synset for label, synset in enumerate(classes) if label and label not in present]
+    notes = (
+        *note("Synsets without an image in train", absent),
+        *note(f"Folders left out, being no synset of {synset_file}", [f for f in folders if f not in classes[1:]]),
+    )
+    return ImageNet(root=root, splits=splits, classes=classes, notes=notes)
 
 
 def read_synsets(path: Path) -> tuple[str, ...]:

@@ -11,7 +11,11 @@ from cli.errors import CliError
 from cli.pack.collection import Entry, split_off
 from cli.pack.table_files import map_rows
 from function_app.validation.example_message import Value
+from function_app.validation.reasons import shown
 from shared.example_schema import FeatureKind, FeatureSpec
+
+_MAX_SHOWN = 10
+"""Columns that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +28,22 @@ class Table:
     columns: Mapping[str, Any] = field(repr=False)
     """pyarrow's columns by name, mapped from a file."""
     label: str | None
+    path: Path
+    notes: Sequence[str]
+    stamp: str
+
+    def where(self, entry: Entry) -> str:
+        """See Collection."""
+        return f"{self.path}, row {int(entry.key)} (the first is 0)"
 
     def load(self, entry: Entry) -> Mapping[str, Value]:
         """See Collection."""
         row = int(entry.key)
         values = {name: column[row].as_py() for name, column in self.columns.items()}
         if absent := [name for name, value in values.items() if value is None or value == []]:
-            raise ValueError(f"row {row}: every column should have a value, {absent} have none")
+            raise ValueError(f"every column should have a value, {_first(absent)} have none")
+        if holed := [n for n, value in values.items() if isinstance(value, list) and None in value]:
+            raise ValueError(f"every list should hold values only, those of {_first(holed)} hold nulls")
         if self.label is not None:
             values[self.label] = entry.label
         return values
@@ -41,9 +54,12 @@ def read_table(path: Path, rows_file: Path, *, label: str | None, validation_sha
 
     Raises CliError naming the column that cannot be a feature.
     """
+    facts = path.stat()  # before it is read: a change meanwhile makes it another
     table = map_rows(path, rows_file)
+    if twice := sorted({name for name in table.column_names if table.column_names.count(name) > 1}):
+        raise CliError(f"{path}: every column should have a name of its own, {_first(twice)} are there twice.")
     if label is not None and label not in table.column_names:
-        raise CliError(f"{path}: --label should be one of its columns {table.column_names}, was {label!r}.")
+        raise CliError(f"{path}: --label should be one of its columns {_first(table.column_names)}, was {label!r}.")
     features = [_feature(path, name, table.schema.field(name).type) for name in table.column_names]
     labels, classes = _labels(path, table, label)
     if label is not None and classes:
@@ -56,8 +72,25 @@ def read_table(path: Path, rows_file: Path, *, label: str | None, validation_sha
     splits = {"train": train, **({"validation": validation} if validation_share else {})}
     columns = {name: table.column(name) for name in table.column_names}
     return Table(
-        splits=splits, classes=classes, features=tuple(features), columns=columns, label=label if classes else None
+        splits=splits,
+        classes=classes,
+        features=tuple(features),
+        columns=columns,
+        label=label if classes else None,
+        path=path,
+        notes=(f"Features: {_first([_described(feature) for feature in features])}.",),
+        stamp=f"{facts.st_size} {facts.st_mtime_ns}",
     )
+
+
+def _first(names: Sequence[str]) -> str:
+    """Return some names for one line: a table may have thousands of columns."""
+    more = f" and {len(names) - _MAX_SHOWN:,} more" if len(names) > _MAX_SHOWN else ""
+    return ", ".join(map(shown, names[:_MAX_SHOWN])) + more
+
+
+def _described(feature: FeatureSpec) -> str:
+    return f"{feature.name} {feature.encoding or feature.kind}{'' if feature.shape == () else ' list'}"
 
 
 def _labels(path: Path, table: Any, label: str | None) -> tuple[list[int], tuple[str, ...]]:
@@ -66,12 +99,16 @@ def _labels(path: Path, table: Any, label: str | None) -> tuple[list[int], tuple
         return [0] * table.num_rows, ()
     values = table.column(label).to_pylist()
     if any(value is None for value in values):
-        raise CliError(f"{path}: every row should have a label in {label}, row {values.index(None)} has none.")
+        row = values.index(None)
+        raise CliError(f"{path}: every row should have a label in {label}, row {row} (the first is 0) has none.")
     if all(isinstance(value, int) for value in values):
         return values, ()
     if not all(isinstance(value, str) for value in values):
         raise CliError(f"{path}: labels in {label} should be whole numbers or texts.")
     classes = tuple(sorted(set(values)))
+    if blank := [name for name in classes if not name.strip()]:
+        row = min(map(values.index, blank))
+        raise CliError(f"{path}: every row should have a label in {label}, row {row} (the first is 0) has none.")
     numbers = {name: number for number, name in enumerate(classes)}
     return [numbers[value] for value in values], classes
 

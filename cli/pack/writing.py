@@ -13,6 +13,7 @@ from cli.errors import CliError
 from cli.pack.collection import Collection, Entry, deal
 from function_app.validation import DataRequirements, ImagePolicy, LocalFileSource, encode_example, validate_shard
 from function_app.validation.counts import DATASET_FILE, FORMAT_VERSION
+from function_app.validation.reasons import shown
 from shared.record_framing import frame_record
 
 PLAN_FILE = ".landfall-pack.json"
@@ -54,6 +55,8 @@ class Packer:
                     self._done[name] = self._write_shard(name, members, progress)
                     self._save_plan()
             self._write_dataset_file()
+            for part in self._folder.glob(".*.tfrecord.part"):
+                part.unlink()  # of an earlier plan, which was interrupted before any shard was done
             (self._folder / PLAN_FILE).unlink()
         except OSError as error:
             raise CliError(
@@ -67,7 +70,9 @@ class Packer:
         if not path.is_file():
             others = [p.name for p in self._folder.iterdir() if not p.name.startswith(".")]
             if others:
-                raise CliError(f"{self._folder}: should be empty, holds {len(others)} files, as {min(others)}.")
+                raise CliError(
+                    f"{self._folder}: should be empty, holds {len(others)} files or folders, as {shown(min(others))}."
+                )
             self._save_plan()
             return {}
         try:
@@ -77,8 +82,8 @@ class Packer:
             raise CliError(f"{path}: cannot be understood; remove the folder and pack again.") from error
         if digest != self._digest and done:
             raise CliError(
-                f"{self._folder}: holds {len(done)} shards of other images or options: "
-                f"use those again, remove the folder, or take another one."
+                f"{self._folder}: holds {len(done)} shards of another source or other options: "
+                f"use the same again, remove the folder, or take another one."
             )
         self._save_plan()
         return {name: facts for name, facts in done.items() if self._is_intact(name, facts)}
@@ -106,7 +111,8 @@ class Packer:
         try:
             return encode_example(self._collection.load(entry))
         except (OSError, ValueError, TypeError) as error:
-            raise CliError(f"{entry.key}: cannot be packed: {error}") from error
+            fault = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise CliError(f"{self._collection.where(entry)}: cannot be packed: {fault}") from error
 
     def _validated(self, part: Path, name: str, members: Sequence[Entry]) -> dict[str, Any]:
         requirements = DataRequirements(features=self._collection.features, images=ImagePolicy(decode="header"))
@@ -114,7 +120,8 @@ class Packer:
             verdict = validate_shard(source, requirements)
         if not verdict.accepted:
             reason = verdict.reasons[0]
-            entry = "" if reason.record_index is None else f" Look at {members[reason.record_index].key}."
+            index = reason.record_index
+            entry = "" if index is None else f" Look at {self._collection.where(members[index])}."
             fault = f"{reason.code}: {reason.feature or 'it'} should be {reason.expected}, was {reason.seen}"
             raise CliError(f"{name} would be rejected: {fault}.{entry}")
         return {
@@ -144,6 +151,7 @@ class Packer:
 
 def _digest(plan: Mapping[str, Sequence[Entry]], collection: Collection) -> str:
     digest = hashlib.sha256(json.dumps([f.to_json() for f in collection.features]).encode())
+    digest.update(collection.stamp.encode())
     for name, members in plan.items():
         digest.update(f"\n{name}\n".encode())
         for entry in members:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from cli.errors import CliError
 from cli.pack.collection import Entry
+from cli.pack.images import read_file
+from cli.readable import one_line
 from function_app.validation.example_message import Value
 from shared.example_schema import FeatureSpec
 
@@ -49,6 +51,8 @@ class XRays:
     size: int | None
     patients: Mapping[str, int] = field(repr=False)
     """Key of an entry → patient."""
+    notes: Sequence[str] = ()
+    stamp: str = ""
 
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
@@ -59,9 +63,13 @@ class XRays:
             FeatureSpec(name="patient", kind="int64", minimum=0),
         )
 
+    def where(self, entry: Entry) -> str:
+        """See Collection."""
+        return one_line(str(self.root / entry.key))
+
     def load(self, entry: Entry) -> Mapping[str, Value]:
         """See Collection."""
-        image = _grey_png((self.root / entry.key).read_bytes(), self.size)
+        image = _grey_png(read_file(self.root / entry.key), self.size)
         return {"image": image, "label": entry.label, "patient": self.patients[entry.key]}
 
 

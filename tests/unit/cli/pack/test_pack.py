@@ -186,7 +186,7 @@ def test_resumes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     content = broken.read_bytes()
     broken.write_bytes(content[:30])
     status, _, err = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
-    assert (1, True) == (status, "Look at dog/7.png." in err)
+    assert (1, True) == (status, f"Look at {source}/dog/7.png." in err)
     finished = {p.name: p.stat().st_ino for p in target.glob("*.tfrecord")}
     broken.write_bytes(content)
     status, _, _ = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
@@ -235,9 +235,13 @@ def test_other_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (source / "dog" / "9.png").write_bytes(b"")
     landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
     status, _, err = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 5)
-    assert (1, True) == (status, "shards of other images or options" in err)
+    assert (1, True) == (status, "shards of another source or other options" in err)
     status, _, err = landfall(capsys, "pack", "images", source, "--to", source)
-    assert (1, True) == (status, "should be empty" in err)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "dataset.json").write_text("mine")
+    status, _, err = landfall(capsys, "pack", "images", source, "--to", tmp_path / "full")
+    assert (1, True) == (status, "should be empty, holds 1 files or folders, as dataset.json" in err)
+    assert "mine" == (tmp_path / "full" / "dataset.json").read_text()
 
 
 @pytest.mark.parametrize(
@@ -257,7 +261,7 @@ def test_missing_values(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     path = tmp_path / "table.csv"
     path.write_text("a,b\n1,2\n3,\n")
     status, _, err = landfall(capsys, "pack", "table", path, "--to", tmp_path / "shards", "--shards", 1)
-    assert (1, True) == (status, "row 1: every column should have a value, ['b'] have none" in err)
+    assert (1, True) == (status, f"{path}, row 1 (the first is 0): cannot be packed: every column" in err)
 
 
 def test_deal() -> None:

@@ -54,8 +54,9 @@ def test_memory_is_bounded(tmp_path: Path, suffix: str) -> None:
         check=True,
         timeout=300,
     )
-    told, max_bytes = ended.stdout.splitlines()
+    told, features, max_bytes = ended.stdout.splitlines()
     assert told.startswith("Packed 10,000 examples into 2 shards")
+    assert features == "Features: text text, label int64."
     assert int(max_bytes) < 8 * BATCH_BYTES
     assert [] == [p.name for p in (tmp_path / "shards").iterdir() if p.name.startswith(".")]
 

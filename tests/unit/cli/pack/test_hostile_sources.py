@@ -1,0 +1,159 @@
+"""`landfall pack` of sources that are not as they should be: nothing is lost, and nothing hangs, without a word."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cli.pack.alone import alone_in
+from tests.support.cli import landfall
+from tests.support.shards import image_bytes
+from tests.unit.cli.pack.test_pack import write_cifar, write_imagenet, write_images
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_one_at_a_time(capsys: Capture, tmp_path: Path) -> None:
+    """While one command packs into a folder, another is refused, and harms nothing there."""
+    source, target = write_images(tmp_path / "source"), tmp_path / "shards"
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    with alone_in(target):
+        (target / ".landfall-pack.rows").write_text("of the first")
+        for kind, path in (("images", source), ("table", tmp_path / "t.csv")):
+            status, _, err = landfall(capsys, "pack", kind, path, "--to", target, "--shards", 1)
+            assert (1, f"Error: {target}: another command is packing into it: wait for it, or stop it.\n") == (
+                status,
+                err,
+            )
+        assert "of the first" == (target / ".landfall-pack.rows").read_text()
+    status, _, _ = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 1)
+    assert 0 == status
+
+
+@pytest.mark.parametrize("kind", ["images", "imagenet"])
+def test_two_folders_of_one_split(capsys: Capture, tmp_path: Path, kind: str) -> None:
+    """Folders val and validation side by side are refused: one of them would be lost."""
+    write = {"images": lambda f: write_images(f / "train"), "imagenet": write_imagenet}[kind]
+    write(tmp_path / "source")
+    for name in ("val", "validation"):
+        (tmp_path / "source" / name).mkdir(exist_ok=True)
+    options = ["--synsets", tmp_path / "source" / "synsets.txt"] if kind == "imagenet" else []
+    status, _, err = landfall(capsys, "pack", kind, tmp_path / "source", "--to", tmp_path / "shards", *options)
+    assert (1, True) == (status, "there are two: val and validation" in err)
+
+
+def test_target_in_source(capsys: Capture, tmp_path: Path) -> None:
+    """Shards do not go among the folders of the classes, where the next packing would take theirs for one."""
+    source = write_images(tmp_path / "source")
+    for target in (source, source / "shards"):
+        status, _, err = landfall(capsys, "pack", "images", source, "--to", target)
+        assert (2, True) == (status, f"--to should lie outside {source}" in err)
+    assert ["cat", "dog"] == sorted(p.name for p in source.iterdir())
+
+
+def test_no_file(capsys: Capture, tmp_path: Path) -> None:
+    """A pipe with an image's name is refused instead of waited for; a folder and a loop of links are named, too."""
+    source = write_images(tmp_path / "source")
+    path = source / "cat" / "x.jpg"
+    faults = {os.mkfifo: "should be a file", os.mkdir: "should be a file"}
+    for make, fault in faults.items():
+        make(path)
+        status, _, err = landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards", "--shards", 1)
+        assert (1, True) == (status, f"{path}: cannot be packed: {fault}" in err)
+        path.rmdir() if path.is_dir() else path.unlink()
+    path.symlink_to(path.name)
+    status, _, err = landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards", "--shards", 1)
+    assert (1, f"Error: {path}: cannot be packed: Too many levels of symbolic links\n") == (status, err)
+
+
+def test_names_that_are_no_text(capsys: Capture, tmp_path: Path) -> None:
+    """A folder or image whose name is not UTF-8 is named, readably."""
+    for i, bad in enumerate((b"cat/\xff.jpg", b"\xfe")):
+        source = write_images(tmp_path / f"{i}")
+        path = source / os.fsdecode(bad)
+        path.write_bytes(image_bytes("JPEG")) if path.suffix else path.mkdir()
+        status, _, err = landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards")
+        assert (1, True) == (status, err.endswith("should be UTF-8; rename it.\n"))
+
+
+def test_what_is_left_out_is_told(capsys: Capture, tmp_path: Path) -> None:
+    """Files that are no images by name, images outside of classes and empty classes are counted and named."""
+    source = write_images(tmp_path / "source")
+    (source / "empty").mkdir()
+    (source / "stray.png").write_bytes(image_bytes("PNG"))
+    (source / "dog" / "new.webp").write_bytes(b"")
+    for hidden in (".DS_Store", "Thumbs.db"):
+        (source / "dog" / hidden).write_bytes(b"")
+    status, out, _ = landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards", "--shards", 1)
+    assert [
+        "Classes without an image: 1, as empty.",
+        "Left out, being neither JPEG nor PNG by name: 2, as cat/notes.txt.",
+        "Left out, lying in no class's folder: 1, as stray.png.",
+    ] == out.splitlines()[1:]
+    assert 0 == status
+
+
+def test_incomplete_downloads_are_told(capsys: Capture, tmp_path: Path) -> None:
+    """CIFAR-10's missing batches, ImageNet's synsets without images and folders without a synset are named."""
+    cifar = write_cifar(tmp_path / "cifar")
+    (cifar / "data_batch_3").unlink()
+    _, out, _ = landfall(capsys, "pack", "cifar10", cifar, "--to", tmp_path / "a", "--shards", 1)
+    assert ["Batches that are not there: 1, as data_batch_3."] == out.splitlines()[1:]
+    imagenet = write_imagenet(tmp_path / "imagenet")
+    (imagenet / "train" / "n01440764").rename(imagenet / "train" / "n0144076")
+    arguments = ["--synsets", imagenet / "synsets.txt", "--validation-labels", imagenet / "labels.txt"]
+    _, out, _ = landfall(capsys, "pack", "imagenet", imagenet, "--to", tmp_path / "b", "--shards", 1, *arguments)
+    assert [
+        "Synsets without an image in train: 1, as n01440764.",
+        f"Folders left out, being no synset of {imagenet / 'synsets.txt'}: 1, as n0144076.",
+    ] == out.splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("x,y\n1,a\n2,\n", ["--label", "y"], "every row should have a label in y, row 1 (the first is 0) has none"),
+        ("x,x\n1,a\n2,b\n", [], "every column should have a name of its own, x are there twice"),
+        ("x\n1\n2\n", ["--label", "y"], "--label should be one of its columns x, was 'y'"),
+        (",".join(f"c{i}" for i in range(1000)) + "\n", ["--label", "y"], "c9 and 990 more, was 'y'"),
+    ],
+)
+def test_tables(capsys: Capture, tmp_path: Path, text: str, options: list[str], message: str) -> None:
+    """A table's fault is told with the row or the columns, in one line."""
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    status, _, err = landfall(capsys, "pack", "table", path, "--to", tmp_path / "shards", "--shards", 1, *options)
+    assert (1, True) == (status, message in err)
+
+
+def test_nulls_in_lists(capsys: Capture, tmp_path: Path) -> None:
+    """A list with a hole in it is named by row and column."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"n": [[1, 2], [1, None]]}), path)
+    _, _, err = landfall(capsys, "pack", "table", path, "--to", tmp_path / "shards", "--shards", 1)
+    message = "row 1 (the first is 0): cannot be packed: every list should hold values only, those of n hold nulls"
+    assert f"Error: {path}, {message}\n" == err
+
+
+def test_changed_table(capsys: Capture, tmp_path: Path) -> None:
+    """An interrupted packing does not go on with another table of as many rows: shards of both would lie together."""
+    path, target = tmp_path / "t.csv", tmp_path / "shards"
+    rows = [f"{i}" for i in range(40)]
+    path.write_text("\n".join(["x", *rows[:-1], "nan", ""]))
+    landfall(capsys, "pack", "table", path, "--to", target, "--shards", 10)
+    assert 0 < len(list(target.glob("*.tfrecord"))) < 10
+    path.write_text("\n".join(["x", *rows, ""]))
+    status, _, err = landfall(capsys, "pack", "table", path, "--to", target, "--shards", 10)
+    assert (1, True) == (status, "shards of another source or other options" in err)
+
+
+def test_share_that_is_no_number(capsys: Capture, tmp_path: Path) -> None:
+    """--validation-share nan is wrong usage."""
+    source = write_images(tmp_path / "source")
+    arguments = ["--to", tmp_path / "shards", "--validation-share", "nan"]
+    status, _, err = landfall(capsys, "pack", "images", source, *arguments)
+    assert (2, True) == (status, "nan is no number" in err)

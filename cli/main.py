@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import sys
 import tempfile
 import traceback
@@ -13,9 +15,12 @@ import click
 
 from cli.lazy_group import LazyCommand, LazyGroup
 from cli.signals import Interrupted
+from cli.signatures import without_secrets
 
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells have it."""
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 COMMANDS = {
     "demo": LazyCommand("cli.demo.command", "demo", "Run the whole chain on this machine, on real data."),
@@ -56,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # click hands a command's Exit back as its status instead of raising it
         status = landfall.main(args=arguments, prog_name="landfall", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(file=said)
+        click.echo(without_secrets(said.getvalue()), nl=False, err=True)
         sys.exit(error.exit_code)
     except Interrupted as interrupted:
         click.echo("Stopped.", err=True)
@@ -67,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         sys.exit(1)  # whoever read our output has gone, as `| head` does
     except Exception as error:  # noqa: BLE001 - the last resort, written down whole
-        click.echo(f"Error: {_explain(error)}", err=True)
+        click.echo(f"Error: {without_secrets(_explain(error))}", err=True)
         sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
 
@@ -75,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _explain(error: Exception) -> str:
     if _is_for_people(error):
         return str(error)
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return f"{error.filename or 'the output'}: cannot be written: {error.strerror}."
     with tempfile.NamedTemporaryFile("w", prefix="landfall-", suffix=".log", delete=False) as log:
         traceback.print_exception(error, file=log)
     return f"something unexpected happened: {error!r}. The details are in {Path(log.name)}."

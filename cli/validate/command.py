@@ -119,4 +119,8 @@ def _total_bytes(inputs: Sequence[ShardInput]) -> int | None:
     """Return the size of all, None where some are blobs: nobody should wait for a bar to learn its length."""
     if any(shard.is_url for shard in inputs):
         return None
-    return sum(Path(shard.location).stat().st_size for shard in inputs)
+    total = 0
+    for shard in inputs:
+        with contextlib.suppress(OSError):  # it is gone, or a link that leads nowhere: judging it says so
+            total += Path(shard.location).stat().st_size
+    return total

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
+from cli.signatures import without_secrets
 from function_app.validation import COUNT_FILES, check_name
 from function_app.validation.reasons import shown
 
@@ -52,7 +55,8 @@ def _find(argument: str) -> list[ShardInput]:
     try:
         if path.is_dir():
             return [ShardInput(label=str(p), location=str(p)) for p in sorted(path.iterdir()) if _is_shard(p)]
-        path.stat()
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise click.UsageError(f"{shown(argument)}: should be a file or a folder, is a pipe or a device.")
     except FileNotFoundError as error:
         raise click.UsageError(f"{shown(argument)}: there is no such file or folder.") from error
     except (OSError, ValueError) as error:
@@ -62,7 +66,7 @@ def _find(argument: str) -> list[ShardInput]:
 
 
 def _blob(address: str) -> ShardInput:
-    label = address.partition("?")[0]
+    label = without_secrets(re.split(r"[?#]", address)[0])
     try:
         parts = urlsplit(address)
     except ValueError as error:
@@ -77,9 +81,12 @@ def _blob(address: str) -> ShardInput:
 
 
 def _is_shard(path: Path) -> bool:
-    """Tell whether a file in a folder is meant: by its name, since people keep other files beside their shards."""
+    """Tell whether a file in a folder is meant: by its name, since people keep other files beside their shards.
+
+    A link that leads nowhere and a pipe are meant, too: left out, they would be missing without a word.
+    """
     looks_like_one = ".tfrecord" in path.name or path.suffix == ".parquet"
-    return path.is_file() and (looks_like_one or check_name(path.name) is None)
+    return not path.is_dir() and (looks_like_one or check_name(path.name) is None)
 
 
 def find_counts(arguments: Sequence[str]) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import multiprocessing
 import queue
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import CliError
+from cli.signatures import without_secrets
 from cli.validate.inputs import ShardInput
 from cli.validate.remote import open_url
 from function_app.validation import (
@@ -67,7 +69,8 @@ def judge(shard: ShardInput, requirements: DataRequirements | None, progress: Pr
         with LocalFileSource(Path(shard.location)) as source:
             return Judged(shard=shard, verdict=validate_shard(source, requirements, progress=progress))
     except SourceError as error:
-        return Judged(shard=shard, failure=error.reason(shard.label))
+        reason = error.reason(shard.label)
+        return Judged(shard=shard, failure=dataclasses.replace(reason, message=without_secrets(reason.message)))
 
 
 def judge_all(

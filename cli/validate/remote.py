@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from cli.signatures import without_secrets
 from function_app.validation import ShardSource, SourceForbiddenError, SourceGoneError, SourceUnavailableError
 
 _CONNECTION_SETTING = "DataStorage"
@@ -22,7 +24,7 @@ def open_url(url: str) -> ShardSource:
     from function_app.etags import normalise_etag
     from function_app.ports import BlobFacts
 
-    shown = url.partition("?")[0]
+    shown = without_secrets(re.split(r"[?#]", url)[0])
     try:
         blob = _client(url)
         properties = blob.get_blob_properties()
@@ -33,7 +35,7 @@ def open_url(url: str) -> ShardSource:
             raise SourceForbiddenError(f"{shown}: the blob may not be read ({error.status_code})") from error
         raise SourceUnavailableError(f"{shown}: storage answered {error.status_code}") from error
     except (AzureError, ValueError) as error:
-        raise SourceUnavailableError(f"{shown}: the blob cannot be opened: {error}") from error
+        raise SourceUnavailableError(f"{shown}: the blob cannot be opened: {without_secrets(str(error))}") from error
     facts = BlobFacts(
         path=blob.blob_name,
         etag=normalise_etag(properties.etag),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +71,19 @@ def test_an_address_without_a_scheme_is_explained(capsys: pytest.CaptureFixture[
     """The error says how an address starts."""
     status, _, err = run(capsys, "runs", "--url", "myapp.azurewebsites.net")
     assert (1, True) == (status, "should start with http:// or https://, was 'myapp.azurewebsites.net'" in err)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["validate", "tests/unit/cli/test_main.py"]])
+def test_a_full_disk_is_told_without_a_log(arguments: list[str]) -> None:
+    """Where the output cannot be written, one line says why."""
+    script = "import sys; from cli.main import main; main(sys.argv[1:])"
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=REPOSITORY,
+            check=False,
+        )
+    assert (1, "Error: the output: cannot be written: No space left on device.\n") == (ended.returncode, ended.stderr)

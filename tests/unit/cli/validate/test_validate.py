@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,17 @@ def test_blob_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None
     told = json.loads(out)
     assert (1, "rejected", ["source_unavailable"]) == (status, told["verdict"], [r["code"] for r in told["reasons"]])
     assert "secret" not in out + err
+
+
+def test_what_is_no_file(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
+    """In a folder, a link to nowhere and a pipe are shards that cannot be read, not left out; alone, wrong usage."""
+    (shards / "validation-00000-of-00002.tfrecord").symlink_to("nowhere")
+    pipe = shards / "validation-00001-of-00002.tfrecord"
+    os.mkfifo(pipe)
+    (shards / "train-00001-of-00002.tfrecord").unlink()
+    status, out, _ = landfall(capsys, "validate", shards, "--json", "--jobs", 1)
+    told = [[r["code"] for r in json.loads(line)["reasons"]] for line in out.splitlines()]
+    assert (1, [[], ["source_gone"], ["source_gone"]]) == (status, told)
+    for path in (pipe, Path("/dev/zero")):
+        status, _, err = landfall(capsys, "validate", path)
+        assert (2, True) == (status, f"{path}: should be a file or a folder, is a pipe or a device." in err)

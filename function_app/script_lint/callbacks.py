@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from function_app.script_lint.flow import returns_of
 from function_app.script_lint.syntax import How, constant_of, dotted_text, last_name
 from function_app.script_lint.view import View
 
@@ -69,8 +70,9 @@ def _item(view: View, element: ast.expr, *, is_guarded: bool) -> Item:
 
 
 def _of_call(view: View, call: ast.Call, *, is_guarded: bool, depth: int) -> Iterator[Item]:
-    sources = view.flow.origins(call)
-    if sources != [call]:
+    # what a function returns, by the name it returns: what was appended to that belongs to it
+    sources = [value for function in view.flow.functions_called(call) for value in returns_of(function)]
+    if sources:
         for source in sources:
             yield from _items(view, source, is_guarded=is_guarded, depth=depth + 1)
     elif last_name(call) in ("CallbackList", "list", "tuple") and call.args:

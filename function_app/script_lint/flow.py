@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ _RANKS = frozenset({"rank", "get_rank", "Get_rank", "cross_rank", "process_index
 _LOCAL_RANKS = frozenset({"local_rank", "get_local_rank", "local_rank_op"})
 _SIZES = frozenset({"size", "get_world_size", "Get_size", "cross_size", "size_op", "process_count"})
 _LOCAL_SIZES = frozenset({"local_size", "local_size_op"})
+_MAPPING = frozenset({"map", "flat_map", "interleave", "parallel_interleave", "filter", "apply", "map_and_batch"})
 _MAX_DEPTH = 12
 
 
@@ -47,6 +49,14 @@ class Flow:
     def __init__(self, script: Script, modules: Modules) -> None:
         self._script, self._modules = script, modules
         self._reaches: dict[ast.AST, Reach] = {}
+        self._calls: dict[str, list[ast.Call]] = defaultdict(list)
+        self._mapped: dict[str | ast.Lambda, list[ast.AST]] = defaultdict(list)
+        """What is gone through, by the lambda or the name of the function that a ``map`` of it is given."""
+        for call in script.calls:
+            self._calls[last_name(call)].append(call)
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _MAPPING:
+                for given in map(_function_given, [*call.args, *(keyword.value for keyword in call.keywords)]):
+                    self._mapped[given if isinstance(given, ast.Lambda) else last_name(given)].append(call.func.value)
 
     def reach(self, *roots: ast.AST | None, stop: ast.AST | None = None) -> Reach:
         """Return everything that the values of some nodes may be made of, as far as names can be followed.
@@ -119,7 +129,9 @@ class Flow:
         name, owner = function.name, self._script.class_of(function)
         if owner is not None and name == "__init__":
             name = owner.name
-        return [call for call in self._script.calls if last_name(call) == name]
+        calls = self._calls.get(name, [])
+        self._script.spend(len(calls))
+        return calls
 
     def rank_kind(self, node: ast.AST) -> str | None:
         """Return ``rank``, ``local_rank``, ``size`` or ``local_size`` where a node asks for it, else None."""
@@ -146,13 +158,14 @@ class Flow:
 
     def _behind_name(self, node: ast.Name, unknown: set[str]) -> list[ast.AST]:
         found: list[ast.AST] = []
-        for binding in self.latest(self._script.lookup(node), node):
-            given = self.arguments_given(binding) if binding.how is How.PARAMETER else []
+        bindings = self.latest(self._script.lookup(node), node)
+        for binding in bindings:
+            given = self._given(binding) if binding.how is How.PARAMETER else []
             found += [binding.value] if binding.value is not None else given
-            leads_out = binding.value is None and not given and not self._is_from_command_line(binding)
+            leads_out = binding.value is None and not given and not self._is_same_for_all(binding)
             if leads_out and node.id not in _SELF and node.id != "_":
                 unknown.add(node.id)
-        if found or unknown & {node.id}:
+        if bindings:
             return found
         if self._modules.paths(node):
             if self._modules.is_own(node):
@@ -163,12 +176,20 @@ class Flow:
             unknown.add(node.id)
         return found
 
-    def _is_from_command_line(self, binding: Binding) -> bool:
-        """Whether a parameter is given by a decorator, as click's are: the same on every rank."""
+    def _given(self, binding: Binding) -> list[ast.AST]:
+        """Return what calls give for a parameter; what a dataset's ``map`` gives is a part of the dataset."""
         function = self._script.scopes.get(binding.place)
-        return isinstance(function, FunctionNode) and any(
-            self._modules.paths(each.func if isinstance(each, ast.Call) else each) for each in function.decorator_list
-        )
+        key = function.name if isinstance(function, FunctionNode) else function
+        mapped = self._mapped.get(key, []) if isinstance(key, str | ast.Lambda) else []
+        return [*self.arguments_given(binding), *mapped]
+
+    def _is_same_for_all(self, binding: Binding) -> bool:
+        """Whether a parameter is given by a decorator, as click's are, or an index by whoever goes through data."""
+        function = self._script.scopes.get(binding.place)
+        if not isinstance(function, FunctionNode):
+            return False
+        decorators = (each.func if isinstance(each, ast.Call) else each for each in function.decorator_list)
+        return function.name == "__getitem__" or any(self._modules.paths(each) for each in decorators)
 
     def _behind_attribute(self, node: ast.Attribute, unknown: set[str]) -> list[ast.AST]:
         text = dotted_text(node)
@@ -243,6 +264,12 @@ def returns_of(function: FunctionNode) -> Iterator[ast.expr]:
             yield node.value
         if not isinstance(node, FunctionNode | ast.ClassDef | ast.Lambda | ast.expr):
             stack += ast.iter_child_nodes(node)
+
+
+def _function_given(argument: ast.expr) -> ast.expr:
+    """Return the function that an argument hands on, also with some of its own arguments."""
+    is_partial = isinstance(argument, ast.Call) and last_name(argument) == "partial" and argument.args
+    return argument.args[0] if isinstance(argument, ast.Call) and is_partial else argument
 
 
 def _kind(name: str) -> str | None:

@@ -6,7 +6,7 @@ import ast
 import builtins
 import sys
 
-from function_app.script_lint.syntax import How, Script, constant_of, dotted_text
+from function_app.script_lint.syntax import Binding, How, Script, constant_of, dotted_text
 
 KNOWN_LIBRARIES = frozenset(
     {
@@ -22,6 +22,8 @@ KNOWN_LIBRARIES = frozenset(
 """What these do to data or ranks is known well enough; any other module may do anything."""
 _FLAVOURS = frozenset({"tensorflow", "keras", "torch", "mxnet", "common", "mpi_ops", "basics", "functions", "_keras"})
 _HOROVOD = "horovod"
+_STAR_STEPS = 10
+"""For each module of which a name may be: the name is then looked for by each of them."""
 _CUSTOMARY = frozenset({"hvd", _HOROVOD})
 """Names that Horovod goes by where it is handed on as an argument."""
 
@@ -32,6 +34,8 @@ class Modules:
     def __init__(self, script: Script) -> None:
         self._script = script
         self._paths: dict[ast.AST, frozenset[str]] = {}
+        self._aliases: dict[Binding, frozenset[str]] = {}
+        """By the first of the bindings that a name has: a name that is bound and read everywhere is followed once."""
         self.imported = script.modules
         self.own = {path for path in self.imported if self._is_own(path)}
         """Modules that are neither the standard library's nor a known library's."""
@@ -82,7 +86,9 @@ class Modules:
             return frozenset({name}) if isinstance(name, str) else frozenset()
         if not isinstance(node, ast.Name):
             return frozenset()
-        return frozenset(self._script.imports.get(node.id, ())) or self._behind_name(node)
+        imported = self._script.imports.get(node.id, ())
+        self._script.spend(len(imported) * _STAR_STEPS)
+        return frozenset(imported) or self._behind_name(node)
 
     def _behind_name(self, node: ast.Name) -> frozenset[str]:
         bindings = self._script.lookup(node)
@@ -90,8 +96,13 @@ class Modules:
             return frozenset({f"{_HOROVOD}.tensorflow"})
         if not bindings:
             starred = () if hasattr(builtins, node.id) else self._script.starred_imports
+            self._script.spend(len(starred) * _STAR_STEPS)
             return frozenset(f"{module}.{node.id}" for module in starred)
-        return frozenset(path for b in bindings if b.how is How.ASSIGNED and b.value for path in self._alias(b.value))
+        if bindings[0] not in self._aliases:
+            self._aliases[bindings[0]] = frozenset()  # while it is being found, as above
+            values = [b.value for b in bindings if b.how is How.ASSIGNED and b.value]
+            self._aliases[bindings[0]] = frozenset(path for value in values for path in self._alias(value))
+        return self._aliases[bindings[0]]
 
     def _alias(self, value: ast.expr) -> frozenset[str]:
         is_name = dotted_text(value) is not None or isinstance(value, ast.Call)

@@ -33,12 +33,14 @@ class Suppression:
 def read_suppressions(text: str) -> list[Suppression]:
     """Return the comments that ask for something to be ignored; text in strings is none."""
     found = []
-    lines = text.split("\n")  # as the tokenizer counts them; splitlines would also split at a form feed
+    meant = _statement_lines(
+        text.split("\n")
+    )  # as the tokenizer counts them; splitlines would also split at a form feed
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             match = _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
             if match is not None:
-                found.append(_suppression(match, token.start[0], lines))
+                found.append(_suppression(match, token.start[0], meant[token.start[0] - 1]))
     except (tokenize.TokenError, IndentationError):
         return found  # it was parsed, so what the tokenizer stumbles over is the end of the text
     return found
@@ -79,16 +81,18 @@ def _without_effect(comments: list[Suppression], used: set[tuple[int, str]]) -> 
         yield Finding(code=RuleCode.IGNORED_WITHOUT_EFFECT, line=comment.line, message=message)
 
 
-def _suppression(match: re.Match[str], line: int, lines: list[str]) -> Suppression:
+def _suppression(match: re.Match[str], line: int, applies_to: int) -> Suppression:
     codes = frozenset(code.strip() for code in (match["codes"] or "").split(",") if code.strip())
-    return Suppression(
-        line=line, applies_to=_statement_line(line, lines), codes=codes, reason=match["reason"].strip(" -:\t")
-    )
+    return Suppression(line=line, applies_to=applies_to, codes=codes, reason=match["reason"].strip(" -:\t"))
 
 
-def _statement_line(line: int, lines: list[str]) -> int:
-    """Return the line that a comment is for: where it stands alone, the next line of code."""
-    if not lines[line - 1].lstrip().startswith("#"):
-        return line
-    following = range(line, len(lines))
-    return next((n + 1 for n in following if lines[n].strip() and not lines[n].lstrip().startswith("#")), line)
+def _statement_lines(lines: list[str]) -> list[int]:
+    """Return, for each line, the one that a comment in it is for: where it stands alone, the next line of code."""
+    found: list[int] = []
+    following: int | None = None
+    for number in range(len(lines), 0, -1):
+        line = lines[number - 1].lstrip()
+        is_code = bool(line) and not line.startswith("#")
+        following = number if is_code else following
+        found.append(number if following is None else following)
+    return found[::-1]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from function_app.errors import ScriptError
+from function_app.script_lint.renamed import restore_names
 from function_app.script_lint.source import Source
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -67,6 +68,7 @@ class Script:
         self.calls: list[ast.Call] = []
         self.loads: dict[str, list[ast.Name]] = defaultdict(list)
         self._steps = 0
+        restore_names(source.tree)
         self._index()
 
     def spend(self, steps: int = 1) -> None:

@@ -15,6 +15,8 @@ from function_app.script_lint.view import View
 
 _SEEDS = ("set_random_seed", "set_seed", "manual_seed")
 _MODULES = frozenset({"horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras", "horovod.torch"})
+_ANYTHING = ("broadcast", "broadcast_object", "broadcast_", "broadcast_async", "broadcast_async_")
+_WEIGHTS = re.compile(r"weight|param|variable|state|model|net(work)?$|optimizer|checkpoint", re.IGNORECASE)
 _MAY_BROADCAST = re.compile(r"broadcast|bcast|sync", re.IGNORECASE)
 
 
@@ -36,9 +38,17 @@ def _may_broadcast(view: View) -> bool:
     for node in view.script.nodes:
         if isinstance(node, ast.Name | ast.Attribute):
             name = view.modules.horovod_name(node)
-            if name is not None and ("roadcast" in name or name.startswith("elastic.")):
+            if name is not None and ("roadcast" in name or name.startswith("elastic.")) and name not in _ANYTHING:
                 return True
+    if any(_is_of_weights(view, call) for call in view.horovod_calls(*_ANYTHING)):
+        return True
     return any(_hands_on(view, call) for call in view.script.calls)
+
+
+def _is_of_weights(view: View, call: ast.Call) -> bool:
+    """Whether what is broadcast may be weights, and is not only the epoch that a checkpoint was made in."""
+    reach = view.flow.reach(*call.args, *(keyword.value for keyword in call.keywords))
+    return bool(reach.unknown) or any(_WEIGHTS.search(last_name(node)) for node in reach.nodes)
 
 
 def _hands_on(view: View, call: ast.Call) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from function_app.script_lint.findings import Finding
 from function_app.script_lint.rules import RuleCode
-from function_app.script_lint.syntax import argument_of, constant_of, last_name
+from function_app.script_lint.syntax import argument_of, constant_of, keyword_of, last_name
 from function_app.script_lint.view import View
 
 _LEGACY = "TF_USE_LEGACY_KERAS"
@@ -41,6 +41,7 @@ def is_legacy(view: View) -> bool:
     """Whether the script or its pipeline asks for Keras 2."""
     stated = view.machine.environment.get(_LEGACY, "").lower() not in _OFF
     named = any(isinstance(node, ast.Constant) and node.value == _LEGACY for node in view.script.nodes)
+    named = named or any(keyword_of(call, _LEGACY) is not None for call in view.script.calls)
     return stated or named or view.modules.uses("tf_keras")
 
 

@@ -15,6 +15,7 @@ from function_app.script_lint.view import View
 
 _DECIDING = frozenset({"EarlyStopping", "ReduceLROnPlateau", "BestModelCheckpoint"})
 _AVERAGING = re.compile(r"all_?reduce|allgather|broadcast", re.IGNORECASE)
+_OF_WEIGHTS = re.compile(r"variables|parameters|optimizer_state|BroadcastGlobal", re.IGNORECASE)
 _METRIC = re.compile(r"loss|acc|auc|metric|score|patience|best|(^|_)val(_|$)", re.IGNORECASE)
 
 
@@ -65,7 +66,8 @@ def _averages(view: View, item: Item) -> bool:
 
 def _loops(view: View) -> Iterator[Finding]:
     """Find hand-written loops over epochs that one rank may leave before the others."""
-    if any(_AVERAGING.search(last_name(call)) and "ariables" not in last_name(call) for call in view.script.calls):
+    others = {last_name(call) for call in view.script.calls} - set(view.script.functions)  # own ones are looked into
+    if any(_AVERAGING.search(name) and not _OF_WEIGHTS.search(name) for name in others):
         return
     steps: list[ast.AST] = [*(step.gradient for step in tape_steps(view)), *torch_steps(view)]
     if not steps or view.modules.own:

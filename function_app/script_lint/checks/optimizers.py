@@ -14,6 +14,7 @@ from function_app.script_lint.view import View
 
 _OPTIMIZERS = re.compile(r"^(tensorflow|keras|tf_keras)\..*(optimizers\.|train\.\w+Optimizer$)")
 _DISTRIBUTED = "DistributedOptimizer"
+_GRADIENT = re.compile(r"(flat_?)?grads?$|gradients?$", re.IGNORECASE)
 _AVERAGING = ("allreduce", "grouped_allreduce", "allreduce_", "allreduce_async_", "grouped_allreduce_async_")
 
 
@@ -66,7 +67,16 @@ def _verdict(view: View, origin: ast.expr) -> bool | None:
     return False if view.modules.paths(origin.func) and not view.modules.is_own(origin.func) else None
 
 
+def _is_of_gradients(view: View, call: ast.Call) -> bool:
+    """Whether a call may average gradients; most average a loss or an accuracy, only to show it."""
+    reach = view.flow.reach(*call.args, *(keyword.value for keyword in call.keywords))
+    return bool(reach.unknown) or any(_GRADIENT.match(last_name(node)) for node in reach.nodes)
+
+
 def _may_average(view: View) -> bool:
-    averages = any(view.horovod_calls(_DISTRIBUTED, *_AVERAGING))
-    others = any("distributed" in path or "parallel" in path for path in view.modules.imported)
+    averages = any(view.horovod_calls(_DISTRIBUTED)) or any(
+        _is_of_gradients(view, call) for call in view.horovod_calls(*_AVERAGING)
+    )
+    imported = (path for path in view.modules.imported if not path.startswith("torch.utils.data"))  # of samplers
+    others = any("distributed" in path or "parallel" in path for path in imported)
     return averages or others or bool(view.modules.own)

@@ -86,10 +86,9 @@ def _of_object(view: View, call: ast.Call) -> ast.expr | None:
     origins = view.flow.origins(receiver)
     if any(isinstance(o, ast.Call) and "State" in last_name(o) for o in origins):
         return None  # an elastic state is kept in memory
-    if view.script.functions.get(last_name(call)) and any(
-        view.script.class_of(f) is not None for f in view.script.functions[last_name(call)]
-    ):
-        return None  # a method of the script's own, which is looked at where it is
+    own = [f for f in view.script.functions.get(last_name(call), []) if view.script.class_of(f) is not None]
+    if own and view.script.function_of(call) not in own:
+        return None  # a method of the script's own, which is looked at where it is: it may hand on to a model's
     given = argument_of(call, 0, "filepath", "path", "fname", "fp", "file_prefix", "checkpoint_prefix", "path_or_buf")
     return given or receiver
 

@@ -72,7 +72,8 @@ class Cifar10:
 
 def find_cifar10(root: Path, encoding: ImageEncoding) -> Cifar10:
     """Read the batches below ``root``, or below its ``cifar-10-batches-py``. Raises CliError."""
-    folder = root if (root / _META).is_file() else root / "cifar-10-batches-py"
+    unpacked = root / "cifar-10-batches-py"
+    folder = unpacked if unpacked.is_dir() and not (root / _META).is_file() else root
     pixels: dict[str, bytes] = {}
     splits: dict[str, list[Entry]] = {}
     for split, names in _BATCHES.items():

@@ -195,7 +195,7 @@ def shards_of_splits(collection: Collection, num_shards: int) -> dict[str, int]:
     sizes = {split: len(entries) for split, entries in collection.splits.items()}
     if empty := [split for split, size in sizes.items() if not size]:
         raise CliError(
-            f"Every split should have an example, {', '.join(empty)} has none; is --validation-share too small?"
+            f"Every split should have an example, {', '.join(empty)} has none; does --validation-share fit so few?"
         )
     largest = max(sizes.values())
     if num_shards > largest:

@@ -122,6 +122,6 @@ def _labels_by_name(labels: Path, files: Sequence[Path]) -> dict[str, str]:
 def _lines(path: Path) -> list[str]:
     try:
         with path.open("rb") as file:
-            return file.read(_MAX_FILE_BYTES).decode().splitlines()
+            return file.read(_MAX_FILE_BYTES).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise CliError(f"{path}: cannot be read as text: {error}") from error

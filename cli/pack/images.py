@@ -60,14 +60,16 @@ def find_images(root: Path, *, validation_share: float, seed: int) -> ImageFolde
         entries = entries_by_class(root, root, classes)
         train, validation = split_off(entries, validation_share, seed=f"{seed}")
         splits = {"train": train, **({"validation": validation} if validation_share else {})}
-    if not any(splits.values()):
-        raise CliError(f"{root}: there should be JPEG or PNG images in a folder for each class, found none.")
     present = {entry.label for entries in splits.values() for entry in entries}
     notes = (
         *note("Classes without an image", [name for label, name in enumerate(classes) if label not in present]),
         *note("Left out, being neither JPEG nor PNG by name", _others(root, class_folders)),
         *note("Left out, lying in no class's folder", _astray(root, {root, *(c.parent for c in class_folders)})),
     )
+    if not any(splits.values()):
+        raise CliError(
+            " ".join((f"{root}: there should be JPEG or PNG images in a folder for each class, found none.", *notes))
+        )
     return ImageFolder(root=root, splits=splits, classes=classes, notes=notes)
 
 

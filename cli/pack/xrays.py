@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cli.errors import CliError
 from cli.pack.collection import Entry
-from cli.pack.images import read_file
+from cli.pack.images import note, read_file
 from cli.readable import one_line
 from function_app.validation.example_message import Value
 from shared.example_schema import FeatureSpec
@@ -51,7 +51,7 @@ class XRays:
     size: int | None
     patients: Mapping[str, int] = field(repr=False)
     """Key of an entry → patient."""
-    notes: Sequence[str] = ()
+    notes: Sequence[str]
     stamp: str = ""
 
     @property
@@ -90,6 +90,7 @@ def find_xrays(root: Path, *, finding: str, size: int | None, validation_share: 
         classes=(f"no {finding}", finding),
         size=size,
         patients={paths[row.name]: row.patient for row in rows},
+        notes=note(f"Images of {TEST_LIST} that are not in the table", sorted(_listed(root) - paths.keys())),
     )
 
 
@@ -127,11 +128,16 @@ def _paths(root: Path, rows: Iterable[XRay]) -> dict[str, str]:
     return paths
 
 
+def _listed(root: Path) -> set[str]:
+    """Return the names of the test's images; none where there is no list."""
+    return set(_text(root / TEST_LIST).split()) if (root / TEST_LIST).is_file() else set()
+
+
 def _splits(
     root: Path, rows: Sequence[XRay], finding: str, validation_share: float, seed: int
 ) -> dict[str, list[XRay]]:
     """Return the rows of each split. Raises CliError where the list of the test divides a patient."""
-    listed = set(_text(root / TEST_LIST).split()) if (root / TEST_LIST).is_file() else set()
+    listed = _listed(root)
     test = [row for row in rows if row.name in listed]
     rest = [row for row in rows if row.name not in listed]
     if divided := {row.patient for row in test} & {row.patient for row in rest}:
@@ -180,6 +186,6 @@ def _grey_png(content: bytes, size: int | None) -> bytes:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(_MAX_TABLE_BYTES).decode()
+            return file.read(_MAX_TABLE_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise CliError(f"{path}: cannot be read as text: {error}") from error

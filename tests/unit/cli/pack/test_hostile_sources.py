@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +13,8 @@ import pytest
 
 from cli.pack.alone import alone_in
 from tests.support.cli import landfall
+from tests.support.nih_xrays import write_nih
+from tests.support.processes import REPOSITORY
 from tests.support.shards import image_bytes
 from tests.unit.cli.pack.test_pack import write_cifar, write_imagenet, write_images
 
@@ -157,3 +161,56 @@ def test_share_that_is_no_number(capsys: Capture, tmp_path: Path) -> None:
     arguments = ["--to", tmp_path / "shards", "--validation-share", "nan"]
     status, _, err = landfall(capsys, "pack", "images", source, *arguments)
     assert (2, True) == (status, "nan is no number" in err)
+
+
+def test_no_room_for_a_table(tmp_path: Path) -> None:
+    """Where a table's values do not fit beside the shards, the folder is blamed, not the table."""
+    path = tmp_path / "t.csv"
+    path.write_text("x\n" + "1\n" * 100_000)
+    script = "import sys; from cli.main import main; main(sys.argv[1:])"
+    arguments = ["pack", "table", str(path), "--to", str(tmp_path / "shards")]
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'ulimit -f 20; exec "$@"', "sh", sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        check=False,
+    )
+    assert (1, True) == (ended.returncode, f"{tmp_path / 'shards'}: has no room for a copy of {path}" in ended.stderr)
+    assert [] == list((tmp_path / "shards").iterdir())
+
+
+def test_marks_of_byte_order(capsys: Capture, tmp_path: Path) -> None:
+    """A mark that an editor put before a list or a table is no part of the first word."""
+    imagenet, nih = write_imagenet(tmp_path / "imagenet"), write_nih(tmp_path / "nih", patients=10)
+    for path in (imagenet / "synsets.txt", next(nih.glob("*.csv"))):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    options = ["--synsets", imagenet / "synsets.txt", "--validation-labels", imagenet / "labels.txt"]
+    for source, arguments in ((imagenet, ["imagenet", *options]), (nih, ["xrays"])):
+        target = tmp_path / f"{source.name}-shards"
+        status, out, _ = landfall(capsys, "pack", arguments[0], source, "--to", target, "--shards", 1, *arguments[1:])
+        assert (0, 1) == (status, len(out.splitlines()))
+
+
+def test_a_list_that_names_nothing(capsys: Capture, tmp_path: Path) -> None:
+    """Images that only the list of the test knows are counted."""
+    source = write_nih(tmp_path / "nih", patients=10)
+    with (source / "test_list.txt").open("a") as listed:
+        listed.write("\nnowhere.png\n")
+    _, out, _ = landfall(capsys, "pack", "xrays", source, "--to", tmp_path / "shards", "--shards", 1)
+    assert ["Images of test_list.txt that are not in the table: 1, as nowhere.png."] == out.splitlines()[1:]
+
+
+def test_cifar_without_names(capsys: Capture, tmp_path: Path) -> None:
+    """Batches without the file of the classes' names are not said to be missing: that file is named."""
+    source = write_cifar(tmp_path / "source")
+    (source / "batches.meta").unlink()
+    status, _, err = landfall(capsys, "pack", "cifar10", source, "--to", tmp_path / "shards")
+    assert (1, True) == (status, err.startswith(f"Error: {source / 'batches.meta'}: should be a batch"))
+
+
+def test_wrong_layout(capsys: Capture, tmp_path: Path) -> None:
+    """Where no image is found, what is there is named: classes may lie a folder too deep."""
+    write_images(tmp_path / "source" / "photos")
+    status, _, err = landfall(capsys, "pack", "images", tmp_path / "source", "--to", tmp_path / "shards")
+    assert (1, True) == (status, "found none. Classes without an image: 1, as photos." in err)

@@ -7,13 +7,12 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from function_app.ports import BlobFacts
 from function_app.steps.services import Services
 from function_app.steps.shard_places import ShardPlace
-from function_app.validation import Paused
 
 logger = logging.getLogger(__name__)
 
@@ -23,16 +22,23 @@ MAX_CHECKPOINT_BYTES = 16 << 20
 """A thousand features with full histograms; usually it is some kilobytes."""
 
 
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredCheckpoint:
-    """How far a validation has come."""
+    """How far a validation has come; as it is by default, it has not begun."""
 
-    checkpoint: Mapping[str, Any] | None
+    checkpoint: Mapping[str, Any] | None = None
     """None: somebody has begun, and nothing is stored yet."""
-    bytes_done: int
-    num_executions: int
+    bytes_done: int = 0
+    num_executions: int = 0
     """Those that gave up their turn; not those that died."""
-    saved_at: datetime
+    num_starts: int = 0
+    """Executions that began from here and came no further: one may be under way, the others ended without a word."""
+    num_restarts: int = 0
+    """How often what was stored was of no use and it began anew: this is not forgotten where it comes further."""
+    saved_at: datetime = NEVER
 
 
 def load_checkpoint(place: ShardPlace, facts: BlobFacts, services: Services) -> StoredCheckpoint | None:
@@ -54,38 +60,25 @@ def _understood(members: Mapping[str, Any], identity: Mapping[str, Any]) -> Stor
         checkpoint=members["checkpoint"],
         bytes_done=members["bytes_done"],
         num_executions=members["num_executions"],
+        num_starts=members.get("num_starts", 0),  # not in what was stored before they were counted
+        num_restarts=members.get("num_restarts", 0),
         saved_at=datetime.fromisoformat(members["saved_at"]),
     )
 
 
-def save_checkpoint(
-    place: ShardPlace, facts: BlobFacts, paused: Paused, num_executions: int, services: Services
-) -> bool:
-    """Store where to go on, over what was stored for the blob before; False where it is too large for that."""
-    done = {"checkpoint": paused.checkpoint, "bytes_done": paused.bytes_done, "num_executions": num_executions}
-    return _save(place, _members(place, facts, services, **done), services)
-
-
-def save_beginning(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
-    """Store that somebody begins, over what was stored for the blob before: the sweep then leaves it alone."""
-    _save(place, _members(place, facts, services, checkpoint=None, bytes_done=0, num_executions=0), services)
-
-
-def forget_checkpoint(place: ShardPlace, services: Services) -> None:
-    """Delete what is stored for the blob, if anything is."""
-    services.documents.delete(_path(place))
-
-
-def _members(place: ShardPlace, facts: BlobFacts, services: Services, **done: Any) -> dict[str, Any]:
-    return {"identity": _identity(place, facts), "saved_at": services.clock().isoformat(), **done}
-
-
-def _save(place: ShardPlace, members: Mapping[str, Any], services: Services) -> bool:
+def save_checkpoint(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: Services) -> bool:
+    """Store it as of now, over what was stored for the blob before; False where it is too large for that."""
+    members = {**vars(reached), "identity": _identity(place, facts), "saved_at": services.clock().isoformat()}
     content = json.dumps(members).encode()
     if len(content) > MAX_CHECKPOINT_BYTES:
         return False
     services.documents.write(_path(place), content)
     return True
+
+
+def forget_checkpoint(place: ShardPlace, services: Services) -> None:
+    """Delete what is stored for the blob, if anything is."""
+    services.documents.delete(_path(place))
 
 
 def _path(place: ShardPlace) -> str:

@@ -19,9 +19,7 @@ from function_app.dead_letters import SHARD_UPLOADED
 from function_app.ports import BlobFacts
 from function_app.steps.checkpoints import (
     StoredCheckpoint,
-    forget_checkpoint,
     load_checkpoint,
-    save_beginning,
     save_checkpoint,
 )
 from function_app.steps.services import Services
@@ -42,41 +40,42 @@ def is_long(facts: BlobFacts, services: Services) -> bool:
     return facts.size_bytes >= services.slices.min_bytes
 
 
-def validate_in_slices(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardVerdict | None:
+def validate_in_slices(
+    place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint, services: Services
+) -> ShardVerdict | None:
     """Go on with a long validation; None where the budget ended first, and a message was sent that goes on."""
-    stored = load_checkpoint(place, facts, services)
     try:
-        return _slices(place, facts, stored, services)
+        return _slices(place, facts, begun, services)
     except (ValueError, KeyError, TypeError):
-        if stored is None or stored.checkpoint is None:
+        if begun.checkpoint is None:
             raise
         logger.exception("a checkpoint is not understood: starting again", extra={"action": "checkpoint_refused"})
-        return _slices(place, facts, None, services)
+        anew = StoredCheckpoint(num_starts=begun.num_starts, num_restarts=begun.num_restarts + 1)
+        return _slices(place, facts, anew, services)
 
 
 def is_under_way(place: ShardPlace, facts: BlobFacts, services: Services) -> bool:
     """Whether somebody has been at this very content a short while ago, and is to be left alone."""
-    if not is_long(facts, services):
-        return False
     stored = load_checkpoint(place, facts, services)
     if stored is None:
         return False
+    if not is_long(facts, services):
+        return services.clock() - stored.saved_at < services.sweep_grace
     patience = timedelta(seconds=services.slices.patience_s) if stored.checkpoint is None else UNDER_WAY
     return services.clock() - stored.saved_at < max(patience, UNDER_WAY)
 
 
+def needs_own_execution(place: ShardPlace, facts: BlobFacts, services: Services) -> bool:
+    """Whether the sweep should not judge a shard itself: it takes long, or somebody has died of it."""
+    return is_long(facts, services) or load_checkpoint(place, facts, services) is not None
+
+
 def leave_to_queue(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
-    """Have a long shard that nobody is at judged by an execution of its own, from where the last one came to."""
-    stored = load_checkpoint(place, facts, services)
-    if stored is None or stored.checkpoint is None:
-        save_beginning(place, facts, services)
+    """Have a shard that nobody is at judged by an execution of its own, from where the last one came to."""
+    stored = load_checkpoint(place, facts, services) or StoredCheckpoint()
+    if stored.checkpoint is None:
+        save_checkpoint(place, facts, stored, services)  # somebody will be at it
     services.queues[SHARD_UPLOADED].send_text(continuation_message(place, facts, services))
-
-
-def end_long_validation(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
-    """Clean up after the verdict is on record."""
-    if is_long(facts, services):
-        forget_checkpoint(place, services)
 
 
 def continuation_message(place: ShardPlace, facts: BlobFacts, services: Services) -> str:
@@ -92,14 +91,9 @@ def continuation_message(place: ShardPlace, facts: BlobFacts, services: Services
     return json.dumps(event)
 
 
-def _slices(
-    place: ShardPlace, facts: BlobFacts, stored: StoredCheckpoint | None, services: Services
-) -> ShardVerdict | None:
+def _slices(place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint, services: Services) -> ShardVerdict | None:
     source, requirements = services.shards.open(facts), place.pipeline.data.requirements()
-    num_executions = stored.num_executions + 1 if stored else 1
-    checkpoint = stored.checkpoint if stored else None
-    if checkpoint is None:
-        save_beginning(place, facts, services)
+    reached = begun
     seconds, every_s = services.slices.seconds, services.slices.checkpoint_every_s
     start_s = seconds()
     deadline_s = start_s + services.slices.budget_s
@@ -108,17 +102,28 @@ def _slices(
     while True:
         should_pause = _from(min(seconds() + every_s, deadline_s), seconds)
         outcome = services.validate_within(
-            source, requirements, should_pause=should_pause, out_of_time=out_of_time, checkpoint=checkpoint
+            source, requirements, should_pause=should_pause, out_of_time=out_of_time, checkpoint=reached.checkpoint
         )
         out_of_time = _never
         if isinstance(outcome, ShardVerdict):
             return outcome
-        checkpoint = outcome.checkpoint
-        if not save_checkpoint(place, facts, outcome, num_executions, services):
+        reached = _reached(outcome, begun)
+        if not save_checkpoint(place, facts, reached, services):
             every_s = deadline_s = math.inf  # nobody could go on with it: to the end, in one go
         if seconds() >= deadline_s:
-            _leave_to_next(place, facts, outcome, num_executions, services)
+            _leave_to_next(place, facts, reached, services)
             return None
+
+
+def _reached(paused: Paused, begun: StoredCheckpoint) -> StoredCheckpoint:
+    """Return what is to be stored: whoever began before and came no further counts no more."""
+    return StoredCheckpoint(
+        checkpoint=paused.checkpoint,
+        bytes_done=paused.bytes_done,
+        num_executions=begun.num_executions + 1,
+        num_starts=begun.num_restarts,
+        num_restarts=begun.num_restarts,
+    )
 
 
 def _never() -> bool:
@@ -129,14 +134,13 @@ def _from(end_s: float, seconds: Callable[[], float]) -> Callable[[], bool]:
     return lambda: seconds() >= end_s
 
 
-def _leave_to_next(
-    place: ShardPlace, facts: BlobFacts, paused: Paused, num_executions: int, services: Services
-) -> None:
+def _leave_to_next(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: Services) -> None:
     services.queues[SHARD_UPLOADED].send_text(continuation_message(place, facts, services))
     services.decide(
         place.path,
         "validation_paused",
-        f"{paused.bytes_done} of {facts.size_bytes} bytes looked at after {num_executions} executions; it goes on",
+        f"{reached.bytes_done} of {facts.size_bytes} bytes looked at after {reached.num_executions} executions; "
+        "it goes on",
         etag=facts.etag,
-        bytes_done=paused.bytes_done,
+        bytes_done=reached.bytes_done,
     )

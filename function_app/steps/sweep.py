@@ -18,7 +18,7 @@ from function_app.steps.dead_letters import collect_dead_letters
 from function_app.steps.flights import sweep_flights
 from function_app.steps.follow_up import follow_up
 from function_app.steps.inventory import Inventory, look_at, missed_shards, remember, unchanged_closing
-from function_app.steps.long_validation import is_long, leave_to_queue
+from function_app.steps.long_validation import leave_to_queue, needs_own_execution
 from function_app.steps.notification import deliver_one
 from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.run_watch import watch_run
@@ -112,12 +112,12 @@ def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterato
 
 
 def _judge_missed(place: ShardPlace, services: Services) -> None:
-    """Judge a shard, and have a long one judged by the queue: the timer has other work."""
+    """Judge a shard, and have a long or deadly one judged by the queue: the timer has other work."""
     facts = services.shards.facts(place.path)
-    if facts is not None and is_long(facts, services):
+    if facts is not None and needs_own_execution(place, facts, services):
         leave_to_queue(place, facts, services)
     else:
-        judge_shard(place, services)
+        judge_shard(place, services, is_counted=True)
 
 
 def _care_for_version(version: DatasetVersion, inventory: Inventory, services: Services) -> None:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from function_app.errors import ServiceUnavailableError
 from function_app.ledger import ShardRecord, ShardState
 from function_app.ports import BlobFacts
+from function_app.steps.begun_validations import counted_execution, interrupted_verdict, is_exhausted
+from function_app.steps.checkpoints import StoredCheckpoint, forget_checkpoint
 from function_app.steps.closing import close_if_whole, close_version
-from function_app.steps.long_validation import CONTINUED, end_long_validation, is_long, validate_in_slices
+from function_app.steps.long_validation import CONTINUED, is_long, validate_in_slices
 from function_app.steps.services import Services
 from function_app.steps.shard_places import NotAShardError, ShardPlace, counted_version, shard_place
 from function_app.steps.shard_quarantine import keep_rejected
@@ -44,6 +46,8 @@ class Upload:
     container: str
     path: str
     event_id: str
+    is_repeated: bool = False
+    """Whether the message was delivered before: whoever had it may have died of it."""
 
 
 def handle_upload(upload: Upload, services: Services) -> None:
@@ -66,18 +70,21 @@ def handle_upload(upload: Upload, services: Services) -> None:
     except NotAShardError as error:
         _suppress(upload.path, str(error), services, event_id=upload.event_id)
         return
-    judge_shard(place, services)
+    judge_shard(place, services, is_counted=upload.is_repeated or upload.event_type == CONTINUED)
 
 
-def judge_shard(place: ShardPlace, services: Services) -> None:
-    """Bring the ledger's verdict on one position up to date with the store, and close the version if it is whole."""
+def judge_shard(place: ShardPlace, services: Services, *, is_counted: bool = False) -> None:
+    """Bring the ledger's verdict on one position up to date with the store, and close the version if it is whole.
+
+    ``is_counted``: count the execution also where the shard is short, in case it dies.
+    """
     for _ in range(MAX_ROUNDS):
         facts = services.shards.facts(place.path)
         if facts is None:
             _suppress(place.path, "the blob is gone", services)
             return
         try:
-            shard = _verdict_on(place, facts, services)
+            shard = _verdict_on(place, facts, services, is_counted=is_counted)
         except SourceChangedError:
             continue
         # Another handler may have judged newer content and written first: the last writer looks again.
@@ -110,7 +117,7 @@ def _irrelevance(upload: Upload) -> str | None:
     return None
 
 
-def _verdict_on(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardRecord | None:
+def _verdict_on(place: ShardPlace, facts: BlobFacts, services: Services, *, is_counted: bool) -> ShardRecord | None:
     """Return the verdict on these very bytes, from the ledger or new; None where they can have none."""
     known = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
     if known is not None and (known.name, known.etag) == (place.shard.name, facts.etag):
@@ -121,7 +128,8 @@ def _verdict_on(place: ShardPlace, facts: BlobFacts, services: Services) -> Shar
         services.decide(place.path, "shard_rejected", message, code=str(code))
         services.decide(str(place.dataset_version), "shard_rejected", message, code=str(code), shard=place.shard.name)
         return None
-    return _judge(place, facts, services)
+    judge = _judge_counted if is_counted or is_long(facts, services) else _judge
+    return judge(place, facts, services)
 
 
 def _position_conflict(
@@ -138,10 +146,17 @@ def _position_conflict(
     )
 
 
-def _judge(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardRecord | None:
+def _judge_counted(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardRecord | None:
+    with counted_execution(place, facts, services) as begun:
+        return _judge(place, facts, services, begun)
+
+
+def _judge(
+    place: ShardPlace, facts: BlobFacts, services: Services, begun: StoredCheckpoint | None = None
+) -> ShardRecord | None:
     """Validate and record. Raises SourceChangedError where the content changed meanwhile."""
     try:
-        verdict = _validate(place, facts, services)
+        verdict = _validate(place, facts, begun, services)
         if verdict is not None:
             keep_rejected(place, facts, verdict, services)  # first: a verdict on record is not looked at again
     except SourceGoneError:
@@ -156,15 +171,20 @@ def _judge(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardReco
         return None  # another message goes on
     record = _record(place, facts, verdict, services)
     services.ledger.record_shard(record)
-    end_long_validation(place, facts, services)
+    if begun is not None:
+        forget_checkpoint(place, services)
     first = verdict.reasons[0].message if verdict.reasons else f"accepted with {verdict.num_records} records"
     services.decide(place.path, f"shard_{record.state}", first, etag=facts.etag, crc32c=verdict.crc32c)
     return record
 
 
-def _validate(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardVerdict | None:
-    if is_long(facts, services):
-        return validate_in_slices(place, facts, services)
+def _validate(
+    place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint | None, services: Services
+) -> ShardVerdict | None:
+    if begun is not None and is_exhausted(begun):
+        return interrupted_verdict(facts, begun, services)
+    if begun is not None and is_long(facts, services):
+        return validate_in_slices(place, facts, begun, services)
     return services.validate(services.shards.open(facts), place.pipeline.data.requirements())
 
 

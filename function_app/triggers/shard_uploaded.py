@@ -20,5 +20,5 @@ def shard_uploaded(message: QueueMessage) -> None:
 
     body = message.get_body()
     with failures_on_record(SHARD_UPLOADED, body, services()):
-        for upload in read_uploads(body):
+        for upload in read_uploads(body, num_deliveries=message.dequeue_count or 1):
             handle_upload(upload, services())

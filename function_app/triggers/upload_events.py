@@ -12,12 +12,12 @@ from function_app.triggers.event_envelopes import Event, read_events
 _SUBJECT = re.compile(r"/blobServices/default/containers/(?P<container>[^/]+)/blobs/(?P<path>.+)", re.DOTALL)
 
 
-def read_uploads(payload: bytes | str) -> list[Upload]:
+def read_uploads(payload: bytes | str, *, num_deliveries: int = 1) -> list[Upload]:
     """Read the uploads of a queue message. Raises InvalidEventError: the message then ends as poison."""
-    return [_upload(event) for event in read_events(payload)]
+    return [_upload(event, is_repeated=num_deliveries > 1) for event in read_events(payload)]
 
 
-def _upload(event: Event) -> Upload:
+def _upload(event: Event, *, is_repeated: bool) -> Upload:
     match = _SUBJECT.fullmatch(event.subject)
     if match is None:
         raise InvalidEventError(
@@ -30,4 +30,5 @@ def _upload(event: Event) -> Upload:
         container=unquote(match["container"]),
         path=unquote(match["path"]),
         event_id=event.id,
+        is_repeated=is_repeated,
     )

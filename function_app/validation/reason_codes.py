@@ -21,6 +21,7 @@ class ReasonCode(StrEnum):
     SHARD_TOO_LARGE = "shard_too_large"
     NO_RECORDS = "no_records"
     VALIDATION_TOO_LONG = "validation_too_long"
+    VALIDATION_INTERRUPTED = "validation_interrupted"
     # the source
     SOURCE_CHANGED = "source_changed"
     SOURCE_GONE = "source_gone"
@@ -93,6 +94,7 @@ MEANINGS: Mapping[ReasonCode, str] = {
     _C.SHARD_TOO_LARGE: "The file is larger than the pipeline's `max_shard_bytes`.",
     _C.NO_RECORDS: "The shard is well formed but holds no record.",
     _C.VALIDATION_TOO_LONG: "A compressed stream or row group, which cannot pause, needs more than one execution.",
+    _C.VALIDATION_INTERRUPTED: "Execution after execution was killed or failed over the shard, and came no further.",
     _C.SOURCE_CHANGED: "The shard was overwritten while it was read. Not a verdict: the new content is judged anew.",
     _C.SOURCE_GONE: "The shard was deleted before it could be read.",
     _C.SOURCE_FORBIDDEN: "The shard may no longer be read: it was made private, or the role is missing.",

@@ -176,10 +176,10 @@ class World:
         """Empty the queue of uploads, as a trigger does that nobody watches."""
         self.uploads.messages.clear()
 
-    def deliver(self, path: str, **members: str) -> None:
+    def deliver(self, path: str, **members: Any) -> None:
         """Deliver the event of an upload."""
-        event = {"event_type": CREATED, "api": "PutBlob", "container": "datasets", "path": path, "event_id": "e"}
-        handle_upload(Upload(**{**event, **members}), self.services)
+        event: dict[str, Any] = {"event_type": CREATED, "api": "PutBlob", "container": "datasets", "path": path}
+        handle_upload(Upload(**{"event_id": "e", **event, **members}), self.services)
 
     def land(self, *names: str, version: str = "v1", dataset: str = "digits") -> None:
         """Upload good shards and deliver their events."""

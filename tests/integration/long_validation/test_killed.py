@@ -79,7 +79,7 @@ def kill_within_slice(process: subprocess.Popen[str], number: int) -> list[str]:
     said: list[str] = []
     if process.stdin is None or process.stdout is None:
         raise ValueError("the process should have pipes")
-    for _ in range(number + 1):  # the first is the document that says that somebody has begun
+    for _ in range(number + 1):  # the first is the document that says that this one has begun
         while (line := process.stdout.readline().strip()) != "slice":
             said.append(line)
         process.stdin.write("\n")
@@ -102,9 +102,9 @@ def verdict_on_record(azurite: Azurite) -> dict[str, Any] | None:
 def test_a_killed_process_is_gone_on_with(azurite: Azurite, tmp_path: Path) -> None:
     """Killed twice within a slice: nothing that is stored is read again, and the verdict is that of one go."""
     settings = environment(azurite, tmp_path)
-    for _ in range(2):
+    for num_slices in (2, 3):
         process = start(settings)
-        kill_within_slice(process, 2)
+        kill_within_slice(process, num_slices)
         assert (-signal.SIGKILL, None) == (process.returncode, verdict_on_record(azurite))
     said, _ = start(settings).communicate("\n" * 100)
     *offsets, last = said.split("\n")[:-1]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.functions.queue import QueueMessage
 
 from function_app.errors import InvalidEventError
+from function_app.main import build_app
 from function_app.steps.uploads import CREATED, Upload, handle_upload
+from function_app.triggers import shard_uploaded
 from function_app.triggers.event_envelopes import MAX_EVENTS, MAX_PAYLOAD_BYTES
 from function_app.triggers.upload_events import read_uploads
+from function_app.validation import DataRequirements, ShardSource, ShardVerdict, validate_shard
 from tests.support.world import World, shard_content
 
 EVENTS = Path(__file__).resolve().parents[3] / "events"
@@ -62,6 +67,25 @@ def test_several_events_in_one_message_are_all_read() -> None:
     """Event Grid batches where it is told to."""
     events = [json.loads(recorded(f"blob_created_{name}"))[0] for name in ("put_blob", "copy_blob")]
     assert ["PutBlob", "CopyBlob"] == [upload.api for upload in read_uploads(json.dumps(events))]
+
+
+@pytest.mark.parametrize(("num_deliveries", "num_stored"), [(1, 0), (2, 1)])
+def test_the_host_says_whether_somebody_may_have_died_of_a_message(
+    monkeypatch: pytest.MonkeyPatch, num_deliveries: int, num_stored: int
+) -> None:
+    """A first delivery of a short shard costs nothing more; of a second one it is written down that it began."""
+    world = World()
+    world.shards.put(PATH, shard_content(1))
+    stored: list[int] = []
+
+    def validate(source: ShardSource, requirements: DataRequirements) -> ShardVerdict:
+        stored.append(len(world.documents.documents))
+        return validate_shard(source, requirements)
+
+    monkeypatch.setattr(shard_uploaded, "services", lambda: replace(world.services, validate=validate))
+    (function,) = (f for f in build_app().get_functions() if f.get_function_name() == "shard_uploaded")
+    function.get_user_function()(QueueMessage(body=recorded("blob_created_put_blob"), dequeue_count=num_deliveries))
+    assert ([num_stored], {}) == (stored, world.documents.documents)
 
 
 def event(**changes: Any) -> dict[str, Any]:

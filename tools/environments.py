@@ -38,12 +38,21 @@ class Environment:
         wanted = stamps.digest(self.folder, self.files, facts=[inspect.getsource(self.install)])
         if stamps.is_current(self.folder, wanted) and self._is_usable():
             return
+        self._refuse_anothers()
         started = time.monotonic()
         stamps.clear(self.folder)
         (LOGS / f"{self.folder.name}.log").unlink(missing_ok=True)
         self.install(self.folder)
         stamps.write(self.folder, wanted)
         say(f"{self.folder.name} is ready ({time.monotonic() - started:.0f} s)")
+
+    def _refuse_anothers(self) -> None:
+        """Raise SetupError for a link to a folder in use: installing would empty it under whom it was made for."""
+        if self.folder.is_symlink() and self.folder.is_dir() and any(self.folder.iterdir()):
+            raise SetupError(
+                f"{self.folder} is a link to {self.folder.resolve()}, which was made for another clone or from other "
+                "requirements: remove the link, or empty that folder"
+            )
 
     def _is_usable(self) -> bool:
         """Whether the interpreter that a virtual environment links to is still there."""

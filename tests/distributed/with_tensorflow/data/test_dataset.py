@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tensorflow.python.eager import context
 
 from shared.example_schema import FeatureSpec
 from shared.job_arguments import JobArguments
@@ -149,6 +151,21 @@ def test_epochs_and_seeds_have_orders_of_their_own(landed: Any) -> None:
     assert first == by_step(landed, shape(2, 4))
     assert first != by_step(landed, shape(2, 4), epoch=1)
     assert first != by_step(landed, shape(2, 4), seed=1)
+
+
+def test_an_epoch_leaves_no_function_behind(landed: Any) -> None:
+    """TensorFlow keeps those of some datasets for good: after an epoch it knows none that it did not know before."""
+    data = data_of(landed, 0, shape(2, 4), num_classes=32)
+    validation = data_of(landed, 0, shape(2, 4), num_classes=32, validation_split="train")
+
+    def functions_after(epoch: int) -> set[str]:
+        labels(data.training_epoch(epoch))
+        labels(validation.evaluation())
+        gc.collect()
+        return set(context.context().list_function_names())
+
+    before = functions_after(0)
+    assert set() == functions_after(1) - before
 
 
 @pytest.mark.parametrize("world_size", [1, 5])

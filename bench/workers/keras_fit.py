@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.workers.asked import asked
 from training_job import process_environment
+from training_job.allocator import limit_arenas
 from training_job.job import prepare
 
 
@@ -19,6 +20,7 @@ def main() -> None:
     gate, arguments = asked()
     job = prepare(arguments, 1)
     process_environment.set_for(arguments, Path(arguments.report))
+    limit_arenas(process_environment.threads_per_rank())
     import keras
     import tensorflow as tf
 

@@ -21,7 +21,8 @@ WARM_UP_EPOCHS = 6
 EPOCHS = 20
 MAX_GROWTH_BYTES = 4 << 20
 """Over 1,000 steps: 4 KiB a step. One image batch of this training is 48 KiB, its gradients are 1.3 MiB; keeping one
-batch at every step was seen to fail, and so was an epoch's end that left collecting garbage to Python."""
+batch at every step was seen to fail, and so were an epoch's end that left collecting garbage to Python, and threads
+of every epoch that filled other arenas of glibc's malloc than those before them."""
 
 
 def run(context: Context) -> list[Figure]:

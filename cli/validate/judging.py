@@ -24,6 +24,7 @@ from function_app.validation import (
     LocalFileSource,
     Reason,
     ShardVerdict,
+    SourceChangedError,
     SourceError,
     validate_shard,
 )
@@ -66,11 +67,24 @@ def judge(shard: ShardInput, requirements: DataRequirements | None, progress: Pr
             return Judged(
                 shard=shard, verdict=validate_shard(open_url(shard.location), requirements, progress=progress)
             )
-        with LocalFileSource(Path(shard.location)) as source:
-            return Judged(shard=shard, verdict=validate_shard(source, requirements, progress=progress))
+        path = Path(shard.location)
+        with LocalFileSource(path) as source:
+            opened = _inode(path)
+            verdict = validate_shard(source, requirements, progress=progress)
+        if _inode(path) != opened:  # the source notices what is written into its file, not another in its place
+            raise SourceChangedError(f"{path}: the file was replaced while it was read; validate it again")
+        return Judged(shard=shard, verdict=verdict)
     except SourceError as error:
         reason = error.reason(shard.label)
         return Judged(shard=shard, failure=dataclasses.replace(reason, message=without_secrets(reason.message)))
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def judge_all(

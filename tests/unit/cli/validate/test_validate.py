@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cli.validate.inputs import ShardInput
+from cli.validate.judging import judge
 from shared.record_framing import frame_record
 from tests.support.cli import landfall
 from tests.support.shards import framed, image_bytes, labelled
@@ -139,3 +142,13 @@ def test_what_is_no_file(capsys: pytest.CaptureFixture[str], shards: Path) -> No
     for path in (pipe, Path("/dev/zero")):
         status, _, err = landfall(capsys, "validate", path)
         assert (2, True) == (status, f"{path}: should be a file or a folder, is a pipe or a device." in err)
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: path.with_name("readme.txt").replace(path)])
+def test_replaced_while_it_is_read(shards: Path, change: Callable[[Path], object]) -> None:
+    """A shard that is removed or replaced while it is read is not accepted: what was judged is there no more."""
+    path = shards / "train-00000-of-00002.tfrecord"
+    done: list[object] = []
+    shard = ShardInput(label=path.name, location=str(path))
+    judged = judge(shard, None, lambda _: None if done else done.append(change(path)))
+    assert (False, ["source_changed"]) == (judged.accepted, [reason.code for reason in judged.reasons])

@@ -1,4 +1,4 @@
-"""What the validator benchmark reads: shards of records of one size, their bytes random, and a large blob."""
+"""What the validator benchmark reads: shards of records of one size or of many, their bytes random."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from function_app.validation import encode_example
 from shared.record_framing import frame_record
 
 _SEED = 20261120
+_SPREAD = 0.5
+"""Of the logarithm of a length: two thirds lie between 0.6 and 1.65 times the median."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +20,9 @@ class ShardFile:
     """One shard of the benchmark."""
 
     size: int
-    """Bytes of each record's image."""
+    """Bytes of each record's image; their median where it is ``varied``."""
     encoding: str
+    """``raw``, ``jpeg``, or ``varied``: raw bytes of many lengths."""
     path: Path
     size_bytes: int
 
@@ -32,6 +35,17 @@ def write_shard(folder: Path, *, size: int, total_bytes: int, encoding: str = "r
         while file.tell() < total_bytes:
             file.write(frame_record(_example(chance, size, encoding)))
     return ShardFile(size=size, encoding=encoding, path=path, size_bytes=path.stat().st_size)
+
+
+def write_varied_shard(folder: Path, *, size: int, total_bytes: int) -> ShardFile:
+    """Write records whose images differ in length as photographs do: half are below ``size``, a few far above."""
+    chance = random.Random(_SEED)  # noqa: S311 - content that does not compress
+    path = folder / f"validation-{size % 100_000:05d}-of-99999.tfrecord"
+    with path.open("wb") as file:
+        while file.tell() < total_bytes:
+            length = round(size * chance.lognormvariate(0.0, _SPREAD))
+            file.write(frame_record(_example(chance, length, "raw")))
+    return ShardFile(size=size, encoding="varied", path=path, size_bytes=path.stat().st_size)
 
 
 def _example(chance: random.Random, size: int, encoding: str) -> bytes:

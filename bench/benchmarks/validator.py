@@ -1,35 +1,32 @@
 """The validator against TensorFlow's readers on the same files, and against the SDK on the same blob.
 
 Readers take turns, page cache warm, medians of five rounds. Of TensorFlow's ways to read, each size has its fastest
-compared: all are tried first. A round in which others used the cores is measured again.
+compared: all are tried first. A round in which others used the cores is measured again. Records of one length suit
+what the validator remembers of a layout, so there are records of many lengths too, and nothing is promised of those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from bench.figures import MIN_SAMPLES, BenchmarkError, Context, Figure, median
+from bench.figures import Context, Figure, median
 from bench.validator_blobs import blob_figures
-from bench.validator_files import ShardFile, write_shard
-from bench.validator_worker import Sample, Worker
-
-MAX_ROUNDS = 60
-MAX_OTHERS_SHARE = 0.10
-"""Of both cores' time; a sample of a tenth of a second is measured to about this much."""
+from bench.validator_files import ShardFile, write_shard, write_varied_shard
+from bench.validator_rounds import undisturbed
+from bench.validator_worker import Worker
 
 SHARDS = (  # bytes of a record, of the shard, and what is promised: framing and CRC, with the schema
     (256, 64 << 20, 1.0, None),
     (3_072, 192 << 20, 2.0, 1.0),
     (110_000, 512 << 20, 5.0, 4.0),
 )
+VARIED_SHARDS = ((3_072, 192 << 20), (110_000, 512 << 20))
+"""The median bytes of a record, and of the shard."""
 READERS: tuple[dict[str, Any], ...] = (
     {"do": "iterator"},
     *({"do": "dataset", "batch": b, "buffer_bytes": n} for b in (32, 256, 1024) for n in (256 << 10, 8 << 20)),
 )
 PARSERS: tuple[dict[str, Any], ...] = tuple({"do": "parse", "batch": batch} for batch in (32, 128, 512, 2048))
-
-Ask = Callable[[], Sample]
 
 
 def run(context: Context) -> list[Figure]:
@@ -43,6 +40,11 @@ def run(context: Context) -> list[Figure]:
             context.say(f"records of {size:,} bytes")
             shard = write_shard(context.scratch, size=size, total_bytes=total_bytes)
             figures += _figures(ours, theirs, shard, framing, schema)
+            shard.path.unlink()
+        for size, total_bytes in VARIED_SHARDS:
+            context.say(f"records of about {size:,} bytes")
+            shard = write_varied_shard(context.scratch, size=size, total_bytes=total_bytes)
+            figures += _figures(ours, theirs, shard, None, None)
             shard.path.unlink()
         context.say("JPEG records of 110,000 bytes")
         shard = write_shard(context.scratch, size=110_000, total_bytes=256 << 20, encoding="jpeg")
@@ -58,8 +60,8 @@ def _figures(
     reader = _fastest(theirs, path, READERS)
     parser = _fastest(theirs, path, PARSERS)
     arguments = {"path": path, "size": shard.size, "encoding": shard.encoding}
-    read = _rounds(lambda: ours.ask("framing", path=path), lambda: theirs.ask(path=path, **reader))
-    parsed = _rounds(lambda: ours.ask("schema", **arguments), lambda: theirs.ask(path=path, **parser))
+    read = undisturbed(lambda: ours.ask("framing", path=path), lambda: theirs.ask(path=path, **reader))
+    parsed = undisturbed(lambda: ours.ask("schema", **arguments), lambda: theirs.ask(path=path, **parser))
     return [
         _ratio(f"{label}: framing and CRC against TensorFlow's {_named(reader)}", read, framing),
         _ratio(f"{label}: with schema against TensorFlow's {_named(parser)}", parsed, schema),
@@ -80,20 +82,3 @@ def _fastest(worker: Worker, path: str, ways: tuple[dict[str, Any], ...]) -> dic
     """Return the fastest of several ways, each tried twice: the first time warms it up."""
     tried = {i: min(worker.ask(path=path, **way).wall_s for _ in range(2)) for i, way in enumerate(ways)}
     return ways[min(tried, key=lambda i: tried[i])]
-
-
-def _rounds(ours: Ask, theirs: Ask) -> tuple[list[float], list[float]]:
-    """Return the times of undisturbed rounds, as (ours, theirs). Raises BenchmarkError where there are too few."""
-    ours()
-    theirs()
-    kept: list[tuple[float, float]] = []
-    for _ in range(MAX_ROUNDS):
-        pair = ours(), theirs()
-        if max(sample.others for sample in pair) <= MAX_OTHERS_SHARE:
-            kept.append((pair[0].wall_s, pair[1].wall_s))
-        if len(kept) == MIN_SAMPLES:
-            return [own for own, _ in kept], [other for _, other in kept]
-    raise BenchmarkError(
-        f"only {len(kept)} of {MAX_ROUNDS} rounds were undisturbed: others used more than {MAX_OTHERS_SHARE:.0%} "
-        "of the cores; measure on a machine that does nothing else"
-    )

@@ -20,6 +20,8 @@ def schema(path: str, size: int, encoding: str) -> int:
     """The same, and every example against two features."""
     if encoding == "raw":
         image = FeatureSpec(name="image", kind="bytes", encoding="raw", dtype="uint8", shape=(size,))
+    elif encoding == "varied":
+        image = FeatureSpec(name="image", kind="bytes")
     else:
         image = FeatureSpec(name="image", kind="bytes", encoding="jpeg")
     return _validate(path, DataRequirements(features=(image, LABEL), images=ImagePolicy(decode="header")))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import shutil
+import sys
 from pathlib import Path
 
 import click
 
 from cli.lint.printing import as_json, as_text, summary, unreadable_as_json
+from cli.readable import one_line
 from function_app.script_lint import MAX_SCRIPT_BYTES, LintReport, Machine, ScriptError, lint_script
 from shared.vm_sizes import vm_size, vm_size_names
 
@@ -34,15 +37,16 @@ def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, 
     machine = _machine(vm_size, pipeline)
     reports: list[LintReport] = []
     num_unreadable = 0
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for path in scripts:
         try:
-            report = lint_script(_content(path), str(path), machine)
+            report = lint_script(_content(path), one_line(str(path)), machine)
         except ScriptError as error:
             num_unreadable += 1
             _tell_unreadable(path, error, is_json=is_json)
             continue
         reports.append(report)
-        click.echo(as_json(path, report) if is_json else as_text(path, report))
+        click.echo(as_json(path, report) if is_json else as_text(path, report, width))
     if not is_json and len(scripts) > 1:
         click.echo(summary(reports, num_unreadable))
     if num_unreadable:
@@ -74,16 +78,20 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
 
 
 def _content(path: Path) -> bytes:
-    """Return what is in a file, one byte more than allowed at most. Raises click.UsageError where it is none."""
-    if path.is_dir():
-        raise click.UsageError(f"{path}: should be a script, is a folder.")
-    if not path.is_file():
-        raise click.UsageError(f"{path}: should be a script, there is no such file.")
+    """Return what is in a file, one byte more than allowed at most. Raises ScriptError where it is none."""
+    name = one_line(str(path))
     try:
+        if path.is_dir():
+            raise ScriptError(f"{name}: should be a script, is a folder")
+        if path.exists() and not path.is_file():
+            raise ScriptError(f"{name}: should be a script, is a device or a pipe")  # which may never end
         with path.open("rb") as stream:
             return stream.read(MAX_SCRIPT_BYTES + 1)
     except OSError as error:
-        raise click.UsageError(f"{path}: cannot be read: {error.strerror}") from error
+        seen = (
+            "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        )
+        raise ScriptError(f"{name}: should be a script, {seen}") from error
 
 
 def _tell_unreadable(path: Path, error: ScriptError, *, is_json: bool) -> None:

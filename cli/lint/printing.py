@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from cli.readable import one_line
 from function_app.script_lint import LintReport, Severity
+
+_MIN_COLUMNS = 40
 
 
 def as_json(path: Path, report: LintReport) -> str:
@@ -28,18 +32,34 @@ def unreadable_as_json(path: Path, problem: str) -> str:
     return json.dumps({"script": str(path), "verdict": "unreadable", "findings": [], "problem": problem})
 
 
-def as_text(path: Path, report: LintReport) -> str:
-    """Return some lines for one script: each finding with why it matters and the fix, then how many there are."""
-    lines = []
+def as_text(path: Path, report: LintReport, width: int | None = None) -> str:
+    """Return some lines for one script: each finding with why it matters and the fix, then how many there are.
+
+    Texts are broken at ``width`` columns, which a terminal has and a pipe has not.
+    """
+    name, lines = one_line(str(path)), []
     for finding in report.findings:
         lines += [
-            f"{path}:{finding.line}:{finding.column}: {finding.severity} {finding.code}: {finding.message}",
-            f"    why: {finding.why}",
-            f"    fix: {finding.fix}",
+            f"{name}:{finding.line}:{finding.column}: {finding.severity} {finding.code}: {finding.message}",
+            _indented(f"why: {finding.why}", width),
+            _indented(f"fix: {finding.fix}", width),
         ]
     if report.num_more:
         lines.append(f"… and {report.num_more:,} more")
-    return "\n".join([*lines, f"{'clean   ' if report.is_clean else 'FINDINGS'}  {path}  ({counted([report])})"])
+    return "\n".join([*lines, f"{'clean   ' if report.is_clean else 'FINDINGS'}  {name}  ({counted([report])})"])
+
+
+def _indented(text: str, width: int | None) -> str:
+    if width is None:
+        return f"    {text}"
+    return textwrap.fill(
+        text,
+        max(width, _MIN_COLUMNS),
+        initial_indent="    ",
+        subsequent_indent=" " * len("    why: "),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def summary(reports: Sequence[LintReport], num_unreadable: int) -> str:

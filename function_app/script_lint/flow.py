@@ -27,6 +27,7 @@ _LOCAL_RANKS = frozenset({"local_rank", "get_local_rank", "local_rank_op"})
 _SIZES = frozenset({"size", "get_world_size", "Get_size", "cross_size", "size_op", "process_count"})
 _LOCAL_SIZES = frozenset({"local_size", "local_size_op"})
 _MAPPING = frozenset({"map", "flat_map", "interleave", "parallel_interleave", "filter", "apply", "map_and_batch"})
+_NODES_PER_STEP = 4
 _MAX_DEPTH = 12
 
 
@@ -65,7 +66,9 @@ class Flow:
         """
         key = roots[0] if len(roots) == 1 and stop is None else None
         if key is not None and key in self._reaches:
-            return self._reaches[key]
+            known = self._reaches[key]
+            self._script.spend(len(known.nodes) // _NODES_PER_STEP)  # whoever asks goes through them all
+            return known
         seen: set[ast.AST] = set()
         unknown: set[str] = set()
         stack = [root for root in roots if root is not None]

@@ -63,12 +63,19 @@ class TapeStep:
 
 def keras_fits(view: View) -> list[Fit]:
     """Return the calls of ``fit`` that are Keras': by their keywords, or by a ``compile`` of the same thing."""
+    if view.fitting is None:
+        view.fitting = _fitting_calls(view)
+    view.script.spend(len(view.fitting))
+    return [Fit(call) for call in view.fitting]
+
+
+def _fitting_calls(view: View) -> list[ast.Call]:
     compiled = {ast.unparse(c.func.value) for c in compiles(view) if isinstance(c.func, ast.Attribute)}
     found = []
     for call in view.method_calls(*_FIT):
         has_keyword = any(k.arg in _KERAS_KEYWORDS for k in call.keywords)
         if has_keyword or ast.unparse(Fit(call).receiver) in compiled:
-            found.append(Fit(call))
+            found.append(call)
     return found if view.is_tensorflow or "keras" in " ".join(view.modules.horovod_flavours()) else []
 
 

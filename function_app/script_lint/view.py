@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 
@@ -45,20 +46,27 @@ class View:
         script.calls = [call for call in script.calls if call.lineno not in self.unreached]
         self.flow = Flow(script, self.modules)
         self.guards = Guards(script, self.modules, self.flow)
-        self.uses_horovod = any(True for call in script.calls if self.modules.horovod_name(call) is not None)
+        self._of_horovod = [(c, name) for c in script.calls if (name := self.modules.horovod_name(c)) is not None]
+        self._of_methods: dict[str, list[tuple[int, ast.Call]]] = defaultdict(list)
+        """By their names, with their place in the script: every check asks for some."""
+        for number, call in enumerate(script.calls):
+            if isinstance(call.func, ast.Attribute):
+                self._of_methods[last_name(call)].append((number, call))
+        self.fitting: list[ast.Call] | None = None
+        """Calls of Keras' ``fit``, once they are known."""
+        self.uses_horovod = bool(self._of_horovod)
         self.starts_ranks = any(path.startswith(("horovod.spark", "horovod.ray")) for path in self.modules.imported)
         """Whether it starts ranks itself: what stands at its top then runs once."""
         self.is_tensorflow = self.modules.uses("tensorflow") or self.modules.uses("keras")
 
     def horovod_calls(self, *names: str) -> Iterator[ast.Call]:
         """Yield calls of Horovod's functions, by the last part of their names or by all of it."""
-        for call in self.script.calls:
-            name = self.modules.horovod_name(call)
-            if name is not None and (name in names or name.rpartition(".")[2] in names):
-                yield call
+        self.script.spend(len(self._of_horovod))
+        yield from (call for call, name in self._of_horovod if {name, name.rpartition(".")[2]} & set(names))
 
     def library_calls(self, *paths: str) -> Iterator[ast.Call]:
         """Yield calls whose full name ends with one of these: ``callbacks.EarlyStopping``."""
+        self.script.spend(len(self.script.calls))
         for call in self.script.calls:
             found = self.modules.paths(call.func)
             if any(path == known or path.endswith(f".{known}") for path in found for known in paths):
@@ -66,9 +74,11 @@ class View:
 
     def method_calls(self, *names: str) -> Iterator[ast.Call]:
         """Yield calls of methods of these names, whatever they belong to."""
-        for call in self.script.calls:
-            if isinstance(call.func, ast.Attribute) and last_name(call) in names:
-                yield call
+        found = sorted(
+            (each for name in set(names) for each in self._of_methods.get(name, [])), key=lambda each: each[0]
+        )
+        self.script.spend(len(found))
+        yield from (call for _, call in found)
 
     def finding(self, code: RuleCode, node: ast.AST, message: str) -> Finding:
         """Return a finding at a node."""

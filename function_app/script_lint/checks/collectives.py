@@ -93,6 +93,7 @@ def _branch(view: View, owner: ast.AST, node: ast.AST) -> str:
         child = ancestor
     for name in ("body", "orelse"):
         block = getattr(owner, name, None)
+        view.script.spend(len(block) if isinstance(block, list) else 0)
         if block is child or (isinstance(block, list) and child in block):
             return name
     return ""

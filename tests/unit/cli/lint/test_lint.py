@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.lint.printing import as_text
+from function_app.script_lint import lint_script
 from tests.support.cli import landfall
 
 GOOD = "import horovod.tensorflow as hvd\nhvd.init()\n"
@@ -87,12 +89,13 @@ def test_the_size_decides_on_the_network(capsys: pytest.CaptureFixture[str], tmp
     ("arguments", "words"),
     [
         ((), "Missing argument 'SCRIPT ...'"),
-        (("absent.py",), "absent.py: should be a script, there is no such file."),
-        ((".",), ".: should be a script, is a folder."),
+        (("x" * 300,), "cannot be read: File name too long"),
+        (("absent.py",), "absent.py: should be a script, there is no such file"),
+        ((".",), ".: should be a script, is a folder"),
         (("--vm-size", "Standard_ND96asr_v3", "mine.py"), "did you mean Standard_ND96asr_v4"),
         (("--vm-size", "x", "mine.py"), "known: Standard_NC6s_v3, "),
         (("--pipeline", "mine.py", "mine.py"), "mine.py"),
-        (("/dev/zero",), "/dev/zero: should be a script, there is no such file."),
+        (("/dev/zero",), "/dev/zero: should be a script, is a device or a pipe"),
     ],
 )
 def test_wrong_usage(
@@ -107,3 +110,34 @@ def test_wrong_usage(
     monkeypatch.chdir(tmp_path)
     status, _, err = landfall(capsys, "lint", *arguments)
     assert (2, True) == (status, words in err), err
+
+
+def test_a_script_that_is_not_there_keeps_no_other_from_being_looked_at(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Programs get a line for each."""
+    absent, path = tmp_path / "absent.py", written(tmp_path, GOOD)
+    status, out, err = landfall(capsys, "lint", "--json", absent, path)
+    first, second = map(json.loads, out.splitlines())
+    assert (2, "", "unreadable", "clean") == (status, err, first["verdict"], second["verdict"])
+    assert f"{absent}: should be a script, there is no such file" == first["problem"]
+
+
+def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Nor does it make lines of its own."""
+    for text in (BAD, "print 1"):
+        _, out, err = landfall(capsys, "lint", written(tmp_path, text, "a\x1b[31m\nb.py"))
+        assert {"a\\x1b[31m\\nb.py"} == {
+            line.split("/")[-1].split(":")[0].split("  ")[0] for line in (out + err).splitlines() if "b.py" in line
+        }
+
+
+def test_a_terminal_gets_lines_of_its_width(tmp_path: Path) -> None:
+    """Each under the word that it belongs to; the place is never broken."""
+    path = written(tmp_path, "import horovod.tensorflow as hvd\nhvd.init()\nmodel.save(path='m')\n")
+    place, *rest = as_text(path, lint_script(path.read_bytes(), "mine.py"), 60).splitlines()
+    assert place.startswith(f"{path}:3:1: error written_by_every_rank")
+    assert [
+        "    why: Ranks write over each other; what is left may be a",
+        "         mixture that nobody can read.",
+    ] == rest[:2]

@@ -99,3 +99,24 @@ def test_findings_are_bounded() -> None:
     writes = "".join(f"open('{n}', 'w')\n" for n in range(150))
     report = lint_script(f"{HVD}{writes}".encode(), "mine.py")
     assert (100, 50) == (len(report.findings), report.num_more)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "model.fit(x, epochs=1)\n",
+        "if hvd.rank() == 0:\n    hvd.allreduce(a)\n",
+    ],
+)
+def test_a_script_that_would_take_minutes_is_refused(line: str) -> None:
+    """Lines of which each has to do with each other, as many as there may be."""
+    content = (HVD + "import tensorflow as tf\n").encode() + line.encode() * (MAX_SCRIPT_BYTES // len(line) - 10)
+    assert "should be a script whose names can be followed" in problem(content)
+
+
+def test_as_many_comments_as_there_may_be() -> None:
+    """Each is looked at once."""
+    comment = b"# landfall: ignore[missing_init] why\n"
+    num_comments = MAX_SCRIPT_BYTES // len(comment)
+    report = lint_script(comment * num_comments, "mine.py")
+    assert (num_comments, 100) == (len(report.findings) + report.num_more, len(report.findings))

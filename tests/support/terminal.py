@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -84,6 +85,10 @@ def landfall_on_terminal(arguments: Sequence[object], *, stdout: Path | None = N
 
 
 def _take_terminal() -> None:
-    """Make standard input the terminal that controls this process: Ctrl-C then comes from it."""
+    """Make standard input the terminal that controls this process: Ctrl-C then comes from it, and is heard.
+
+    A shell has what it runs in the background ignore Ctrl-C, the tests maybe, and who ignores it bequeaths that.
+    """
     die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -14,6 +14,11 @@ _SECRETS = re.compile(
 )
 
 
+def shown_address(address: str) -> str:
+    """Return an address as far as it may be shown: what it signs itself with comes behind."""
+    return without_secrets(re.split(r"[?#]", address)[0])
+
+
 def without_secrets(text: str) -> str:
     """Return a text in which every signature, key and password is three dots."""
     return _SECRETS.sub(r"\g<before>…", text)

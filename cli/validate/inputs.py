@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from cli.signatures import without_secrets
+from cli.signatures import shown_address
 from function_app.validation import COUNT_FILES, check_name
 from function_app.validation.reasons import shown
 
@@ -66,7 +65,7 @@ def _find(argument: str) -> list[ShardInput]:
 
 
 def _blob(address: str) -> ShardInput:
-    label = without_secrets(re.split(r"[?#]", address)[0])
+    label = shown_address(address)
     try:
         parts = urlsplit(address)
     except ValueError as error:

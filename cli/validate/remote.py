@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from cli.signatures import without_secrets
+from cli.signatures import shown_address, without_secrets
 from function_app.validation import ShardSource, SourceForbiddenError, SourceGoneError, SourceUnavailableError
 
 _CONNECTION_SETTING = "DataStorage"
@@ -24,7 +23,7 @@ def open_url(url: str) -> ShardSource:
     from function_app.etags import normalise_etag
     from function_app.ports import BlobFacts
 
-    shown = without_secrets(re.split(r"[?#]", url)[0])
+    shown = shown_address(url)
     try:
         blob = _client(url)
         properties = blob.get_blob_properties()

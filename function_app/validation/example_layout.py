@@ -1,8 +1,8 @@
 """Where the values lie in examples of one layout: learnt from one example, used for those that look like it.
 
 Most examples of a dataset have the same features in the same order, of the same sizes. Then the bytes around their
-values are the same in all of them, and a payload whose bytes around the values are those of an example that the
-protobuf runtime has parsed need not be parsed: its values lie where those lay. Everything else goes to the runtime,
+values are the same in all of them, and a payload whose bytes around the values are those of an example that was
+read before need not be parsed: its values lie where those lay. Everything else goes to the runtime,
 which decides. So does whatever is not written in the one way in which every writer writes it. Large examples of other
 lengths, as JPEGs have, are walked through instead: the few bytes around their values are read one by one.
 Source of the encoding: protobuf.dev, "Encoding".
@@ -70,7 +70,7 @@ class Layouts:
         """By the payload's length."""
 
     def learn(self, payload: Payload) -> None:
-        """Take the layout down of a payload that the runtime has parsed."""
+        """Take the layout down of a payload that the runtime has parsed, or that was walked through."""
         size = len(payload)
         num_seen = self._num_seen.get(size, 0)
         if num_seen > 1 or (not num_seen and len(self._num_seen) >= _MAX_LENGTHS):
@@ -84,7 +84,7 @@ class Layouts:
 
 
 def compile_layout(example: bytes, specs: Sequence[FeatureSpec]) -> ReadValues:
-    """Return what reads payloads of the layout of an example that was parsed. Raises NotPlainError."""
+    """Return what reads payloads of the layout of an example that was read before. Raises NotPlainError."""
     split = _Split(example)
     unpack, get_around, integers = split.unpack, itemgetter(*split.around), split.integers
     around = get_around(unpack(example))

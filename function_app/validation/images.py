@@ -104,7 +104,7 @@ def _jpeg_frame(content: Bytes, position: int, marker: int) -> ImageHeader:
         raise ImageFaultError(
             ReasonCode.IMAGE_CORRUPT, "a JPEG of 1, 3 or 4 channels", f"{width} x {height} x {channels}"
         )
-    if not _ends_with(content, _JPEG_END, position):
+    if not _has_end(content, _JPEG_END, position):
         raise ImageFaultError(
             ReasonCode.IMAGE_TRUNCATED, "JPEG data up to its end marker", f"no end marker in {len(content)} bytes"
         )
@@ -121,14 +121,14 @@ def _read_png(content: Bytes) -> ImageHeader:
         raise ImageFaultError(
             ReasonCode.IMAGE_CORRUPT, "a PNG of colour type 0, 2, 3, 4 or 6", f"{width} x {height}, type {colour}"
         )
-    if not _ends_with(content, _PNG_END, 0):
+    if not _has_end(content, _PNG_END, 0):
         raise ImageFaultError(
             ReasonCode.IMAGE_TRUNCATED, "PNG data up to its end chunk", f"no end chunk in {len(content)} bytes"
         )
     return ImageHeader("PNG", width, height, _PNG_CHANNELS[colour], bits, bool(interlaced))
 
 
-def _ends_with(content: Bytes, end: bytes, position: int) -> bool:
+def _has_end(content: Bytes, end: bytes, position: int) -> bool:
     """Tell whether the end marker comes last, or anywhere behind a position: writers may have appended something."""
     return content[-len(end) :] == end or bytes(content).rfind(end, position) >= 0
 

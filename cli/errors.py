@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import click
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What writing fails with where the disk, or what one may have of it, is full."""
 
 
 class CliError(click.ClickException):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import sys
 import tempfile
@@ -13,14 +12,13 @@ from typing import NoReturn
 
 import click
 
+from cli.errors import FULL
 from cli.lazy_group import LazyCommand, LazyGroup
 from cli.signals import Interrupted
 from cli.signatures import without_secrets
 
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells have it."""
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 COMMANDS = {
     "demo": LazyCommand("cli.demo.command", "demo", "Run the whole chain on this machine, on real data."),
@@ -82,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _explain(error: Exception) -> str:
     if _is_for_people(error):
         return str(error)
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in FULL:
         return f"{error.filename or 'the output'}: cannot be written: {error.strerror}."
     with tempfile.NamedTemporaryFile("w", prefix="landfall-", suffix=".log", delete=False) as log:
         traceback.print_exception(error, file=log)

@@ -5,13 +5,12 @@ A table may be larger than the memory; the file takes the room of its values, un
 
 from __future__ import annotations
 
-import errno
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cli.errors import CliError
+from cli.errors import FULL, CliError
 
 BATCH_BYTES = 8 << 20
 MAX_BATCH_ROWS = 1 << 16
@@ -19,7 +18,6 @@ CSV_BLOCK_BYTES = 1 << 20
 """pyarrow reads some forty of them ahead."""
 MAX_CSV_BLOCK_BYTES = 64 << 20
 """A row must fit into a block; only a table with longer ones is read in larger blocks."""
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CSV_COLUMN = re.compile(r"In CSV column #(\d+)")
 
 
@@ -33,7 +31,7 @@ def map_rows(path: Path, rows_file: Path) -> Any:
         (_copy_parquet if is_parquet else _copy_csv)(path, rows_file)
         return pa.ipc.open_file(pa.memory_map(str(rows_file))).read_all()
     except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in FULL:
             raise CliError(f"{rows_file.parent}: has no room for a copy of {path}'s values: {error}.") from error
         raise CliError(f"{path}: cannot be read as {'Parquet' if is_parquet else 'CSV'}: {error}") from error
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import sys
 import tempfile
 import traceback
@@ -55,26 +57,45 @@ def landfall() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit. No stack trace reaches a user: it goes to a file that the message names."""
+    _open_closed_streams()
     try:
         # click hands a command's Exit back as its status instead of raising it
         status = landfall.main(args=arguments, prog_name="landfall", standalone_mode=False)
     except click.ClickException as error:
         said = io.StringIO()
         error.show(file=said)
-        click.echo(without_secrets(said.getvalue()), nl=False, err=True)
+        _say(without_secrets(said.getvalue().rstrip("\n")))
         sys.exit(error.exit_code)
     except Interrupted as interrupted:
-        click.echo("Stopped.", err=True)
+        _say("Stopped.")
         sys.exit(interrupted.exit_status)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Stopped.", err=True)
+        _say("Stopped.")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.exit(1)  # whoever read our output has gone, as `| head` does
     except Exception as error:  # noqa: BLE001 - the last resort, written down whole
-        click.echo(f"Error: {without_secrets(_explain(error))}", err=True)
+        _say(f"Error: {without_secrets(_explain(error))}")
         sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """Give each standard stream that the caller has closed the null device, which takes its number.
+
+    The next file would take it else, and get to hold what a child process writes.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(null, True)  # noqa: FBT003
+            setattr(sys, name, os.fdopen(null, "r" if name == "stdin" else "w"))
+
+
+def _say(text: str) -> None:
+    """Tell people; where standard error takes nothing either, the exit status has to do."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
 
 
 def _explain(error: Exception) -> str:

@@ -87,3 +87,43 @@ def test_a_full_disk_is_told_without_a_log(arguments: list[str]) -> None:
             check=False,
         )
     assert (1, "Error: the output: cannot be written: No space left on device.\n") == (ended.returncode, ended.stderr)
+
+
+@pytest.mark.parametrize(
+    ("closing", "arguments", "expected"),
+    [
+        (">&-", ["validate", __file__], (1, "", "")),
+        (">&-", ["lint", __file__], (0, "", "")),
+        (">&-", ["runs", "--url", "nowhere"], (1, "", "Error:")),
+        ("2>&-", ["validate", __file__], (1, "REJECTED", "")),
+        ("2>&-", ["statsu"], (2, "", "")),
+        ("2>/dev/full", ["statsu"], (2, "", "")),
+        ("<&- >&- 2>&-", ["validate", __file__], (1, "", "")),
+    ],
+)
+def test_a_closed_stream_takes_nothing_and_changes_nothing(
+    closing: str, arguments: list[str], expected: tuple[int, str, str]
+) -> None:
+    """The exit status is the command's own, and the other stream gets what is meant for it: its first word, here."""
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closing}', "sh", sys.executable, "-m", "cli", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        check=False,
+    )
+    assert expected == (ended.returncode, ended.stdout.partition(" ")[0], ended.stderr.partition(" ")[0])
+
+
+def test_no_file_takes_the_place_of_a_closed_stream() -> None:
+    """A child process would write its output into it."""
+    script = "import os, sys; from cli.main import main; sys.argv[1:] = ['--help']\ntry: main()\nexcept SystemExit: "
+    script += "os.write(2, os.readlink('/proc/self/fd/1').encode())"
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-c", script],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        check=True,
+    )
+    assert "/dev/null" == ended.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -16,7 +17,7 @@ import click
 
 from cli.errors import FULL
 from cli.lazy_group import LazyCommand, LazyGroup
-from cli.signals import Interrupted
+from cli.signals import Interrupted, ending_on_signals
 from cli.signatures import without_secrets
 
 INTERRUPTED = 130
@@ -59,8 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit. No stack trace reaches a user: it goes to a file that the message names."""
     _open_closed_streams()
     try:
-        # click hands a command's Exit back as its status instead of raising it
-        status = landfall.main(args=arguments, prog_name="landfall", standalone_mode=False)
+        # Python ends on Ctrl-C by itself, which a second Ctrl-C may hurry
+        with ending_on_signals(signal.SIGTERM, signal.SIGHUP):
+            # click hands a command's Exit back as its status instead of raising it
+            status = landfall.main(args=arguments, prog_name="landfall", standalone_mode=False)
     except click.ClickException as error:
         said = io.StringIO()
         error.show(file=said)

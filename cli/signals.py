@@ -7,6 +7,8 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
+_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class Interrupted(BaseException):
     """A signal asked this process to end. No Exception, so that nothing takes it for a failure."""
@@ -17,17 +19,18 @@ class Interrupted(BaseException):
 
 
 @contextlib.contextmanager
-def ending_on_signals() -> Iterator[None]:
-    """Raise Interrupted on the first SIGINT, SIGTERM or SIGHUP; the following ones find the stopping under way."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
+def ending_on_signals(*numbers: signal.Signals) -> Iterator[None]:
+    """Raise Interrupted on the first of these signals, or of all three; the following find the stopping under way."""
+    before = {number: signal.getsignal(number) for number in numbers or _ALL}
+    if before.get(signal.SIGHUP) is signal.SIG_IGN:
+        del before[signal.SIGHUP]  # by nohup: the command is to outlive its terminal
 
     def end(number: int, _frame: FrameType | None) -> None:
-        for each in numbers:
+        for each in before:
             signal.signal(each, signal.SIG_IGN)
         raise Interrupted(number)
 
-    for number in numbers:
+    for number in before:
         signal.signal(number, end)
     try:
         yield

@@ -82,10 +82,12 @@ def _blob(address: str) -> ShardInput:
 def _is_shard(path: Path) -> bool:
     """Tell whether a file in a folder is meant: by its name, since people keep other files beside their shards.
 
-    A link that leads nowhere and a pipe are meant, too: left out, they would be missing without a word.
+    A link that leads nowhere and a pipe are meant, too: left out, they would be missing without a word. What is
+    hidden is not, as a shard that `pack` has begun and not finished: an upload leaves it behind.
     """
     looks_like_one = ".tfrecord" in path.name or path.suffix == ".parquet"
-    return not path.is_dir() and (looks_like_one or check_name(path.name) is None)
+    is_hidden = path.name.startswith(".")
+    return not is_hidden and not path.is_dir() and (looks_like_one or check_name(path.name) is None)
 
 
 def find_counts(arguments: Sequence[str]) -> Path | None:

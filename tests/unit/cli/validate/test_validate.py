@@ -21,10 +21,11 @@ SOUND = framed([labelled(i % 10, image=image_bytes("PNG", (8, 8), "L")) for i in
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
-    """A folder with a sound shard, one of which the last byte is missing, and something else."""
+    """A folder with a sound shard, one of which the last byte is missing, and what is no shard."""
     (tmp_path / "train-00000-of-00002.tfrecord").write_bytes(SOUND)
     (tmp_path / "train-00001-of-00002.tfrecord").write_bytes(framed([labelled(1), labelled(12)])[:-1])
     (tmp_path / "readme.txt").write_text("not a shard")
+    (tmp_path / ".train-00000-of-00002.tfrecord.part").write_bytes(SOUND)
     return tmp_path
 
 

@@ -111,6 +111,15 @@ class LocalFileSource:
             raise self._failure(offset, error) from error
         self._check_read(offset, len(memory), num_read)
 
+    def fileno(self) -> int:
+        """Return the descriptor; who reads from it by offset asks for himself whether the file is unchanged."""
+        return self._file
+
+    def check_unchanged(self) -> None:
+        """Raise SourceChangedError where the file is not the same any more."""
+        if self._identify() != self._identity:
+            raise SourceChangedError(f"{self._path}: the file was changed while it was read; validate it again")
+
     def close(self) -> None:
         """Close the file; reading is over."""
         os.close(self._file)
@@ -127,8 +136,8 @@ class LocalFileSource:
 
     def _check_read(self, offset: int, length: int, num_read: int) -> None:
         is_short = num_read != length
-        if (is_short or offset + length == self.size_bytes) and self._identify() != self._identity:
-            raise SourceChangedError(f"{self._path}: the file was changed while it was read; validate it again")
+        if is_short or offset + length == self.size_bytes:
+            self.check_unchanged()
         if is_short:
             raise SourceUnavailableError(f"{self._path}: {length} bytes should follow byte {offset}, {num_read} came")
 

@@ -19,7 +19,7 @@ from function_app.validation import (
 from shared.example_schema import FeatureSpec
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES, masked_crc32c
 from tests.fuzz.mutations import damaged, one_of, seeds
-from tests.support.shards import BytesSource, framed, image_bytes
+from tests.support.shards import BytesSource, FileBytesSource, framed, image_bytes
 
 PAYLOADS = [
     encode_example(
@@ -91,6 +91,7 @@ def test_framing() -> None:
         check_reasons(verdict)
         chunked = BytesSource(content, chunk_bytes=chance.choice([7, 100, 1000]))
         assert verdict == validate_shard(chunked)
+        assert verdict == validate_shard(FileBytesSource(content, chunk_bytes=chance.choice([1, 100, 1000])))
 
 
 def test_examples() -> None:
@@ -102,6 +103,7 @@ def test_examples() -> None:
         source = BytesSource(framed(payloads), chunk_bytes=chance.choice([64, 500, 1 << 20]))
         verdict = validate_shard(source, REQUIREMENTS)
         check_reasons(verdict)
+        assert verdict == validate_shard(FileBytesSource(source.content, chunk_bytes=64), REQUIREMENTS)
         assert {position} >= {r.record_index for r in verdict.reasons}
         assert verdict == in_steps(source)
 

@@ -6,7 +6,7 @@ Source of the layout: shared/record_framing.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -76,9 +76,10 @@ class RecordFraming:
         self._limits = limits
         self._report = report
         self._check_payload = check_payload
-        self._max_bytes = limits.max_record_bytes
+        self.max_payload_bytes = limits.max_record_bytes
+        """Of a record of which nothing is to be said already for its length."""
         if check_payload is not None:
-            self._max_bytes = min(limits.max_example_bytes, limits.max_record_bytes)
+            self.max_payload_bytes = min(limits.max_example_bytes, limits.max_record_bytes)
         self._known_lengths: dict[int, int] = {}
         self._payload_crcs: list[PayloadCrc] = []
         self._last_length = _COPIED_BYTES
@@ -93,6 +94,24 @@ class RecordFraming:
                 position = self._scan(chunk, position)
                 self._straddling = StraddlingRecord()
             position = self._go_on(self._straddling, chunk, position)
+
+    def take_sound(self, content: memoryview, ends: Sequence[int]) -> None:
+        """Check the payloads of whole records whose CRCs are known to be sound; ``ends`` is where each ends."""
+        num_bytes = ends[-1] if ends else 0
+        if self._check_payload is not None:
+            is_copied = num_bytes < _COPIED_BYTES * len(ends)
+            records = bytes(content[:num_bytes]) if is_copied else content
+            self._check_sound(self._check_payload, records, ends)
+        self.num_payload_bytes += num_bytes - FRAME_OVERHEAD_BYTES * len(ends)
+        self.num_records += len(ends)
+        self.offset += num_bytes
+
+    def _check_sound(self, check_payload: PayloadCheck, records: Chunk, ends: Sequence[int]) -> None:
+        begin = 0
+        for index, end in enumerate(ends, self.num_records):
+            for fault in check_payload(records[begin + HEADER_BYTES : end - TRAILER_BYTES], index) or ():
+                self._report(fault, index, self.offset + begin)
+            begin = end
 
     def finish(self) -> None:
         """State that the stream is over: nothing may be left of a record."""
@@ -137,7 +156,7 @@ class RecordFraming:
 
     def _is_ordinary(self, length: int, length_crc: int) -> bool:
         """Whether a header that was not seen before is to be trusted, and nothing is to be said of it."""
-        if not 0 < length <= self._max_bytes or masked_crc32c(_LENGTH.pack(length)) != length_crc:
+        if not 0 < length <= self.max_payload_bytes or masked_crc32c(_LENGTH.pack(length)) != length_crc:
             return False
         if len(self._known_lengths) < _MAX_KNOWN_LENGTHS:
             self._known_lengths[length] = length_crc

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 from crc32c import crc32c
@@ -12,8 +13,10 @@ from function_app.validation.read_ahead import Chunk, read_ahead
 from function_app.validation.reason_codes import ReasonCode
 from function_app.validation.reasons import Fault
 from function_app.validation.task import Task
+from function_app.validation.tfrecord.file_reading import FileSource, SoundStretch, sound_stretches
 from function_app.validation.tfrecord.framing import FramingLostError, RecordFraming
 from function_app.validation.tfrecord.inflating import Inflater, InflatingError
+from function_app.validation.tfrecord.native import native_records
 from function_app.validation.verdicts import Paused, ShardVerdict
 from shared.crc import combined_crc32c
 
@@ -21,13 +24,13 @@ from shared.crc import combined_crc32c
 def validate_tfrecord(task: Task) -> ShardVerdict | Paused:
     """Validate a TFRecord shard; plain ones pause and go on, compressed ones are given up when their time is over."""
     walk = _Walk(task)
-    for chunk in walk.remaining():
-        walk.take(chunk)
-        task.progress(len(chunk))
-        if walk.is_inflating and task.out_of_time():
-            walk.give_up()
-        if walk.can_pause and task.should_pause():
-            return walk.pause()
+    with closing(walk.steps()) as steps:
+        for num_bytes in steps:
+            task.progress(num_bytes)
+            if walk.is_inflating and task.out_of_time():
+                walk.give_up()
+            if walk.can_pause and task.should_pause():
+                return walk.pause()
     walk.finish()
     return task.verdict()
 
@@ -54,7 +57,29 @@ class _Walk:
         is_open = self._inflater is not None and not self._lost
         return is_open and self._position < self._task.source.size_bytes
 
-    def remaining(self) -> Iterator[Chunk]:
+    def steps(self) -> Generator[int]:
+        """Take everything that is left, step by step; yield each step's bytes."""
+        for stretch in self._sound_stretches():
+            self._framing.take_sound(stretch.content, stretch.ends())
+            self._task.crc = combined_crc32c(self._task.crc, stretch.content_crc, stretch.num_bytes)
+            self._position += stretch.num_bytes
+            yield stretch.num_bytes
+        for chunk in self._remaining():
+            self._take(chunk)
+            yield len(chunk)
+
+    def _sound_stretches(self) -> Iterator[SoundStretch]:
+        """Return what can be read and checked at once: sound records of a plain file that is not small."""
+        source = self._task.source
+        is_plain = self._inflater is None and not self._lost and self._framing.offset == self._position
+        if not is_plain or not isinstance(source, FileSource):
+            return iter(())
+        native = native_records()
+        if native is None or source.size_bytes - self._position <= source.chunk_bytes:
+            return iter(())
+        return sound_stretches(source, self._position, native, self._framing.max_payload_bytes)
+
+    def _remaining(self) -> Iterator[Chunk]:
         """Yield the chunks that were not taken yet, having fed the framing what it had begun to look at."""
         begun = self._framing.offset
         if not self._lost and self._inflater is None:
@@ -65,7 +90,7 @@ class _Walk:
         self._framing.take_payload_crcs()
         return read_ahead(self._task.source, self._position)
 
-    def take(self, chunk: Chunk) -> None:
+    def _take(self, chunk: Chunk) -> None:
         """Check one chunk; once the framing is lost only the content's CRC goes on."""
         if not self._lost:
             self._check(chunk)

@@ -37,7 +37,7 @@ from tests.support.world import World
 POISON = f"{SHARD_UPLOADED}-poison"
 GIVEN_UP = {"id": "1", "eventType": CREATED, "subject": "/blobServices/default/containers/others/blobs/a/b/c"}
 HIDDEN_S = 5
-"""For so long a message is hidden from others: longer than taking one takes, and as soon over after a death as can be."""
+"""For so long a message is hidden from others: taking it takes less, and after a death nobody waits long."""
 
 
 @dataclass(kw_only=True)

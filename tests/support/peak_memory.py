@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from function_app.validation import DataRequirements, ImagePolicy, ShardSource, encode_example, validate_shard
+from function_app.validation.tfrecord.native import ROOM_BYTES
 from shared.example_schema import FeatureSpec
 from shared.record_framing import frame_record
 
@@ -99,6 +100,28 @@ def progressive_jpeg() -> ShardSource:
     return Repeated(frame_record(encode_example({"label": 1, "image": buffer.getvalue()})), 3)
 
 
+def file_of_large_examples() -> ShardSource:
+    """A file, which is read ahead in several stretches, of the longest records that fit into one."""
+    frame = frame_record(encode_example({"label": 1, "image": bytes(ROOM_BYTES - 100)}))
+    return written(frame, 12)
+
+
+def file_of_swelling_examples() -> ShardSource:
+    """A file of examples of as many tiny values as are let through."""
+    return written(frame_record(encode_example({"label": [1] * 1_900_000})), 12)
+
+
+def written(frame: bytes, times: int) -> ShardSource:
+    """Return the file that the command line names; the first time write it, and end."""
+    from function_app.validation import LocalFileSource
+
+    path = Path(sys.argv[2])
+    if not path.exists():
+        path.write_bytes(frame * times)
+        raise SystemExit(0)
+    return LocalFileSource(path)
+
+
 def parquet_of_images() -> ShardSource:
     """Row groups of 100 images of 110 kB, which pyarrow writes into one page of 11 MB each."""
     return parquet_file(num_rows=300, row_group_size=100)
@@ -133,6 +156,8 @@ CASES: dict[str, tuple[Callable[[], ShardSource], DataRequirements]] = {
     "gzip_bomb": (gzip_bomb, DataRequirements(features=(LABEL, IMAGE))),
     "large_image": (large_image, DataRequirements(features=(PNG,), images=ImagePolicy(decode="all"))),
     "progressive_jpeg": (progressive_jpeg, DataRequirements(features=(PNG,), images=ImagePolicy(decode="all"))),
+    "file_of_large_examples": (file_of_large_examples, DataRequirements(features=(LABEL, IMAGE))),
+    "file_of_swelling_examples": (file_of_swelling_examples, DataRequirements(features=(LABELS,))),
     "parquet_of_images": (parquet_of_images, DataRequirements(features=(LABEL, IMAGE))),
     "parquet_of_large_pages": (parquet_of_large_pages, DataRequirements(features=(LABEL, IMAGE))),
 }

@@ -14,7 +14,7 @@ from mmap import mmap
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("sound_records.c")
-ROOM_BYTES = 16 << 20
+ROOM_BYTES = 8 << 20
 """Memory for one stretch; what is not read into takes none. Longer records are left to framing.py."""
 _MAX_RECORDS = 16_384
 """Of one stretch: small ones would make a list of their ends that is larger than they are."""

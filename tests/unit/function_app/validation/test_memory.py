@@ -31,8 +31,8 @@ def run(*arguments: str) -> str:
 def test_resident_memory(case: str, tmp_path: Path) -> None:
     """A process that validates an awkward shard stays below 150 MB, and comes to the right verdict."""
     arguments = [case]
-    if case.startswith("parquet"):
-        arguments.append(str(tmp_path / "train-00000-of-00001.parquet"))
+    if case.startswith(("parquet", "file")):
+        arguments.append(str(tmp_path / f"train-00000-of-00001.{'parquet' if 'parquet' in case else 'tfrecord'}"))
         run(*arguments)  # the first run writes the file, so that the second has not written anything
     seen = json.loads(run(*arguments))
     assert (case not in REJECTED) == seen["accepted"]

@@ -17,6 +17,8 @@ from local_azure.azure_ml.states import RunState
 
 _PREFIX = "Microsoft.MachineLearningServices"
 _ATTEMPT_DELAYS_S = (0.2, 0.5, 1.0, 2.0)
+_NOT_THERE_YET_S = 0.2
+"""Between two looks for a topic that has never answered."""
 _TIMEOUT_S = 5.0
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ class EventPublisher:
         self._endpoint = endpoint
         self._headers = {"aeg-sas-key": key} if key else {}
         self._pending: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._topic_has_answered = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="events", daemon=True)
 
@@ -69,6 +72,7 @@ class EventPublisher:
                 self._post(client, one)
 
     def _post(self, client: httpx.Client, one: dict[str, Any]) -> None:
+        self._await_topic(client)
         for delay_s in _ATTEMPT_DELAYS_S:
             try:
                 client.post(self._endpoint, json=[one]).raise_for_status()
@@ -79,6 +83,17 @@ class EventPublisher:
             if self._stopping.wait(delay_s):
                 break
         logger.error("event %s is given up", one["subject"], extra={"action": "event_lost", "event": one["id"]})
+
+    def _await_topic(self, client: httpx.Client) -> None:
+        """Wait for a topic that starts after us: what became of interrupted runs is said once, right at our start."""
+        while not self._topic_has_answered:
+            try:
+                client.get(self._endpoint)  # whatever it answers, it is there
+            except httpx.TransportError:
+                if self._stopping.wait(_NOT_THERE_YET_S):
+                    return
+            else:
+                self._topic_has_answered = True
 
 
 def event(run: Run, kind: str, more: Mapping[str, str]) -> dict[str, Any]:

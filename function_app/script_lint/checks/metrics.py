@@ -55,10 +55,11 @@ def _judged(view: View, call: ast.Call, items: list[Item], number: int) -> Itera
 
 def _averages(view: View, item: Item) -> bool:
     """Whether a callback averages metrics: Horovod's own, or one of the script's that does it itself."""
-    if item.name == "MetricAverageCallback":
+    paths = view.modules.paths(item.call.func) if item.call is not None else frozenset()
+    if any(path.endswith(".MetricAverageCallback") for path in paths):
         return True
     own = view.script.classes.get(item.name, [])
-    elsewhere = item.call is not None and view.modules.is_own(item.call.func)
+    elsewhere = item.call is not None and (view.modules.is_own(item.call.func) or not (paths or own))
     names = (last_name(call) for each in own for call in ast.walk(each) if isinstance(call, ast.Call))
     bases = (last_name(base) for each in own for base in each.bases)
     return elsewhere or any(_AVERAGING.search(name) for name in names) or "MetricAverageCallback" in set(bases)

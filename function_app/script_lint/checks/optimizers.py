@@ -62,7 +62,8 @@ def _verdict(view: View, origin: ast.expr) -> bool | None:
         return False
     if not isinstance(origin, ast.Call):
         return None
-    if last_name(origin) == _DISTRIBUTED or view.flow.reach(origin).calls(_DISTRIBUTED):
+    names = {last_name(origin), view.modules.horovod_name(origin)}
+    if _DISTRIBUTED in names or view.flow.reach(origin).calls(_DISTRIBUTED):
         return True
     return False if view.modules.paths(origin.func) and not view.modules.is_own(origin.func) else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -36,6 +36,8 @@ from local_azure.twin.twin import Twin, running_twin
 
 DATASET = "digits"
 REPORT_FILE = "demo.json"
+SUMMARY_COLUMNS = 17
+"""Of the summary, what the first words of its lines take."""
 
 
 @click.command()
@@ -55,12 +57,14 @@ def demo(options: TwinOptions, *, keep: bool) -> None:
             with _explained(options, twin.places):
                 report = run_demo(twin, lines, watch)
             _leave(report, options.base, twin.places.folder)
-            lines.text()
-            for line in summary(report):
-                lines.text(line)
+            _tell_end(report, options.base / REPORT_FILE, lines)
             if keep:
-                lines.text("The twin keeps running; Ctrl-C stops everything.")
+                _tell_what_next(report, lines)
                 watch_until_interrupted(twin)
+        if keep:
+            lines.text("Stopped.")
+        else:
+            lines.text("The twin has stopped. `make demo ARGS=--keep` leaves it running, to be looked at.")
 
 
 def run_demo(twin: Twin, lines: Lines, watch: Stopwatch) -> dict[str, Any]:
@@ -101,6 +105,20 @@ def _leave(report: dict[str, Any], *folders: Path) -> None:
     text = json.dumps(report, indent=1) + "\n"
     for folder in folders:
         write_atomically(folder / REPORT_FILE, text)
+
+
+def _tell_end(report: Mapping[str, Any], file: Path, lines: Lines) -> None:
+    lines.text()
+    for line in [*summary(report), f"report           {file}"]:
+        lines.text(line, indent=SUMMARY_COLUMNS)
+    lines.text()
+
+
+def _tell_what_next(report: Mapping[str, Any], lines: Lines) -> None:
+    version, run_id = report["dataset_version"], report["run"]["run_id"]
+    lines.text("The twin keeps running; Ctrl-C stops everything. In another terminal, for example:")
+    for command in (f"status {version}", f"why {version}", f"run {run_id}", "--help"):
+        lines.text(f"  .venv/bin/landfall {command}")
 
 
 @contextmanager

@@ -35,6 +35,7 @@ class Observer:
 
     def look(self) -> Observation:
         """Return the world as it is now."""
+        before = self.run
         self._ask_the_api()
         if self.run:
             self._read_log(self.run["run_id"])
@@ -48,6 +49,7 @@ class Observer:
             fingerprint=generation.get("fingerprint"),
             num_records=generation.get("num_records"),
             run=run_view(self.run) if self.run else None,
+            awaited=awaited_by(self.api, before, self.run),
             nodes=Counter(node["state"] for node in self.twin.nodes()),
             progress=tuple(self.progress),
             told=tuple(f"{n['recipient']} ({n['outcome']})" for n in self.notifications),
@@ -68,6 +70,13 @@ class Observer:
         self.log_offset = block.next_offset
         parsed = (parse_progress(line) for line in block.text.splitlines())
         self.progress += [progress for progress in parsed if progress is not None]
+
+
+def awaited_by(api: ApiClient, before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a run waits for that is planned as it was at the look before; any other one is on its way."""
+    if not run or (before.get("state"), run["state"]) != ("planned", "planned"):
+        return ()
+    return tuple(api.get(f"/api/why/{run['run_id']}")["awaited"])
 
 
 def run_view(run: Mapping[str, Any]) -> RunView:

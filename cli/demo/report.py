@@ -37,23 +37,27 @@ def demo_report(
             "metrics": run.get("metrics", {}),
         },
         "notifications": notifications,
-        "azure_ml_calls": submission_calls(calls, since=generation.get("closed_at"), until=run.get("submitted_at")),
+        "azure_ml_calls": submission_calls(
+            calls, run_id=str(run.get("run_id")), since=generation.get("closed_at"), until=run.get("submitted_at")
+        ),
         "durations_s": dict(durations_s),
     }
 
 
 def submission_calls(
-    calls: Iterable[Mapping[str, Any]], *, since: str | None, until: str | None
+    calls: Iterable[Mapping[str, Any]], *, run_id: str, since: str | None, until: str | None
 ) -> list[dict[str, Any]]:
-    """Return what the function app asked of Azure ML between a version's closing and its run's being on record.
+    """Return what the function app asked of Azure ML about a run from its version's closing until it was submitted.
 
-    Times are ISO 8601 as the HTTP API gives them; empty where one of them is missing.
+    Only what names the run: while it waits for its turn, the one before it is looked at. Times are ISO 8601 as the
+    HTTP API gives them; empty where one of them is missing.
     """
     if since is None or until is None:
         return []
     start, end = datetime.fromisoformat(since).timestamp(), datetime.fromisoformat(until).timestamp()
     own = (call for call in calls if call["caller"] == FUNCTION_APP_IDENTITY and start <= call["t"] <= end)
-    return [{name: call[name] for name in ("method", "path", "query", "status")} for call in own]
+    about_it = (call for call in own if run_id in call["path"].split("/"))
+    return [{name: call[name] for name in ("method", "path", "query", "status")} for call in about_it]
 
 
 def summary(report: Mapping[str, Any]) -> Iterator[str]:
@@ -65,5 +69,6 @@ def summary(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"run              {run['run_id']}: {run['num_nodes']} nodes, {run['world_size']} ranks, {run['state']}"
     yield f"model            {model['name']} version {model['version']} ({metrics})"
     yield f"told             {', '.join(n['recipient'] for n in report['notifications'])}"
-    yield f"submission       {len(report['azure_ml_calls'])} call to Azure ML"
+    num_calls = len(report["azure_ml_calls"])
+    yield f"submission       {num_calls} call{'' if num_calls == 1 else 's'} to Azure ML"
     yield f"time             {report['durations_s']['total']:.0f} s"

@@ -12,7 +12,7 @@ RUN_STATES = {
     "submitting": "the run is being submitted",
     "submitted": "the job is submitted: Azure ML has it",
     "queued": "the job is queued: it waits for its nodes",
-    "running": "the job is running: mpirun has started its ranks",
+    "running": "the job is running: mpirun has started its ranks, TensorFlow takes a while",
     "completed": "the training has completed",
     "failed": "the run has failed",
     "canceled": "the run was canceled",
@@ -48,6 +48,8 @@ class Observation:
     """Of the closed version; None while it is open."""
     num_records: int | None = None
     run: RunView | None = None
+    awaited: tuple[str, ...] = ()
+    """What a run waits for that stays planned: as a rule, its turn."""
     nodes: Mapping[str, int] = field(default_factory=dict)
     """State → number of nodes of the cluster."""
     progress: tuple[Progress, ...] = ()
@@ -64,6 +66,7 @@ def news(before: Observation, now: Observation) -> Iterator[str]:
     # The last epochs' lines and the end are often seen in one look: the training comes first.
     yield from (_epoch(progress) for progress in now.progress[len(before.progress) :])
     yield from _run(before, now)
+    yield from (f"the run waits for {text}" for text in now.awaited if text not in before.awaited)
     yield from (f"told: {recipient}" for recipient in now.told[len(before.told) :])
 
 

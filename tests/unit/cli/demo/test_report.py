@@ -62,13 +62,20 @@ def test_a_report_has_the_members_that_the_issue_names() -> None:
 def test_only_the_function_apps_calls_of_the_submission_count() -> None:
     """Not what came before the closing or after the submission was on record, nor what others called."""
     calls = [call(-1, "GET"), call(0.5, "GET", OPERATOR_IDENTITY), call(1, "PUT"), call(1.5, "GET", None)]
-    counted = submission_calls([*calls, call(3, "GET")], since=CLOSED, until=SUBMITTED)
+    counted = submission_calls([*calls, call(3, "GET")], run_id="r", since=CLOSED, until=SUBMITTED)
+    assert ["PUT"] == [each["method"] for each in counted]
+
+
+def test_calls_about_the_run_before_it_do_not_count() -> None:
+    """A run that waits for its turn is submitted with one call all the same."""
+    before = [call(0.5, "GET") | {"path": path} for path in ("/jobs/r0", "/runs/r0/details", "")]
+    counted = submission_calls([*before, call(1, "PUT")], run_id="r", since=CLOSED, until=SUBMITTED)
     assert ["PUT"] == [each["method"] for each in counted]
 
 
 def test_without_a_submission_there_are_no_calls() -> None:
     """A version that never closed has none."""
-    assert [] == submission_calls([call(1, "PUT")], since=None, until=None)
+    assert [] == submission_calls([call(1, "PUT")], run_id="r", since=None, until=None)
 
 
 def test_the_summary_is_short() -> None:
@@ -81,3 +88,9 @@ def test_the_summary_is_short() -> None:
         "submission       1 call to Azure ML",
         "time             61 s",
     ] == list(summary(report()))
+
+
+def test_several_calls_are_calls() -> None:
+    """The summary counts in English."""
+    twice = report() | {"azure_ml_calls": [{}, {}]}
+    assert "submission       2 calls to Azure ML" in list(summary(twice))

@@ -52,6 +52,14 @@ def test_an_end_is_told_with_its_reason_and_model() -> None:
     assert expected == list(news(before, Observation(run=ended)))
 
 
+def test_what_a_run_waits_for_is_told_once() -> None:
+    """A run that stays planned says why; the same again is no news."""
+    waits = Observation(run=replace(RUN, state="planned"), awaited=("its turn, behind run x",))
+    planned = replace(waits, awaited=())
+    told = [list(news(planned, waits)), list(news(waits, waits))]
+    assert [["the run waits for its turn, behind run x"], []] == told
+
+
 def test_epochs_are_told_once_each_and_before_the_end() -> None:
     """An epoch's line holds loss, accuracies and throughput; two epochs seen in one look are two lines."""
     first = Progress(epoch=1, epochs=2, step=5, loss=0.5, accuracy=0.75, val_accuracy=0.8, images_per_s=1234.4)

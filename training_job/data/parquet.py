@@ -85,11 +85,7 @@ def _plain(column: pa.Array) -> list[Any]:
     """Return Python values; of Hugging Face's images, which are structs of bytes and path, the bytes."""
     if pa.types.is_struct(column.type):
         column = column.field("bytes")
-    if (
-        pa.types.is_list(column.type)
-        or pa.types.is_large_list(column.type)
-        or pa.types.is_fixed_size_list(column.type)
-    ):
+    if pa.types.is_nested(column.type):  # a list of some kind
         return [np.asarray(value.values).ravel() for value in column]
     values: list[Any] = column.to_pylist()
     return values

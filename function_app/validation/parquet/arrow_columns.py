@@ -74,6 +74,8 @@ def read_rows(
         for batch in reader.iter_batches(rows_at_a_time, row_groups=[chunk.row_group], columns=[chunk.path]):
             num_rows += batch.num_rows
             yield _leaf(batch.column(0), chunk).to_pylist() if is_feature else [None] * batch.num_rows
+    except ParquetFaultError:
+        raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise ParquetFaultError(
             ReasonCode.PARQUET_PAGE_CORRUPT, "pages that can be decoded", str(error), chunk.start, chunk.path
@@ -92,20 +94,23 @@ def _leaf(column: Any, chunk: ColumnChunk) -> Any:
     """Return the one leaf that was read of a column of structs, without its dictionary; texts as bytes."""
     import pyarrow as pa
 
-    while pa.types.is_struct(column.type):
+    kinds = pa.types
+    while kinds.is_struct(column.type):
         column = column.flatten()[0]
-    if pa.types.is_dictionary(column.type):
+    if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
-    is_list = any(
-        holds(column.type) for holds in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    is_view = kinds.is_list_view(column.type) or kinds.is_large_list_view(column.type)
+    is_list = is_view or any(
+        holds(column.type) for holds in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
     )
     item = column.type.value_type if is_list else column.type
-    plain = item.value_type if pa.types.is_dictionary(item) else item
-    wanted = pa.large_binary() if plain in {pa.string(), pa.large_string()} else plain
-    if wanted != item:
-        column = column.cast(pa.large_list(wanted) if is_list else wanted)
-    if pa.types.is_nested(plain):
+    plain = item.value_type if kinds.is_dictionary(item) else item
+    if kinds.is_nested(plain) or kinds.is_temporal(plain):
         raise ParquetFaultError(
             ReasonCode.FEATURE_WRONG_KIND, "values, or lists of them", str(column.type), chunk.start, chunk.path
         )
+    # whatever else Arrow calls them: strings, views, texts of JSON
+    wanted = pa.large_binary() if chunk.leaf.physical_type == "BYTE_ARRAY" else plain
+    if is_view or wanted != item:
+        column = column.cast(pa.large_list(wanted) if is_list else wanted)
     return column

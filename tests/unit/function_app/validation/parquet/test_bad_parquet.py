@@ -133,6 +133,12 @@ def test_wrong_schema(rows: pa.Table, code: Code) -> None:
     assert (code, "image") == (reasons[0].code, reasons[0].feature)
 
 
+def test_spans_of_time_are_no_numbers() -> None:
+    """Parquet knows them as numbers only, but whoever reads them with pyarrow gets something else."""
+    reason = verdict_on(written(table(label=pa.array([1] * ROWS, pa.duration("s")))), LABEL).reasons[0]
+    assert (Code.FEATURE_WRONG_KIND, "label") == (reason.code, reason.feature)
+
+
 @pytest.mark.parametrize(
     ("column", "value", "code"),
     [

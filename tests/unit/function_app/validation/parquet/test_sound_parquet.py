@@ -115,12 +115,16 @@ def test_dictionary_that_falls_back() -> None:
         pytest.param(pa.array(["same"] * 1000), id="one value"),
         pytest.param(pa.array([b""] * 1000), id="empty values"),
         pytest.param(pa.array(["large"] * 10, pa.large_string()), id="large strings"),
+        pytest.param(pa.array(["view", None] * 10, pa.string_view()), id="views"),
+        pytest.param(pa.array([b"view", None] * 10, pa.binary_view()), id="views of bytes"),
         pytest.param(pa.array([f"{i}" for i in range(300)]).dictionary_encode(), id="dictionary"),
     ],
 )
-def test_unusual_texts(values: pa.Array) -> None:
+@pytest.mark.parametrize("compression", ["lz4", "snappy"])
+def test_unusual_texts(values: pa.Array, compression: str) -> None:
     """Columns of nothing, of one value or of empty ones are read."""
-    assert () == validate_shard(written({"text": values}), DataRequirements(features=(TEXT,))).reasons
+    source = written({"text": values}, compression=compression)
+    assert () == validate_shard(source, DataRequirements(features=(TEXT,))).reasons
 
 
 def test_numbers() -> None:
@@ -131,6 +135,7 @@ def test_numbers() -> None:
         "c": pa.array([True, False] * 250),
         "d": pa.array([[1.0, 2.0]] * 500, pa.list_(pa.float64())),
         "e": pa.array([[1, 2, 3]] * 500, pa.list_(pa.int64(), 3)),
+        "f": pa.array([[1, 2], [1]] * 250, pa.list_view(pa.int64())),
     }
     features = (
         FeatureSpec(name="a", kind="int64", maximum=499),
@@ -138,10 +143,11 @@ def test_numbers() -> None:
         FeatureSpec(name="c", kind="int64"),
         FeatureSpec(name="d", kind="float", shape=(2,), maximum=2),
         FeatureSpec(name="e", kind="int64", shape=(3,)),
+        FeatureSpec(name="f", kind="int64", shape=(None,), maximum=2),
     )
     verdict = validate_shard(written(columns), DataRequirements(features=features))
     assert () == verdict.reasons
-    assert [500] * 5 == [f.num_present for f in verdict.statistics.features.values()]
+    assert [500] * 6 == [f.num_present for f in verdict.statistics.features.values()]
 
 
 @pytest.mark.parametrize("compression", ["lz4", "snappy"])
@@ -155,6 +161,12 @@ def test_numbers() -> None:
             pa.array([["a", "b"], ["c"]] * 50, pa.list_(pa.dictionary(pa.int32(), pa.string()))), id="dictionary"
         ),
         pytest.param(pa.array([["a", "b"]] * 100, pa.list_(pa.string(), 2)), id="fixed size"),
+        pytest.param(pa.array([["a", "b"], ["c"]] * 50, pa.list_(pa.string_view())), id="views"),
+        pytest.param(pa.array([["a", "b"], ["c"]] * 50, pa.list_view(pa.string())), id="list views"),
+        pytest.param(
+            pa.array([[b"a", b"b"], [b"c"]] * 50, pa.large_list_view(pa.binary_view())), id="views of views"
+        ),
+        pytest.param(pa.array([["a", "b"], ["c"]] * 50).cast(pa.list_(pa.json_())), id="of another name"),
     ],
 )
 def test_lists_of_texts(values: pa.Array, compression: str) -> None:

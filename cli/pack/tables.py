@@ -117,14 +117,16 @@ def _feature(path: Path, name: str, column_type: Any) -> FeatureSpec:
     import pyarrow as pa
 
     shape: tuple[int | None, ...] = ()
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view, pa.types.is_large_list_view)
     if pa.types.is_fixed_size_list(column_type):
         shape, column_type = (column_type.list_size,), column_type.value_type
-    elif pa.types.is_list(column_type) or pa.types.is_large_list(column_type):
+    elif any(holds(column_type) for holds in lists):
         shape, column_type = (None,), column_type.value_type
+    bytes_types = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, _is_text)
     kinds: tuple[tuple[FeatureKind, bool], ...] = (
         ("int64", pa.types.is_integer(column_type) or pa.types.is_boolean(column_type)),
         ("float", pa.types.is_floating(column_type)),
-        ("bytes", _is_text(column_type) or pa.types.is_binary(column_type) or pa.types.is_large_binary(column_type)),
+        ("bytes", any(holds(column_type) for holds in bytes_types)),
     )
     kind = next((kind for kind, holds in kinds if holds), None)
     if kind is None:
@@ -135,4 +137,4 @@ def _feature(path: Path, name: str, column_type: Any) -> FeatureSpec:
 def _is_text(column_type: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_string(column_type) or pa.types.is_large_string(column_type))
+    return column_type in (pa.string(), pa.large_string(), pa.string_view())

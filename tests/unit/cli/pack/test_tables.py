@@ -90,6 +90,26 @@ def test_categories_of_pandas(tmp_path: Path) -> None:
     assert (("a", "b"), [0, 1, 0]) == (table.classes, [entry.label for entry in sorted(table.splits["train"])])
 
 
+@pytest.mark.parametrize(
+    ("column_type", "value", "described"),
+    [
+        (pa.string_view(), "a", "x text"),
+        (pa.binary_view(), b"a", "x bytes"),
+        (pa.list_(pa.string_view()), ["a", "b"], "x text list"),
+        (pa.list_view(pa.int64()), [1, 2], "x int64 list"),
+        (pa.large_list_view(pa.float32()), [0.5], "x float list"),
+    ],
+)
+def test_views_of_arrow(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, column_type: pa.DataType, value: object, described: str
+) -> None:
+    """Texts, bytes and lists that are views are features like others."""
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"x": pa.array([value] * 3, column_type)}), path)
+    status, out, err = landfall(capsys, "pack", "table", path, "--to", tmp_path / "shards", "--shards", 1)
+    assert (0, "", f"Features: {described}.") == (status, err, out.splitlines()[-1])
+
+
 def test_a_file_that_is_no_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Bytes of any kind are told in one paragraph."""
     for content in (b"\xdb\xad\x01\x00\xaf,\n\x05\xd2", b"", b"\n\n", bytes(2000)):

@@ -64,7 +64,7 @@ def demo(options: TwinOptions, *, keep: bool) -> None:
         if keep:
             lines.text("Stopped.")
         else:
-            lines.text("The twin has stopped. `make demo ARGS=--keep` leaves it running, to be looked at.")
+            lines.text("The twin has stopped; `make demo ARGS=--keep` leaves one running.")
 
 
 def run_demo(twin: Twin, lines: Lines, watch: Stopwatch) -> dict[str, Any]:

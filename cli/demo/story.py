@@ -12,7 +12,7 @@ RUN_STATES = {
     "submitting": "the run is being submitted",
     "submitted": "the job is submitted: Azure ML has it",
     "queued": "the job is queued: it waits for its nodes",
-    "running": "the job is running: mpirun has started its ranks, TensorFlow takes a while",
+    "running": "the job is running: mpirun started its ranks, which load TensorFlow",
     "completed": "the training has completed",
     "failed": "the run has failed",
     "canceled": "the run was canceled",

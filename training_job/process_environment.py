@@ -1,4 +1,4 @@
-"""What has to stand in a process's environment before TensorFlow and MPI are loaded into it."""
+"""What has to be set for a process before TensorFlow and MPI are loaded into it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from shared.training_options import MachineOptions, TrainingOptions
+from training_job.allocator import limit_arenas
 
 _DEFAULTS = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -40,6 +41,7 @@ def set_for(
 ) -> None:
     """Set what the options ask for, and good defaults for what the caller's environment has left open.
 
+    One of them is no variable, but holds for this process: its threads share as many arenas as it has cores.
     ``driver`` is there where the kernel has NVIDIA's driver, in containers too.
     """
     if options.timeline:
@@ -51,6 +53,7 @@ def set_for(
     exchange = {} if driver.exists() or options.autotune else _on_cpus(options)
     for name, value in {**_DEFAULTS, **exchange}.items():
         environment.setdefault(name, value)
+    limit_arenas(threads_per_rank(), environment)
 
 
 def _on_cpus(options: TrainingOptions) -> dict[str, str]:

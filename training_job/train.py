@@ -13,7 +13,6 @@ from pathlib import Path
 
 from shared.job_arguments import JobArguments
 from training_job import process_environment
-from training_job.allocator import limit_arenas
 from training_job.errors import TrainingError
 from training_job.exit_codes import ExitCode
 from training_job.job import prepare
@@ -29,7 +28,6 @@ def main(argv: Sequence[str]) -> int:
         arguments = JobArguments.from_argv(argv)
         job = prepare(arguments, process_environment.launched_world_size())
         process_environment.set_for(arguments, Path(arguments.report))
-        limit_arenas(process_environment.threads_per_rank())
         # Here and not above: this loads TensorFlow, and a mistake in the arguments should cost no time.
         from training_job.attempt import run
 

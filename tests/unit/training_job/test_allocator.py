@@ -13,9 +13,13 @@ from tests.support.processes import REPOSITORY
 _THREADS = 6
 _PROGRAM = f"""
 import ctypes, pathlib, sys, tempfile, threading
+from shared.training_options import TrainingOptions
 from training_job.allocator import limit_arenas
+from training_job.process_environment import set_for
 
-if sys.argv[1] != "none":
+if sys.argv[1] == "as a rank":
+    set_for(TrainingOptions(), pathlib.Path("report"))
+elif sys.argv[1] != "none":
     limit_arenas(int(sys.argv[1]))
 libc = ctypes.CDLL(None)
 libc.fopen.restype = ctypes.c_void_p
@@ -52,6 +56,11 @@ def arenas(limit: str, **environment: str) -> int:
 def test_threads_share_the_arenas_there_are() -> None:
     """Without a limit the six threads and the main one have an arena each."""
     assert (7, 2, 1) == (arenas("none"), arenas("2"), arenas("1"))
+
+
+def test_a_rank_has_as_many_arenas_as_cores() -> None:
+    """Its environment is set with the limit: here, one core of a node's that many ranks share."""
+    assert 1 == arenas("as a rank", OMPI_COMM_WORLD_LOCAL_SIZE="1000")
 
 
 @pytest.mark.parametrize(

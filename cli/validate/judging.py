@@ -72,7 +72,7 @@ def judge(shard: ShardInput, requirements: DataRequirements | None, progress: Pr
             opened = _inode(path)
             verdict = validate_shard(source, requirements, progress=progress)
         if _inode(path) != opened:  # the source notices what is written into its file, not another in its place
-            raise SourceChangedError(f"{path}: the file was replaced while it was read; validate it again")
+            raise SourceChangedError(f"{path}: the file was replaced or removed while it was read; validate it again")
         return Judged(shard=shard, verdict=verdict)
     except SourceError as error:
         reason = error.reason(shard.label)

@@ -152,4 +152,6 @@ def test_replaced_while_it_is_read(shards: Path, change: Callable[[Path], object
     done: list[object] = []
     shard = ShardInput(label=path.name, location=str(path))
     judged = judge(shard, None, lambda _: None if done else done.append(change(path)))
-    assert (False, ["source_changed"]) == (judged.accepted, [reason.code for reason in judged.reasons])
+    message = f"{path}: the file was replaced or removed while it was read; validate it again"
+    assert [("source_changed", message)] == [(reason.code, reason.message) for reason in judged.reasons]
+    assert not judged.accepted

@@ -32,12 +32,17 @@ class ApiClient:
     def __init__(self, url: str, key: str | None, *, transport: httpx.BaseTransport | None = None) -> None:
         if not url.startswith(("http://", "https://")):
             raise CliError(f"The address of the function app should start with http:// or https://, was {url!r}.")
+        if key and not (key.isascii() and key.isprintable()):
+            raise CliError("The function app's key holds what no key does, as the end of a line: give it again.")
         self.url = url.rstrip("/")
         headers = {"x-functions-key": key} if key else {}
         local = "127.0.0.1" in url or "localhost" in url
-        self._http = httpx.Client(
-            base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local, transport=transport
-        )
+        try:
+            self._http = httpx.Client(
+                base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local, transport=transport
+            )
+        except httpx.InvalidURL as error:
+            raise CliError(f"The address of the function app should be one, was {url!r}: {error}.") from error
 
     def __enter__(self) -> Self:
         return self

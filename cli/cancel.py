@@ -7,11 +7,12 @@ import json
 import click
 
 from cli.api_client import ApiClient
+from cli.dataset_argument import RUN_ID
 from cli.target import with_api
 
 
 @click.command()
-@click.argument("run_id")
+@click.argument("run_id", type=RUN_ID)
 @click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
 @with_api
 def cancel(client: ApiClient, run_id: str, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The argument ``<dataset>/<version>``, or ``<dataset>`` alone where its data are synthetic."""
+"""Arguments that name something: ``<dataset>/<version>``, ``<dataset>`` alone where its data are synthetic, an id."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
@@ -38,6 +39,21 @@ class TrainableArgument(click.ParamType[tuple[str, str | None]]):
         return _checked(self, str(value).strip("/"), param, ctx), None
 
 
+class IdArgument(click.ParamType[str]):
+    """The id of a run or a dead letter: anything else would be another address of the API's."""
+
+    name = "id"
+
+    def __init__(self, what: str, example: str) -> None:
+        self._what, self._example = what, example
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check it; which ids there are is for the function app to say."""
+        if _ID.fullmatch(str(value)) is None:
+            self.fail(f"expected the id of {self._what}, such as {self._example}, was {value!r}", param, ctx)
+        return str(value)
+
+
 def _checked(
     argument: click.ParamType[Any], part: str, param: click.Parameter | None, ctx: click.Context | None
 ) -> str:
@@ -48,3 +64,5 @@ def _checked(
 
 DATASET_VERSION = DatasetVersionArgument()
 TRAINABLE = TrainableArgument()
+RUN_ID = IdArgument("a run", "landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")
+DEAD_LETTER_ID = IdArgument("a dead letter", "0123456789abcdef")

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import click
 
 from cli.api_client import ApiClient
+from cli.dataset_argument import DEAD_LETTER_ID
 from cli.target import with_api
 
 MAX_ERROR_CHARS = 160
@@ -37,7 +38,7 @@ def list_letters(client: ApiClient, limit: int, *, as_json: bool) -> None:
 
 
 @dead_letters.command()
-@click.argument("dead_letter_id")
+@click.argument("dead_letter_id", type=DEAD_LETTER_ID)
 @click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
 @with_api
 def show(client: ApiClient, dead_letter_id: str, *, as_json: bool) -> None:
@@ -47,7 +48,7 @@ def show(client: ApiClient, dead_letter_id: str, *, as_json: bool) -> None:
 
 
 @dead_letters.command()
-@click.argument("dead_letter_ids", nargs=-1, required=True, metavar="DEAD_LETTER_ID...")
+@click.argument("dead_letter_ids", type=DEAD_LETTER_ID, nargs=-1, required=True, metavar="DEAD_LETTER_ID...")
 @with_api
 def replay(client: ApiClient, dead_letter_ids: tuple[str, ...]) -> None:
     """Deliver letters again. Safe at any time: whatever has happened since is looked at first."""

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from cli.api_client import ApiClient
+from cli.dataset_argument import RUN_ID
 from cli.target import with_api
 
 
@@ -31,7 +32,7 @@ def runs(client: ApiClient, limit: int, dataset: str | None, *, as_json: bool) -
 
 
 @click.command()
-@click.argument("run_id")
+@click.argument("run_id", type=RUN_ID)
 @click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
 @with_api
 def run(client: ApiClient, run_id: str, *, as_json: bool) -> None:

@@ -30,7 +30,10 @@ STYLES = {
 @with_api
 def why(client: ApiClient, subject: str, *, as_json: bool) -> None:
     """Tell what happened to a dataset version, a run or a blob, why, and what is awaited now."""
-    story = client.get(f"/api/why/{quote(subject.strip('/'), safe='/')}")
+    subject = subject.strip("/")
+    if not subject or {".", ".."} & set(subject.split("/")):  # these would lead to another address of the API's
+        raise click.UsageError(f"should be a dataset version, a run or a blob, was {subject!r}")
+    story = client.get(f"/api/why/{quote(subject, safe='/')}")
     if as_json:
         click.echo(json.dumps(story, indent=2))
         return

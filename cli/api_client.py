@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 
 from cli.errors import CliError
+from cli.readable import harmless
 
 TIMEOUT_S = 60.0
 """A cold start of a function app may take half of it."""
@@ -35,6 +36,8 @@ class ApiClient:
         if key and not (key.isascii() and key.isprintable()):
             raise CliError("The function app's key holds what no key does, as the end of a line: give it again.")
         self.url = url.rstrip("/")
+        self.is_for_people = True
+        """Whether answers go to a terminal as they are; JSON spells out what a terminal would obey."""
         headers = {"x-functions-key": key} if key else {}
         local = "127.0.0.1" in url or "localhost" in url
         try:
@@ -108,7 +111,7 @@ class ApiClient:
         answer = _json(response)
         if not isinstance(answer, dict):
             raise CliError(f"{self.url}{path} should answer with a JSON object; is this a Landfall function app?")
-        return answer
+        return harmless(answer) if self.is_for_people else answer
 
 
 def _refusal(url: str, response: httpx.Response) -> ApiError:

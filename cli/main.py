@@ -17,6 +17,7 @@ import click
 
 from cli.errors import FULL
 from cli.lazy_group import LazyCommand, LazyGroup
+from cli.readable import harmless
 from cli.signals import Interrupted, ending_on_signals
 from cli.signatures import without_secrets
 
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.ClickException as error:
         said = io.StringIO()
         error.show(file=said)
-        _say(without_secrets(said.getvalue().rstrip("\n")))
+        _say(said.getvalue().rstrip("\n"))
         sys.exit(error.exit_code)
     except Interrupted as interrupted:
         _say("Stopped.")
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         sys.exit(1)  # whoever read our output has gone, as `| head` does
     except Exception as error:  # noqa: BLE001 - the last resort, written down whole
-        _say(f"Error: {without_secrets(_explain(error))}")
+        _say(f"Error: {_explain(error)}")
         sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
 
@@ -98,7 +99,7 @@ def _open_closed_streams() -> None:
 def _say(text: str) -> None:
     """Tell people; where standard error takes nothing either, the exit status has to do."""
     with contextlib.suppress(OSError):
-        click.echo(text, err=True)
+        click.echo(harmless(without_secrets(text)), err=True)
 
 
 def _explain(error: Exception) -> str:

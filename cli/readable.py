@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_OBEYED = {
+    **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"},
+    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+    ord("\r"): "\n",
+}
+"""What moves a terminal's cursor or turns its text around, and what is shown of it."""
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
@@ -16,3 +26,12 @@ def readable_bytes(num_bytes: int) -> str:
 def one_line(name: str) -> str:
     """Return a path whole, but on one line and without what a terminal would obey."""
     return name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
+
+
+def harmless(value: Any) -> Any:
+    """Return what others wrote, a text or JSON of texts, without colours and what a terminal would obey."""
+    if isinstance(value, str):
+        return _COLOURS.sub("", value).replace("\r\n", "\n").translate(_OBEYED)
+    if isinstance(value, list):
+        return [harmless(each) for each in value]
+    return {harmless(key): harmless(each) for key, each in value.items()} if isinstance(value, dict) else value

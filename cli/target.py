@@ -29,7 +29,12 @@ def with_api(command: Callable[Concatenate[ApiClient, P], R]) -> Callable[..., R
     @functools.wraps(command)
     def wrapper(*args: Any, url: str | None, key: str | None, **kwargs: Any) -> R:
         with api_client(url, key) as client:
-            return command(client, *args, **kwargs)
+            client.is_for_people = not kwargs.get("as_json")
+            try:
+                return command(client, *args, **kwargs)
+            except KeyError as error:
+                hint = "is it a Landfall function app, and as new as this command?"
+                raise CliError(f"{client.url} should have answered with {error}, and did not: {hint}") from error
 
     return wrapper
 

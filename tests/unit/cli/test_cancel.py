@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cli.main import main
+from tests.support.cli import landfall
 
 
 @contextmanager
@@ -67,7 +68,7 @@ def test_cancel_says_whether_the_run_has_ended(capsys: pytest.CaptureFixture[str
     ("command", "answer"),
     [
         (("cancel", "landfall-x-a1"), {"run_id": "landfall-x-a1", "state": "running"}),
-        (("run", "landfall-x-a1"), {"run_id": "landfall-x-a1"}),
+        (("run", "landfall-x-a1"), {"run_id": "landfall-x-a1", "log_tail": "\x1b[31mred\r\n\x1b[2J"}),
         (("runs",), {"runs": [{"run_id": "landfall-x-a1"}]}),
         (("runs",), {"runs": []}),
     ],
@@ -78,6 +79,36 @@ def test_json_is_what_the_function_app_answered(
     """Whole, and nothing beside it: a program reads it."""
     with function_app(answer, []) as url:
         assert answer == json.loads(said(capsys, *command, "--json", "--url", url, "--key", "k"))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("10 %\r20 %\r\n", "10 %\n20 %\n"),
+        ("\x1b]0;title\x07\x1b[2J", r"\x1b]0;title\x07\x1b[2J"),
+        ("\u202egpj.exe\x9b2J", r"\u202egpj.exe\x9b2J"),
+        ("größer\tals ≤", "größer\tals ≤"),
+    ],
+)
+def test_a_terminal_obeys_nobody_elses_text(capsys: pytest.CaptureFixture[str], text: str, shown: str) -> None:
+    """A log's colours are left out, what would move the cursor is spelt out."""
+    letter = {"died_at": "2026", "state": text, "dead_letter_id": "0", "source": "", "subject": "", "error": ""}
+    with function_app({"dead_letters": [letter]}, []) as url:
+        assert f"2026  {shown} " in said(capsys, "dead-letters", "list", "--url", url, "--key", "k")
+
+
+def test_a_terminal_obeys_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """It may quote what it is about: a name, or a function app's refusal."""
+    _, _, err = landfall(capsys, "pack", "images", "a\x1b[2Jb", "--to", "shards")
+    assert r"Directory 'a\x1b[2Jb' does not exist" in err
+
+
+def test_an_answer_that_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of another function app, or of an older one: what is missing is named."""
+    with function_app({"run_id": "landfall-x-a1"}, []) as url:
+        status, _, err = landfall(capsys, "run", "landfall-x-a1", "--url", url)
+    assert (1, True) == (status, f"{url} should have answered with 'state', and did not" in err)
 
 
 def test_submit_with_force_says_so_to_the_function_app(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,8 @@ def up(options: TwinOptions, *, own_host: bool) -> None:
             click.echo(f"  your host      cp {twin.places.local_settings} . && func start --port {port}")
         click.echo("Ready. Ctrl-C stops everything.")
         watch_until_interrupted(twin)
+        with contextlib.suppress(OSError):  # of a terminal that has hung up
+            click.echo("Stopping everything.")
     click.echo("Stopped.")
 
 

@@ -30,6 +30,7 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
         "LANDFALL_WEBHOOK_PEOPLE": places.webhook_url,
         "LANDFALL_PIPELINES_DIR": str(options.pipelines),
         "LANDFALL_RECONCILE_SCHEDULE": options.reconcile_schedule,
+        "LANDFALL_CLAIM_LEASE_S": str(options.claim_lease_s),
         "LANDFALL_SWEEP_GRACE_S": str(options.sweep_grace_s),
         SYSTEM_KEY_SETTING: places.secrets.function_key,
         "AZURE_CLIENT_ID": names.FUNCTION_APP_IDENTITY,

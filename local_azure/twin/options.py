@@ -23,7 +23,10 @@ class TwinOptions:
     node_start_delay_s: float = 2.0
     node_idle_s: float = 120.0
     environment_build_s: float = 1.0
-    reconcile_schedule: str = "0 */5 * * * *"
+    reconcile_schedule: str = "0 * * * * *"
+    """Every minute: somebody waits. A deployment has no reason to look so often."""
+    claim_lease_s: int = 60
+    """What a killed twin was at is taken over by the first sweep after so long."""
     own_host: bool = False
     """True: whoever starts the twin runs a Functions host of their own, such as `func start`."""
     sweep_grace_s: int = 10

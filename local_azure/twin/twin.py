@@ -76,11 +76,17 @@ class Twin:
         next(child for child in self._children if child.part.name == parts.FUNCTIONS_HOST).await_ready()
 
     def stop(self) -> None:
-        """End everything that was started: first what makes work, storage last."""
+        """End everything that was started: first what calls the others and may be at something, storage last.
+
+        A submission that Azure ML cannot answer any more would be nobody's until its lease ends: minutes of the
+        next start.
+        """
         (self.places.folder / TWIN_FILE).unlink(missing_ok=True)
         storage, others = self._children[:1], self._children[1:]
+        hosts = [child for child in others if child.part.name == parts.FUNCTIONS_HOST]
+        emulators = [child for child in others if child not in hosts]
         problems: list[str] = []
-        for group in (others, storage):
+        for group in (hosts, emulators, storage):
             for child in group:
                 child.ask_to_stop()
             for child in group:
@@ -146,6 +152,10 @@ def running_twin(options: TwinOptions, *, say: Say = silent) -> Iterator[Twin]:
         try:
             twin.start(say)
             yield twin
+        except BaseException:
+            with contextlib.suppress(OSError):  # of a terminal that has hung up
+                say("stopping everything")
+            raise
         finally:
             twin.stop()
     finally:

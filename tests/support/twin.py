@@ -121,6 +121,7 @@ def options(base: Path, *, pipelines: Path = PIPELINES) -> TwinOptions:
         node_start_delay_s=0.2,
         node_idle_s=60.0,
         environment_build_s=0.0,
+        reconcile_schedule="0 */5 * * * *",
         sweep_grace_s=0,
     )
 

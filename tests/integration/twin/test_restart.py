@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import ssl
 import stat
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.integration.twin.shards import whole_version
+from tests.support.processes import wait_until
 from tests.support.twin import TwinUnderTest, options, twin_under_test
 
 pytestmark = pytest.mark.twin
 
-CREATED = 201
+SLOW_S = 2.5
+"""Longer than Azure ML waits for callers when it stops; shorter than the function app may take to end."""
 
 
 def test_a_second_start_reuses_everything(tmp_path: Path) -> None:
@@ -34,6 +38,25 @@ def test_a_second_start_reuses_everything(tmp_path: Path) -> None:
             {call["method"] for call in calls} - {"GET"},
             second.await_settled("steady/v2")["state"],
         )
+
+
+def test_a_submission_under_way_is_finished_before_azure_ml_stops(tmp_path: Path) -> None:
+    """Otherwise nobody has the run until its claim ends, and whoever starts the twin again waits for that."""
+    the_options = options(tmp_path)
+    with twin_under_test(the_options) as first:
+        places = first.twin.places
+        slow = {"match": {"method": "PUT", "path": "/jobs/"}, "do": {"delay_s": SLOW_S}}
+        with httpx.Client(verify=ssl.create_default_context(cafile=places.ca_file), trust_env=False) as http:
+            http.post(f"{places.azure_ml_url}/twin/faults", json=slow).raise_for_status()
+        first.upload("steady/v1", whole_version())
+        run_id = wait_until(lambda: submitting(first, "steady/v1"), what="the run to be submitted")
+    with twin_under_test(the_options) as second:
+        assert "submitting" != second.api.run(run_id)["state"]
+
+
+def submitting(twin: TwinUnderTest, version: str) -> str | None:
+    """The run of a version while it is being submitted."""
+    return next((run["run_id"] for run in twin.runs(version) if run["state"] == "submitting"), None)
 
 
 def test_two_twins_of_one_clone_do_not_collide(twin: TwinUnderTest) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cli.demo.following import SILENCE_S
 from cli.publish.assets import CODE_NAME, DATASTORES, ENVIRONMENT_NAME
 from cli.publish.workspace import WorkspaceId
 from function_app.pipeline_files import load_pipelines
@@ -14,6 +15,8 @@ from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import Places
 from local_azure.twin.ports import DEFAULTS, Ports
 from local_azure.twin.state import Secrets
+
+MINUTE_S = 60
 
 
 def settings(folder: Path) -> dict[str, str]:
@@ -39,6 +42,13 @@ def test_the_function_app_accepts_the_twins_settings(tmp_path: Path) -> None:
         read.client_id,
         read.workspace.code_id,
     )
+
+
+def test_a_demo_outlasts_what_a_killed_twin_was_at(tmp_path: Path) -> None:
+    """A claim of a process that was killed is taken over before the next demo gives up waiting for its turn."""
+    given = settings(tmp_path)
+    claim_s = read_settings(given).claim_lease.total_seconds()
+    assert ("0 * * * * *", True) == (given["LANDFALL_RECONCILE_SCHEDULE"], claim_s + 2 * MINUTE_S < SILENCE_S)
 
 
 def test_every_recipient_of_this_clones_pipelines_has_its_setting(tmp_path: Path) -> None:

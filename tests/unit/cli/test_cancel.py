@@ -16,7 +16,7 @@ from tests.support.cli import landfall
 
 
 @contextmanager
-def function_app(answer: dict[str, Any], seen: list[tuple[str, Any]]) -> Iterator[str]:
+def function_app(answer: dict[str, Any], seen: list[tuple[str, Any]], status: int = 202) -> Iterator[str]:
     """An address that answers every request alike, and notes what came."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -24,7 +24,7 @@ def function_app(answer: dict[str, Any], seen: list[tuple[str, Any]]) -> Iterato
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             seen.append((self.path, json.loads(body) if body else None))
             content = json.dumps(answer).encode()
-            self.send_response(202)
+            self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -98,10 +98,11 @@ def test_a_terminal_obeys_nobody_elses_text(capsys: pytest.CaptureFixture[str], 
         assert f"2026  {shown} " in said(capsys, "dead-letters", "list", "--url", url, "--key", "k")
 
 
-def test_a_terminal_obeys_no_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """It may quote what it is about: a name, or a function app's refusal."""
-    _, _, err = landfall(capsys, "pack", "images", "a\x1b[2Jb", "--to", "shards")
-    assert r"Directory 'a\x1b[2Jb' does not exist" in err
+def test_a_terminal_obeys_no_refusal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor any other error, whatever it quotes."""
+    with function_app({"error": {"message": "no \x1b]0;title\x07"}}, [], status=400) as url:
+        _, _, err = landfall(capsys, "runs", "--url", url)
+    assert "Error: no \\x1b]0;title\\x07\n" == err
 
 
 def test_an_answer_that_is_another(capsys: pytest.CaptureFixture[str]) -> None:

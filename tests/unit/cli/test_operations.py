@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -103,3 +104,44 @@ def test_a_story_at_its_end_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is awaited any more."""
     show({"kind": "run", "subject": "r", "lines": [], "num_omitted": 0, "awaited": []})
     assert "nothing is awaited" in capsys.readouterr().out
+
+
+RUN_ID = "landfall-digits-20261121-232818-2244c0be11af-a1"
+STORY: dict[str, Any] = {
+    "kind": "version",
+    "subject": "digits/v1",
+    "num_omitted": 0,
+    "awaited": [f"the end of run {RUN_ID}, and of a good many other things besides"],
+    "lines": [
+        {
+            "at": "2026-11-20T12:00:00Z",
+            "subject": RUN_ID,
+            "action": "request_suppressed",
+            "reason": "another handler is at it, until 2026-11-20 12:03:00 UTC at most, and then it is anybody's",
+        }
+    ],
+}
+
+
+def test_a_file_gets_a_line_for_each_line_of_a_story(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever pipes a story into grep finds whole lines, without spaces at their ends."""
+    show(STORY)
+    told = f"{RUN_ID}: {STORY['lines'][0]['reason']}"
+    assert [
+        "version digits/v1",
+        f"2026-11-20 12:00:00  request_suppressed  {told}",
+        "awaited now:",
+        f"  {STORY['awaited'][0]}",
+    ] == capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_terminal_cuts_no_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    """A run's name can be copied from a terminal of any usual width, and no line is wider than it."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    show(STORY)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert (2, []) == (sum(RUN_ID in line for line in lines), [line for line in lines if len(line) > columns])

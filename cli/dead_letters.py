@@ -54,8 +54,8 @@ def replay(client: ApiClient, dead_letter_ids: tuple[str, ...]) -> None:
     """Deliver letters again. Safe at any time: whatever has happened since is looked at first."""
     for name in dead_letter_ids:
         letter = client.post(f"/api/dead-letters/{quote(name, safe='')}/replay")
-        about = letter["subject"] or name
-        click.echo(f"{name}: sent to {letter['source']} again. What becomes of it: landfall why {about}")
+        look = f"why {letter['subject']}" if letter["subject"] else f"dead-letters show {name}"
+        click.echo(f"{name}: sent to {letter['source']} again. What becomes of it: landfall {look}")
 
 
 def describe(letter: Mapping[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""``landfall cancel``, ``submit``, ``run`` and ``runs`` against a function app that answers."""
+"""Commands against a function app that answers."""
 
 from __future__ import annotations
 
@@ -110,6 +110,14 @@ def test_an_answer_that_is_another(capsys: pytest.CaptureFixture[str]) -> None:
     with function_app({"run_id": "landfall-x-a1"}, []) as url:
         status, _, err = landfall(capsys, "run", "landfall-x-a1", "--url", url)
     assert (1, True) == (status, f"{url} should have answered with 'state', and did not" in err)
+
+
+@pytest.mark.parametrize(("subject", "look"), [("digits/v1", "why digits/v1"), ("", "dead-letters show 0a")])
+def test_a_replay_says_where_to_look(capsys: pytest.CaptureFixture[str], subject: str, look: str) -> None:
+    """What was not understood is about nothing that has a story."""
+    with function_app({"subject": subject, "source": "shard-uploaded"}, []) as url:
+        out = said(capsys, "dead-letters", "replay", "0a", "--url", url, "--key", "k")
+    assert f"0a: sent to shard-uploaded again. What becomes of it: landfall {look}\n" == out
 
 
 def test_submit_with_force_says_so_to_the_function_app(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -25,10 +25,16 @@ def runs(client: ApiClient, limit: int, dataset: str | None, *, as_json: bool) -
     if as_json:
         click.echo(json.dumps({"runs": found}, indent=2))
         return
+    for line in listing(found, dataset):
+        click.echo(line)
+
+
+def listing(found: Sequence[Mapping[str, Any]], dataset: str | None) -> Iterator[str]:
+    """Yield a line for each run, or one that says of what there is none."""
     if not found:
-        click.echo("There are no runs yet.")
+        yield f"There are no runs{f' of dataset {dataset}' if dataset else ''} yet."
     for each in found:
-        click.echo(f"{each['created_at'][:19]}  {each['state']:<14}  {each['run_id']}")
+        yield f"{each['created_at'][:19]}  {each['state']:<14}  {each['run_id']}"
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ import yaml
 from cli.api_client import ApiClient
 from cli.dataset_argument import TRAINABLE
 from cli.target import with_api
+from function_app.run_states import SETTLED
 
 
 class OverrideOption(click.ParamType[tuple[str, Any]]):
@@ -43,4 +45,13 @@ def submit(
 ) -> None:
     """Train on a dataset version that is whole, or on synthetic data: DATASET alone."""
     run = client.submit(*target, dict(overrides), force=force)
-    click.echo(f"{run['run_id']}: {run['state']}. Follow it with: landfall run {run['run_id']}")
+    click.echo("\n".join(describe(run, "/".join(filter(None, target)))))
+
+
+def describe(run: Mapping[str, Any], target: str) -> Iterator[str]:
+    """Yield the lines that tell of the run that a request led to, which may have ended long before."""
+    if run["state"] in SETTLED:
+        yield f"{run['run_id']} has ended before: {run['state']}. Nothing new starts."
+        yield f"See: landfall run {run['run_id']}. To train again: landfall submit {target} --force"
+    else:
+        yield f"{run['run_id']}: {run['state']}. Follow it with: landfall run {run['run_id']}"

@@ -9,6 +9,8 @@ import pytest
 
 from cli.dead_letters import describe as describe_letter
 from cli.reconcile import describe as describe_sweep
+from cli.runs import listing
+from cli.submit import describe as describe_submission
 from cli.why import show
 from tests.unit.cli.test_api_client import FunctionApp
 
@@ -145,3 +147,22 @@ def test_a_terminal_cuts_no_name(
     show(STORY)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert (2, []) == (sum(RUN_ID in line for line in lines), [line for line in lines if len(line) > columns])
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("planned", "r: planned. Follow it with: landfall run r"),
+        ("registered", "r has ended before: registered. Nothing new starts."),
+        ("failed", "To train again: landfall submit digits/v1 --force"),
+    ],
+)
+def test_a_request_that_meets_an_ended_run_starts_nothing_and_says_so(state: str, words: str) -> None:
+    """Nobody waits for what has been trained already."""
+    assert words in "\n".join(describe_submission({"run_id": "r", "state": state}, "digits/v1"))
+
+
+def test_that_a_dataset_has_no_runs_says_nothing_of_others() -> None:
+    """A mistyped name is seen in the answer."""
+    told = [list(listing([], None)), list(listing([], "digist"))]
+    assert [["There are no runs yet."], ["There are no runs of dataset digist yet."]] == told

@@ -33,7 +33,8 @@ REJECTED = 1
 
 @click.command()
 @click.argument("shards", nargs=-1, required=True, metavar="PATH|URL ...")
-@click.option("--pipeline", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pipeline file.")
+@click.option("--pipeline", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pipeline file: "
+              "what it requires of the data is checked, too.")  # fmt: skip
 @click.option("--json", "is_json", is_flag=True, help="One JSON object per line and shard.")
 @click.option("--statistics", is_flag=True, help="With --json: what the data look like, too.")
 @click.option("--set", "is_set", is_flag=True, help="Check the shards together, as a whole version, too.")

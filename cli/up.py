@@ -33,17 +33,17 @@ def up(options: TwinOptions, *, own_host: bool) -> None:
             click.echo(f"  your host      cp {twin.places.local_settings} . && func start --port {port}")
         click.echo("Ready. Ctrl-C stops everything.")
         watch_until_interrupted(twin)
-        with contextlib.suppress(OSError):  # of a terminal that has hung up
-            click.echo("Stopping everything.")
     click.echo("Stopped.")
 
 
 def watch_until_interrupted(twin: Twin) -> None:
-    """Return when a signal asks for the end; raise TwinError when a part ends before."""
+    """Return when a signal asks for the end, and answer it; raise TwinError when a part ends before."""
     with contextlib.suppress(Interrupted):  # the normal end
         while True:
             twin.check_running()
             time.sleep(LOOK_S)
+    with contextlib.suppress(OSError):  # of a terminal that has hung up
+        click.echo("Stopping everything.")
 
 
 def show_addresses(twin: Twin) -> None:

@@ -84,7 +84,7 @@ def pack() -> None:
     """
 
 
-@pack.command()
+@pack.command(short_help="Pack a folder of images, one folder for each class.")
 @click.argument("folder", type=_FOLDER)
 @_common
 @_share
@@ -97,7 +97,7 @@ def images(folder: Path, *, target: Path, shards: int, seed: int, validation_sha
     run(find_images(folder, validation_share=validation_share, seed=seed), target, shards, seed)
 
 
-@pack.command()
+@pack.command(short_help="Pack CIFAR-10's python batches.")
 @click.argument("folder", type=_FOLDER)
 @_common
 @click.option(
@@ -110,7 +110,7 @@ def cifar10(folder: Path, *, target: Path, shards: int, seed: int, encoding: Any
     run(find_cifar10(folder, encoding), target, shards, seed)
 
 
-@pack.command()
+@pack.command(short_help="Pack ImageNet as Kaggle packs it.")
 @click.argument("folder", type=_FOLDER)
 @_common
 @click.option("--synsets", required=True, type=_FILE, help="A synset on each line, by label, from 1.")
@@ -124,7 +124,7 @@ def imagenet(
     run(find_imagenet(folder, synsets, validation_labels), target, shards, seed)
 
 
-@pack.command()
+@pack.command(short_help="Pack NIH's ChestX-ray14 by patient.")
 @click.argument("folder", type=_FOLDER)
 @_common
 @click.option("--finding", default="Effusion", show_default=True, help="What label 1 says that an image shows.")
@@ -150,7 +150,7 @@ def xrays(
     run(collection, target, shards, seed)
 
 
-@pack.command()
+@pack.command(short_help="Pack a Parquet or CSV table.")
 @click.argument("file", type=_FILE)
 @_common
 @_share

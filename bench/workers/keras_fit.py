@@ -11,7 +11,6 @@ from typing import Any
 
 from bench.workers.asked import asked
 from training_job import process_environment
-from training_job.allocator import limit_arenas
 from training_job.job import prepare
 
 
@@ -20,7 +19,6 @@ def main() -> None:
     gate, arguments = asked()
     job = prepare(arguments, 1)
     process_environment.set_for(arguments, Path(arguments.report))
-    limit_arenas(process_environment.threads_per_rank())
     import keras
     import tensorflow as tf
 

@@ -17,7 +17,6 @@ from bench.workers.asked import asked
 from bench.workers.gate import Gate, Gated
 from shared.scaling_model import FUSION_BUFFER_BYTES
 from training_job import process_environment
-from training_job.allocator import limit_arenas
 from training_job.job import prepare
 from training_job.survival.stop_request import StopRequest
 
@@ -43,7 +42,6 @@ def main() -> None:
     gate, arguments = asked()
     job = prepare(arguments, process_environment.launched_world_size())
     process_environment.set_for(arguments, Path(arguments.report))
-    limit_arenas(process_environment.threads_per_rank())
     from training_job.opening import open_session
     from training_job.training_loop import train
 

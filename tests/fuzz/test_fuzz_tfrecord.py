@@ -44,6 +44,8 @@ REQUIREMENTS = DataRequirements(
     images=ImagePolicy(decode="all"),
 )
 PLAIN = framed(PAYLOADS)
+LARGE = {"image": image_bytes("PNG", (8, 9)), "box": [0.0] * 5000, "raw": bytes(12)}
+"""An example that is looked at where it was read."""
 
 
 def reads_like_tensorflow(content: bytes) -> bool:
@@ -103,9 +105,17 @@ def test_examples() -> None:
         source = BytesSource(framed(payloads), chunk_bytes=chance.choice([64, 500, 1 << 20]))
         verdict = validate_shard(source, REQUIREMENTS)
         check_reasons(verdict)
-        assert verdict == validate_shard(FileBytesSource(source.content, chunk_bytes=64), REQUIREMENTS)
         assert {position} >= {r.record_index for r in verdict.reasons}
         assert verdict == in_steps(source)
+
+
+def test_large_examples_of_a_file() -> None:
+    """Damage anywhere behind large examples gets the same verdict from a file, read in stretches, as from memory."""
+    large = framed([encode_example({**LARGE, "label": label}) for label in (3, 11, 4)])
+    for chance in seeds():
+        content = large + damaged(PLAIN, chance)
+        verdict = validate_shard(FileBytesSource(content, chunk_bytes=chance.choice([1, 500, 25_000])), REQUIREMENTS)
+        assert validate_shard(BytesSource(content), REQUIREMENTS) == verdict
 
 
 def test_images() -> None:

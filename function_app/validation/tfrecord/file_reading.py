@@ -1,4 +1,4 @@
-"""Reading a file by two threads that each check what they read: records as long as they are sound.
+"""Reading a file by two threads that each check what they read: records, as long as they are sound.
 
 One core cannot copy a file out of the page cache as fast as two can check it, and a thread that needs the interpreter
 for each record keeps another from its own; so both do all of it in native.py, which needs it once for a stretch.
@@ -6,16 +6,19 @@ for each record keeps another from its own; so both do all of it in native.py, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Protocol, runtime_checkable
 
 from function_app.validation.tfrecord.native import Memory, NativeRecords
+from shared.record_framing import FRAME_OVERHEAD_BYTES
 
-_NUM_THREADS = 2
-_NUM_MEMORIES = 4
-"""What both are reading, what is being looked at, and one that is ready."""
+_NUM_HELD = 2
+"""Stretches that each of the two threads may have read before the first of them was looked at."""
+_LARGE_BYTES = 16 << 10
+"""Smaller examples are looked at faster by the thread that has just taken their CRC: its cache has them."""
 
 
 @runtime_checkable
@@ -42,30 +45,48 @@ class FileSource(Protocol):
 
 
 class SoundStretch:
-    """Sound records in a row: they may be looked at until the next stretch is asked for."""
+    """Sound records in a row."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, free: Callable[[Memory], object]) -> None:
         findings = memory.findings
         self.num_records = findings.num_records
         self.num_bytes = findings.num_bytes
+        self.num_payload_bytes = self.num_bytes - FRAME_OVERHEAD_BYTES * self.num_records
         self.content_crc = findings.content_crc
-        self.content = memory.content[: self.num_bytes]
-        self._memory = memory
+        self._memory: Memory | None = memory
+        self._free = free
+
+    def let_go(self) -> None:
+        """Have the memory filled anew; the first time counts."""
+        if self._memory is not None:
+            memory, self._memory = self._memory, None
+            self._free(memory)
+
+    def content(self) -> memoryview:
+        """Return the records with their framing, where they are held: until the next stretch is asked for."""
+        return self._held().content[: self.num_bytes]
 
     def ends(self) -> list[int]:
         """Return where in the content each record ends."""
-        return self._memory.ends[: self.num_records]
+        return self._held().ends[: self.num_records]
+
+    def _held(self) -> Memory:
+        if self._memory is None:
+            raise ValueError("a stretch should be held to be looked at")
+        return self._memory
 
 
 def sound_stretches(
-    source: FileSource, start: int, native: NativeRecords, max_payload: int
+    source: FileSource, start: int, native: NativeRecords, *, max_payload: int, held: bool
 ) -> Iterator[SoundStretch]:
     """Yield sound records from ``start`` on, up to the end or to the first that is one for framing.py.
 
-    Raises SourceChangedError at the end of a file that is not the same any more.
+    ``held`` is for those who look at them; where the first is small there are none then. Raises SourceChangedError
+    at the end of a file that is not the same any more.
     """
-    reading = _Reading(source, start, native, max_payload)
-    reading.start()
+    reading = _Reading(source, start, native, max_payload, held=held)
+    if held and reading.find_end(wanted=1) < _LARGE_BYTES:
+        return
     try:
         for stretch in reading.stretches():
             yield stretch
@@ -76,72 +97,106 @@ def sound_stretches(
         source.check_unchanged()
 
 
-_Answer = SimpleQueue["Memory | BaseException"]
+class _Turn:
+    """A stretch that somebody is reading, or has read."""
+
+    def __init__(self, offset: int, num_bytes: int) -> None:
+        self.offset = offset
+        self.num_bytes = num_bytes
+        self._answer: SimpleQueue[SoundStretch | BaseException] = SimpleQueue()
+
+    def is_ready(self) -> bool:
+        """Whether it was read."""
+        return not self._answer.empty()
+
+    def end(self, answer: SoundStretch | BaseException) -> None:
+        """State what was read, or why nothing was."""
+        self._answer.put(answer)
+
+    def stretch(self) -> SoundStretch:
+        """Wait for it. Raises what reading it raised."""
+        answer = self._answer.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
 
 class _Reading:
-    """The threads, and whose turn it is to say where the next stretch ends."""
+    """A helper, which reads and checks as long as it has memory, and who asks, who does so while nothing is ready.
 
-    def __init__(self, source: FileSource, start: int, native: NativeRecords, max_payload: int) -> None:
-        self._offset = start  # where the next stretch begins
+    A third thread that only looks at what two have read would take a core from one of them each time it wakes up.
+    """
+
+    def __init__(
+        self, source: FileSource, start: int, native: NativeRecords, max_payload: int, *, held: bool
+    ) -> None:
+        self._offset = start  # where the next turn begins
         self._file = source.fileno()
         self._size_bytes, self._wanted = source.size_bytes, source.chunk_bytes
         self._native = native
         self._max_payload = max_payload
+        self._held = held
         self._is_over = False
-        self._turn = Lock()
-        self._free: SimpleQueue[Memory | None] = SimpleQueue()
-        self._order: SimpleQueue[tuple[int, _Answer] | None] = SimpleQueue()
-        self._threads = [Thread(target=self._read, name="read-and-check", daemon=True) for _ in range(_NUM_THREADS)]
-
-    def start(self) -> None:
-        """Begin to read."""
-        for _ in range(_NUM_MEMORIES):
-            self._free.put(Memory())
-        for thread in self._threads:
-            thread.start()
+        self._turns: deque[_Turn] = deque()
+        self._taking_turns = Lock()
+        num_memories = _NUM_HELD if held else 1
+        self._own = [Memory() for _ in range(num_memories)]
+        self._helpers: SimpleQueue[Memory | None] = SimpleQueue()
+        for _ in range(num_memories):
+            self._helpers.put(Memory())
+        self._thread = Thread(target=self._help, name="read-and-check", daemon=True)
 
     def stretches(self) -> Iterator[SoundStretch]:
         """Yield stretch after stretch, in the file's order."""
-        while (expected := self._order.get()) is not None:
-            num_bytes, answer = expected
-            memory = answer.get()
-            if isinstance(memory, BaseException):
-                raise memory
-            stretch = SoundStretch(memory)
-            yield stretch
-            if stretch.num_bytes != num_bytes:
+        self._thread.start()
+        while True:
+            turn = self._turns[0] if self._turns else None
+            if self._own and (turn is None or not turn.is_ready()) and (own := self._take_turn()):
+                self._check(own, self._own.pop(), self._own.append)
+                continue
+            if not self._turns:
                 return
-            self._free.put(memory)
+            turn = self._turns.popleft()
+            stretch = turn.stretch()
+            yield stretch
+            if stretch.num_bytes != turn.num_bytes:
+                return
+            stretch.let_go()
 
     def stop(self) -> None:
         """Wait until nothing is read any more."""
         self._is_over = True
-        for _ in self._threads:
-            self._free.put(None)
-        for thread in self._threads:
-            thread.join()
+        self._helpers.put(None)
+        self._thread.join()
 
-    def _read(self) -> None:
-        while (memory := self._free.get()) is not None:
-            answer: _Answer = SimpleQueue()
-            offset, num_bytes = self._take_turn(answer)
+    def find_end(self, wanted: int) -> int:
+        """Return how many bytes the next stretch has, 0 where there is none."""
+        return self._native.find_end(
+            self._file, self._offset, self._size_bytes, wanted=wanted, max_payload=self._max_payload
+        )
+
+    def _help(self) -> None:
+        while (memory := self._helpers.get()) is not None and (turn := self._take_turn()) is not None:
+            self._check(turn, memory, self._helpers.put)
+
+    def _take_turn(self) -> _Turn | None:
+        """Return the next stretch, which whoever asks has to read; None where there is none."""
+        with self._taking_turns:
+            num_bytes = 0 if self._is_over else self.find_end(self._wanted)
             if not num_bytes:
-                return
-            try:
-                self._native.check(self._file, offset, num_bytes, memory, max_payload=self._max_payload)
-            except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for the answer
-                answer.put(error)
-                return
-            answer.put(memory)
-
-    def _take_turn(self, answer: _Answer) -> tuple[int, int]:
-        """Return the next stretch's offset and bytes, none where there is none; answers are waited for in turn."""
-        with self._turn:
-            offset, num_bytes = self._offset, 0
-            if not self._is_over:
-                sizes = {"wanted": self._wanted, "max_payload": self._max_payload}
-                num_bytes = self._native.find_end(self._file, offset, self._size_bytes, **sizes)
+                return None
+            turn = _Turn(self._offset, num_bytes)
             self._offset += num_bytes
-            self._order.put((num_bytes, answer) if num_bytes else None)
-            return offset, num_bytes
+            self._turns.append(turn)
+            return turn
+
+    def _check(self, turn: _Turn, memory: Memory, free: Callable[[Memory], object]) -> None:
+        try:
+            self._native.check(self._file, turn.offset, turn.num_bytes, memory, max_payload=self._max_payload)
+            stretch = SoundStretch(memory, free)
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for the stretch
+            turn.end(error)
+            return
+        if not self._held:
+            stretch.let_go()
+        turn.end(stretch)

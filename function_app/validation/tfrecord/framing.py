@@ -6,7 +6,7 @@ Source of the layout: shared/record_framing.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -16,6 +16,7 @@ from function_app.validation.limits import Limits
 from function_app.validation.read_ahead import Chunk
 from function_app.validation.reason_codes import ReasonCode
 from function_app.validation.reasons import Fault
+from function_app.validation.tfrecord.file_reading import SoundStretch
 from function_app.validation.tfrecord.straddling import StraddlingRecord
 from shared.record_framing import (
     FRAME_OVERHEAD_BYTES,
@@ -95,18 +96,20 @@ class RecordFraming:
                 self._straddling = StraddlingRecord()
             position = self._go_on(self._straddling, chunk, position)
 
-    def take_sound(self, content: memoryview, ends: Sequence[int]) -> None:
-        """Check the payloads of whole records whose CRCs are known to be sound; ``ends`` is where each ends."""
-        num_bytes = ends[-1] if ends else 0
-        if self._check_payload is not None:
-            is_copied = num_bytes < _COPIED_BYTES * len(ends)
-            records = bytes(content[:num_bytes]) if is_copied else content
-            self._check_sound(self._check_payload, records, ends)
-        self.num_payload_bytes += num_bytes - FRAME_OVERHEAD_BYTES * len(ends)
-        self.num_records += len(ends)
-        self.offset += num_bytes
+    @property
+    def checks_payloads(self) -> bool:
+        """Whether anything is to be said of what is in a sound record."""
+        return self._check_payload is not None
 
-    def _check_sound(self, check_payload: PayloadCheck, records: Chunk, ends: Sequence[int]) -> None:
+    def take_sound(self, stretch: SoundStretch) -> None:
+        """Check the payloads of whole records whose framing and CRCs are sound."""
+        if self._check_payload is not None:
+            self._check_sound(self._check_payload, stretch.content(), stretch.ends())
+        self.num_payload_bytes += stretch.num_payload_bytes
+        self.num_records += stretch.num_records
+        self.offset += stretch.num_bytes
+
+    def _check_sound(self, check_payload: PayloadCheck, records: memoryview, ends: list[int]) -> None:
         begin = 0
         for index, end in enumerate(ends, self.num_records):
             for fault in check_payload(records[begin + HEADER_BYTES : end - TRAILER_BYTES], index) or ():

@@ -60,7 +60,7 @@ class _Walk:
     def steps(self) -> Generator[int]:
         """Take everything that is left, step by step; yield each step's bytes."""
         for stretch in self._sound_stretches():
-            self._framing.take_sound(stretch.content, stretch.ends())
+            self._framing.take_sound(stretch)
             self._task.crc = combined_crc32c(self._task.crc, stretch.content_crc, stretch.num_bytes)
             self._position += stretch.num_bytes
             yield stretch.num_bytes
@@ -77,7 +77,10 @@ class _Walk:
         native = native_records()
         if native is None or source.size_bytes - self._position <= source.chunk_bytes:
             return iter(())
-        return sound_stretches(source, self._position, native, self._framing.max_payload_bytes)
+        framing = self._framing
+        return sound_stretches(
+            source, self._position, native, max_payload=framing.max_payload_bytes, held=framing.checks_payloads
+        )
 
     def _remaining(self) -> Iterator[Chunk]:
         """Yield the chunks that were not taken yet, having fed the framing what it had begun to look at."""

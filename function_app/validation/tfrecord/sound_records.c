@@ -175,11 +175,12 @@ uint64_t landfall_find_end(
     int file, uint64_t offset, uint64_t size, uint64_t wanted, uint64_t room, uint64_t max_payload, uint64_t max_records)
 {
     uint8_t window[WINDOW_BYTES];
-    uint64_t window_begin = 0, window_end = 0, position = 0, length;
+    uint64_t window_begin = 0, window_end = 0, position = 0, length = 0;
     uint64_t available = size - offset < room ? size - offset : room;
     for (uint64_t i = 0; i < max_records && position < wanted && available - position >= FRAME_BYTES; i++) {
         if (window_end < position + sizeof length) {
-            int64_t num_read = read_at(file, window, sizeof window, offset + position);
+            uint64_t wanted_bytes = length < sizeof window ? sizeof window : sizeof length; /* the next lies far off */
+            int64_t num_read = read_at(file, window, wanted_bytes, offset + position);
             if (num_read < (int64_t)sizeof length)
                 break;
             window_begin = position;

@@ -23,17 +23,6 @@ _ON_CPUS = {
     # Between ranks of one node two copies through shared memory, in cache, beat the kernel's one copy.
     "OMPI_MCA_smsc": "^cma",
 }
-_FEW_RANKS = {
-    # Open MPI's sums through one shared segment, a fragment at a time: peers add up straight from it, so gradients of
-    # several megabytes, which Horovod passes on as they are, are not copied whole first. Measured on two cores with
-    # the gradients of ResNet-50 (102 MB), CPU time of a rank, the division included: 25 to 30 ms instead of 43.
-    # Eight fragments of 64 KiB from each rank fit a core's cache; of Open MPI's own 8 KiB it took 49 ms on a busy
-    # machine where those of 64 took 31.
-    "OMPI_MCA_coll_sm_priority": "90",
-    "OMPI_MCA_coll_sm_fragment_size": str(1 << 16),
-}
-_MOST_FEW_RANKS = 4
-"""Of a node: one of them adds up for all. Measured with two and four; with eight there was nothing in it."""
 _LONG_STEPS = {
     # Milliseconds between two rounds of Horovod's negotiation, each of which interrupts the thread that computes.
     # A step waits for two of them: where steps are short, that is most of what it takes (small CNN, one rank's step
@@ -61,18 +50,16 @@ def set_for(
         )  # Horovod opens the file as it starts, and says nothing if it cannot
     environment.update(_asked_for(options, report))
     # Horovod's autotuning leaves alone what stands in the environment, so there has to be nothing for it to tune.
-    local_ranks = int(environment.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
-    exchange = {} if driver.exists() or options.autotune else _on_cpus(options, local_ranks)
+    exchange = {} if driver.exists() or options.autotune else _on_cpus(options)
     for name, value in {**_DEFAULTS, **exchange}.items():
         environment.setdefault(name, value)
     limit_arenas(threads_per_rank(), environment)
 
 
-def _on_cpus(options: TrainingOptions, local_ranks: int) -> dict[str, str]:
+def _on_cpus(options: TrainingOptions) -> dict[str, str]:
     """Return what suits ranks whose cores compute and exchange; steps are known to be long for keras.applications."""
     is_small = options.model_name == "small_cnn" or options.model_module
-    are_few = 1 < local_ranks <= _MOST_FEW_RANKS
-    return {**_ON_CPUS, **(_FEW_RANKS if are_few else {}), **({} if is_small else _LONG_STEPS)}
+    return dict(_ON_CPUS) if is_small else {**_ON_CPUS, **_LONG_STEPS}
 
 
 def _asked_for(options: MachineOptions, report: Path) -> dict[str, str]:

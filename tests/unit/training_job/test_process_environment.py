@@ -44,15 +44,6 @@ def test_where_cores_carry_the_exchange_it_is_cut_to_their_cache(tmp_path: Path)
     } == dict(on_cpus.items() - on_gpus.items())
 
 
-@pytest.mark.parametrize(("local_ranks", "expected"), [("1", False), ("2", True), ("4", True), ("5", False)])
-def test_few_ranks_of_a_node_add_up_in_shared_memory(tmp_path: Path, local_ranks: str, expected: bool) -> None:  # noqa: FBT001 -- a table's column
-    """One rank adds up for all: of many, the others would wait for it."""
-    environment = {"OMPI_COMM_WORLD_LOCAL_SIZE": local_ranks}
-    set_for(TrainingOptions(), tmp_path, environment, tmp_path / "no driver")
-    shared = {"OMPI_MCA_coll_sm_priority": "90", "OMPI_MCA_coll_sm_fragment_size": "65536"}
-    assert expected == (shared.items() <= environment.items())
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

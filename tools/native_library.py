@@ -15,7 +15,8 @@ from tools.environments import LOGS, ROOT
 from tools.logged import run_logged, say
 
 SOURCE = ROOT / "function_app" / "validation" / "tfrecord" / "sound_records.c"
-COMPILE = ("gcc", "-std=gnu11", "-O3", "-fPIC", "-shared", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+COMPILE = ("gcc", "-std=gnu11", "-O3", "-fPIC", "-shared")
+"""Without warnings, of which another compiler has others; the tests have it warn."""
 
 
 def build(source: Path = SOURCE) -> None:

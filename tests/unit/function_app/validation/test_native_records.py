@@ -187,7 +187,8 @@ def test_memory_safety(tmp_path: Path) -> None:
     """Damaged files are read within bounds and with defined arithmetic, by what the compiler has put in to see it."""
     built = tmp_path / "instrumented.so"
     flags = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover"]
-    subprocess.run(["gcc", *flags, "-o", str(built), str(native.SOURCE)], check=True)
+    warnings = ["-Wall", "-Wextra", "-Wconversion", "-Werror"]
+    subprocess.run(["gcc", *flags, *warnings, "-o", str(built), str(native.SOURCE)], check=True)
     found = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True)
     environment = child_environment(
         LD_PRELOAD=found.stdout.strip(),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import Any
 
 from local_azure.azure_ml.clock import iso, utcnow
@@ -56,7 +56,7 @@ def failed_run() -> Run:
 def test_a_topic_that_starts_late_hears_of_everything() -> None:
     """What became of interrupted runs is said at the start, before anybody listens; it is kept until then."""
     with LateTopic() as topic:
-        Thread(target=topic.serve_forever, daemon=True).start()
+        threading.Thread(target=topic.serve_forever, daemon=True).start()
         publisher = EventPublisher(f"http://127.0.0.1:{topic.server_address[1]}/topics/azureml/api/events", None)
         publisher.start()
         publisher.run_changed(failed_run())
@@ -74,3 +74,4 @@ def test_an_emulator_can_stop_while_its_topic_is_not_there() -> None:
         publisher.start()
         publisher.run_changed(failed_run())
         publisher.stop()
+    assert [] == [thread.name for thread in threading.enumerate() if thread.name == "events"]

@@ -20,6 +20,7 @@ from function_app.errors import SettingsError
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
+    from azure.core.pipeline import PipelineResponse
     from azure.data.tables import TableServiceClient
     from azure.storage.blob import BlobServiceClient
     from azure.storage.queue import QueueServiceClient
@@ -33,6 +34,9 @@ READ_TIMEOUT_S = 30
 """Half of the SDK's 60 s: the largest single read is one range of a shard, and a stuck one is better repeated."""
 RETRY_TOTAL = 3
 """The queue delivers again in any case; more repetitions here would only hold up the other shards of the batch."""
+
+_FIRST_REFUSAL = 400
+"""Of HTTP's statuses."""
 
 _ACCOUNT_NAME = re.compile(r"[a-z0-9]{3,24}")
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -191,6 +195,7 @@ class StorageConnection:
             "read_timeout": READ_TIMEOUT_S,
             "retry_total": RETRY_TOTAL,
             "retry_backoff_max": 10,
+            "raw_response_hook": read_refusal,
         } | self._client_options
         if retry_class is not None:
             # blob and queue wait 15 s before the first repetition unless told otherwise
@@ -207,3 +212,9 @@ class StorageConnection:
             client_id = self.settings.client_id
             return ManagedIdentityCredential(client_id=client_id) if client_id else ManagedIdentityCredential()
         return DefaultAzureCredential()
+
+
+def read_refusal(response: PipelineResponse[Any, Any]) -> None:
+    """Read a refusal: that of a download is otherwise left unread, and holds a connection until it is collected."""
+    if response.http_response.status_code >= _FIRST_REFUSAL:
+        response.http_response.read()

@@ -9,7 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from azure.core.pipeline.transport import RequestsTransport
 
+from bench.chaos.storage_proxy import StorageFault, storage_proxy, through
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.documents import BlobDocumentStore
@@ -115,6 +117,22 @@ def test_a_shard_that_may_not_be_read_is_forbidden(storage_with_wrong_key: Stora
     source = BlobShardStore(storage_with_wrong_key, "datasets").open(FACTS)
     with pytest.raises(SourceForbiddenError, match=r"train-00000-of-00001: the blob may not be read \(403\)"):
         source.read(0, 10)
+
+
+def test_refused_downloads_leave_no_connection_open(azurite: Azurite, unique: str) -> None:
+    """The SDK drops a refusal unread when it asks again; its connection would stay open until it is collected."""
+    refusals, transport = [StorageFault.BUSY], RequestsTransport()
+    with storage_proxy(azurite.ports) as (proxy, ports):
+        settings = ConnectionSettings(name="X", connection_string=through(azurite.connection_string(), ports))
+        with contextlib.closing(StorageConnection(settings, transport=transport)) as storage:
+            documents = BlobDocumentStore(storage, unique)
+            storage.blob_service.create_container(unique)
+            documents.write_once("a.json", b"{}")
+            proxy.draw = lambda _service, _verb, _path: refusals.pop() if refusals else None
+            content = documents.read("a.json", max_bytes=10)
+            pools = transport.session.get_adapter("http://").poolmanager.pools
+            connections = [pools[key].num_connections for key in pools.keys()]  # noqa: SIM118 (it is no Mapping)
+        assert (b"{}", [], [1]) == (content, refusals, connections)
 
 
 def test_a_missing_data_container_is_not_a_missing_blob(data_storage: StorageConnection, unique: str) -> None:

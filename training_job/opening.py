@@ -16,6 +16,8 @@ from training_job.collective import World
 from training_job.data.inputs import open_inputs
 from training_job.decisions import Rules
 from training_job.devices import pin_gpu
+from training_job.exchange import node_exchange
+from training_job.exchange.node_exchange import NodeExchange
 from training_job.job import Job
 from training_job.metric_sums import SumsOf, sums_for
 from training_job.metrics import layout_for
@@ -45,6 +47,7 @@ def open_session(job: Job, stop: StopRequest) -> Session:
     device = _configure(arguments, world, threads)
     watch = start_watch(world, arguments.stall_timeout_s)
     deadline.cancel()
+    node = node_exchange.joined(arguments, world, device)
     inputs = open_inputs(job, world.rank, threads)
     model = build_model(arguments, inputs.model_shape)
     optimizer = build_optimizer(
@@ -61,7 +64,7 @@ def open_session(job: Job, stop: StopRequest) -> Session:
         model=model,
         optimizer=optimizer,
         layout=layout,
-        update=Update(model, optimizer, sums_of, _step_options(arguments, world)).compiled(),
+        update=Update(model, optimizer, sums_of, _step_options(arguments, world, node)).compiled(),
         predict=_prediction(model, sums_of),
         schedule=rate_schedule(arguments, job.training.batch.global_batch_size),
         rules=_rules(arguments),
@@ -73,6 +76,7 @@ def open_session(job: Job, stop: StopRequest) -> Session:
         notices=_notices(world),
         position=job.start,
         device=device,
+        node=node,
     )
 
 
@@ -104,11 +108,12 @@ def _restore(job: Job, world: World, variables: list[Any]) -> None:
     collective.broadcast_from_root(variables)
 
 
-def _step_options(arguments: JobArguments, world: World) -> StepOptions:
+def _step_options(arguments: JobArguments, world: World, node: NodeExchange | None) -> StepOptions:
     return StepOptions(
         accumulation=arguments.gradient_accumulation,
         xla=arguments.xla,
         fp16_compression=arguments.fp16_compression,
+        node=node,
         rank=world.rank,
     )
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from cli.errors import CliError
 
 PACKAGES = ("shared", "training_job")
+SUFFIXES = frozenset({".py", ".cc", ".h"})
+"""Of the packages' files: a native library is known by the digest of its sources."""
 LEFT_OUT = ("environment", "__pycache__")
 """Folders within: the environment is an asset of its own."""
 SCRIPTS = "scripts"
@@ -24,12 +26,11 @@ DIGEST_CHARS = 16
 
 def collect(root: Path, pipelines: Path) -> dict[str, Path]:
     """Return the files of a snapshot: path within it → file. Raises CliError where something does not belong."""
-    sources = [(root / package, package, "*.py") for package in PACKAGES] + [(pipelines / SCRIPTS, SCRIPTS, "*")]
     files: dict[str, Path] = {}
-    for folder, target, pattern in sources:
-        for path in sorted(folder.rglob(pattern)):
-            inside = path.relative_to(folder)
-            if path.is_file() and not set(inside.parts) & set(LEFT_OUT):
+    for folder, target in [*((root / package, package) for package in PACKAGES), (pipelines / SCRIPTS, SCRIPTS)]:
+        for path in sorted(folder.rglob("*")):
+            inside, wanted = path.relative_to(folder), target == SCRIPTS or path.suffix in SUFFIXES
+            if path.is_file() and wanted and not set(inside.parts) & set(LEFT_OUT):
                 files[f"{target}/{inside.as_posix()}"] = _checked(path)
     return files
 

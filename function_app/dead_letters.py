@@ -43,6 +43,8 @@ class DeadLetter:
     """The last known one, in words."""
     tries: int
     died_at: datetime
+    death: str = ""
+    """Of which death it is, see GivenUp."""
     num_deaths: int = 1
     state: DeadLetterState = DeadLetterState.WAITING
     num_replays: int = 0
@@ -94,6 +96,9 @@ class GivenUp:
     tries: int
     """As far as the giver-up says; 0 where it does not."""
     died_at: datetime
+    """Storage tells it to the second."""
+    death: str
+    """Tells one death of a payload from another: the message's id, the ETag of the blob with the event."""
     is_whole: bool = True
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,29 +27,44 @@ _MEMBERS = frozenset(
 _MAX_TEXT_CHARS = 200
 
 
-def events_given_up(text: str, *, name: str, written_at: datetime) -> Iterator[GivenUp]:
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """When a blob was written, and the name of what was written then."""
+
+    at: datetime
+    etag: str
+
+
+def events_given_up(text: str, *, name: str, written: Written) -> Iterator[GivenUp]:
     """Yield the events of one blob; one that cannot be understood is one letter."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        yield unreadable(text, f"{name} should hold a JSON array of events, does not: {error}", written_at)
+        yield unreadable(text, f"{name} should hold a JSON array of events, does not: {error}", written)
         return
     events = document if isinstance(document, list) else [document]
     if len(events) > MAX_EVENTS or not all(isinstance(event, Mapping) for event in events):
-        yield unreadable(text, f"{name} should hold at most {MAX_EVENTS} events, and nothing else", written_at)
+        yield unreadable(text, f"{name} should hold at most {MAX_EVENTS} events, and nothing else", written)
         return
     for event in events:
-        yield _given_up(event, written_at)
+        yield _given_up(event, written)
 
 
-def unreadable(text: str, error: str, written_at: datetime) -> GivenUp:
+def unreadable(text: str, error: str, written: Written) -> GivenUp:
     """Return what is left to say of a blob that is not what Event Grid writes."""
     return GivenUp(
-        source=UNKNOWN, payload=text, identity="", error=error, tries=0, died_at=written_at, is_whole=False
+        source=UNKNOWN,
+        payload=text,
+        identity="",
+        error=error,
+        tries=0,
+        died_at=written.at,
+        death=written.etag,
+        is_whole=False,
     )
 
 
-def _given_up(event: Mapping[str, Any], written_at: datetime) -> GivenUp:
+def _given_up(event: Mapping[str, Any], written: Written) -> GivenUp:
     said = {name.lower(): value for name, value in event.items() if name.lower() in _MEMBERS}
     own = {name: value for name, value in event.items() if name.lower() not in _MEMBERS}
     payload = json.dumps(own, sort_keys=True)
@@ -60,7 +76,8 @@ def _given_up(event: Mapping[str, Any], written_at: datetime) -> GivenUp:
         identity=_text(event.get("id")),
         error=f"Event Grid gave up ({reason or 'no reason given'}), last outcome: {outcome or 'not stated'}",
         tries=tries if isinstance(tries, int) and 0 <= tries <= MAX_EVENTS else 0,
-        died_at=_time(said.get("lastdeliveryattempttime")) or written_at,
+        died_at=_time(said.get("lastdeliveryattempttime")) or written.at,
+        death=written.etag,
         is_whole=len(payload) <= MAX_PAYLOAD_CHARS,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.dead_letter_events import events_given_up, unreadable
+from function_app.adapters.dead_letter_events import Written, events_given_up, unreadable
 from function_app.adapters.failures import storage_errors
 from function_app.dead_letters import GivenUp
 
@@ -61,6 +61,7 @@ class PoisonQueue:
             error=error,
             tries=1 if error else HOST_TRIES,
             died_at=message.inserted_on or utcnow(),
+            death=message.id,
         )
 
 
@@ -98,14 +99,14 @@ class DeadLetterContainer:
 
 
 def _taken(container: ContainerClient, blob: BlobProperties) -> Iterator[GivenUp]:
-    name, written_at = f"blob {blob.name}", blob.last_modified
+    name, written = f"blob {blob.name}", Written(at=blob.last_modified, etag=blob.etag)
     if blob.size > MAX_BLOB_BYTES:
         error = f"{name} should be at most {MAX_BLOB_BYTES} bytes, is {blob.size}: it stays in its container"
-        yield unreadable(blob.name, error, written_at)
+        yield unreadable(blob.name, error, written)
         return
     text = _text(container, blob)
     whole = True
-    for given_up in events_given_up(text, name=name, written_at=written_at):
+    for given_up in events_given_up(text, name=name, written=written):
         whole = whole and given_up.is_whole
         yield given_up
     if whole:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from function_app.dead_letters import DeadLetter, DeadLetterState
 from function_app.errors import IllegalTransitionError
 from function_app.ledger import SETTLED, TRANSITIONS, RunRecord, RunState, ShardRecord, ShardState
 
@@ -29,8 +28,3 @@ def is_unfinished(run: RunRecord) -> bool:
     if run.state not in SETTLED:
         return True
     return run.notified_at is None and run.next_run_id is None and run.state is not RunState.SUPPRESSED
-
-
-def dead_letter_order(letter: DeadLetter) -> tuple[bool, float]:
-    """Those that wait for a replay first, then the last to die first."""
-    return letter.state is not DeadLetterState.WAITING, -letter.died_at.timestamp()

@@ -40,7 +40,7 @@ def bury(given_up: GivenUp, services: Services) -> DeadLetter:
         _tell(letter, services)
         return letter
     known = services.ledger.dead_letter(letter.dead_letter_id)
-    if known is None or known.state is DeadLetterState.WAITING or letter.died_at <= known.died_at:
+    if known is None or known.state is DeadLetterState.WAITING or not _is_later(letter, known):
         return known or letter  # seen before: its source could not be told that it was taken
     again = replace(
         letter,
@@ -104,6 +104,11 @@ def _deliver(letter: DeadLetter, services: Services) -> None:
         raise ReplayRefusedError(f"dead letter {name} is of {letter.source}; what can be replayed is {offered}")
 
 
+def _is_later(letter: DeadLetter, known: DeadLetter) -> bool:
+    """Whether a letter died anew; within one second, which is all that storage tells, only its name says so."""
+    return letter.died_at > known.died_at or (letter.died_at == known.died_at and letter.death != known.death)
+
+
 def _letter(given_up: GivenUp, services: Services) -> DeadLetter:
     failures = failures_of(given_up.source, given_up.identity, services)
     reasons = [text for text in (failures[-1].reason if failures else "", given_up.error) if text]
@@ -116,6 +121,7 @@ def _letter(given_up: GivenUp, services: Services) -> DeadLetter:
         error="; ".join(reasons) or NO_ERROR_KNOWN,
         tries=max(given_up.tries, len(failures)),
         died_at=given_up.died_at,
+        death=given_up.death,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 from function_app.adapters.memory_azure_ml import MemoryJobs, MemoryModels, MemoryNotifier
 from function_app.adapters.memory_dead_letters import MemoryDeadLetterSource
@@ -168,7 +169,13 @@ class World:
     def give_up(self, payload: str) -> None:
         """Have the host give up a message of the queue of uploads."""
         letter = GivenUp(
-            source=SHARD_UPLOADED, payload=payload, identity=payload, error="", tries=5, died_at=self.clock()
+            source=SHARD_UPLOADED,
+            payload=payload,
+            identity=payload,
+            error="",
+            tries=5,
+            died_at=self.clock(),
+            death=str(uuid4()),
         )
         self.given_up.lying.append(letter)
 

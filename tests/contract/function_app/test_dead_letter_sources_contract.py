@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from uuid import uuid4
 
 import pytest
 from azure.core.exceptions import ResourceExistsError
@@ -46,7 +47,7 @@ def bench(request: pytest.FixtureRequest, unique: str) -> Bench:
 
 
 def in_memory(text: str) -> GivenUp:
-    return GivenUp(source="s", payload=text, identity=text, error="", tries=1, died_at=NOON)
+    return GivenUp(source="s", payload=text, identity=text, error="", tries=1, died_at=NOON, death=str(uuid4()))
 
 
 def write_blob(storage: StorageConnection, container: str, document: object, name: str | None = None) -> None:
@@ -83,13 +84,22 @@ def test_no_more_is_taken_than_was_asked_for(bench: Bench) -> None:
     assert 3 == len(payloads(bench, limit=3))
 
 
+def test_each_death_of_a_payload_has_a_name_of_its_own(bench: Bench) -> None:
+    """Two within a second have the same time."""
+    deaths = []
+    for _ in range(2):
+        bench.give_up('{"id": "1"}')
+        deaths += [one.death for one in bench.source.given_up(limit=10)]
+    assert (2, True) == (len(set(deaths)), all(deaths))
+
+
 @pytest.mark.azurite
 def test_what_was_not_come_back_for_stays(host_storage: StorageConnection, unique: str) -> None:
     """A sweep that dies between taking and writing loses nothing."""
     write_blob(host_storage, unique, [{"id": "1"}])
     source = DeadLetterContainer(host_storage, unique)
-    next(iter(source.given_up(limit=10)))
-    assert ['{"id": "1"}'] == [one.payload for one in source.given_up(limit=10)]
+    first = next(iter(source.given_up(limit=10)))
+    assert [('{"id": "1"}', first.death)] == [(one.payload, one.death) for one in source.given_up(limit=10)]
 
 
 @pytest.mark.azurite

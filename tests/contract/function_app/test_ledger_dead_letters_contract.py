@@ -33,6 +33,7 @@ def test_a_letter_is_returned_as_it_was_added(ledger: Ledger) -> None:
     letter = dead_letter_record(
         "ß✓" * 20_000,
         is_whole=False,
+        death="0x8DE2",
         num_deaths=3,
         state=DeadLetterState.REPLAYED,
         num_replays=2,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from function_app.adapters.dead_letter_events import UNKNOWN, events_given_up
+from function_app.adapters.dead_letter_events import UNKNOWN, Written, events_given_up
 from function_app.dead_letters import RUN_CHANGED, SHARD_UPLOADED, GivenUp
 from tests.support.ledger_records import NOON
 
@@ -33,7 +33,7 @@ DEAD_MEMBERS = {
 def read(document: object) -> list[GivenUp]:
     """The events of a blob that was written at noon."""
     text = document if isinstance(document, str) else json.dumps(document)
-    return list(events_given_up(text, name="blob X", written_at=NOON))
+    return list(events_given_up(text, name="blob X", written=Written(at=NOON, etag="0x1")))
 
 
 def test_an_event_is_returned_without_what_was_added_when_it_died() -> None:

@@ -35,7 +35,7 @@ UPLOAD = json.dumps({
 
 def given_up(source: str = SHARD_UPLOADED, payload: str = UPLOAD, **members: Any) -> GivenUp:
     """A message that the host gave up after five tries."""
-    defaults: dict[str, Any] = {"identity": payload, "error": "", "tries": 5, "died_at": NOON}
+    defaults: dict[str, Any] = {"identity": payload, "error": "", "tries": 5, "died_at": NOON, "death": "1"}
     return GivenUp(source=source, payload=payload, **(defaults | members))
 
 
@@ -108,6 +108,23 @@ def test_a_letter_that_dies_again_waits_again() -> None:
         again.num_deaths,
         again.num_replays,
     )
+
+
+@pytest.mark.parametrize("later_s", [0, 1])
+def test_a_letter_that_dies_again_within_the_second_waits_again(later_s: int) -> None:
+    """Storage tells times to the second; taken for the same death, the message would be lost."""
+    world = World()
+    replay(collected(world, given_up()).dead_letter_id, world.services)
+    again = collected(world, given_up(died_at=NOON + timedelta(seconds=later_s), death="2"))
+    assert (DeadLetterState.WAITING, 2, "2") == (again.state, again.num_deaths, again.death)
+
+
+def test_remains_of_an_earlier_death_do_not_reopen_a_replayed_letter() -> None:
+    """They come to light after the next death: whoever took them first was killed before the queue heard of it."""
+    world = World()
+    letter = collected(world, given_up(died_at=NOON + timedelta(seconds=1), death="2"))
+    replay(letter.dead_letter_id, world.services)
+    assert (DeadLetterState.REPLAYED, 1) == (collected(world, given_up()).state, letter.num_deaths)
 
 
 def test_remains_of_the_first_death_do_not_reopen_a_replayed_letter() -> None:

@@ -152,7 +152,7 @@ def test_a_dead_letter_about_a_shard_is_awaited_by_its_version() -> None:
     world.land(TRAIN_SHARDS[1])
     payload = f'{{"subject": "/blobServices/default/containers/datasets/blobs/{path}"}}'
     world.given_up.lying.append(
-        GivenUp(source=SHARD_UPLOADED, payload=payload, identity=payload, error="", tries=5, died_at=NOON)
+        GivenUp(source=SHARD_UPLOADED, payload=payload, identity=payload, error="", tries=5, died_at=NOON, death="1")
     )
     collect_dead_letters(world.services)
     name = world.ledger.dead_letters()[0].dead_letter_id

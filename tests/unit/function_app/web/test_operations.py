@@ -15,7 +15,7 @@ def world_with_letter() -> tuple[World, str]:
     world = World()
     payload = '{"subject": "/blobServices/default/containers/datasets/blobs/digits/v1/x"}'
     world.given_up.lying.append(
-        GivenUp(source=SHARD_UPLOADED, payload=payload, identity=payload, error="", tries=5, died_at=NOON)
+        GivenUp(source=SHARD_UPLOADED, payload=payload, identity=payload, error="", tries=5, died_at=NOON, death="1")
     )
     call(world, "POST", "/api/reconcile")
     return world, world.ledger.dead_letters()[0].dead_letter_id

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.support.azurite import Azurite
-from tests.support.processes import REPOSITORY, ServerProcess, child_environment, start_module, wait_until
+from tests.support.processes import PATIENCE_S, REPOSITORY, ServerProcess, child_environment, start_module, wait_until
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
@@ -93,7 +93,7 @@ class AzureMl:
         found: dict[str, Any] = self.ask("GET", f"/history/v1.0{WORKSPACE_ID}/runs/{job}/details").json()
         return found
 
-    def await_status(self, job: str, *wanted: str, timeout_s: float = 60.0) -> str:
+    def await_status(self, job: str, *wanted: str, timeout_s: float = PATIENCE_S) -> str:
         """Wait until the job is in one of ``wanted``, by default in a terminal state."""
         expected = wanted or TERMINAL
         status = wait_until(

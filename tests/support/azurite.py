@@ -67,7 +67,7 @@ def start_azurite(tmp_dir: Path, accounts: Mapping[str, str] | None = None) -> A
     log = tmp_dir / "azurite.log"
     environment = child_environment(AZURITE_ACCOUNTS=";".join(f"{name}:{key}" for name, key in chosen.items()))
     process = start_process(_command(tmp_dir / "azurite"), log=log, environment=environment)
-    process.wait_for_line("Azurite Table service is successfully listening", timeout_s=60.0)
+    process.wait_for_line("Azurite Table service is successfully listening")
     ports = wait_until(lambda: _three_ports(log), what="Azurite to name its three ports")
     return Azurite(process=process, accounts=chosen, ports=ports, access_log=log)
 

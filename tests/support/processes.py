@@ -94,7 +94,7 @@ class ServerProcess:
         except TimeoutError as error:
             raise ProcessFailedError(f"{error}\n{_end(self.log_text().splitlines())}") from error
 
-    def stop(self, *, timeout_s: float = 20.0) -> int:
+    def stop(self, *, timeout_s: float = PATIENCE_S) -> int:
         """Ask politely (SIGTERM), and return the exit code; a process that ignores it is killed and reported."""
         if self.popen.poll() is None:
             self.popen.send_signal(signal.SIGTERM)
@@ -108,7 +108,7 @@ class ServerProcess:
         """End the whole group at once, as a power cut would."""
         if self.popen.poll() is None:
             os.killpg(self.popen.pid, signal.SIGKILL)
-        self.popen.wait(20.0)
+        self.popen.wait(PATIENCE_S)
 
 
 def start_process(

@@ -39,7 +39,7 @@ def letter_about(twin: TwinUnderTest, subject: str) -> dict[str, Any]:
         letters = twin.api.get("/api/dead-letters")["dead_letters"]
         return next((letter for letter in letters if subject in (letter["subject"], letter["error"])), None)
 
-    return wait_until(found, what=f"a dead letter about {subject}", timeout_s=60.0, poll_s=0.5)
+    return wait_until(found, what=f"a dead letter about {subject}", poll_s=0.5)
 
 
 def accepted(twin: TwinUnderTest, version: str) -> int:
@@ -60,7 +60,7 @@ def test_a_poison_message_becomes_a_letter_and_its_replay_is_judged(twin: TwinUn
     twin.queues.get_queue_client("shard-uploaded-poison").send_message(message)
     letter = letter_about(twin, path)
     twin.api.post(f"/api/dead-letters/{letter['dead_letter_id']}/replay")
-    wait_until(lambda: accepted(twin, "steady/poisoned") == 1, what="the shard to be judged", timeout_s=60.0)
+    wait_until(lambda: accepted(twin, "steady/poisoned") == 1, what="the shard to be judged")
     actions = [line["action"] for line in twin.api.get(f"/api/why/{path}")["lines"]]
     assert {"dead_letter", "dead_letter_replayed", "shard_accepted"} <= set(actions)
 
@@ -94,7 +94,7 @@ def test_why_tells_of_a_rejected_shard(twin: TwinUnderTest) -> None:
     """What came, what was decided and why, and what is awaited now."""
     name, content = next(iter(whole_version().items()))
     twin.upload("steady/asked-why", {name: flip_bit(content, offset=len(content) // 2)})
-    wait_until(lambda: twin.rejected("steady/asked-why"), what="the shard to be rejected", timeout_s=60.0)
+    wait_until(lambda: twin.rejected("steady/asked-why"), what="the shard to be rejected")
     told = twin.api.get(f"/api/why/steady/asked-why/{name}")
     assert ("blob", ["shard_rejected"]) == (told["kind"], [line["action"] for line in told["lines"]])
     assert ["a better upload under the same name: the blob as it is now is rejected"] == told["awaited"]

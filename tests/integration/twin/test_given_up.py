@@ -62,7 +62,7 @@ class Operator:
             letters = json.loads(self.says("dead-letters", "list", "--json"))["dead_letters"]
             return next((letter for letter in letters if letter["subject"] == subject), None)
 
-        return wait_until(found, what=f"a dead letter about {subject}", timeout_s=60.0, poll_s=0.5)
+        return wait_until(found, what=f"a dead letter about {subject}", poll_s=0.5)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_an_undeliverable_event_is_replayed_from_its_blob(twin: TwinUnderTest, o
     path = f"steady/undeliverable/{name}"
     twin.queues.delete_queue(QUEUE)
     twin.upload("steady/undeliverable", {name: content})
-    (blob,) = wait_until(lambda: dead_letter_blobs(twin), what="a dead letter of Event Grid", timeout_s=60.0)
+    (blob,) = wait_until(lambda: dead_letter_blobs(twin), what="a dead letter of Event Grid")
     twin.queues.create_queue(QUEUE)
     letter = operator.finds_letter_about(path)
     shown = operator.says("dead-letters", "show", letter["dead_letter_id"])
@@ -97,7 +97,7 @@ def test_an_undeliverable_event_is_replayed_from_its_blob(twin: TwinUnderTest, o
     assert f"/blobServices/default/containers/datasets/blobs/{path}" in shown
     for outcome in ("shard_accepted", "event_suppressed"):
         assert "sent to shard-uploaded again" in operator.says("dead-letters", "replay", letter["dead_letter_id"])
-        wait_until(lambda: outcome in actions(twin, path), what=outcome, timeout_s=60.0)  # noqa: B023 (called here)
+        wait_until(lambda: outcome in actions(twin, path), what=outcome)  # noqa: B023 (called here)
     told = [action for action in actions(twin, path) if action != "notification_sent"]
     once = ["dead_letter", "dead_letter_replayed", "event_suppressed", "shard_accepted"]
     assert sorted([*once, "dead_letter_replayed"]) == sorted(told)
@@ -110,7 +110,7 @@ def test_a_message_that_fails_five_times_is_replayed_once_its_cause_is_gone(
     away = {"match": {"method": "PUT", "path": "/jobs/"}, "times": 1000, "do": {"status": 503}}
     twin.client.fail_calls(away)
     twin.upload("steady/poisoned-five-times", whole_version())
-    (run,) = wait_until(lambda: twin.runs("steady/poisoned-five-times"), what="the run to be planned", timeout_s=60.0)
+    (run,) = wait_until(lambda: twin.runs("steady/poisoned-five-times"), what="the run to be planned")
     poison = twin.queues.get_queue_client("training-requested-poison")
     letter = operator.finds_letter_about("steady/poisoned-five-times")
     assert ("training-requested", TRIES, "waiting", []) == (

@@ -138,7 +138,7 @@ def test_no_process_outlives_the_emulator(tmp_path: Path, azurite: Azurite, numb
     wait_until(lambda: len(processes_saying(f"sleep {mark}")) >= 3, what="the command to run")
     emulator.process.popen.send_signal(number)
     emulator.process.popen.wait(10)
-    wait_until(lambda: not processes_saying(f"sleep {mark}"), what="the command to end", timeout_s=60)
+    wait_until(lambda: not processes_saying(f"sleep {mark}"), what="the command to end")
     assert Counter() == Counter(process.name() for process in processes_saying(f"sleep {mark}"))
 
 
@@ -158,6 +158,6 @@ def test_no_rank_outlives_what_started_it(tmp_path: Path, azurite: Azurite, vict
     killed = mpirun if victim == "mpirun" else guard
     assert killed is not None
     killed.kill()
-    wait_until(lambda: not processes_saying(mark), what="the ranks to end", timeout_s=60)
+    wait_until(lambda: not processes_saying(mark), what="the ranks to end")
     assert "Failed" == emulator.await_status("ranks")
     emulator.process.stop()

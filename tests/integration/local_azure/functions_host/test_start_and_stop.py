@@ -143,7 +143,7 @@ def test_an_invocation_that_outlives_the_grace_is_left_to_the_next_host(azurite:
     queue.send("sleep 60")
     host.wait_for_bodies("sleep 60")
 
-    assert 0 == host.process.stop(timeout_s=15)
+    assert 0 == host.process.stop(timeout_s=45)
     assert [] == host.journalled("slept")
     assert 1 == queue.client.get_queue_properties().approximate_message_count
     assert "gave up on ['take'] after 0.2 s" in host.process.log_text()

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from function_app.adapters.azure_ml_workspace import MAX_DETAIL_CHARS
-from function_app.adapters.connections import read_refusal
+from function_app.adapters.connections import client_options
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
@@ -59,15 +59,9 @@ def _root_log(names: Iterable[str]) -> str | None:
 
 def _download_tail(url: str, max_bytes: int) -> str:
     """Read a blob by its signed address."""
-    from azure.storage.blob import BlobClient
+    from azure.storage.blob import BlobClient, ExponentialRetry
 
-    options: dict[str, Any] = {
-        "connection_timeout": 5,
-        "read_timeout": 30,
-        "retry_total": 2,
-        "raw_response_hook": read_refusal,
-    }
-    with BlobClient.from_blob_url(url, **options) as blob:
+    with BlobClient.from_blob_url(url, **client_options(ExponentialRetry, retry_total=2)) as blob:
         size_bytes = blob.get_blob_properties().size
         if not size_bytes:
             return ""

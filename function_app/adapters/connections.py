@@ -174,7 +174,9 @@ class StorageConnection:
     def _client(self, service: Service, client_class: Any, uri_name: str, retry_class: Any) -> Any:
         with self._lock:
             if service not in self._clients:
-                self._clients[service] = self._build(service, client_class, uri_name, self._options(retry_class))
+                self._clients[service] = self._build(
+                    service, client_class, uri_name, client_options(retry_class, **self._client_options)
+                )
             return self._clients[service]
 
     def _build(self, service: Service, client_class: Any, uri_name: str, options: dict[str, Any]) -> Any:
@@ -189,21 +191,6 @@ class StorageConnection:
         except ValueError as error:
             raise SettingsError(f"{name} should be a storage account's connection string: {error}") from error
 
-    def _options(self, retry_class: Any) -> dict[str, Any]:
-        options = {
-            "connection_timeout": CONNECTION_TIMEOUT_S,
-            "read_timeout": READ_TIMEOUT_S,
-            "retry_total": RETRY_TOTAL,
-            "retry_backoff_max": 10,
-            "raw_response_hook": read_refusal,
-        } | self._client_options
-        if retry_class is not None:
-            # blob and queue wait 15 s before the first repetition unless told otherwise
-            options["retry_policy"] = retry_class(
-                initial_backoff=1, increment_base=2, retry_total=options["retry_total"], random_jitter_range=1
-            )
-        return options
-
     @cached_property
     def _credential(self) -> TokenCredential:
         from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
@@ -212,6 +199,26 @@ class StorageConnection:
             client_id = self.settings.client_id
             return ManagedIdentityCredential(client_id=client_id) if client_id else ManagedIdentityCredential()
         return DefaultAzureCredential()
+
+
+def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
+    """Return how every client of storage repeats, and for how long it waits; a caller's own options win.
+
+    ``retry_class`` is ExponentialRetry of the service's package; None for tables, which have no such class.
+    """
+    options = {
+        "connection_timeout": CONNECTION_TIMEOUT_S,
+        "read_timeout": READ_TIMEOUT_S,
+        "retry_total": RETRY_TOTAL,
+        "retry_backoff_max": 10,
+        "raw_response_hook": read_refusal,
+    } | own
+    if retry_class is not None:
+        # blob and queue wait 15 s before the first repetition unless told otherwise
+        options["retry_policy"] = retry_class(
+            initial_backoff=1, increment_base=2, retry_total=options["retry_total"], random_jitter_range=1
+        )
+    return options
 
 
 def read_refusal(response: PipelineResponse[Any, Any]) -> None:

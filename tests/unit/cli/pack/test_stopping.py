@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,15 @@ LEFT = {".landfall-pack.json", f".{SHARD}.part"}
 """What the same command would go on from."""
 
 
+@pytest.fixture
+def _heard_signals() -> Iterator[None]:
+    """Where the tests are run by nohup, they ignore SIGHUP, and so would whatever they start."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("_heard_signals")
 @pytest.mark.parametrize(
     ("number", "status", "left"),
     [

@@ -22,7 +22,7 @@ from tests.distributed.landed import Landed
 from tests.support.processes import REPOSITORY, ServerProcess, child_environment, start_process, wait_until
 
 PROGRAMS = REPOSITORY / ".venv-training" / "bin"
-DEADLINE_S = 150.0
+DEADLINE_S = 240.0
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 

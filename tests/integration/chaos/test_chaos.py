@@ -13,7 +13,7 @@ from tests.support.processes import REPOSITORY
 
 pytestmark = [pytest.mark.twin, pytest.mark.timeout(1200)]
 
-SMALL = ChaosPlan(versions=3, shards=4, seed=7, kill_after_s=(5.0, 9.0), calm_after_s=25.0, give_up_after_s=300.0)
+SMALL = ChaosPlan(versions=3, shards=4, seed=7, kill_after_s=(5.0, 9.0), calm_after_s=25.0, give_up_after_s=600.0)
 
 
 def test_a_small_storm_breaks_no_promise(tmp_path: Path) -> None:

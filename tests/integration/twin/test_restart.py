@@ -47,16 +47,13 @@ def test_a_submission_under_way_is_finished_before_azure_ml_stops(tmp_path: Path
         places = first.twin.places
         slow = {"match": {"method": "PUT", "path": "/jobs/"}, "do": {"delay_s": SLOW_S}}
         with httpx.Client(verify=ssl.create_default_context(cafile=places.ca_file), trust_env=False) as http:
-            http.post(f"{places.azure_ml_url}/twin/faults", json=slow).raise_for_status()
-        first.upload("steady/v1", whole_version())
-        run_id = wait_until(lambda: submitting(first, "steady/v1"), what="the run to be submitted")
+            faults = f"{places.azure_ml_url}/twin/faults"
+            http.post(faults, json=slow).raise_for_status()
+            first.upload("steady/v1", whole_version())
+            wait_until(lambda: http.get(faults).json() == {"pending": 0}, what="the call to have come")
+        (run,) = first.runs("steady/v1")
     with twin_under_test(the_options) as second:
-        assert "submitting" != second.api.run(run_id)["state"]
-
-
-def submitting(twin: TwinUnderTest, version: str) -> str | None:
-    """The run of a version while it is being submitted."""
-    return next((run["run_id"] for run in twin.runs(version) if run["state"] == "submitting"), None)
+        assert ("submitting", True) == (run["state"], second.api.run(run["run_id"])["state"] != "submitting")
 
 
 def test_two_twins_of_one_clone_do_not_collide(twin: TwinUnderTest) -> None:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -34,9 +35,6 @@ READ_TIMEOUT_S = 30
 """Half of the SDK's 60 s: the largest single read is one range of a shard, and a stuck one is better repeated."""
 RETRY_TOTAL = 3
 """The queue delivers again in any case; more repetitions here would only hold up the other shards of the batch."""
-
-_FIRST_REFUSAL = 400
-"""Of HTTP's statuses."""
 
 _ACCOUNT_NAME = re.compile(r"[a-z0-9]{3,24}")
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -223,5 +221,5 @@ def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
 
 def read_refusal(response: PipelineResponse[Any, Any]) -> None:
     """Read a refusal: that of a download is otherwise left unread, and holds a connection until it is collected."""
-    if response.http_response.status_code >= _FIRST_REFUSAL:
+    if response.http_response.status_code >= HTTPStatus.BAD_REQUEST:
         response.http_response.read()

@@ -50,10 +50,15 @@ def test_a_submission_under_way_is_finished_before_azure_ml_stops(tmp_path: Path
             faults = f"{places.azure_ml_url}/twin/faults"
             http.post(faults, json=slow).raise_for_status()
             first.upload("steady/v1", whole_version())
+            run_id = wait_until(lambda: submitting(first, "steady/v1"), what="the run to be submitted")
             wait_until(lambda: http.get(faults).json() == {"pending": 0}, what="the call to have come")
-        (run,) = first.runs("steady/v1")
     with twin_under_test(the_options) as second:
-        assert ("submitting", True) == (run["state"], second.api.run(run["run_id"])["state"] != "submitting")
+        assert "submitting" != second.api.run(run_id)["state"]
+
+
+def submitting(twin: TwinUnderTest, version: str) -> str | None:
+    """The run of a version while it is being submitted."""
+    return next((run["run_id"] for run in twin.runs(version) if run["state"] == "submitting"), None)
 
 
 def test_two_twins_of_one_clone_do_not_collide(twin: TwinUnderTest) -> None:

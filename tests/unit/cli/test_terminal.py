@@ -127,7 +127,7 @@ def test_a_reader_that_goes_away_ends_it(endless: Path) -> None:
     (endless / "train-00000-of-00002.tfrecord").write_bytes(SHARD)
     reader, writer = os.pipe()
     os.close(reader)  # before the first verdict: how many more are written until a reader has gone, nobody knows
-    with os.fdopen(writer) as output:
+    with os.fdopen(writer, "wb") as output:
         ended = subprocess.run(
             [sys.executable, "-m", "cli", "validate", str(endless), "--json", "--jobs", "2"],
             stdout=output,

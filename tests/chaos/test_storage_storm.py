@@ -1,4 +1,4 @@
-"""A storm over storage alone: real adapters and the SDKs' repetitions against 429, 503, 500 and lost answers."""
+"""A storm over storage alone: real adapters and SDK retries against 429, 503, 500 and lost answers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.chaos.storage_faults import some_faults
-from bench.chaos.storage_proxy import StorageProxy, no_faults, storage_proxy, through
 from shared.errors import LandfallError
+from tests.chaos.faults import storage_faults
+from tests.chaos.storage_proxy import StorageProxy, no_faults, storage_proxy, through
 from tests.integration.crash.azurite_world import AzuriteWorld, serve_queues
 from tests.integration.crash.azurite_world import opened as open_world
 from tests.integration.crash.data_stories import DATA
@@ -27,34 +27,34 @@ from tests.support.world import World
 pytestmark = [pytest.mark.azurite, pytest.mark.timeout(1200)]
 
 STORIES = {story.name: story for story in (*BASIC, *RARE, *WATCHED, *DATA)}
-TOLD = ("registered", "preempted", "repaired", "retrained", "canceled by a person", "quarantined")
+SCENARIOS = ("registered", "preempted", "repaired", "retrained", "canceled by a person", "quarantined")
 SHARE, IN_A_ROW = 0.08, (1, 1, 3)
-"""So many requests begin to fail, alone or in a row that is longer than what the SDK repeats."""
+"""Share of requests at which a fault begins, and its length in requests; three outlast the SDK's retries."""
 MAX_DELIVERIES = 40
 CALM = 2
-"""Of the timer's rounds at the end: whatever was lost, is found by then."""
+"""Rounds of the timer after the storm, which find everything that was lost."""
 
 
 @pytest.fixture
 def azurite(tmp_path: Path) -> Iterator[Azurite]:
-    """An Azurite with two accounts for each story."""
-    keys = {f"{kind}{number}": random_account_key() for number in range(len(TOLD)) for kind in ("calm", "storm")}
+    """Start Azurite with two accounts per scenario."""
+    keys = {f"{kind}{number}": random_account_key() for number in range(len(SCENARIOS)) for kind in ("calm", "storm")}
     running = start_azurite(tmp_path, keys)
     yield running
     running.stop()
 
 
 def delivered(step: Step, world: AzuriteWorld) -> None:
-    """Repeat a step until it has gone well, as the host does with its message."""
+    """Repeat a step until it succeeds, as the Functions host repeats a message."""
     for _ in range(MAX_DELIVERIES):
         with contextlib.suppress(LandfallError):
             step(world)
             return
-    raise AssertionError(f"a step should have gone well within {MAX_DELIVERIES} deliveries")
+    raise AssertionError(f"a step failed {MAX_DELIVERIES} times in a row")
 
 
-def told(story: Story, world: AzuriteWorld, proxy: StorageProxy) -> dict[str, object]:
-    """Tell a story in a storm that ends before the last rounds of the timer; return what is left."""
+def played(story: Story, world: AzuriteWorld, proxy: StorageProxy) -> dict[str, object]:
+    """Play a scenario in a storm that ends before the last rounds of the timer; return the final state."""
     with contextlib.ExitStack() as open_worlds:
 
         def opened(closed: World) -> AzuriteWorld:
@@ -64,7 +64,7 @@ def told(story: Story, world: AzuriteWorld, proxy: StorageProxy) -> dict[str, ob
         story.begin(world, opened, serve_queues)
         inside = opened(world)
         steps = story.told(serve_queues)
-        proxy.draw = some_faults(random.Random(story.name), SHARE, IN_A_ROW)  # noqa: S311 (a storm, not secrets)
+        proxy.draw = storage_faults(random.Random(story.name), SHARE, IN_A_ROW)  # noqa: S311 (a storm, not secrets)
         for number, step in enumerate(steps):
             if number == len(steps) - CALM:
                 proxy.draw = no_faults
@@ -72,19 +72,19 @@ def told(story: Story, world: AzuriteWorld, proxy: StorageProxy) -> dict[str, ob
         return outcome(inside, inside.services)
 
 
-def told_twice(azurite: Azurite, number: int) -> tuple[dict[str, object], dict[str, object], int]:
-    """Tell a story in calm and in a storm; return what is left of each, and how many requests went wrong."""
-    story = STORIES[TOLD[number]]
+def played_twice(azurite: Azurite, number: int) -> tuple[dict[str, object], dict[str, object], int]:
+    """Play a scenario calmly and in a storm; return both final states and the number of failed requests."""
+    story = STORIES[SCENARIOS[number]]
     calm, stormy = (azurite.connection_string(f"{kind}{number}") for kind in ("calm", "storm"))
     with storage_proxy(azurite.ports) as (proxy, ports):
-        expected = told(story, AzuriteWorld(connection=calm), proxy)
-        seen = told(story, AzuriteWorld(connection=stormy, app_connection=through(stormy, ports)), proxy)
+        expected = played(story, AzuriteWorld(connection=calm), proxy)
+        seen = played(story, AzuriteWorld(connection=stormy, app_connection=through(stormy, ports)), proxy)
         return expected, seen, proxy.done.total()
 
 
-def test_stories_told_in_a_storm_over_storage_end_the_same(azurite: Azurite) -> None:
-    """Requests are refused, and lost before and after their effect; some until the SDK gives up."""
-    results = at_once([partial(told_twice, azurite, number) for number in range(len(TOLD))])
-    changed = [name for name, (expected, seen, _) in zip(TOLD, results, strict=True) if expected != seen]
-    calm = [name for name, (_, _, went_wrong) in zip(TOLD, results, strict=True) if not went_wrong]
+def test_a_storm_over_storage_does_not_change_how_a_run_ends(azurite: Azurite) -> None:
+    """Requests are refused, or lost before or after their effect; some until the SDK gives up."""
+    results = at_once([partial(played_twice, azurite, number) for number in range(len(SCENARIOS))])
+    changed = [name for name, (expected, seen, _) in zip(SCENARIOS, results, strict=True) if expected != seen]
+    calm = [name for name, (_, _, failed) in zip(SCENARIOS, results, strict=True) if not failed]
     assert ([], []) == (changed, calm)

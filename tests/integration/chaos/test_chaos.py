@@ -11,7 +11,7 @@ from bench.chaos.run import raise_chaos
 from bench.figures import Context
 from tests.support.processes import REPOSITORY
 
-pytestmark = [pytest.mark.twin, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.timeout(1200)]
 
 SMALL = ChaosPlan(versions=3, shards=4, seed=7, kill_after_s=(5.0, 9.0), calm_after_s=25.0, give_up_after_s=600.0)
 

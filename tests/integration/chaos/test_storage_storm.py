@@ -24,7 +24,7 @@ from tests.support.azurite import Azurite, random_account_key, start_azurite
 from tests.support.threads import at_once
 from tests.support.world import World
 
-pytestmark = [pytest.mark.azurite, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.azurite, pytest.mark.timeout(1200)]
 
 STORIES = {story.name: story for story in (*BASIC, *RARE, *WATCHED, *DATA)}
 TOLD = ("registered", "preempted", "repaired", "retrained", "canceled by a person", "quarantined")

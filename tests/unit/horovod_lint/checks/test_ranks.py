@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.horovod_lint.scripts import FIT, TAPE, TORCH, found, places, spoilt
+from tests.unit.horovod_lint.scripts import FIT, TAPE, found, places, spoilt
 
 ROOT_ONLY = 'if hvd.rank() == 0:\n    model.save("outputs/final.h5")\n'
 EARLY = "    tf.keras.callbacks.EarlyStopping(patience=3),\n"
@@ -171,68 +171,3 @@ def test_a_broadcast_in_the_roots_list_alone_is_found() -> None:
 def test_a_collective_call_that_every_rank_makes_is_not(line: str) -> None:
     """In both branches, with another value, depending on the size, or of a set of processes."""
     assert [] == found(spoilt(FIT, ("model.fit", f"{line}\nmodel.fit")))
-
-
-PIN = '    tf.config.experimental.set_visible_devices(gpus[hvd.local_rank()], "GPU")\n'
-
-
-def test_a_process_without_a_gpu_of_its_own_is_a_warning() -> None:
-    """On sizes with several; one GPU needs no choice."""
-    script = spoilt(FIT, (PIN, "    pass\n"))
-    assert [("gpu_not_pinned", "hvd.init()")] == places(script)
-    assert ["gpu_not_pinned"] == found(script, vm_size="Standard_NC24rs_v3")
-    assert [] == found(script, vm_size="Standard_NC6s_v3")
-    assert [] == found(script, CUDA_VISIBLE_DEVICES="0")
-
-
-@pytest.mark.parametrize(
-    "pinned",
-    [
-        'os.environ["CUDA_VISIBLE_DEVICES"] = str(hvd.local_rank())',
-        'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"',
-        'tf.config.set_visible_devices([], "GPU")',
-        "from mine import pin_gpu\npin_gpu()",
-        "config = tf.compat.v1.ConfigProto()\nconfig.gpu_options.visible_device_list = str(hvd.local_rank())",
-        'print(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])',
-    ],
-)
-def test_a_gpu_may_be_chosen_by_other_ways(pinned: str) -> None:
-    """By the environment, by a configuration, out of sight, or none at all."""
-    assert [] == found(spoilt(FIT, (PIN, "    pass\n"), ("model = ", f"{pinned}\nmodel = ")))
-
-
-@pytest.mark.parametrize(
-    ("script", "change"),
-    [
-        (FIT, ("gpus[hvd.local_rank()]", "gpus[hvd.rank()]")),
-        (TORCH, ("set_device(hvd.local_rank())", "set_device(hvd.rank())")),
-    ],
-)
-def test_a_gpu_by_the_rank_within_the_job_is_found(script: str, change: tuple[str, str]) -> None:
-    """The remainder by the number of GPUs would do."""
-    assert "wrong_gpu" in found(spoilt(script, change))
-    assert "wrong_gpu" not in found(spoilt(FIT, ("gpus[hvd.local_rank()]", "gpus[hvd.rank() % 4]")))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        'os.environ["NCCL_IB_DISABLE"] = "1"',
-        'os.environ.setdefault("NCCL_IB_DISABLE", "1")',
-        'os.environ.update({"NCCL_IB_DISABLE": "1"})',
-        'os.environ.update(NCCL_IB_DISABLE="1")',
-        'os.putenv("NCCL_IB_DISABLE", "1")',
-    ],
-)
-def test_infiniband_switched_off_is_a_warning_where_there_is_some(line: str) -> None:
-    """Nothing is said of a size without it, or where the size is not known."""
-    script = spoilt(FIT, ("hvd.init()\n", f"{line}\nhvd.init()\n"))
-    assert ["infiniband_disabled"] == found(script, vm_size="Standard_ND96asr_v4")
-    assert [] == found(script, vm_size="Standard_NC6s_v3")
-    assert [] == found(script)
-
-
-def test_infiniband_switched_off_by_the_pipeline_is_a_warning() -> None:
-    """Its environment variables win over what Landfall sets."""
-    assert ["infiniband_disabled"] == found(FIT, vm_size="Standard_NC24rs_v3", NCCL_IB_DISABLE="1")
-    assert [] == found(FIT, vm_size="Standard_NC24rs_v3", NCCL_IB_DISABLE="0")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
+
 import pytest
 
-from tests.unit.horovod_lint.real_scripts import ALIASES, DECORATED, TRAINER
-from tests.unit.horovod_lint.real_scripts_by_hand import LOOP, SEQUENCE, TORCH_LOOP
+from tests.architecture.trees import OUR_PACKAGES, run_python
+from tests.unit.horovod_lint.real_scripts import ALIASES, DECORATED, LOOP, SEQUENCE, TORCH_LOOP, TRAINER
 from tests.unit.horovod_lint.scripts import found, spoilt
 
 INFINIBAND = "Standard_ND96asr_v4"
@@ -145,3 +148,14 @@ def test_a_loop_by_hand(changes: list[tuple[str, str]], expected: str) -> None:
 def test_a_sequence_that_nobody_shares_out() -> None:
     """Its index comes from Keras and says nothing about the rank."""
     assert ["data_not_sharded"] == found(spoilt(SEQUENCE, (", rank=RANK, size=SIZE)", ")")))
+
+
+LIST_LOADED = "import json, sys, horovod_lint; print(json.dumps(sorted({n.partition('.')[0] for n in sys.modules})))"
+
+
+def test_importing_the_lint_loads_only_shared_and_the_standard_library() -> None:
+    """Neither azure nor the function app: anyone can use it alone, and it starts quickly."""
+    ended = run_python(LIST_LOADED)
+    assert (0, "") == (ended.returncode, ended.stderr)
+    loaded = set(json.loads(ended.stdout)) - set(sys.stdlib_module_names)
+    assert {"horovod_lint", "shared"} == loaded & {*OUR_PACKAGES, "azure", "numpy", "pydantic", "crc32c"}

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from horovod_lint.renamed import restore_names
+from horovod_lint.names import restore_names
 from tests.unit.horovod_lint.scripts import FIT, TAPE, TORCH, found, spoilt
 
 

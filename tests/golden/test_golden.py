@@ -27,12 +27,12 @@ from function_app.failure_classes import EXIT_CODES, REMEDIES, RETRYING, Failure
 from function_app.main import build_app
 from function_app.pipelines import Pipeline
 from function_app.run_states import SETTLED, TABLE, RunState
-from function_app.script_lint.rules import RULES, RuleCode
 from function_app.steps import drift
-from function_app.validation.reason_codes import ReasonCode
 from function_app.web.app import build_web_app
 from function_app.web.errors import STATUSES
 from function_app.web.guard import MAX_BODY_BYTES
+from horovod_lint.rules import RULES, RuleCode
+from shard_validation.reason_codes import ReasonCode
 from shared.job_arguments import JobArguments
 from tests.golden import source_words
 from tests.golden.stored import RecordingAccount, documents, jobs, rows

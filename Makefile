@@ -6,7 +6,7 @@ SHELL := /bin/sh
 
 VENV := .venv/bin
 # What mypy reads. function_app.py at the root is left out: the package of the same name is the module.
-PACKAGES := $(patsubst %/,%,$(wildcard shared/ training_job/ function_app/ cli/ local_azure/ bench/ tools/ tests/))
+PACKAGES := $(patsubst %/,%,$(wildcard shared/ shard_validation/ horovod_lint/ training_job/ function_app/ cli/ local_azure/ bench/ tools/ tests/))
 
 # Tests that share a twin, or the cores with MPI ranks, stay on one worker: see tests/conftest.py.
 TWO_WORKERS := --numprocesses 2 --dist loadgroup

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from function_app.validation import encode_example
+from shard_validation import encode_example
 from shared.crc import crc32c_of_file
 from shared.example_schema import FeatureSpec
 from shared.job_arguments import JobArguments

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from function_app.validation import encode_example
+from shard_validation import encode_example
 from shared.record_framing import frame_record
 
 _SEED = 20261120

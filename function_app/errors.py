@@ -5,9 +5,7 @@ A message holds what was expected, what was seen and where to look next; the dat
 
 from __future__ import annotations
 
-
-class LandfallError(Exception):
-    """Base of everything that Landfall raises on purpose; its message is fit for a person."""
+from shared.errors import LandfallError
 
 
 class ProblemsError(LandfallError):
@@ -76,10 +74,6 @@ class IllegalTransitionError(LandfallError):
     def __init__(self, run_id: str, current: str, target: str) -> None:
         super().__init__(f"run {run_id}: there is no transition from {current} to {target}")
         self.run_id, self.current, self.target = run_id, current, target
-
-
-class ScriptError(LandfallError):
-    """A training script cannot be looked at; the message names file and line, what was expected and what was seen."""
 
 
 class ScriptRefusedError(LandfallError):

@@ -24,7 +24,7 @@ from function_app.pipeline_texts import (
     VmSizeName,
     matching,
 )
-from function_app.validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
+from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
 from shared.example_schema import Encoding, FeatureKind, FeatureSpec, RawDtype
 from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Format

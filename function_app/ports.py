@@ -13,7 +13,7 @@ from typing import Protocol, Self
 
 from function_app.errors import InvalidEventError
 from function_app.ledger import DatasetVersion, NotificationRecord
-from function_app.validation import ShardSource
+from shard_validation import ShardSource
 
 MAX_REQUEST_BYTES = 4096
 SPEC_HASH_TAG = "landfall.spec_hash"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from function_app.run_states import RunState
-from function_app.validation import Reason
+from shard_validation import Reason
 
 NUM_BUCKETS = 16
 """A split's counter is spread over this many rows by shard index, so that writers seldom meet."""

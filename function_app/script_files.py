@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from function_app.errors import ScriptError
+from horovod_lint import MAX_SCRIPT_BYTES, ScriptError
 
 SUFFIX = ".py"
 """Of a script; whatever else a pipeline names is a module of ours."""
-MAX_SCRIPT_BYTES = 256 << 10
 
 
 def is_own_script(script: str) -> bool:

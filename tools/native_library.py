@@ -14,7 +14,7 @@ from pathlib import Path
 from tools.environments import LOGS, ROOT
 from tools.logged import run_logged, say
 
-SOURCE = ROOT / "function_app" / "validation" / "tfrecord" / "sound_records.c"
+SOURCE = ROOT / "shard_validation" / "tfrecord" / "sound_records.c"
 COMPILE = ("gcc", "-std=gnu11", "-O3", "-fPIC", "-shared")
 """Without warnings, of which another compiler has others; the tests have it warn."""
 
@@ -38,6 +38,6 @@ def build(source: Path = SOURCE) -> None:
 
 
 def library_of(source: Path) -> Path:
-    """Return where function_app/validation/tfrecord/native.py looks for it."""
+    """Return where shard_validation/tfrecord/native.py looks for it."""
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     return source.with_name(f"_{source.stem}-{sys.platform}-{digest}.so")

@@ -206,13 +206,13 @@ def _code(value: Any) -> str:
 def _docstrings(name: str) -> dict[str, str]:
     """Return the texts that stand below the fields of a class and of those that it extends."""
     from function_app import pipelines
-    from function_app.validation import DriftPolicy, ImagePolicy, Limits
+    from shard_validation import DriftPolicy, ImagePolicy, Limits
     from shared.job_arguments import TrainingOptions
 
     known = {each.__name__: each for each in (DriftPolicy, ImagePolicy, Limits, TrainingOptions)}
     found: dict[str, str] = {}
     for ancestor in reversed((known.get(name) or getattr(pipelines, name)).__mro__):
-        if ancestor.__module__.split(".")[0] in ("function_app", "shared"):
+        if ancestor.__module__.split(".")[0] in ("function_app", "shard_validation", "shared"):
             found |= _below_fields(ancestor)
     return found
 

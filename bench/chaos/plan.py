@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.figures import BenchmarkError
-from function_app.validation import encode_example
+from shard_validation import encode_example
 from shared.record_framing import frame_record
 
 RECORDS_PER_SHARD = 3

@@ -29,7 +29,7 @@ from function_app.ledger import Decision, ShardRecord
 from function_app.steps.shard_places import shard_place
 from function_app.steps.uploads import handle_upload
 from function_app.triggers.upload_events import read_uploads
-from function_app.validation.content import HEAD_BYTES
+from shard_validation.content import HEAD_BYTES
 
 SERVICES = build_services(os.environ)
 HOST = StorageConnection(read_connection(os.environ, HOST_CONNECTION))

@@ -8,8 +8,8 @@ from pathlib import Path
 from bench.workers.timed import serve
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.validation import DataRequirements, validate_shard
-from function_app.validation.read_ahead import DEFAULT_CHUNK_BYTES
+from shard_validation import DataRequirements, validate_shard
+from shard_validation.read_ahead import DEFAULT_CHUNK_BYTES
 from shared.example_schema import FeatureSpec
 
 CONTAINER = "datasets"

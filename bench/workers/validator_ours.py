@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.workers.timed import serve
-from function_app.validation import DataRequirements, ImagePolicy, LocalFileSource, validate_shard
+from shard_validation import DataRequirements, ImagePolicy, LocalFileSource, validate_shard
 from shared.example_schema import FeatureSpec
 
 LABEL = FeatureSpec(name="label", kind="int64", minimum=0, maximum=9)

@@ -11,7 +11,7 @@ import click
 
 from cli.lint.printing import as_json, as_text, summary, unreadable_as_json
 from cli.readable import one_line
-from function_app.script_lint import MAX_SCRIPT_BYTES, LintReport, Machine, ScriptError, lint_script
+from horovod_lint import MAX_SCRIPT_BYTES, LintReport, Machine, ScriptError, lint_script
 from shared.vm_sizes import vm_size, vm_size_names
 
 FOUND = 1
@@ -74,7 +74,9 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
             else f"known: {', '.join(known.values())}"
         )
         raise click.UsageError(f"--vm-size should be a GPU size that is known, was {name[:100]!r}; {hint}")
-    return Machine(vm_size=name) if stated is None else Machine.of(stated, vm_size=name)
+    if stated is None:
+        return Machine(vm_size=name)
+    return Machine.of_job(vm_size=name or stated.vm_size, environment=stated.environment_variables)
 
 
 def _content(path: Path) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli.readable import one_line
-from function_app.script_lint import LintReport, Severity
+from horovod_lint import LintReport, Severity
 
 _MIN_COLUMNS = 40
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from cli.errors import CliError
 from cli.pack.collection import Entry, split_off
 from cli.readable import one_line
-from function_app.validation.example_message import Value
-from function_app.validation.reasons import shown
+from shard_validation.example_message import Value
+from shard_validation.reasons import shown
 from shared.example_schema import FeatureSpec
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png"})

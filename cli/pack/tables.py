@@ -10,8 +10,8 @@ from typing import Any
 from cli.errors import CliError
 from cli.pack.collection import Entry, split_off
 from cli.pack.table_files import map_rows
-from function_app.validation.example_message import Value
-from function_app.validation.reasons import shown
+from shard_validation.example_message import Value
+from shard_validation.reasons import shown
 from shared.example_schema import FeatureKind, FeatureSpec
 
 _MAX_SHOWN = 10

@@ -11,9 +11,9 @@ from typing import Any
 
 from cli.errors import CliError
 from cli.pack.collection import Collection, Entry, deal
-from function_app.validation import DataRequirements, ImagePolicy, LocalFileSource, encode_example, validate_shard
-from function_app.validation.counts import DATASET_FILE, FORMAT_VERSION
-from function_app.validation.reasons import shown
+from shard_validation import DataRequirements, ImagePolicy, LocalFileSource, encode_example, validate_shard
+from shard_validation.counts import DATASET_FILE, FORMAT_VERSION
+from shard_validation.reasons import shown
 from shared.record_framing import frame_record
 
 PLAN_FILE = ".landfall-pack.json"

@@ -14,7 +14,7 @@ from cli.validate.judging import Judged, judge_all
 from cli.validate.printing import as_json, as_text, set_as_json, set_as_text, summary
 from cli.validate.progress import bar_on_stderr
 from function_app.errors import PipelineError
-from function_app.validation import (
+from shard_validation import (
     MAX_COUNTS_BYTES,
     CountsError,
     DataRequirements,

@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from cli.signatures import shown_address
-from function_app.validation import COUNT_FILES, check_name
-from function_app.validation.reasons import shown
+from shard_validation import COUNT_FILES, check_name
+from shard_validation.reasons import shown
 
 _SCHEMES = ("https://", "http://")
 _EXAMPLE = "https://ACCOUNT.blob.core.windows.net/CONTAINER/PATH"

@@ -19,7 +19,8 @@ from cli.errors import CliError
 from cli.signatures import without_secrets
 from cli.validate.inputs import ShardInput
 from cli.validate.remote import open_url
-from function_app.validation import (
+from local_azure.twin.guard import die_with_parent
+from shard_validation import (
     DataRequirements,
     LocalFileSource,
     Reason,
@@ -28,7 +29,6 @@ from function_app.validation import (
     SourceError,
     validate_shard,
 )
-from local_azure.twin.guard import die_with_parent
 
 Progress = Callable[[int], None]
 _REPORT_BYTES = 4 << 20

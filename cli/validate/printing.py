@@ -8,8 +8,8 @@ from typing import Any
 
 from cli.readable import readable_bytes
 from cli.validate.judging import Judged
-from function_app.validation import Reason
-from function_app.validation.reasons import shown
+from shard_validation import Reason
+from shard_validation.reasons import shown
 
 MAX_LISTED = 10
 """Reasons of one shard that people get to read; programs get more of them."""

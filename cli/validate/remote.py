@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cli.signatures import shown_address, without_secrets
-from function_app.validation import ShardSource, SourceForbiddenError, SourceGoneError, SourceUnavailableError
+from shard_validation import ShardSource, SourceForbiddenError, SourceGoneError, SourceUnavailableError
 
 _CONNECTION_SETTING = "DataStorage"
 """As in the function app: where its account is the address's one, it opens it."""

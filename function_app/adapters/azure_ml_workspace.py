@@ -9,8 +9,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from function_app.adapters.credentials import credential
-from function_app.errors import LandfallError, ServiceUnavailableError, SubmissionRefusedError
+from function_app.errors import ServiceUnavailableError, SubmissionRefusedError
 from function_app.ports import Workspace
+from shared.errors import LandfallError
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient

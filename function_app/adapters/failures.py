@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from function_app.errors import LandfallError, ServiceUnavailableError
+from function_app.errors import ServiceUnavailableError
+from shared.errors import LandfallError
 
 if TYPE_CHECKING:
     from azure.core.exceptions import HttpResponseError

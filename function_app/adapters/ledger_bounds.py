@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from function_app.dead_letters import DeadLetter
-from function_app.errors import LandfallError
 from function_app.ledger import Decision, Generation, NotificationRecord, RunRecord, ShardRecord
-from function_app.validation import Reason
+from shard_validation import Reason
+from shared.errors import LandfallError
 
 MAX_REASONS = 100
 MAX_REASONS_CHARS = 64 << 10

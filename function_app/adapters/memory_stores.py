@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from function_app.adapters.documents import check_size
 from function_app.clock import utcnow
 from function_app.ports import BlobFacts, Clock, TrainingRequest
-from function_app.validation import ShardSource, SourceChangedError, SourceGoneError
+from shard_validation import ShardSource, SourceChangedError, SourceGoneError
 
 
 class MemoryShardStore:

@@ -9,7 +9,7 @@ from function_app.adapters.connections import StorageConnection
 from function_app.adapters.failures import storage_errors
 from function_app.etags import normalise_etag
 from function_app.ports import BlobFacts
-from function_app.validation import SourceChangedError, SourceGoneError
+from shard_validation import SourceChangedError, SourceGoneError
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobClient, BlobServiceClient

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 
 from function_app.dead_letters import DeadLetter
 from function_app.ledger import DatasetVersion, Decision, Generation, NotificationRecord, RunRecord, ShardRecord
-from function_app.validation import Reason
+from shard_validation import Reason
 
 MAX_COLUMN_CHARS = 16_000
 """Code points; at two UTF-16 units each they stay below 32 Ki units."""

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from function_app.errors import LandfallError
 from function_app.ports import BlobFacts
 from function_app.steps.checkpoints import StoredCheckpoint, load_checkpoint, save_checkpoint
 from function_app.steps.services import Services
 from function_app.steps.shard_places import ShardPlace
-from function_app.validation import ReasonCode, ShardStatistics, ShardVerdict
-from function_app.validation.reasons import Fault
+from shard_validation import ReasonCode, ShardStatistics, ShardVerdict
+from shard_validation.reasons import Fault
+from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
 

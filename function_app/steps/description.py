@@ -11,7 +11,7 @@ from function_app.pipelines import Pipeline
 from function_app.steps.drift import DriftFindings, drift_findings
 from function_app.steps.services import Services
 from function_app.steps.set_check import last_refusal
-from function_app.validation import DataRequirements, ShardStatistics
+from shard_validation import DataRequirements, ShardStatistics
 
 MAX_LISTED = 1000
 """Of missing or rejected shards: an answer stays readable, and says how many there are in all."""

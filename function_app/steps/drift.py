@@ -12,7 +12,7 @@ from function_app.ledger import Generation, RunRecord, RunState
 from function_app.pipelines import Pipeline
 from function_app.steps.notification import add_notifications, deliver
 from function_app.steps.services import Services
-from function_app.validation import Drift, VersionStatistics, measure_drift
+from shard_validation import Drift, VersionStatistics, measure_drift
 from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError
 
 MAX_RUNS = 1000

@@ -24,7 +24,7 @@ from function_app.steps.checkpoints import (
 )
 from function_app.steps.services import Services
 from function_app.steps.shard_places import ShardPlace
-from function_app.validation import Paused, ShardVerdict
+from shard_validation import Paused, ShardVerdict
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from function_app.errors import LandfallError
 from function_app.ledger import Decision
 from function_app.steps.services import Services
+from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from function_app.errors import LandfallError, LedgerConflictError, NotificationError
+from function_app.errors import LedgerConflictError, NotificationError
 from function_app.ledger import NotificationRecord, NotificationState
 from function_app.pipelines import Pipeline
 from function_app.steps.services import Services
+from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from function_app.errors import LandfallError
 from function_app.ledger import RunRecord, RunState
 from function_app.ports import JobStatus
 from function_app.run_states import Actor
@@ -18,6 +17,7 @@ from function_app.steps.registration import settle_completed
 from function_app.steps.run_changes import move_run
 from function_app.steps.run_ends import end_run
 from function_app.steps.services import Services
+from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from function_app.errors import DocumentTooLargeError, LandfallError, SubmissionRefusedError
+from function_app.errors import DocumentTooLargeError, SubmissionRefusedError
 from function_app.ledger import RunRecord, RunState
 from function_app.pipelines import Pipeline, Register, Requirement
 from function_app.ports import ModelRegistration
@@ -15,6 +15,7 @@ from function_app.steps.planning import TAG, report_path, spec_from_json
 from function_app.steps.run_changes import move_run
 from function_app.steps.script_check import SCRIPT_ERRORS_TAG
 from function_app.steps.services import Services
+from shared.errors import LandfallError
 from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError
 
 

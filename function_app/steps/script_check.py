@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from function_app.errors import ScriptError, ScriptRefusedError
+from function_app.errors import ScriptRefusedError
 from function_app.failure_classes import FailureClass, Remedy
 from function_app.ledger import RunRecord
 from function_app.pipelines import Pipeline
 from function_app.script_files import is_own_script
 from function_app.steps.planning import TAG, Plan, signed_plan
 from function_app.steps.services import Services
+from horovod_lint import ScriptError
 
 if TYPE_CHECKING:
-    from function_app.script_lint import Finding
+    from horovod_lint import Finding
 
 SCRIPT_ERRORS_TAG = TAG + "script_errors"
 """Of a job that was forced with a script that has some: their codes."""
@@ -44,10 +45,14 @@ def check_script(pipeline: Pipeline, services: Services) -> ScriptCheck:
     train = pipeline.train
     if not is_own_script(train.script):
         return ScriptCheck()
-    from function_app.script_lint import Machine, Severity, lint_script  # only who brings a script pays for it
+    from horovod_lint import Machine, Severity, lint_script  # only who brings a script pays for it
 
     try:
-        report = lint_script(services.read_script(train.script), train.script, Machine.of(train))
+        report = lint_script(
+            services.read_script(train.script),
+            train.script,
+            Machine.of_job(vm_size=train.vm_size, environment=train.environment_variables),
+        )
     except ScriptError as error:
         return ScriptCheck(errors=(str(error),), codes=("unreadable",))
     return ScriptCheck(

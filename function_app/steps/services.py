@@ -25,7 +25,7 @@ from function_app.ports import (
 )
 from function_app.script_files import no_scripts
 from function_app.slices import Slices
-from function_app.validation import (
+from shard_validation import (
     DataRequirements,
     Paused,
     ShardSource,
@@ -33,7 +33,7 @@ from function_app.validation import (
     validate_shard,
     validate_shard_within,
 )
-from function_app.validation.reasons import shown
+from shard_validation.reasons import shown
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from function_app.ledger import DatasetVersion, Decision
 from function_app.pipelines import Pipeline
 from function_app.steps.notification import add_notifications, deliver
 from function_app.steps.services import Services
-from function_app.validation import (
+from shard_validation import (
     COUNT_FILES,
     MAX_COUNTS_BYTES,
     CountsError,

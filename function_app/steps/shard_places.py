@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from function_app.ledger import DatasetVersion
 from function_app.pipelines import Pipeline
-from function_app.validation import COUNT_FILES
+from shard_validation import COUNT_FILES
 from shared.shard_names import ShardName, ShardNameError, parse_shard_name
 
 PATH_PATTERN = re.compile(r"([^/]+)/([^/]+)/([^/]+)")

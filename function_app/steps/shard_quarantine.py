@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 
-from function_app.errors import LandfallError
 from function_app.ports import BlobFacts
 from function_app.steps.services import Services
 from function_app.steps.shard_places import ShardPlace
-from function_app.validation import ShardVerdict, SourceError
+from shard_validation import ShardVerdict, SourceError
+from shared.errors import LandfallError
 
 
 def keep_rejected(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: Services) -> None:

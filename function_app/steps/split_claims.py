@@ -14,7 +14,7 @@ from itertools import islice
 from function_app.ledger import ShardRecord, ShardState
 from function_app.steps.services import Services
 from function_app.steps.shard_places import NotAShardError, ShardPlace, shard_place
-from function_app.validation import Reason, ReasonCode
+from shard_validation import Reason, ReasonCode
 
 MAX_NAMED = 5
 """Of the shards that hold a claim, in a message."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from function_app.errors import LandfallError
 from function_app.ledger import DatasetVersion, Generation, RunRecord
 from function_app.pipelines import Pipeline
 from function_app.run_states import Actor
@@ -28,6 +27,7 @@ from function_app.steps.stalled import tell_if_stalled
 from function_app.steps.submission import AWAITING_SUBMISSION, submit_run
 from function_app.steps.unknown_jobs import care_for_unknown_jobs
 from function_app.steps.uploads import judge_shard
+from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
 

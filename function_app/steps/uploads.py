@@ -16,7 +16,7 @@ from function_app.steps.services import Services
 from function_app.steps.shard_places import NotAShardError, ShardPlace, counted_version, shard_place
 from function_app.steps.shard_quarantine import keep_rejected
 from function_app.steps.split_claims import claim_conflict
-from function_app.validation import (
+from shard_validation import (
     ReasonCode,
     ShardVerdict,
     SourceChangedError,
@@ -24,7 +24,7 @@ from function_app.validation import (
     SourceGoneError,
     SourceUnavailableError,
 )
-from function_app.validation.reasons import shown
+from shard_validation.reasons import shown
 
 MAX_ROUNDS = 5
 """A shard overwritten more often than this while it is looked at is left to its next delivery."""

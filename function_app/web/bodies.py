@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from function_app.ledger import Generation, RunRecord, RunState, ShardRecord
 from function_app.steps.description import MAX_LISTED, SplitDescription, VersionDescription
-from function_app.validation import FeatureStatistics
+from shard_validation import FeatureStatistics
 
 MAX_FREQUENT = 20
 """Values of a feature that an answer lists."""

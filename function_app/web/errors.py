@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from function_app.errors import (
-    LandfallError,
     LedgerConflictError,
     NotFoundError,
     OverrideError,
@@ -24,6 +23,7 @@ from function_app.errors import (
     VersionNotWholeError,
     VersionQuarantinedError,
 )
+from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ HEAVY = (
 )
 FOR_INVOCATIONS = (
     "function_app.pipelines",
-    "function_app.script_lint",
+    "horovod_lint",
     "function_app.steps",
-    "function_app.validation",
+    "shard_validation",
 )
 """Of ours: indexing needs none of these."""
 LIST_HEAVY = f"""

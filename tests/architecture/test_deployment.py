@@ -57,9 +57,11 @@ def test_a_deployment_carries_nothing_else() -> None:
         "constraints.txt",
         "function_app",
         "function_app.py",
+        "horovod_lint",
         "host.json",
         "pipelines",
         "requirements.txt",
+        "shard_validation",
         "shared",
     }
     assert expected == top_levels

@@ -28,7 +28,7 @@ def test_exactly_one_file_imports_horovod() -> None:
 
 def test_nothing_else_imports_horovod_or_tensorflow() -> None:
     """The function app's environment has neither."""
-    elsewhere = imports_of("shared", "function_app", "local_azure", "cli")
+    elsewhere = imports_of("shared", "shard_validation", "horovod_lint", "function_app", "local_azure", "cli")
     strangers = [str(found) for found in elsewhere if found.top_level in {"horovod", "tensorflow", "keras"}]
     assert [] == strangers
 
@@ -59,5 +59,5 @@ def test_the_training_job_knows_no_azure() -> None:
 def test_product_code_knows_neither_twin_nor_command_line_nor_tests() -> None:
     """Nothing that is deployed knows that it may run locally."""
     outsiders = {"local_azure", "cli", "bench", "tools", "tests"}
-    deployed = imports_of("shared", "function_app", "training_job")
+    deployed = imports_of("shared", "shard_validation", "horovod_lint", "function_app", "training_job")
     assert [] == [str(found) for found in deployed if found.top_level in outsiders]

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-OUR_PACKAGES = ("shared", "function_app", "training_job", "local_azure", "cli", "bench", "tools", "tests")
+OUR_PACKAGES = (
+    "shared",
+    "shard_validation",
+    "horovod_lint",
+    "function_app",
+    "training_job",
+    "local_azure",
+    "cli",
+    "bench",
+    "tools",
+    "tests",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

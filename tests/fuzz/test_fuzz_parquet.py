@@ -8,7 +8,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from function_app.validation import DataRequirements, Limits, Reason, ShardVerdict, validate_shard
+from shard_validation import DataRequirements, Limits, Reason, ShardVerdict, validate_shard
 from shared.example_schema import FeatureSpec
 from tests.fuzz.mutations import damaged, one_of, seeds
 from tests.support.shards import BytesSource, image_bytes

@@ -6,7 +6,7 @@ import gzip
 import json
 import zlib
 
-from function_app.validation import (
+from shard_validation import (
     DataRequirements,
     ImagePolicy,
     Paused,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from function_app.errors import LandfallError, LedgerConflictError, NotificationError, ServiceUnavailableError
+from function_app.errors import LedgerConflictError, NotificationError, ServiceUnavailableError
+from shared.errors import LandfallError
 from tests.support.port_calls import PortCall
 
 CONFLICTING = frozenset({"save_run", "save_notification", "save_flights", "record_shard"})

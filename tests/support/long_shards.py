@@ -10,7 +10,7 @@ from function_app.ports import BlobFacts
 from function_app.slices import Slices
 from function_app.steps.uploads import handle_upload
 from function_app.triggers.upload_events import read_uploads
-from function_app.validation import ShardSource
+from shard_validation import ShardSource
 from tests.support.world import World
 
 

@@ -18,7 +18,7 @@ from function_app.bootstrap import build_services
 from function_app.ports import BlobFacts, DocumentStore, ShardStore
 from function_app.slices import Slices
 from function_app.steps.uploads import CREATED, Upload, handle_upload
-from function_app.validation import ShardSource
+from shard_validation import ShardSource
 
 CHUNK_BYTES = 1 << 16
 NUM_CHUNKS = 8

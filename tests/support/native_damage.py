@@ -14,7 +14,7 @@ import random
 import sys
 from pathlib import Path
 
-from function_app.validation.tfrecord.native import Findings
+from shard_validation.tfrecord.native import Findings
 from tests.fuzz.mutations import damaged
 from tests.support.shards import framed
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from function_app.validation import DataRequirements, ImagePolicy, ShardSource, encode_example, validate_shard
-from function_app.validation.tfrecord.native import ROOM_BYTES
+from shard_validation import DataRequirements, ImagePolicy, ShardSource, encode_example, validate_shard
+from shard_validation.tfrecord.native import ROOM_BYTES
 from shared.example_schema import FeatureSpec
 from shared.record_framing import frame_record
 
@@ -113,7 +113,7 @@ def file_of_swelling_examples() -> ShardSource:
 
 def written(frame: bytes, times: int) -> ShardSource:
     """Return the file that the command line names; the first time write it, and end."""
-    from function_app.validation import LocalFileSource
+    from shard_validation import LocalFileSource
 
     path = Path(sys.argv[2])
     if not path.exists():
@@ -143,7 +143,7 @@ def parquet_file(num_rows: int, **options: int) -> ShardSource:
         rows = {"label": list(range(num_rows)), "image": [chance.randbytes(110_000) for _ in range(num_rows)]}
         pq.write_table(pa.table(rows), path, **options)
         raise SystemExit(0)
-    from function_app.validation import LocalFileSource
+    from shard_validation import LocalFileSource
 
     return LocalFileSource(path)
 

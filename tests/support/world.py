@@ -23,7 +23,7 @@ from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.services import Services
 from function_app.steps.submission import handle_request
 from function_app.steps.uploads import CREATED, Upload, handle_upload
-from function_app.validation import encode_example
+from shard_validation import encode_example
 from shared.record_framing import frame_record
 from shared.training_report import TrainingReport
 

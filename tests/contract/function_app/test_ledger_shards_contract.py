@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from function_app.ledger import NUM_BUCKETS, DatasetVersion, Ledger, ShardRecord, ShardState
-from function_app.validation import Reason
-from function_app.validation.reason_codes import ReasonCode
+from shard_validation import Reason
+from shard_validation.reason_codes import ReasonCode
 from tests.support.ledger_records import DIGITS, NOON, shard_record
 from tests.support.threads import at_once
 

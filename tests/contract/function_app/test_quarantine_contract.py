@@ -14,7 +14,7 @@ from function_app.adapters.memory_quarantine import MemoryQuarantine
 from function_app.adapters.memory_stores import MemoryShardStore
 from function_app.adapters.quarantine import BlobQuarantine
 from function_app.ports import BlobFacts, Quarantine, ShardStore
-from function_app.validation import SourceChangedError, SourceGoneError
+from shard_validation import SourceChangedError, SourceGoneError
 from tests.contract.function_app.conftest import BOTH
 from tests.support.threads import at_once
 

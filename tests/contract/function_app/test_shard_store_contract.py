@@ -13,7 +13,7 @@ from function_app.adapters.connections import StorageConnection
 from function_app.adapters.memory_stores import MemoryShardStore
 from function_app.clock import utcnow
 from function_app.ports import BlobFacts, ShardStore
-from function_app.validation import SourceChangedError, SourceGoneError
+from shard_validation import SourceChangedError, SourceGoneError
 from tests.contract.function_app.conftest import BOTH
 from tests.support.threads import at_once
 

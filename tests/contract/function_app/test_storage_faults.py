@@ -22,7 +22,7 @@ from function_app.clock import utcnow
 from function_app.errors import ServiceUnavailableError
 from function_app.ledger import NotificationState, RunState
 from function_app.ports import BlobFacts, TrainingRequest
-from function_app.validation import SourceForbiddenError, SourceUnavailableError
+from shard_validation import SourceForbiddenError, SourceUnavailableError
 from tests.support.azurite import HOST_ACCOUNT, Azurite
 from tests.support.ledger_records import (
     DIGITS,

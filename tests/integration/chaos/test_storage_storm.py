@@ -12,7 +12,7 @@ import pytest
 
 from bench.chaos.storage_faults import some_faults
 from bench.chaos.storage_proxy import StorageProxy, no_faults, storage_proxy, through
-from function_app.errors import LandfallError
+from shared.errors import LandfallError
 from tests.integration.crash.azurite_world import AzuriteWorld, serve_queues
 from tests.integration.crash.azurite_world import opened as open_world
 from tests.integration.crash.data_stories import DATA

@@ -7,7 +7,7 @@ from dataclasses import replace
 from function_app.adapters.failures import StorageRefusedError
 from function_app.adapters.memory_quarantine import MemoryQuarantine
 from function_app.ports import BlobFacts
-from function_app.validation import DriftPolicy
+from shard_validation import DriftPolicy
 from tests.integration.crash.stages import Step
 from tests.integration.crash.stories import Serve, Story, changed, settle, trained, upload, uploads
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content

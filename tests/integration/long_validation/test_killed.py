@@ -17,7 +17,7 @@ from function_app.adapters.connections import ConnectionSettings, StorageConnect
 from function_app.adapters.table_ledger import TableLedger
 from function_app.ledger import DatasetVersion
 from function_app.pipeline_files import load_pipelines
-from function_app.validation import encode_example, validate_shard
+from shard_validation import encode_example, validate_shard
 from shared.record_framing import frame_record
 from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
 from tests.support.long_validation_process import CHUNK_BYTES, NUM_CHUNKS

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from function_app.bootstrap import build_services
-from function_app.errors import PipelineError, ScriptError, SettingsError
+from function_app.errors import PipelineError, SettingsError
+from horovod_lint import ScriptError
 from tests.support.world import PIPELINE
 from tests.unit.function_app.test_settings import REQUIRED
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from function_app.validation.tfrecord import native
+from shard_validation.tfrecord import native
 from tools.logged import SetupError
 from tools.native_library import SOURCE, build, library_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.lint.printing import as_text
-from function_app.script_lint import lint_script
+from horovod_lint import lint_script
 from tests.support.cli import landfall
 
 GOOD = "import horovod.tensorflow as hvd\nhvd.init()\n"

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.pack.collection import Entry, deal, split_off
-from function_app.validation.example_message import Example
+from shard_validation.example_message import Example
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
 from tests.support.cli import landfall
 from tests.support.shards import image_bytes

@@ -12,7 +12,8 @@ from azure.core.exceptions import (
 )
 
 from function_app.adapters.failures import StorageRefusedError, storage_errors
-from function_app.errors import LandfallError, ServiceUnavailableError
+from function_app.errors import ServiceUnavailableError
+from shared.errors import LandfallError
 
 
 def answered(status: int) -> HttpResponseError:

@@ -23,7 +23,7 @@ from function_app.adapters.ledger_bounds import (
 )
 from function_app.adapters.table_rows import from_columns, to_columns
 from function_app.ledger import Decision, NotificationRecord, RunRecord, ShardRecord, ShardState
-from function_app.validation import Reason, ReasonCode
+from shard_validation import Reason, ReasonCode
 from tests.support.ledger_records import decision_record, notification_record, run_record, shard_record
 
 MAX_PROPERTY_BYTES = 64 << 10

@@ -16,7 +16,7 @@ from function_app.steps.begun_validations import MAX_STARTS
 from function_app.steps.sweep import sweep
 from function_app.steps.uploads import handle_upload
 from function_app.triggers.upload_events import read_uploads
-from function_app.validation import Paused, ShardVerdict, SourceUnavailableError
+from shard_validation import Paused, ShardVerdict, SourceUnavailableError
 from tests.support.long_shards import SmallChunkStore, long_world, serve_uploads
 from tests.support.world import TRAIN_SHARDS, VERSION, World, shard_content
 

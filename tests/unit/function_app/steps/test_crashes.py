@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from function_app.errors import LandfallError
 from function_app.ledger import RunState
 from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.sweep import sweep
+from shared.errors import LandfallError
 from tests.support.world import ALL_SHARDS, WEBHOOK, World
 
 PORTS = ("ledger", "shards", "quarantine", "documents", "run_outputs", "requests", "jobs", "models")

@@ -12,7 +12,7 @@ from function_app.pipeline_files import parse_pipeline
 from function_app.steps.description import describe_version
 from function_app.steps.run_requests import request_run
 from function_app.steps.sweep import sweep
-from function_app.validation import DriftPolicy
+from shard_validation import DriftPolicy
 from tests.support.world import ALL_SHARDS, PIPELINE, WEBHOOK, World, pipeline, shard_content
 
 V2 = DatasetVersion(dataset="digits", version="v2")

@@ -26,7 +26,7 @@ from function_app.steps.cancellation import cancel_run
 from function_app.steps.run_events import handle_run_event
 from function_app.steps.run_requests import request_run
 from function_app.steps.submission import handle_request
-from function_app.validation import SourceGoneError
+from shard_validation import SourceGoneError
 from tests.support.long_shards import SmallChunkStore, Stopwatch
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content
 

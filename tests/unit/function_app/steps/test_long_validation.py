@@ -19,7 +19,7 @@ from function_app.steps import checkpoints
 from function_app.steps.sweep import sweep
 from function_app.steps.uploads import OTHERS_UPLOADS
 from function_app.triggers.upload_events import read_uploads
-from function_app.validation import validate_shard
+from shard_validation import validate_shard
 from tests.support.long_shards import long_world, serve_uploads
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content
 

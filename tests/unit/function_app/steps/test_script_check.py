@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from function_app.errors import ScriptError, ScriptRefusedError
+from function_app.errors import ScriptRefusedError
 from function_app.ledger import RunRecord, RunState
 from function_app.steps.reconciliation import reconcile_run
 from function_app.steps.run_requests import request_run
 from function_app.steps.submission import submit_run
 from function_app.steps.sweep import run_sweep
+from horovod_lint import ScriptError
 from tests.support.world import ALL_SHARDS, VERSION, World, pipeline
 
 GOOD = "import horovod.tensorflow as hvd\nhvd.init()\n"

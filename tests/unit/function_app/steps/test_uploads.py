@@ -12,7 +12,7 @@ from function_app.errors import ServiceUnavailableError
 from function_app.ledger import ShardRecord, ShardState
 from function_app.ports import BlobFacts
 from function_app.steps.uploads import OTHERS_UPLOADS
-from function_app.validation import (
+from shard_validation import (
     DataRequirements,
     ReasonCode,
     ShardSource,

@@ -16,7 +16,7 @@ from function_app.steps.uploads import CREATED, Upload, handle_upload
 from function_app.triggers import shard_uploaded
 from function_app.triggers.event_envelopes import MAX_EVENTS, MAX_PAYLOAD_BYTES
 from function_app.triggers.upload_events import read_uploads
-from function_app.validation import DataRequirements, ShardSource, ShardVerdict, validate_shard
+from shard_validation import DataRequirements, ShardSource, ShardVerdict, validate_shard
 from tests.support.world import World, shard_content
 
 EVENTS = Path(__file__).resolve().parents[3] / "events"

@@ -1,0 +1,23 @@
+"""What a Horovod script gets wrong, told by reading its syntax tree: for the command line and for submissions."""
+
+from __future__ import annotations
+
+from horovod_lint.findings import Finding, LintReport
+from horovod_lint.lint import lint_script
+from horovod_lint.rules import RULES, Rule, RuleCode, Severity
+from horovod_lint.script import MAX_DEPTH, MAX_SCRIPT_BYTES, ScriptError
+from horovod_lint.view import Machine
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_SCRIPT_BYTES",
+    "RULES",
+    "Finding",
+    "LintReport",
+    "Machine",
+    "Rule",
+    "RuleCode",
+    "ScriptError",
+    "Severity",
+    "lint_script",
+]

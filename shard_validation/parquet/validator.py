@@ -1,0 +1,157 @@
+"""A Parquet shard: content CRC, footer, schema, then every page of every column chunk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shard_validation.content_crc import take_crc
+from shard_validation.feature_checks import ValuesCheck, compile_values_check, missing
+from shard_validation.parquet.arrow_columns import batch_rows, open_with_pyarrow, read_rows
+from shard_validation.parquet.blocks import BlockFile
+from shard_validation.parquet.byte_arrays import DEFERRED, PageDecoder, decodes
+from shard_validation.parquet.columns import match_columns
+from shard_validation.parquet.faults import OutOfTimeError, ParquetFaultError
+from shard_validation.parquet.footer import ColumnChunk, column_chunks, read_footer
+from shard_validation.parquet.pages import read_body, walk_pages
+from shard_validation.reason_codes import ReasonCode
+from shard_validation.reasons import Fault
+from shard_validation.task import Task
+from shard_validation.verdicts import Paused, ShardVerdict
+
+ROWS_PER_LOOK = 1024
+"""At the clock, within a page: it may have gigabytes."""
+
+_NO_RECORDS = Fault(code=ReasonCode.NO_RECORDS, expected="at least one row", seen="none")
+
+
+def validate_parquet(task: Task) -> ShardVerdict | Paused:
+    """Validate a Parquet shard; it pauses while its CRC is taken, and after any row group."""
+    checkpoint = task.checkpoint or {"position": 0, "row_group": 0, "num_rows": 0}
+    position = take_crc(task, checkpoint["position"])
+    if position < task.source.size_bytes:
+        return _paused(task, position, 0, 0)
+    try:
+        walk = _Walk(task)
+        if task.checkpoint is None or not checkpoint["row_group"]:
+            walk.check_schema()
+        return walk.check_row_groups(checkpoint["row_group"], checkpoint["num_rows"])
+    except ParquetFaultError as error:
+        task.report(error.fault, byte_offset=error.byte_offset)
+        return task.verdict()
+
+
+def _paused(task: Task, position: int, row_group: int, num_rows: int) -> Paused:
+    checkpoint = {
+        "findings": task.findings(),
+        "position": position,
+        "row_group": row_group,
+        "num_rows": num_rows,
+    }
+    return Paused(checkpoint=checkpoint, bytes_done=position)
+
+
+class _Walk:
+    """The walk over the row groups of one shard."""
+
+    def __init__(self, task: Task) -> None:
+        """Read the footer. Raises ParquetFaultError."""
+        self._task = task
+        self._limits = task.requirements.limits
+        self._file = BlockFile(task.source)
+        self._metadata = read_footer(self._file, task.source.size_bytes, self._limits)
+        self._reader = open_with_pyarrow(self._file, self._metadata.offset)
+        self._features, self._schema_faults = match_columns(self._metadata.leaves, task.requirements.features)
+        self._checks: dict[int, ValuesCheck] = {
+            column: compile_values_check(spec, task.requirements, task.statistics.feature(spec.name))
+            for column, spec in self._features.items()
+        }
+
+    def check_schema(self) -> None:
+        """Report what is wrong with the columns as such."""
+        for fault in self._schema_faults:
+            self._task.report(fault)
+
+    def check_row_groups(self, row_group: int, num_rows: int) -> ShardVerdict | Paused:
+        """Check row groups from one on; ``num_rows`` lie before it."""
+        task, num_groups = self._task, len(self._metadata.row_groups)
+        for index in range(row_group, num_groups):
+            for chunk in column_chunks(self._metadata, index, num_rows):
+                self._check_chunk(chunk)
+            num_rows += self._metadata.row_groups[index].num_rows
+            task.statistics.num_records = num_rows
+            if index + 1 < num_groups and task.should_pause():
+                return _paused(task, task.source.size_bytes, index + 1, num_rows)
+        self._check_total(num_rows)
+        return task.verdict()
+
+    def _check_total(self, num_rows: int) -> None:
+        if num_rows != self._metadata.num_rows:
+            self._task.report(
+                Fault(
+                    code=ReasonCode.PARQUET_ROWS_DIFFER,
+                    expected=f"{self._metadata.num_rows} rows, as the footer states",
+                    seen=f"{num_rows} in its row groups",
+                )
+            )
+        elif not num_rows:
+            self._task.report(_NO_RECORDS)
+
+    def _check_chunk(self, chunk: ColumnChunk) -> None:
+        try:
+            if decodes(chunk):
+                self._check_byte_arrays(chunk)
+            else:
+                self._check_with_pyarrow(chunk)
+        except OutOfTimeError:
+            raise
+        except ParquetFaultError as error:
+            self._task.report(error.fault, byte_offset=error.byte_offset)
+
+    def _check_byte_arrays(self, chunk: ColumnChunk) -> None:
+        decoder = PageDecoder(self._file, chunk, self._limits.max_page_bytes)
+        row = chunk.first_row
+        for page in walk_pages(self._file, chunk, self._limits, is_streamed=True):
+            self._check_time(chunk)
+            self._task.statistics.num_bytes += page.uncompressed_bytes
+            for value in decoder.values(page):
+                if row % ROWS_PER_LOOK == 0:
+                    self._check_time(chunk)
+                if value is not DEFERRED:
+                    self._check_row(chunk.column, value, row, page.offset)
+                row += 1
+        for number, value in decoder.deferred():
+            self._check_row(chunk.column, value, chunk.first_row + number, chunk.start)
+
+    def _check_with_pyarrow(self, chunk: ColumnChunk) -> None:
+        largest = 0
+        for page in walk_pages(self._file, chunk, self._limits):
+            self._check_time(chunk)
+            read_body(self._file, chunk, page)
+            self._task.statistics.num_bytes += page.uncompressed_bytes
+            largest = max(largest, page.uncompressed_bytes)
+        rows_at_a_time = batch_rows(chunk, largest, self._limits)
+        row = chunk.first_row
+        is_feature = chunk.column in self._checks
+        for values in read_rows(self._reader, chunk, rows_at_a_time, is_feature=is_feature):
+            self._check_time(chunk)
+            if is_feature:
+                for i, value in enumerate(values):
+                    self._check_row(chunk.column, value, row + i, chunk.start)
+            row += len(values)
+
+    def _check_time(self, chunk: ColumnChunk) -> None:
+        """Raise OutOfTimeError within a row group that takes longer than one execution may."""
+        if self._task.out_of_time():
+            raise OutOfTimeError(chunk.row_group, chunk.num_rows, chunk.start, chunk.path)
+
+    def _check_row(self, column: int, value: Any, row: int, byte_offset: int) -> None:
+        check = self._checks.get(column)
+        if check is None:
+            return
+        if value is None or (isinstance(value, list) and None in value):
+            spec = self._features[column]
+            fault = missing(spec) if spec.required else None
+        else:
+            fault = check(value if isinstance(value, list) else [value], row)
+        if fault is not None:
+            self._task.report(fault, row, byte_offset)

@@ -1,0 +1,158 @@
+"""Where a shard's bytes come from: one immutable content, read by ranges."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import ClassVar, Protocol, Self, runtime_checkable
+
+from shard_validation.reason_codes import ReasonCode
+from shard_validation.reasons import Reason
+from shared.errors import LandfallError
+
+
+class ShardSource(Protocol):
+    """One immutable content: a file as it was opened, or a blob pinned to an ETag."""
+
+    @property
+    def name(self) -> str:
+        """The file name: the last segment of the path."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the content."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``. Raises a SourceError; called from two threads."""
+        ...
+
+
+@runtime_checkable
+class ChunkedSource(Protocol):
+    """A source that knows how much to ask for at a time."""
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes per read that suit it best."""
+        ...
+
+
+@runtime_checkable
+class RefillingSource(Protocol):
+    """A source that reads into memory that is there already."""
+
+    def read_into(self, offset: int, memory: memoryview) -> None:
+        """Fill the memory with the bytes from ``offset`` on. Raises a SourceError."""
+        ...
+
+
+class SourceError(LandfallError):
+    """A shard could not be read: no verdict is possible."""
+
+    code: ClassVar[ReasonCode] = ReasonCode.SOURCE_UNAVAILABLE
+
+    def reason(self, shard: str) -> Reason:
+        """Return the error as a reason, for those who list it beside verdicts."""
+        return Reason(code=self.code, shard=shard, message=str(self))
+
+
+class SourceChangedError(SourceError):
+    """The content is no longer the one that was opened: begin again, never judge it half and half."""
+
+    code = ReasonCode.SOURCE_CHANGED
+
+
+class SourceGoneError(SourceError):
+    """The shard was deleted."""
+
+    code = ReasonCode.SOURCE_GONE
+
+
+class SourceForbiddenError(SourceError):
+    """The shard may not be read (any more)."""
+
+    code = ReasonCode.SOURCE_FORBIDDEN
+
+
+class SourceUnavailableError(SourceError):
+    """The storage did not answer, or not wholly; trying again may help."""
+
+
+class LocalFileSource:
+    """A file. It is pinned to size and modification time, as a blob is to its ETag."""
+
+    chunk_bytes = 2 << 20
+    """A chunk that stays in the processor's cache between read and check is worth more than fewer calls."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file. Raises SourceGoneError, SourceForbiddenError, SourceUnavailableError."""
+        self.name = path.name
+        self._path = path
+        self._file = _open(path)
+        self._identity = self._identify()
+        self.size_bytes = self._identity[0]
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes. Raises SourceChangedError where the file is not the same any more."""
+        try:
+            content = os.pread(self._file, length, offset)
+        except OSError as error:
+            raise self._failure(offset, error) from error
+        self._check_read(offset, length, len(content))
+        return content
+
+    def read_into(self, offset: int, memory: memoryview) -> None:
+        """Fill the memory. Raises SourceChangedError where the file is not the same any more."""
+        try:
+            num_read = os.preadv(self._file, [memory], offset)
+        except OSError as error:
+            raise self._failure(offset, error) from error
+        self._check_read(offset, len(memory), num_read)
+
+    def fileno(self) -> int:
+        """Return the descriptor; who reads from it by offset asks for himself whether the file is unchanged."""
+        return self._file
+
+    def check_unchanged(self) -> None:
+        """Raise SourceChangedError where the file is not the same any more."""
+        if self._identify() != self._identity:
+            raise SourceChangedError(f"{self._path}: the file was changed while it was read; validate it again")
+
+    def close(self) -> None:
+        """Close the file; reading is over."""
+        os.close(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _identify(self) -> tuple[int, int]:
+        status = os.fstat(self._file)
+        return status.st_size, status.st_mtime_ns
+
+    def _check_read(self, offset: int, length: int, num_read: int) -> None:
+        is_short = num_read != length
+        if is_short or offset + length == self.size_bytes:
+            self.check_unchanged()
+        if is_short:
+            raise SourceUnavailableError(f"{self._path}: {length} bytes should follow byte {offset}, {num_read} came")
+
+    def _failure(self, offset: int, error: OSError) -> SourceUnavailableError:
+        return SourceUnavailableError(f"{self._path}: reading at byte {offset} failed: {error}")
+
+
+def _open(path: Path) -> int:
+    try:
+        if not path.is_file():
+            raise SourceGoneError(f"{path}: there should be a file, there is none")
+        return os.open(path, os.O_RDONLY)
+    except FileNotFoundError as error:
+        raise SourceGoneError(f"{path}: there should be a file, there is none") from error
+    except PermissionError as error:
+        raise SourceForbiddenError(f"{path}: the file may not be read: {error}") from error
+    except (OSError, ValueError) as error:
+        raise SourceUnavailableError(f"{path}: the file cannot be opened: {error}") from error

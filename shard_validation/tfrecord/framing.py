@@ -1,0 +1,286 @@
+"""TFRecord framing over a stream of chunks: every length bounded before use, both CRCs of every record.
+
+Source of the layout: shared/record_framing.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from shard_validation.example_check import PayloadCheck
+from shard_validation.limits import Limits
+from shard_validation.read_ahead import Chunk
+from shard_validation.reason_codes import ReasonCode
+from shard_validation.reasons import Fault
+from shard_validation.tfrecord.file_reading import SoundStretch
+from shard_validation.tfrecord.straddling import StraddlingRecord
+from shared.record_framing import (
+    FRAME_OVERHEAD_BYTES,
+    HEADER_BYTES,
+    TRAILER_BYTES,
+    are_masked,
+    mask_crc,
+    masked_crc32c,
+)
+
+ReportFault = Callable[[Fault, int, int], None]
+"""Takes a fault, the record's index and its byte offset."""
+
+_HEADER = struct.Struct("<QI")
+_TRAILER_AND_HEADER = struct.Struct("<IQI")
+_TRAILER = struct.Struct("<I")
+_LENGTH = struct.Struct("<Q")
+_MAX_KNOWN_LENGTHS = 4096
+_BATCH_RECORDS = 256
+_COPIED_BYTES = 1 << 10
+"""Payloads below this are copied: a view of so few bytes costs more than the bytes."""
+_REMEMBERED_BYTES = 32 << 10
+"""From this size on, using a payload's CRC again for that of the content is cheaper than taking it twice."""
+
+
+class PayloadCrc(NamedTuple):
+    """The CRC32C of a payload, as it was taken to check it."""
+
+    offset: int
+    num_bytes: int
+    crc: int
+
+
+class FramingLostError(ValueError):
+    """Nothing behind this point can be read: where the next record begins is unknown."""
+
+
+class RecordFraming:
+    """Takes chunks in order; reports faults; hands each sound payload to a check.
+
+    After FramingLostError, which follows a reported fault, it must not be fed again.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        report: ReportFault,
+        check_payload: PayloadCheck | None = None,
+        *,
+        offset: int = 0,
+        num_records: int = 0,
+    ) -> None:
+        """Begin at a record's first byte, ``offset``, which is the ``num_records``-th record's."""
+        self.offset = offset
+        """Of the first record that is not done."""
+        self.num_records = num_records
+        self.num_payload_bytes = 0
+        self._limits = limits
+        self._report = report
+        self._check_payload = check_payload
+        self.max_payload_bytes = limits.max_record_bytes
+        """Of a record of which nothing is to be said already for its length."""
+        if check_payload is not None:
+            self.max_payload_bytes = min(limits.max_example_bytes, limits.max_record_bytes)
+        self._known_lengths: dict[int, int] = {}
+        self._payload_crcs: list[PayloadCrc] = []
+        self._last_length = _COPIED_BYTES
+        self._straddling: StraddlingRecord | None = None
+
+    def feed(self, chunk: Chunk) -> None:
+        """Check all records that end in this chunk. Raises FramingLostError."""
+        position = 0
+        chunk = bytes(chunk) if self._last_length < _COPIED_BYTES else memoryview(chunk)
+        while position < len(chunk):
+            if self._straddling is None:
+                position = self._scan(chunk, position)
+                self._straddling = StraddlingRecord()
+            position = self._go_on(self._straddling, chunk, position)
+
+    @property
+    def checks_payloads(self) -> bool:
+        """Whether anything is to be said of what is in a sound record."""
+        return self._check_payload is not None
+
+    def take_sound(self, stretch: SoundStretch) -> None:
+        """Check the payloads of whole records whose framing and CRCs are sound."""
+        if self._check_payload is not None:
+            self._check_sound(self._check_payload, stretch.content(), stretch.ends())
+        self.num_payload_bytes += stretch.num_payload_bytes
+        self.num_records += stretch.num_records
+        self.offset += stretch.num_bytes
+
+    def _check_sound(self, check_payload: PayloadCheck, records: memoryview, ends: list[int]) -> None:
+        begin = 0
+        for index, end in enumerate(ends, self.num_records):
+            for fault in check_payload(records[begin + HEADER_BYTES : end - TRAILER_BYTES], index) or ():
+                self._report(fault, index, self.offset + begin)
+            begin = end
+
+    def finish(self) -> None:
+        """State that the stream is over: nothing may be left of a record."""
+        record = self._straddling
+        if record is not None and record.header:
+            is_padding = self.num_records and not any(record.header)
+            self._report(_PADDING_FAULT if is_padding else _cut_fault(record), self.num_records, self.offset)
+
+    def take_payload_crcs(self) -> list[PayloadCrc]:
+        """Return the CRCs of large payloads that lay within one chunk each, since they were last taken."""
+        taken, self._payload_crcs = self._payload_crcs, []
+        return taken
+
+    def _scan(self, chunk: Chunk, position: int) -> int:
+        """Check the records that lie in the chunk together with the next one's header.
+
+        This is the loop that decides how fast validation is: one call to unpack for a trailer and the header behind
+        it, no arithmetic for a length that was checked before, and what can be done for many records at once is.
+        Returns where the first record begins that is not whole, or of which something is to be said already.
+        """
+        if position > len(chunk) - HEADER_BYTES:
+            return position
+        length, length_crc = _HEADER.unpack_from(chunk, position)
+        last, known = len(chunk) - _TRAILER_AND_HEADER.size, self._known_lengths
+        while True:
+            begin = position
+            payloads: list[Chunk] = []
+            stored_crcs: list[int] = []
+            for _ in range(_BATCH_RECORDS):
+                start = position + HEADER_BYTES
+                stop = start + length
+                if stop > last or (known.get(length) != length_crc and not self._is_ordinary(length, length_crc)):
+                    break
+                payloads.append(chunk[start:stop])
+                stored, length, length_crc = _unpack_next(chunk, stop)
+                stored_crcs.append(stored)
+                position = stop + TRAILER_BYTES
+            self._last_length = length
+            if not payloads:
+                return position
+            self._check_batch(payloads, stored_crcs, position - begin)
+
+    def _is_ordinary(self, length: int, length_crc: int) -> bool:
+        """Whether a header that was not seen before is to be trusted, and nothing is to be said of it."""
+        if not 0 < length <= self.max_payload_bytes or masked_crc32c(_LENGTH.pack(length)) != length_crc:
+            return False
+        if len(self._known_lengths) < _MAX_KNOWN_LENGTHS:
+            self._known_lengths[length] = length_crc
+        return True
+
+    def _check_batch(self, payloads: list[Chunk], stored_crcs: list[int], num_bytes: int) -> None:
+        """Check the CRCs of records in a row, ``num_bytes`` with their framing, and the payloads that are sound."""
+        crcs = list(map(crc32c, payloads))
+        are_sound = are_masked(crcs, stored_crcs)
+        if not are_sound or self._check_payload is not None:
+            self._check_each(payloads, crcs, stored_crcs if not are_sound else None)
+        if num_bytes >= _REMEMBERED_BYTES * len(payloads):
+            self._remember(payloads, crcs)
+        self.num_payload_bytes += num_bytes - FRAME_OVERHEAD_BYTES * len(payloads)
+        self.num_records += len(payloads)
+        self.offset += num_bytes
+
+    def _check_each(self, payloads: list[Chunk], crcs: list[int], stored_crcs: list[int] | None) -> None:
+        """Report what is wrong with each record; without stored CRCs they are known to fit."""
+        offset, check_payload = self.offset, self._check_payload
+        for i, payload in enumerate(payloads):
+            if stored_crcs is not None and mask_crc(crcs[i]) != stored_crcs[i]:
+                fault = _crc_fault(len(payload), mask_crc(crcs[i]), stored_crcs[i])
+                self._report(fault, self.num_records + i, offset)
+            elif check_payload is not None:
+                for fault in check_payload(payload, self.num_records + i) or ():
+                    self._report(fault, self.num_records + i, offset)
+            offset += FRAME_OVERHEAD_BYTES + len(payload)
+
+    def _remember(self, payloads: list[Chunk], crcs: list[int]) -> None:
+        offset = self.offset
+        for payload, crc in zip(payloads, crcs, strict=True):
+            self._payload_crcs.append(PayloadCrc(offset + HEADER_BYTES, len(payload), crc))
+            offset += FRAME_OVERHEAD_BYTES + len(payload)
+
+    def _check_header(self, length: int, length_crc: int) -> None:
+        """Report what is wrong with a header. Raises FramingLostError where it is not to be trusted."""
+        limits, index, offset = self._limits, self.num_records, self.offset
+        if masked_crc32c(_LENGTH.pack(length)) != length_crc:
+            is_padding = index and not length and not length_crc
+            self._report(_PADDING_FAULT if is_padding else _length_crc_fault(length, length_crc), index, offset)
+            raise FramingLostError
+        if length > limits.max_record_bytes:
+            self._report(_too_long_fault(length, limits.max_record_bytes), index, offset)
+            raise FramingLostError
+        if length == 0:
+            self._report(_EMPTY_FAULT, index, offset)
+        elif self._check_payload is not None and length > limits.max_example_bytes:
+            self._report(_too_large_fault(length, limits.max_example_bytes), index, offset)
+
+    def _go_on(self, record: StraddlingRecord, chunk: Chunk, position: int) -> int:
+        """Take what the chunk has of a record; check it once it is whole. Returns where the rest begins."""
+        if not record.has_header():
+            position = record.take_header(chunk, position)
+            if not record.has_header():
+                return position
+            length, length_crc = _HEADER.unpack(record.header)
+            self._check_header(length, length_crc)
+            is_held = self._check_payload is not None and length <= self._limits.max_example_bytes
+            record.expect(length, keep_payload=is_held)
+        position = record.take_body(chunk, position)
+        if record.is_complete:
+            self._end(record)
+            self._straddling = None
+        return position
+
+    def _end(self, record: StraddlingRecord) -> None:
+        if record.payload_crc != record.stored_crc:
+            fault = _crc_fault(record.length, record.payload_crc, record.stored_crc)
+            self._report(fault, self.num_records, self.offset)
+        elif self._check_payload is not None and (payload := record.take_payload()):
+            for fault in self._check_payload(payload, self.num_records) or ():
+                self._report(fault, self.num_records, self.offset)
+        self.num_payload_bytes += record.length
+        self.num_records += 1
+        self.offset += FRAME_OVERHEAD_BYTES + record.length
+
+
+_unpack_next = _TRAILER_AND_HEADER.unpack_from
+_EMPTY_FAULT = Fault(code=ReasonCode.RECORD_EMPTY, expected="at least one byte of payload", seen="none")
+_PADDING_FAULT = Fault(code=ReasonCode.TRAILING_BYTES, expected="the end of the file, or a record", seen="zero bytes")
+
+
+def _length_crc_fault(length: int, length_crc: int) -> Fault:
+    crc = masked_crc32c(_LENGTH.pack(length))
+    return Fault(
+        code=ReasonCode.LENGTH_CRC,
+        expected=f"masked CRC {crc:08x} for a length of {length}",
+        seen=f"{length_crc:08x}",
+    )
+
+
+def _too_long_fault(length: int, max_bytes: int) -> Fault:
+    return Fault(
+        code=ReasonCode.RECORD_TOO_LONG,
+        expected=f"at most {max_bytes} bytes (limits.max_record_bytes)",
+        seen=f"a length of {length}",
+    )
+
+
+def _too_large_fault(length: int, max_bytes: int) -> Fault:
+    return Fault(
+        code=ReasonCode.EXAMPLE_TOO_LARGE,
+        expected=f"at most {max_bytes} bytes (limits.max_example_bytes)",
+        seen=f"{length} bytes",
+    )
+
+
+def _crc_fault(length: int, crc: int, stored: int) -> Fault:
+    return Fault(
+        code=ReasonCode.PAYLOAD_CRC,
+        expected=f"masked CRC {crc:08x} for the {length} bytes of payload",
+        seen=f"{stored:08x}",
+    )
+
+
+def _cut_fault(record: StraddlingRecord) -> Fault:
+    if not record.has_header():
+        code, part, expected, seen = ReasonCode.HEADER_CUT, "header", HEADER_BYTES, len(record.header)
+    elif record.num_payload_bytes < record.length:
+        code, part, expected, seen = ReasonCode.PAYLOAD_CUT, "payload", record.length, record.num_payload_bytes
+    else:
+        code, part, expected, seen = ReasonCode.TRAILER_CUT, "trailer", TRAILER_BYTES, len(record.trailer)
+    return Fault(code=code, expected=f"{expected} bytes of {part}", seen=f"the end of the file after {seen}")

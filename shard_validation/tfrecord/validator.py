@@ -1,0 +1,181 @@
+"""A TFRecord shard from front to back: content CRC, inflation where compressed, framing, examples."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import Any
+
+from crc32c import crc32c
+
+from shard_validation.example_check import compile_payload_check
+from shard_validation.read_ahead import Chunk, read_ahead
+from shard_validation.reason_codes import ReasonCode
+from shard_validation.reasons import Fault
+from shard_validation.task import Task
+from shard_validation.tfrecord.file_reading import FileSource, SoundStretch, sound_stretches
+from shard_validation.tfrecord.framing import FramingLostError, RecordFraming
+from shard_validation.tfrecord.inflating import Inflater, InflatingError
+from shard_validation.tfrecord.native import native_records
+from shard_validation.verdicts import Paused, ShardVerdict
+from shared.crc import combined_crc32c
+
+
+def validate_tfrecord(task: Task) -> ShardVerdict | Paused:
+    """Validate a TFRecord shard; plain ones pause and go on, compressed ones are given up when their time is over."""
+    walk = _Walk(task)
+    with closing(walk.steps()) as steps:
+        for num_bytes in steps:
+            task.progress(num_bytes)
+            if walk.is_inflating and task.out_of_time():
+                walk.give_up()
+            if walk.can_pause and task.should_pause():
+                return walk.pause()
+    walk.finish()
+    return task.verdict()
+
+
+class _Walk:
+    """The state of one walk over a shard."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        checkpoint = task.checkpoint or {"offset": 0, "position": 0, "num_records": 0, "lost": False}
+        self._position: int = checkpoint["position"]
+        self._lost: bool = checkpoint["lost"]
+        self._framing = _framing(task, checkpoint["offset"], checkpoint["num_records"])
+        self._inflater = Inflater(task.compression, task.requirements.limits) if task.compression else None
+
+    @property
+    def can_pause(self) -> bool:
+        """Not while inflating, whose state cannot be stored; and at the end there is nothing to go on with."""
+        return not self.is_inflating and self._position < self._task.source.size_bytes
+
+    @property
+    def is_inflating(self) -> bool:
+        """Whether there is more to inflate."""
+        is_open = self._inflater is not None and not self._lost
+        return is_open and self._position < self._task.source.size_bytes
+
+    def steps(self) -> Generator[int]:
+        """Take everything that is left, step by step; yield each step's bytes."""
+        for stretch in self._sound_stretches():
+            self._framing.take_sound(stretch)
+            self._task.crc = combined_crc32c(self._task.crc, stretch.content_crc, stretch.num_bytes)
+            self._position += stretch.num_bytes
+            yield stretch.num_bytes
+        for chunk in self._remaining():
+            self._take(chunk)
+            yield len(chunk)
+
+    def _sound_stretches(self) -> Iterator[SoundStretch]:
+        """Return what can be read and checked at once: sound records of a plain file that is not small."""
+        source = self._task.source
+        is_plain = self._inflater is None and not self._lost and self._framing.offset == self._position
+        if not is_plain or not isinstance(source, FileSource):
+            return iter(())
+        native = native_records()
+        if native is None or source.size_bytes - self._position <= source.chunk_bytes:
+            return iter(())
+        framing = self._framing
+        return sound_stretches(
+            source, self._position, native, max_payload=framing.max_payload_bytes, held=framing.checks_payloads
+        )
+
+    def _remaining(self) -> Iterator[Chunk]:
+        """Yield the chunks that were not taken yet, having fed the framing what it had begun to look at."""
+        begun = self._framing.offset
+        if not self._lost and self._inflater is None:
+            while begun < self._position:
+                length = min(1 << 20, self._position - begun)
+                self._framing.feed(self._task.source.read(begun, length))
+                begun += length
+        self._framing.take_payload_crcs()
+        return read_ahead(self._task.source, self._position)
+
+    def _take(self, chunk: Chunk) -> None:
+        """Check one chunk; once the framing is lost only the content's CRC goes on."""
+        if not self._lost:
+            self._check(chunk)
+        self._take_crc(chunk)
+        self._position += len(chunk)
+
+    def _check(self, chunk: Chunk) -> None:
+        try:
+            for block in self._inflated(chunk):
+                self._framing.feed(block)
+        except FramingLostError:
+            self._lost = True
+        except InflatingError as error:
+            self._lose(error)
+
+    def finish(self) -> None:
+        """Look at what the end of the content says."""
+        if not self._lost and self._inflater is not None:
+            try:
+                self._inflater.finish()
+            except InflatingError as error:
+                self._lose(error)
+        if not self._lost:
+            self._framing.finish()
+        self._count()
+        if not self._task.num_reasons and not self._task.statistics.num_records:
+            self._task.report(_NO_RECORDS)
+
+    def give_up(self) -> None:
+        """Look no further into a compressed stream: only the content's CRC goes on, which can be paused."""
+        self._lost = True
+        fault = _too_long(self._position, self._task.source.size_bytes)
+        self._task.report(fault, self._framing.num_records, self._position)
+
+    def pause(self) -> Paused:
+        """Return a checkpoint at the first record that is not done."""
+        self._count()
+        checkpoint: dict[str, Any] = {
+            "findings": self._task.findings(),
+            "offset": self._framing.offset,
+            "position": self._position,
+            "num_records": self._framing.num_records,
+            "lost": self._lost,
+        }
+        return Paused(checkpoint=checkpoint, bytes_done=self._position)
+
+    def _take_crc(self, chunk: Chunk) -> None:
+        """Take the content's CRC, from the payloads' where the framing has just taken those."""
+        crc, begin, view = self._task.crc, self._position, memoryview(chunk)
+        payload_crcs = self._framing.take_payload_crcs()
+        for payload in payload_crcs if self._inflater is None else ():
+            crc = crc32c(view[begin - self._position : payload.offset - self._position], crc)
+            crc = combined_crc32c(crc, payload.crc, payload.num_bytes)
+            begin = payload.offset + payload.num_bytes
+        self._task.crc = crc32c(view[begin - self._position :], crc)
+
+    def _inflated(self, chunk: Chunk) -> Iterator[Chunk]:
+        return iter((chunk,)) if self._inflater is None else self._inflater.inflate(chunk)
+
+    def _lose(self, error: InflatingError) -> None:
+        self._lost = True
+        self._task.report(error.fault, self._framing.num_records, error.byte_offset)
+
+    def _count(self) -> None:
+        statistics = self._task.statistics
+        statistics.num_records = self._framing.num_records
+        statistics.num_bytes += self._framing.num_payload_bytes
+        self._framing.num_payload_bytes = 0
+
+
+_NO_RECORDS = Fault(code=ReasonCode.NO_RECORDS, expected="at least one record", seen="none")
+
+
+def _too_long(position: int, size_bytes: int) -> Fault:
+    return Fault(
+        code=ReasonCode.VALIDATION_TOO_LONG,
+        expected="a compressed shard that is read within one execution: write smaller shards, or plain ones",
+        seen=f"{position} of {size_bytes} bytes when its time was over",
+    )
+
+
+def _framing(task: Task, offset: int, num_records: int) -> RecordFraming:
+    requirements = task.requirements
+    check = compile_payload_check(requirements, task.statistics) if requirements.features else None
+    return RecordFraming(requirements.limits, task.report, check, offset=offset, num_records=num_records)

@@ -1,0 +1,107 @@
+"""GZIP and ZLIB shards: inflated in bounded memory, to a bounded size, to their very end."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
+import pytest
+from crc32c import crc32c
+
+from shard_validation import Limits
+from shard_validation import ReasonCode as Code
+from shared.record_framing import frame_record
+from tests.support.shards import framed, judged, only_reason, place
+
+SHARD = framed([bytes([i]) * 1000 for i in range(100)])
+COMPRESS: list[Callable[[bytes], bytes]] = [gzip.compress, zlib.compress]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 100, 1 << 20])
+@pytest.mark.parametrize("compress", COMPRESS)
+def test_sound_stream(compress: Callable[[bytes], bytes], chunk_bytes: int) -> None:
+    """A compressed shard is accepted; its CRC and size are those of the stored bytes."""
+    content = compress(SHARD)
+    verdict = judged(content, chunk_bytes=chunk_bytes)
+    seen = (verdict.accepted, verdict.num_records, verdict.size_bytes, verdict.crc32c)
+    assert (True, 100, len(content), f"{crc32c(content):08x}") == seen
+
+
+@pytest.mark.parametrize("compress", COMPRESS)
+def test_cut_stream(compress: Callable[[bytes], bytes]) -> None:
+    """A stream that ends early is rejected where the file ends, with the first record that is not whole."""
+    content = compress(SHARD)[:-5]
+    code, _, offset = place(judged(content))
+    assert (Code.COMPRESSION_CUT, len(content)) == (code, offset)
+
+
+@pytest.mark.parametrize("compress", COMPRESS)
+def test_corrupt_stream(compress: Callable[[bytes], bytes]) -> None:
+    """A stream whose check sum is wrong is rejected."""
+    content = compress(SHARD)
+    assert Code.COMPRESSION_CORRUPT == only_reason(judged(content[:-6] + b"\xff" + content[-5:])).code
+
+
+@pytest.mark.parametrize("compress", COMPRESS)
+def test_bytes_behind_the_stream(compress: Callable[[bytes], bytes]) -> None:
+    """Bytes behind the end of a stream are left over, at their place in the file."""
+    content = compress(SHARD)
+    assert (Code.TRAILING_BYTES, 100, len(content)) == place(judged(content + b"more"))
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 1 << 20])
+def test_two_members(chunk_bytes: int) -> None:
+    """Two GZIP members are one shard, as RFC 1952 says and TensorFlow reads them; a record may span them."""
+    middle = len(SHARD) // 2 + 7
+    content = gzip.compress(SHARD[:middle]) + gzip.compress(SHARD[middle:])
+    verdict = judged(content, chunk_bytes=chunk_bytes)
+    assert (True, 100) == (verdict.accepted, verdict.num_records)
+
+
+def test_second_member_cut() -> None:
+    """A second member that was cut is missed."""
+    content = gzip.compress(SHARD) + gzip.compress(SHARD)[:-1]
+    assert (Code.COMPRESSION_CUT, 200, len(content)) == place(judged(content))
+
+
+def test_broken_record_inside() -> None:
+    """Offsets of records are those of the inflated content."""
+    content = gzip.compress(SHARD[: 1016 * 3 + 20] + b"!" + SHARD[1016 * 3 + 21 :])
+    assert (Code.PAYLOAD_CRC, 3, 3 * 1016) == place(judged(content))
+
+
+def test_bomb_of_zeros() -> None:
+    """A GZIP bomb of zeros ends at its first header, and nearly no memory is spent on it."""
+    bomb = gzip.compress(bytes(200 << 20), 9)
+    tracemalloc.start()
+    verdict = judged(bomb)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (Code.LENGTH_CRC, 0, 0) == place(verdict)
+    assert peak_bytes < 8 << 20
+
+
+def test_bomb_of_sound_records() -> None:
+    """A bomb of sound records ends at the ratio that the pipeline allows, having held one block at a time."""
+    record = frame_record(bytes(1 << 20))
+    stream = zlib.compressobj(9)
+    bomb = b"".join([*(stream.compress(record) for _ in range(100)), stream.flush()])
+    tracemalloc.start()
+    verdict = judged(bomb, limits=Limits(max_inflation=100))
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert Code.COMPRESSION_BOMB == only_reason(verdict).code
+    assert peak_bytes < 8 << 20
+
+
+def test_inflated_size_is_bounded() -> None:
+    """The inflated size has a limit of its own."""
+    verdict = judged(gzip.compress(SHARD), limits=Limits(max_inflated_bytes=50_000))
+    assert Code.COMPRESSION_BOMB == only_reason(verdict).code
+
+
+def test_no_records() -> None:
+    """A well-formed stream of nothing is a shard without records."""
+    assert (Code.NO_RECORDS, None, None) == place(judged(gzip.compress(b"")))

@@ -1,0 +1,61 @@
+"""Requirements: what a pipeline may state, and what contradicts itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from shard_validation import DataRequirements, DriftPolicy, ImagePolicy, Limits
+from shared.example_schema import FeatureSpec, SchemaError
+
+FULL = DataRequirements(
+    data_format="tfrecord",
+    features=(FeatureSpec(name="label", kind="int64", minimum=0), FeatureSpec(name="image", kind="bytes")),
+    splits=("train", "validation"),
+    label_feature="label",
+    images=ImagePolicy(decode="all"),
+    limits=Limits(max_reasons=5),
+    counts="required",
+    drift=DriftPolicy(action="block"),
+)
+
+
+def test_through_json() -> None:
+    """Requirements come back from JSON as they were."""
+    assert FULL == DataRequirements.from_json(json.loads(json.dumps(FULL.to_json())))
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"formats": "tfrecord"}, "unknown members"),
+        ({"data_format": "csv"}, "data_format should be one of"),
+        ({"images": {"decode": "some"}}, "images.decode should be one of"),
+        ({"images": {"sample_every": 0}}, "images.sample_every"),
+        ({"images": "all"}, "images should be a mapping"),
+        ({"limits": {"max_reasons": 0}}, "limits.max_reasons should be a positive whole number"),
+        ({"limits": {"max_reasons": True}}, "limits.max_reasons"),
+        ({"drift": {"action": "panic"}}, "drift.action should be one of"),
+        ({"drift": {"max_label_distance": -1}}, "drift.max_label_distance"),
+        ({"counts": "maybe"}, "counts should be one of"),
+        ({"small_shard_ratio": 2}, "small_shard_ratio should be 0 to 1"),
+        ({"features": [{"name": "a", "kind": "int64"}, {"name": "a", "kind": "float"}]}, "a name each of their own"),
+        ({"features": [{"name": "a", "kind": "int64"}], "label_feature": "b"}, "label_feature should be one of"),
+    ],
+)
+def test_contradictions(members: dict[str, object], message: str) -> None:
+    """What is unknown or contradicts itself is refused with its field's name."""
+    with pytest.raises(SchemaError, match=message):
+        DataRequirements.from_json(members)
+
+
+def test_label() -> None:
+    """The label is what the pipeline names, else the first scalar int64 feature, else nothing."""
+    boxes, label = FeatureSpec(name="boxes", kind="int64", shape=(4,)), FeatureSpec(name="y", kind="int64")
+    seen = [
+        DataRequirements(features=(boxes, label)).label,
+        DataRequirements(features=(boxes, label), label_feature="boxes").label,
+        DataRequirements().label,
+    ]
+    assert ["y", "boxes", None] == seen

@@ -32,7 +32,7 @@ data:
     label: {{kind: int64, minimum: 0, maximum: 9}}
 train:
   script: scripts/wait.py
-  compute: {dataset}
+  compute: latency
   vm_size: Standard_NC6s_v3
   num_nodes: 1
   processes_per_node: 1

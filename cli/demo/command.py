@@ -18,7 +18,7 @@ from cli.demo.digits import pack_digits
 from cli.demo.following import DemoError, Follower
 from cli.demo.lines import Lines
 from cli.demo.observation import Observer
-from cli.demo.report import demo_report, summary
+from cli.demo.report import demo_report, summary, training_report
 from cli.demo.stopwatch import Stopwatch
 from cli.demo.version_name import new_version
 from cli.errors import CliError
@@ -85,6 +85,7 @@ def run_demo(twin: Twin, lines: Lines, watch: Stopwatch) -> dict[str, Any]:
             run=observer.run,
             notifications=observer.notifications,
             calls=client.calls(),
+            training=training_report(places, observer.run),
             durations_s=watch.finish(),
         )
 

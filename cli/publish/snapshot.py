@@ -14,8 +14,7 @@ from pathlib import Path
 from cli.errors import CliError
 
 PACKAGES = ("shared", "training_job")
-SUFFIXES = frozenset({".py", ".cc", ".h"})
-"""Of the packages' files: a native library is known by the digest of its sources."""
+SUFFIX = ".py"
 LEFT_OUT = ("environment", "__pycache__")
 """Folders within: the environment is an asset of its own."""
 SCRIPTS = "scripts"
@@ -29,7 +28,7 @@ def collect(root: Path, pipelines: Path) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for folder, target in [*((root / package, package) for package in PACKAGES), (pipelines / SCRIPTS, SCRIPTS)]:
         for path in sorted(folder.rglob("*")):
-            inside, wanted = path.relative_to(folder), target == SCRIPTS or path.suffix in SUFFIXES
+            inside, wanted = path.relative_to(folder), target == SCRIPTS or path.suffix == SUFFIX
             if path.is_file() and wanted and not set(inside.parts) & set(LEFT_OUT):
                 files[f"{target}/{inside.as_posix()}"] = _checked(path)
     return files

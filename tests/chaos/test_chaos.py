@@ -15,6 +15,7 @@ from tests.chaos.run import run_chaos
 SMALL = ChaosPlan(versions=3, shards=4, seed=7, kill_after_s=(5.0, 9.0), calm_after_s=25.0, give_up_after_s=600.0)
 
 
+@pytest.mark.slow
 @pytest.mark.twin
 @pytest.mark.timeout(1200)
 def test_a_small_storm_breaks_no_promise(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def told_on(story: Story, path: Path, dies_after: int, *, repeated: bool) -> Sta
     return State.load(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES, ids=NAMES)
 def test_a_process_killed_at_any_effect_is_repeated_to_the_same_end(story: Story, tmp_path: Path) -> None:
     """What was not acknowledged is delivered again; a notification is doubled only where its sender died sending."""
@@ -65,6 +66,7 @@ def test_a_process_killed_at_any_effect_is_repeated_to_the_same_end(story: Story
     assert [] == wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", [s for s in STORIES if s.survives_loss], ids=lambda story: story.name)
 def test_a_process_killed_at_any_effect_is_swept_to_the_same_end(story: Story, tmp_path: Path) -> None:
     """What it was at is never delivered again: the timer alone finds what is left to do."""

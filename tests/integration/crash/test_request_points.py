@@ -22,7 +22,7 @@ from tests.support.adapter_calls import request_sites, requests_seen, site_of_na
 from tests.support.azurite import random_account_key, start_azurite
 from tests.support.port_calls import PortCall
 
-pytestmark = [pytest.mark.azurite, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.azurite, pytest.mark.timeout(1800)]
 
 STORIES = {story.name: story for story in (*BASIC, *RARE, *WATCHED, *DATA)}
 MAX_WORLDS = 600

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.examples.journeys import Journey, ended, land, landfall
 from tests.support.twin import TwinUnderTest
 
-pytestmark = [pytest.mark.twin, pytest.mark.distributed]
+pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]
 
 PER_BATCH = 64
 BATCHES = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]

@@ -13,7 +13,7 @@ from tests.integration.examples.journeys import Journey, counts, ended, land, la
 from tests.support.twin import TwinUnderTest
 from tests.unit.cli.pack.test_pack import records
 
-pytestmark = [pytest.mark.twin, pytest.mark.distributed]
+pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]
 
 SYNSETS = ("n01440764", "n01443537")
 TRAIN_IMAGES, VALIDATION_IMAGES = 64, 8

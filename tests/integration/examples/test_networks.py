@@ -16,7 +16,7 @@ from tests.integration.examples.journeys import DEADLINE_S
 from tests.integration.examples.overlays import PIPELINES
 from tests.support.processes import REPOSITORY, child_environment
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.slow, pytest.mark.distributed]
 
 
 def options_of(name: str) -> TrainingOptions:

@@ -8,7 +8,7 @@ from cli.demo.notifications import TOPIC, WEBHOOK
 from tests.integration.examples.journeys import Journey, ended, landfall
 from tests.support.twin import TwinUnderTest
 
-pytestmark = [pytest.mark.twin, pytest.mark.distributed]
+pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]
 
 ASKED = {
     "model_name": "small_cnn",

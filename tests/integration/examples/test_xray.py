@@ -18,7 +18,7 @@ from tests.support.twin import TwinUnderTest
 from tests.unit.cli.pack.test_pack import records
 from training_job.metrics import AUC_BUCKETS, AUC_LOGIT_SCALE
 
-pytestmark = [pytest.mark.twin, pytest.mark.distributed]
+pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]
 
 CONFUSED = 0.3
 """Of the images show what the table does not say: no model tells them all apart, so there is something to compare."""

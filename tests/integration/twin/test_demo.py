@@ -45,6 +45,13 @@ def test_the_report_keeps_what_the_issue_promises(folder: Path) -> None:
     )
 
 
+def test_gradients_went_through_horovod(folder: Path) -> None:
+    """The training report says so, and so do demo.json and the summary."""
+    report = json.loads((folder / "demo.json").read_text())
+    assert "horovod" == report["gradients_averaged_by"]
+    assert "gradients        averaged over all ranks by horovod" in (folder / "demo.log").read_text()
+
+
 def test_everybody_was_told_once(folder: Path) -> None:
     """The topic and the webhook got the outcome, once each."""
     report = json.loads((folder / "demo.json").read_text())

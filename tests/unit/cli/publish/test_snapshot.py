@@ -18,11 +18,7 @@ def clone(folder: Path) -> tuple[Path, Path]:
         "training_job/train.py": "print('train')",
         "training_job/environment/Dockerfile": "FROM x",
         "training_job/environment/check.py": "",
-        "training_job/environment/check.cc": "",
-        "training_job/exchange/sums.cc": "",
-        "training_job/exchange/sums.h": "",
-        "training_job/exchange/sums.so": "x",
-        "training_job/exchange/notes.txt": "",
+        "training_job/data/notes.txt": "",
         "training_job/__pycache__/train.cpython-311.pyc": "x",
         "function_app/app.py": "",
         "pipelines/digits.yaml": "x",
@@ -35,12 +31,10 @@ def clone(folder: Path) -> tuple[Path, Path]:
 
 
 def test_a_snapshot_is_shared_training_and_scripts(tmp_path: Path) -> None:
-    """Python and native sources: no environment, no bytecode, nothing built, nothing of the function app."""
+    """Python sources: no environment, no bytecode, no notes, nothing of the function app."""
     assert [
         "scripts/mine.py",
         "shared/__init__.py",
-        "training_job/exchange/sums.cc",
-        "training_job/exchange/sums.h",
         "training_job/train.py",
     ] == sorted(snapshot.collect(*clone(tmp_path)))
 
@@ -89,11 +83,3 @@ def test_this_clones_snapshot_holds_what_the_training_imports() -> None:
     """The contract and the training's entry point are in it."""
     files = snapshot.collect(REPOSITORY, REPOSITORY / "pipelines")
     assert {"shared/manifest.py", "training_job/train.py"} <= set(files)
-
-
-def test_this_clones_snapshot_holds_the_native_sources() -> None:
-    """A library is known by the digest of its sources: they are in it, and nothing else that is no Python."""
-    files = snapshot.collect(REPOSITORY, REPOSITORY / "no" / "pipelines")
-    assert {f"training_job/exchange/{name}" for name in ("rank_sums.cc", "rank_sums.h", "rank_sums_op.cc")} == {
-        name for name in files if not name.endswith(".py")
-    }

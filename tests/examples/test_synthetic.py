@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli.demo.notifications import TOPIC, WEBHOOK
-from tests.integration.examples.journeys import Journey, ended, landfall
+from tests.examples.journeys import Journey, ended, landfall
 from tests.support.twin import TwinUnderTest
 
 pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]

@@ -10,7 +10,7 @@ import pytest
 from function_app.pipeline_files import load_pipelines, parse_pipeline
 from function_app.pipelines import Pipeline
 from shared.vm_sizes import vm_size
-from tests.integration.examples.overlays import OVERLAYS, PIPELINES, leaves, overlaid
+from tests.examples.overlays import OVERLAYS, PIPELINES, leaves, overlaid
 from tests.support.processes import REPOSITORY
 
 SHIPPED = {pipeline.pipeline: pipeline for pipeline in load_pipelines(PIPELINES).values()}

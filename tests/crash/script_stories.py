@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from function_app.steps.run_requests import request_run
-from tests.integration.crash.stages import Step
-from tests.integration.crash.stories import Serve, Story, end_jobs, run_jobs, tell_of_runs, uploads
+from tests.crash.stages import Step
+from tests.crash.stories import Serve, Story, end_jobs, run_jobs, tell_of_runs, uploads
 from tests.support.world import ALL_SHARDS, VERSION, World, pipeline
 
 BAD = b"""import horovod.tensorflow as hvd

@@ -5,8 +5,8 @@ from __future__ import annotations
 from function_app.ledger import RunState
 from function_app.ports import JobStatus, TrainingRequest
 from function_app.steps.submission import handle_request
-from tests.integration.crash.stages import Step
-from tests.integration.crash.stories import BAD_DATA, PREEMPTED, Serve, Story, swept, trained, upload, uploads
+from tests.crash.stages import Step
+from tests.crash.stories import BAD_DATA, PREEMPTED, Serve, Story, swept, trained, upload, uploads
 from tests.support.world import ALL_SHARDS, VERSION, World
 
 NO_CAPACITY = "The requested number of nodes exceeds the quota"

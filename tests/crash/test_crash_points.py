@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.crash.data_stories import DATA
-from tests.integration.crash.rare_stories import RARE
-from tests.integration.crash.script_stories import SCRIPTS
-from tests.integration.crash.stages import Stage, State, deliveries, killed, outcome, serve_messages
-from tests.integration.crash.stories import BASIC, Story
-from tests.integration.crash.watched_stories import WATCHED
+from tests.crash.data_stories import DATA
+from tests.crash.rare_stories import RARE
+from tests.crash.script_stories import SCRIPTS
+from tests.crash.stages import Stage, State, deliveries, killed, outcome, serve_messages
+from tests.crash.stories import BASIC, Story
+from tests.crash.watched_stories import WATCHED
 from tests.support.port_calls import READS, WRITES, call_sites, methods_of_ports
 from tests.support.world import World
 

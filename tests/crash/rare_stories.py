@@ -14,8 +14,8 @@ from function_app.steps.cancellation import cancel_run
 from function_app.steps.dead_letters import collect_dead_letters, replay
 from function_app.steps.message_failures import failures_on_record
 from function_app.steps.run_requests import asked_version, request_run
-from tests.integration.crash.stages import Step
-from tests.integration.crash.stories import (
+from tests.crash.stages import Step
+from tests.crash.stories import (
     Serve,
     Story,
     ask,

@@ -16,7 +16,7 @@ from function_app.steps.run_requests import request_run
 from function_app.steps.submission import handle_request
 from function_app.steps.sweep import SweepError, sweep
 from shared.errors import LandfallError
-from tests.integration.crash.stages import Open, Step, in_memory, serve_messages
+from tests.crash.stages import Open, Step, in_memory, serve_messages
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, WEBHOOK, World, shard_content
 
 Serve = Callable[[World], None]

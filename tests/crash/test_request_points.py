@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.integration.crash.azurite_world import AzuriteWorld, opened, serve_queues
-from tests.integration.crash.data_stories import DATA
-from tests.integration.crash.rare_stories import RARE
-from tests.integration.crash.stages import Stage, State, Step, deliveries, killed, outcome
-from tests.integration.crash.stories import BASIC
-from tests.integration.crash.watched_stories import WATCHED
+from tests.crash.azurite_world import AzuriteWorld, opened, serve_queues
+from tests.crash.data_stories import DATA
+from tests.crash.rare_stories import RARE
+from tests.crash.stages import Stage, State, Step, deliveries, killed, outcome
+from tests.crash.stories import BASIC
+from tests.crash.watched_stories import WATCHED
 from tests.support.adapter_calls import request_sites, requests_seen, site_of_name
 from tests.support.azurite import random_account_key, start_azurite
 from tests.support.port_calls import PortCall

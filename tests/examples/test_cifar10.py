@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.integration.examples.journeys import Journey, ended, land, landfall
+from tests.examples.journeys import Journey, ended, land, landfall
 from tests.support.twin import TwinUnderTest
 
 pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.examples.overlays import write_overlaid
+from tests.examples.overlays import write_overlaid
 from tests.support.twin import TwinUnderTest, options, twin_under_test
 
 

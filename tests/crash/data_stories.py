@@ -8,8 +8,8 @@ from function_app.adapters.failures import StorageRefusedError
 from function_app.adapters.memory_quarantine import MemoryQuarantine
 from function_app.ports import BlobFacts
 from shard_validation import DriftPolicy
-from tests.integration.crash.stages import Step
-from tests.integration.crash.stories import Serve, Story, changed, settle, trained, upload, uploads
+from tests.crash.stages import Step
+from tests.crash.stories import Serve, Story, changed, settle, trained, upload, uploads
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content
 
 DRIFTED = shard_content(*[9] * 500)

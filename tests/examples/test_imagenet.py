@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.integration.examples.journeys import Journey, counts, ended, land, landfall
+from tests.examples.journeys import Journey, counts, ended, land, landfall
 from tests.support.twin import TwinUnderTest
 from tests.unit.cli.pack.test_pack import records
 

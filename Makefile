@@ -39,8 +39,8 @@ check: setup ## lint, format, types, who may import whom, and the tree's own rul
 bench: setup ## measure what the design promises [ONLY=name]
 	@$(VENV)/python -m bench $(ONLY)
 
-chaos: setup ## break events, calls and processes of a twin, and see what holds [VERSIONS=50 SHARDS=20 SEED=1]
-	@$(VENV)/python -m bench.chaos $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(SHARDS),--shards $(SHARDS)) \
+chaos: setup ## disturb events, calls and processes of a twin and check every promise [VERSIONS=50 SHARDS=20 SEED=1]
+	@$(VENV)/python -m tests.chaos $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(SHARDS),--shards $(SHARDS)) \
 		$(if $(SEED),--seed $(SEED))
 
 constraints: setup ## write the closure of the installed requirements into both constraints.txt

@@ -1,7 +1,7 @@
-"""A network between an app and its storage account that loses, refuses and delays, as a seed says.
+"""A proxy between an app and its storage account that refuses requests and loses answers.
 
 A shared key signs the path and not the host, so requests pass unchanged. Each of the account's three services has a
-port here; what is done to a request is drawn before it is passed on.
+port of its own; the fault of a request is drawn before it is passed on.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "conte
 
 
 class StorageFault(StrEnum):
-    """What may happen to one request."""
+    """A fault of one request; the value describes it."""
 
     THROTTLED = "429, and no effect"
     BUSY = "503, and no effect"
-    DROPPED = "the connection ends before storage has heard of it"
+    DROPPED = "the connection ends before the request reaches storage"
     LOST = "an effect, and the connection ends before its answer"
     TIMED_OUT = "an effect, and 500 OperationTimedOut"
 
 
 Draw = Callable[[str, str, str], StorageFault | None]
-"""Is given a request's service (``blob``, ``queue``, ``table``), verb and path; None lets it pass."""
+"""Takes a request's service (``blob``, ``queue``, ``table``), verb and path; None lets the request pass."""
 
 
 def no_faults(_service: str, _verb: str, _path: str) -> None:
-    """Let everything pass."""
+    """Draw no fault."""
 
 
 Headers = list[tuple[str, str]]
@@ -49,16 +49,16 @@ REFUSALS: Mapping[StorageFault | None, tuple[int, str]] = {
 
 
 class StorageProxy:
-    """Stands before one Azurite; ``draw`` may be exchanged at any time."""
+    """Decides the fate of every request to one Azurite; ``draw`` may be replaced at any time."""
 
     def __init__(self) -> None:
         self.draw: Draw = no_faults
         self.done: Counter[StorageFault] = Counter()
-        """What happened so far."""
+        """Number of faults so far, by kind."""
         self.lock = threading.Lock()
 
     def decide(self, service: str, verb: str, path: str) -> StorageFault | None:
-        """Draw for one request; requests of several threads are drawn one after the other."""
+        """Draw for one request; concurrent requests are drawn one after the other."""
         with self.lock:
             fault = self.draw(service, verb, path)
             if fault is not None:
@@ -68,7 +68,7 @@ class StorageProxy:
 
 @contextmanager
 def storage_proxy(ports: Mapping[str, int]) -> Iterator[tuple[StorageProxy, dict[str, int]]]:
-    """Listen before each service of an Azurite, given its ports by name; yield the proxy and its own ports."""
+    """Start a proxy for each port of ``ports`` (service → port); yield the proxy and its own ports."""
     proxy, servers = StorageProxy(), dict[str, ThreadingHTTPServer]()
     try:
         for name, port in ports.items():
@@ -82,7 +82,7 @@ def storage_proxy(ports: Mapping[str, int]) -> Iterator[tuple[StorageProxy, dict
 
 
 def through(connection: str, ports: Mapping[str, int]) -> str:
-    """Return a connection string whose services are at other ports of this machine."""
+    """Return the connection string with the endpoints moved to other ports of this machine."""
     members = dict(part.partition("=")[::2] for part in connection.rstrip(";").split(";"))
     for name, port in ports.items():
         key = f"{name.capitalize()}Endpoint"
@@ -102,7 +102,7 @@ class _Server(ThreadingHTTPServer):
         self.upstream_port = upstream_port
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is part of the storm."""
+        """Ignore clients that disconnect: that is part of the storm."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -110,17 +110,17 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, *_: object) -> None:
-        """What goes wrong is counted, and not told."""
+        """Log nothing: faults are counted."""
 
     def pass_on(self) -> None:
-        """Let the request meet its fate."""
+        """Apply the drawn fault, or pass the request on."""
         body = self.rfile.read(_length(self.headers.get("Content-Length")))
         service = self.server.service
         fault = self.server.proxy.decide(service, self.command, self.path)
         if fault in REFUSALS:
             self.answer(*error_answer(service, *REFUSALS[fault]))
         elif fault is not StorageFault.DROPPED:
-            answer = _asked(self.server.upstream_port, self.command, self.path, dict(self.headers), body)
+            answer = _forward(self.server.upstream_port, self.command, self.path, dict(self.headers), body)
             if fault is StorageFault.TIMED_OUT:
                 answer = error_answer(service, 500, "OperationTimedOut")
             if fault is not StorageFault.LOST:
@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def answer(self, status: int, content: bytes, headers: Headers) -> None:
-        """Send an answer; HEAD has the length of a body that does not come."""
+        """Send an answer; the answer of HEAD has a length but no body."""
         content = b"" if self.command == "HEAD" else content
         self.send_response_only(status)
         for name, value in headers:
@@ -143,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def error_answer(service: str, status: int, code: str) -> Answer:
-    """Return an error as the service words it; it may be asked again at once."""
+    """Return an error in the service's own format; the client may retry at once."""
     text = f"{code}: a storm over storage"
     body = f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{code}</Code><Message>{text}</Message></Error>'
     kind = "application/xml"
@@ -156,12 +156,12 @@ def error_answer(service: str, status: int, code: str) -> Answer:
 def _length(header: str | None) -> int:
     length = int(header or 0)
     if not 0 <= length <= MAX_BODY_BYTES:
-        raise ValueError(f"a request should have at most {MAX_BODY_BYTES} bytes, has {length}")
+        raise ValueError(f"request body: {length} bytes exceed the limit of {MAX_BODY_BYTES}")
     return length
 
 
-def _asked(port: int, verb: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
-    """Ask storage; return its status, body and headers, the length only where no body says it."""
+def _forward(port: int, verb: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    """Send the request to storage and return its answer; Content-Length is kept for HEAD only."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=UPSTREAM_TIMEOUT_S)
     try:
         connection.request(verb, path, body=body, headers=dict(headers))

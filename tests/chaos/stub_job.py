@@ -1,4 +1,4 @@
-"""Stands in for a training: leaves a report and a model, and takes no time. Copied beside the pipelines."""
+"""A stand-in for a training: writes a report and a model and ends. Copied beside the pipelines."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from shared.training_report import FILE_NAME, TrainingReport
 
 
 def main() -> int:
-    """Check that every shard of the manifest is there, and leave what the root of a training leaves."""
+    """Check that every shard of the manifest exists, and write what the root rank of a training writes."""
     arguments = JobArguments.from_argv(sys.argv[1:])
     manifest = Manifest.from_json(Path(arguments.manifest).read_text(encoding="utf-8"))
     missing = [shard.name for shard in manifest.shards if not (Path(arguments.data) / shard.name).is_file()]
     if missing:
-        raise FileNotFoundError(f"the manifest names {missing}, which are not in {arguments.data}")
+        raise FileNotFoundError(f"{arguments.manifest} names {missing}, which {arguments.data} does not contain")
     (Path(arguments.model) / "model.keras").write_text("a model", encoding="utf-8")
     (Path(arguments.report) / FILE_NAME).write_text(report(manifest).to_json(), encoding="utf-8")
     return 0
 
 
 def report(manifest: Manifest) -> TrainingReport:
-    """Return a report that fits the manifest and passes the gate."""
+    """Return a report that matches the manifest and meets the requirement for registration."""
     now = datetime.now(UTC).isoformat()
     return TrainingReport(
         run_id=os.environ["AZUREML_RUN_ID"],

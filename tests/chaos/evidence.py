@@ -1,4 +1,4 @@
-"""What is left after the storm, gathered from every side: ledger, Azure ML, recipients, events."""
+"""What is left after the storm, gathered from the ledger, Azure ML, the recipients and Event Grid."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 import httpx
 
-from bench.chaos.plan import ChaosPlan
 from cli.demo.notifications import received
 from function_app.ledger import Decision, Ledger, RunRecord, ShardState
+from tests.chaos.plan import ChaosPlan
 from tests.support.twin import WORKSPACE_ID, TwinUnderTest
 
 TOPICS = ("storage", "azureml")
 SUPPRESSED = ("event_suppressed", "request_suppressed")
-MAX_LINES = 1_000_000
+MAX_ENTRIES = 1_000_000
 API_VERSION = "2023-08-01-preview"
 PREFIXES = ("chaos-", "landfall-chaos-")
-"""Of the subjects: blobs and versions, and runs."""
+"""Subjects of the history: blobs and versions, then runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,57 +30,57 @@ class Evidence:
 
     runs: list[RunRecord]
     jobs: list[str]
-    """Names of the jobs that Azure ML has."""
+    """Names of the jobs in Azure ML."""
     models: Counter[str]
-    """Run → versions registered from its output."""
+    """Run id → model versions registered from its output."""
     accepted: int
-    """Shards with a good verdict."""
+    """Number of accepted shards."""
     generations: Counter[str]
-    """Version → its number of closings."""
-    told: Counter[tuple[str, str, str]]
-    """(run, recipient, outcome) → different notifications, told apart by their ids as recipients do."""
+    """Version → number of its latest generation."""
+    notified: Counter[tuple[str, str, str]]
+    """(run, recipient, outcome) → distinct notifications, compared by id as recipients do."""
     deliveries: int
-    """Notifications received, repetitions too."""
+    """Notifications received, including repetitions."""
     suppressed: list[Decision]
     dead_letters: int
     events: Mapping[str, int]
-    """published, dropped, duplicated, late"""
-    bad_answers: Counter[str]
-    """Of Azure ML to the function app: status → calls; 0 is a connection that broke."""
+    """Number of events that were published, dropped, duplicated and late."""
+    failed_calls: Counter[str]
+    """HTTP status → failed calls of Azure ML by the function app; 0 means a broken connection."""
 
 
 def gather(plan: ChaosPlan, twin: TwinUnderTest, ledger: Ledger) -> Evidence:
-    """Ask everybody."""
+    """Ask the ledger, Azure ML and the emulators."""
     runs = ledger.runs(limit=10 * plan.versions)
     versions = list(ledger.versions())
     shards = [row for version in versions for row in ledger.shards(version)]
-    told = {(n["subject"], n["recipient"], n["outcome"], n["id"]) for n in notifications(twin)}
-    lines = [line for prefix in PREFIXES for line in ledger.decisions_below(prefix, limit=MAX_LINES)]
+    notified = {(n["subject"], n["recipient"], n["outcome"], n["id"]) for n in notifications(twin)}
+    entries = [entry for prefix in PREFIXES for entry in ledger.decisions_below(prefix, limit=MAX_ENTRIES)]
     return Evidence(
         runs=runs,
         jobs=names(twin, "jobs"),
         models=models(plan, twin),
         accepted=sum(row.state is ShardState.ACCEPTED for row in shards),
         generations=Counter({str(v): latest.number for v in versions if (latest := ledger.latest_generation(v))}),
-        told=Counter((subject, recipient, outcome) for subject, recipient, outcome, _ in told),
+        notified=Counter((subject, recipient, outcome) for subject, recipient, outcome, _ in notified),
         deliveries=len(notifications(twin)),
-        suppressed=[line for line in lines if line.action in SUPPRESSED],
-        dead_letters=len(ledger.dead_letters(limit=MAX_LINES)),
+        suppressed=[entry for entry in entries if entry.action in SUPPRESSED],
+        dead_letters=len(ledger.dead_letters(limit=MAX_ENTRIES)),
         events=events(twin),
-        bad_answers=Counter(str(call["status"]) for call in twin.client.calls() if not 200 <= call["status"] < 400),  # noqa: PLR2004 (success)
+        failed_calls=Counter(str(call["status"]) for call in twin.client.calls() if not 200 <= call["status"] < 400),
     )
 
 
 def notifications(twin: TwinUnderTest) -> list[dict[str, Any]]:
-    """Return everything that any recipient got."""
+    """Return all notifications that any recipient received."""
     posted = (json.loads(entry["body"]) for entry in twin.client.webhook_received())
-    told = [*(entry["event"] for entry in twin.client.received()), *posted]
-    subjects = sorted({str(event.get("subject")) for event in told})
+    events = [*(entry["event"] for entry in twin.client.received()), *posted]
+    subjects = sorted({str(event.get("subject")) for event in events})
     return [one for subject in subjects for one in received(twin.client, subject)]
 
 
 def events(twin: TwinUnderTest) -> dict[str, int]:
-    """Return what became of the events of uploads and runs."""
+    """Return how many events of uploads and runs were published, dropped, duplicated and late."""
     faults = twin.client.event_faults()
     counted = {what: sum(faults[topic][what] for topic in TOPICS) for what in ("dropped", "duplicated", "late")}
     return {"published": sum(len(twin.client.received(topic)) for topic in TOPICS), **counted}
@@ -101,7 +101,7 @@ def names(twin: TwinUnderTest, kind: str) -> list[str]:
 
 
 def listed(twin: TwinUnderTest, path: str) -> list[dict[str, Any]]:
-    """Ask Azure ML for a list, as anybody with a token can; empty where there is no such thing."""
+    """List resources of Azure ML with a token, as any client can; empty if there is no such collection."""
     places = twin.twin.places
     verify = ssl.create_default_context(cafile=places.ca_file)
     with httpx.Client(base_url=places.azure_ml_url, verify=verify, trust_env=False, timeout=30.0) as http:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from bench.chaos.plan import ChaosPlan
-from cli.demo.notifications import received
+from cli.demo.observation import received
 from function_app.ledger import Decision, Ledger, RunRecord, ShardState
 from tests.support.twin import WORKSPACE_ID, TwinUnderTest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.signatures import without_secrets
+from cli.safe_text import without_secrets
 from tests.support.cli import landfall
 
 ADDRESS = "acct.blob.core.windows.net/c/x?sv=1&sig=SECRET%2Fe%3D&se=2"

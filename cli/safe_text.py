@@ -35,3 +35,23 @@ def harmless(value: Any) -> Any:
     if isinstance(value, list):
         return [harmless(each) for each in value]
     return {harmless(key): harmless(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+_SECRETS = re.compile(
+    r"""(?P<before>
+        (?:\b|%3F|%26)sig(?:=|%3D)                # of a signed address, also of one that is mistyped
+        | \b(?:AccountKey|SharedAccessSignature)=
+        | ://[^/?\#\s:@]*:(?=[^/?\#\s]*@)  # a password before the host
+    )[^&@;'"\s]+""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def shown_address(address: str) -> str:
+    """Return an address as far as it may be shown: what it signs itself with comes behind."""
+    return without_secrets(re.split(r"[?#]", address)[0])
+
+
+def without_secrets(text: str) -> str:
+    """Return a text in which every signature, key and password is three dots."""
+    return _SECRETS.sub(r"\g<before>…", text)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.demo.version_name import new_version
+from cli.demo.command import new_version
 
 
 @pytest.mark.parametrize(

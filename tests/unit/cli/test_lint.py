@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.lint.printing import as_text
+from cli.lint import as_text
 from horovod_lint import lint_script
 from tests.support.cli import landfall
 
@@ -15,7 +15,7 @@ GOOD = "import horovod.tensorflow as hvd\nhvd.init()\n"
 BAD = "import horovod.tensorflow as hvd\nprint(hvd.rank())\n"
 SLOW = GOOD + 'import os\nos.environ["NCCL_IB_DISABLE"] = "1"\n'
 ADVISED = "import horovod.torch as hvd\nhvd.init()\n"
-PIPELINE = Path(__file__).parents[4] / "pipelines" / "digits.yaml"
+PIPELINE = Path(__file__).parents[3] / "pipelines" / "digits.yaml"
 
 
 def written(folder: Path, text: str, name: str = "mine.py") -> Path:

@@ -13,13 +13,13 @@ import pytest
 from shared.errors import LandfallError
 from tests.chaos.faults import storage_faults
 from tests.chaos.storage_proxy import StorageProxy, no_faults, storage_proxy, through
-from tests.integration.crash.azurite_world import AzuriteWorld, serve_queues
-from tests.integration.crash.azurite_world import opened as open_world
-from tests.integration.crash.data_stories import DATA
-from tests.integration.crash.rare_stories import RARE
-from tests.integration.crash.stages import Step, outcome
-from tests.integration.crash.stories import BASIC, Story
-from tests.integration.crash.watched_stories import WATCHED
+from tests.crash.azurite_world import AzuriteWorld, serve_queues
+from tests.crash.azurite_world import opened as open_world
+from tests.crash.data_stories import DATA
+from tests.crash.rare_stories import RARE
+from tests.crash.stages import Step, outcome
+from tests.crash.stories import BASIC, Story
+from tests.crash.watched_stories import WATCHED
 from tests.support.azurite import Azurite, random_account_key, start_azurite
 from tests.support.threads import at_once
 from tests.support.world import World

@@ -14,8 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import benchmarks
-from bench.figures import BenchmarkError, Context
-from bench.report import print_table, write_results
+from bench.figures import BenchmarkError, Context, print_table, write_results
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"

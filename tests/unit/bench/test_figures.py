@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.figures import BenchmarkError, Figure, median
-from bench.report import write_results
+from bench.figures import BenchmarkError, Figure, median, write_results
 
 
 @pytest.mark.parametrize(("value", "holds"), [(0.92, False), (0.93, True), (1.1, True), (1.2, False)])

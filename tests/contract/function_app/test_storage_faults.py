@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
-from bench.chaos.storage_proxy import StorageFault, storage_proxy, through
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.documents import BlobDocumentStore
@@ -23,6 +22,7 @@ from function_app.errors import ServiceUnavailableError
 from function_app.ledger import NotificationState, RunState
 from function_app.ports import BlobFacts, TrainingRequest
 from shard_validation import SourceForbiddenError, SourceUnavailableError
+from tests.chaos.storage_proxy import StorageFault, storage_proxy, through
 from tests.support.azurite import HOST_ACCOUNT, Azurite
 from tests.support.ledger_records import (
     DIGITS,

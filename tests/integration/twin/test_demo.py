@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.demo.notifications import TOPIC, WEBHOOK
+from cli.demo.observation import TOPIC, WEBHOOK
 from tests.support.processes import child_environment, start_module, wait_until
 from tests.support.twin import require_twin_parts
 

@@ -13,7 +13,7 @@ import time
 from bench.chaos.plan import ChaosPlan
 from bench.chaos.run import chaos_twin
 from bench.figures import BenchmarkError, Context, Figure
-from tests.support.processes import wait_until
+from local_azure.processes import wait_until
 from tests.support.twin import TwinUnderTest
 
 PLAN = ChaosPlan(versions=12, shards=3)

@@ -17,7 +17,7 @@ from bench.chaos.storage_proxy import StorageProxy, no_faults
 from bench.figures import BenchmarkError, Context
 from function_app.errors import ServiceUnavailableError
 from function_app.ledger import SETTLED, Ledger
-from tests.support.processes import wait_until
+from local_azure.processes import wait_until
 from tests.support.twin import TwinUnderTest
 
 POLL_S = 0.5

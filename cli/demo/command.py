@@ -27,8 +27,8 @@ from cli.twin_options import twin_options
 from cli.up import show_addresses, watch_until_interrupted
 from cli.upload import upload_all
 from cli.uploading import ShardUploader
+from local_azure.processes import TwinError
 from local_azure.twin.client import TwinClient
-from local_azure.twin.errors import TwinError
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import DATA_CONTAINER, Places
 from local_azure.twin.state import write_atomically

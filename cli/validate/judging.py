@@ -19,7 +19,7 @@ from cli.errors import CliError
 from cli.signatures import without_secrets
 from cli.validate.inputs import ShardInput
 from cli.validate.remote import open_url
-from local_azure.twin.guard import die_with_parent
+from local_azure.guard import die_with_parent
 from shard_validation import (
     DataRequirements,
     LocalFileSource,

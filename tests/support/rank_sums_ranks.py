@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.support.processes import die_with_parent
+from local_azure.guard import die_with_parent
 
 Floats = NDArray[np.float32]
 

@@ -12,6 +12,7 @@ import pytest
 
 from bench.chaos.storage_faults import some_faults
 from bench.chaos.storage_proxy import StorageProxy, no_faults, storage_proxy, through
+from local_azure.azurite import Azurite, random_account_key
 from shared.errors import LandfallError
 from tests.integration.crash.azurite_world import AzuriteWorld, serve_queues
 from tests.integration.crash.azurite_world import opened as open_world
@@ -20,7 +21,7 @@ from tests.integration.crash.rare_stories import RARE
 from tests.integration.crash.stages import Step, outcome
 from tests.integration.crash.stories import BASIC, Story
 from tests.integration.crash.watched_stories import WATCHED
-from tests.support.azurite import Azurite, random_account_key, start_azurite
+from tests.support.azurite import start_azurite
 from tests.support.threads import at_once
 from tests.support.world import World
 

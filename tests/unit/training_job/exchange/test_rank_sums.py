@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import PATIENCE_S, REPOSITORY, child_environment
+from local_azure.processes import PATIENCE_S
+from tests.support.processes import REPOSITORY, child_environment
 from tests.support.rank_sums_ranks import calls
 
 SOURCE = REPOSITORY / "training_job" / "exchange" / "rank_sums.cc"

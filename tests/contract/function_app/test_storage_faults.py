@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
-from bench.chaos.storage_proxy import StorageFault, storage_proxy, through
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.documents import BlobDocumentStore
@@ -25,6 +24,7 @@ from function_app.ports import BlobFacts, TrainingRequest
 from local_azure.azurite import HOST_ACCOUNT, Azurite
 from local_azure.ports import free_port
 from shard_validation import SourceForbiddenError, SourceUnavailableError
+from tests.chaos.storage_proxy import StorageFault, storage_proxy, through
 from tests.support.ledger_records import (
     DIGITS,
     decision_record,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from local_azure.azurite import Azurite, random_account_key
 from shared.errors import LandfallError
 from tests.chaos.faults import storage_faults
 from tests.chaos.storage_proxy import StorageProxy, no_faults, storage_proxy, through
@@ -20,7 +21,7 @@ from tests.crash.rare_stories import RARE
 from tests.crash.stages import Step, outcome
 from tests.crash.stories import BASIC, Story
 from tests.crash.watched_stories import WATCHED
-from tests.support.azurite import Azurite, random_account_key, start_azurite
+from tests.support.azurite import start_azurite
 from tests.support.threads import at_once
 from tests.support.world import World
 

@@ -11,7 +11,7 @@ import yaml
 from cli.api_client import ApiClient
 from cli.dataset_argument import TRAINABLE
 from cli.target import with_api
-from function_app.run_states import SETTLED
+from function_app.domain.run_states import SETTLED
 
 
 class OverrideOption(click.ParamType[tuple[str, Any]]):

@@ -13,7 +13,8 @@ import httpx
 
 from bench.chaos.plan import ChaosPlan
 from cli.demo.notifications import received
-from function_app.ledger import Decision, Ledger, RunRecord, ShardState
+from function_app.domain.records import Decision, RunRecord, ShardState
+from function_app.ports import Ledger
 from tests.support.twin import WORKSPACE_ID, TwinUnderTest
 
 TOPICS = ("storage", "azureml")

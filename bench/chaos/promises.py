@@ -9,7 +9,7 @@ from bench.chaos.evidence import Evidence
 from bench.chaos.plan import ChaosPlan
 from bench.chaos.storm import Damage
 from bench.figures import Figure
-from function_app.ledger import RunState
+from function_app.domain.run_states import RunState
 
 RECIPIENTS = 2
 

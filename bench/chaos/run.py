@@ -17,7 +17,7 @@ from bench.chaos.storage_proxy import StorageProxy, storage_proxy, through
 from bench.chaos.storm import Storm
 from bench.figures import BenchmarkError, Context, Figure
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.table_ledger import TableLedger
+from function_app.adapters.tables import TableLedger
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import HOST_ACCOUNT, HOST_ACCOUNT_KEY
 from tests.support.twin import TwinUnderTest, options, twin_under_test

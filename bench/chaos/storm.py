@@ -15,8 +15,9 @@ from bench.chaos.plan import UPLOADS_AT_ONCE, ChaosPlan
 from bench.chaos.storage_faults import some_faults
 from bench.chaos.storage_proxy import StorageProxy, no_faults
 from bench.figures import BenchmarkError, Context
-from function_app.errors import ServiceUnavailableError
-from function_app.ledger import SETTLED, Ledger
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.run_states import SETTLED
+from function_app.ports import Ledger
 from tests.support.processes import wait_until
 from tests.support.twin import TwinUnderTest
 

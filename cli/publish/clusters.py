@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cli.errors import CliError
 from cli.publish.workspace import Cluster
-from function_app.pipeline_files import load_pipelines
+from function_app.config.pipeline_files import load_pipelines
 
 
 def clusters_of(pipelines: Path, *, max_nodes: int) -> list[Cluster]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from function_app.adapters.failures import StorageRefusedError
-from function_app.adapters.memory_quarantine import MemoryQuarantine
-from function_app.ports import BlobFacts
+from function_app.domain.records import BlobFacts
+from function_app.testing.memory_stores import MemoryQuarantine
 from shard_validation import DriftPolicy
 from tests.integration.crash.stages import Step
 from tests.integration.crash.stories import Serve, Story, changed, settle, trained, upload, uploads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from function_app.steps.run_requests import request_run
+from function_app.runs.requests import request_run
 from tests.integration.crash.stages import Step
 from tests.integration.crash.stories import Serve, Story, end_jobs, run_jobs, tell_of_runs, uploads
 from tests.support.world import ALL_SHARDS, VERSION, World, pipeline

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from function_app.ledger import NUM_BUCKETS, DatasetVersion, Ledger, NotificationState, ShardState
-from function_app.ports import TrainingRequest
-from function_app.steps.services import Services
-from function_app.steps.submission import handle_request
+from function_app.domain.events import TrainingRequest
+from function_app.domain.records import NUM_BUCKETS, DatasetVersion, NotificationState, ShardState
+from function_app.ports import Ledger
+from function_app.runs.submission import handle_request
+from function_app.services import Services
 from tests.support.long_shards import serve_uploads
 from tests.support.port_calls import PortCall, watched
 from tests.support.processes import die_with_parent

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from function_app.adapters.memory_azure_ml import MemoryNotifier
-from function_app.errors import NotificationError
-from function_app.ledger import NotificationRecord, RunRecord
-from function_app.ports import TrainingRequest
-from function_app.steps.dead_letters import collect_dead_letters
-from function_app.steps.run_events import handle_run_event
-from function_app.steps.run_requests import request_run
-from function_app.steps.submission import handle_request
-from function_app.steps.sweep import SweepError, sweep
+from function_app.domain.errors import NotificationError
+from function_app.domain.events import TrainingRequest
+from function_app.domain.records import NotificationRecord, RunRecord
+from function_app.runs.following import handle_run_event
+from function_app.runs.requests import request_run
+from function_app.runs.submission import handle_request
+from function_app.sweep.dead_letters import collect_dead_letters
+from function_app.sweep.sweep import SweepError, sweep
+from function_app.testing.memory_azure_ml import MemoryNotifier
 from shared.errors import LandfallError
 from tests.integration.crash.stages import Open, Step, in_memory, serve_messages
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, WEBHOOK, World, shard_content

@@ -14,9 +14,9 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.table_ledger import TableLedger
-from function_app.ledger import DatasetVersion
-from function_app.pipeline_files import load_pipelines
+from function_app.adapters.tables import TableLedger
+from function_app.config.pipeline_files import load_pipelines
+from function_app.domain.records import DatasetVersion
 from shard_validation import encode_example, validate_shard
 from shared.record_framing import frame_record
 from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
@@ -24,7 +24,7 @@ from tests.support.long_validation_process import CHUNK_BYTES, NUM_CHUNKS
 from tests.support.processes import REPOSITORY, child_environment, die_with_parent
 from tests.support.shards import BytesSource
 from tests.support.world import PIPELINE
-from tests.unit.function_app.test_settings import REQUIRED
+from tests.unit.function_app.config.test_settings import REQUIRED
 
 pytestmark = pytest.mark.azurite
 

@@ -10,7 +10,7 @@ import pytest
 from bench.chaos.evidence import Evidence
 from bench.chaos.plan import ChaosPlan
 from bench.chaos.promises import promises
-from function_app.ledger import RunState
+from function_app.domain.run_states import RunState
 from tests.support.ledger_records import decision_record, run_record
 
 PLAN = ChaosPlan(versions=1, shards=2)

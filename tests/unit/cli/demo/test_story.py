@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cli.demo.story import RUN_STATES, Observation, RunView, news
-from function_app.ledger import RunState
+from function_app.domain.run_states import RunState
 from shared.progress import Progress
 
 RUN = RunView(run_id="landfall-digits-v1-abc-a1", state="submitted")

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from horovod_lint.modules import Modules
-from horovod_lint.syntax import (
+from horovod_lint.names import Modules
+from horovod_lint.script import (
     Binding,
     FunctionNode,
     How,

@@ -4,30 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from horovod_lint.checks import (
-    arguments,
-    broadcast,
-    collectives,
-    connection,
-    data,
-    epochs,
-    frameworks,
-    gpus,
-    initialisation,
-    keras3,
-    learning_rate,
-    metrics,
-    network,
-    optimizers,
-    shards,
-    steps,
-    tapes,
-    writes,
-)
-from horovod_lint.findings import Finding, LintReport
-from horovod_lint.source import ScriptError, parse_source
-from horovod_lint.suppressions import apply_suppressions, read_suppressions
-from horovod_lint.syntax import Script
+from horovod_lint.checks import connection, data, keras3, machine, ranks, schedule
+from horovod_lint.findings import Finding, LintReport, apply_suppressions, read_suppressions
+from horovod_lint.names import restore_names
+from horovod_lint.script import Script, ScriptError, parse_source
 from horovod_lint.view import Machine, View
 
 MAX_FINDINGS = 100
@@ -35,23 +15,11 @@ MAX_FINDINGS = 100
 
 CHECKS: tuple[Callable[[View], Iterator[Finding]], ...] = (
     connection.check,
-    initialisation.check,
     keras3.check,
-    optimizers.check,
-    tapes.check,
-    broadcast.check,
-    collectives.check,
     data.check,
-    shards.check,
-    metrics.check,
-    epochs.check,
-    writes.check,
-    gpus.check,
-    network.check,
-    arguments.check,
-    steps.check,
-    learning_rate.check,
-    frameworks.check,
+    schedule.check,
+    ranks.check,
+    machine.check,
 )
 
 
@@ -59,6 +27,7 @@ def lint_script(content: bytes, name: str, machine: Machine | None = None) -> Li
     """Look at a script, never running it; ``name`` is what errors call it. Raises ScriptError."""
     source = parse_source(content, name)
     try:
+        restore_names(source.tree)
         view = View(Script(source), machine or Machine())
         found = {(f.line, f.column, f.code): f for check in CHECKS for f in check(view)}
     except RecursionError as error:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
+from collections.abc import Iterator
 
-from horovod_lint.modules import Modules
-from horovod_lint.syntax import FunctionNode, Script, last_name
+from horovod_lint.flow import Flow, returns_of
+from horovod_lint.names import Modules
+from horovod_lint.script import FunctionNode, How, Script, constant_of, last_name
 
 _HARMLESS = frozenset(
     {"staticmethod", "classmethod", "property", "function", "wraps", "cached_property", "contextmanager"}
@@ -63,3 +66,151 @@ def _handed_on(script: Script, modules: Modules) -> list[ast.AST]:
         if isinstance(node, FunctionNode) and any(last_name(each) not in _HARMLESS for each in node.decorator_list)
     ]
     return [*decorated, *script.functions.get("main", [])]  # which an installed command may call
+
+
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_EXITS = frozenset({"exit", "_exit", "quit", "abort"})
+_SOUNDS_LIKE_ROOT = re.compile(
+    r"(^|_)(is_)?(root|main|master|chief|primary|leader|rank|zero|coordinator)(_|$)|rank_?zero|rank_?0",
+    re.IGNORECASE,
+)
+"""Of a name that the script gets from elsewhere: better to believe it than to guess."""
+_MAX_DEPTH = 8
+_SPLITTING = (ast.If, ast.IfExp, ast.While)
+
+
+class Guards:
+    """Answers whether only some ranks reach a place."""
+
+    def __init__(self, script: Script, modules: Modules, flow: Flow) -> None:
+        self._script, self._modules, self._flow = script, modules, flow
+        self._asked: set[str] = set()
+        """Names whose dependence on the rank is being found out."""
+
+    def is_guarded(self, node: ast.AST, depth: int = 0) -> bool:
+        """Whether a place is reached depending on the rank: within its function, or because that is called so."""
+        if self.splits_around(node):
+            return True
+        function = self._script.function_of(node)
+        return function is not None and depth < _MAX_DEPTH and self._is_called_guarded(function, depth)
+
+    def splits_around(self, node: ast.AST) -> list[ast.expr]:
+        """Return the conditions on the rank that decide, within one function, whether a place is reached."""
+        found: list[ast.expr] = []
+        child: ast.AST = node
+        for parent in self._script.ancestors(node):
+            found += self._conditions(parent, child)
+            if isinstance(parent, FunctionNode | ast.Lambda):
+                break
+            child = parent
+        return found
+
+    def depends_on_rank(self, test: ast.AST, depth: int = 0) -> bool:
+        """Whether a condition is one on the rank. A loss made of sharded data is none, though the rank is in it."""
+        if depth >= _MAX_DEPTH:
+            return False
+        self._script.spend()
+        if "rank" in (self._flow.rank_kind(test) or "") or self.is_alone(test):
+            return True
+        if isinstance(test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.BinOp | ast.IfExp):
+            return any(self.depends_on_rank(part, depth + 1) for part in ast.iter_child_nodes(test))
+        if isinstance(test, ast.Call):
+            return self._call_depends(test, depth)
+        return isinstance(test, ast.Name | ast.Attribute) and self._name_depends(test, depth)
+
+    def _conditions(self, parent: ast.AST, child: ast.AST) -> Iterator[ast.expr]:
+        if isinstance(parent, _SPLITTING) and child is not parent.test and self.depends_on_rank(parent.test):
+            yield parent.test
+        if isinstance(parent, ast.BoolOp):
+            before = parent.values[: parent.values.index(child)] if child in parent.values else []
+            yield from (value for value in before if self.depends_on_rank(value))
+        if isinstance(child, ast.stmt):
+            yield from self._left_before(parent, child)
+
+    def _left_before(self, parent: ast.AST, child: ast.stmt) -> Iterator[ast.expr]:
+        """Yield the conditions under which some ranks have left the block before a statement of it."""
+        for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list) and child in block:
+                for statement in block[: block.index(child)]:
+                    self._script.spend()
+                    leaving = isinstance(statement, ast.If) and (leaves(statement.body) or leaves(statement.orelse))
+                    if leaving and isinstance(statement, ast.If) and self.depends_on_rank(statement.test):
+                        yield statement.test
+
+    def _is_called_guarded(self, function: FunctionNode, depth: int) -> bool:
+        if any(self._decorator_guards(each) for each in function.decorator_list):
+            return True
+        owner = self._script.class_of(function)
+        uses: list[ast.AST] = list(self._flow.calls_of(function))
+        if owner is not None and (not uses or function.name.startswith("on_")):
+            uses = list(self._script.loads.get(owner.name, []))
+        elif owner is None:
+            uses = list(self._script.loads.get(function.name, []))
+        uses = [use for use in uses if self._script.function_of(use) is not function]
+        return bool(uses) and all(self.is_guarded(use, depth + 1) or self.is_kept_for_root(use) for use in uses)
+
+    def is_kept_for_root(self, node: ast.AST, depth: int = 0) -> bool:
+        """Whether what is made here goes into a name that is only used where some ranks come."""
+        statement = self._script.statement_of(node)
+        if depth >= _MAX_DEPTH or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            return False
+        target = statement.targets[0]
+        if not isinstance(target, ast.Name):
+            return False
+        loads = [load for load in self._script.loads.get(target.id, []) if not self._is_inside(load, statement)]
+        return bool(loads) and all(
+            self.splits_around(load) or self.is_kept_for_root(load, depth + 1) for load in loads
+        )
+
+    def _is_inside(self, node: ast.AST, statement: ast.stmt) -> bool:
+        return self._script.statement_of(node) is statement
+
+    def _decorator_guards(self, decorator: ast.expr) -> bool:
+        name = last_name(decorator)
+        own = self._script.functions.get(name, [])
+        if own:
+            return any(self._flow.rank_kind(node) == "rank" for function in own for node in ast.walk(function))
+        return bool(_SOUNDS_LIKE_ROOT.search(name))
+
+    def is_alone(self, test: ast.AST) -> bool:
+        """``hvd.size() == 1``: where there is one rank, every rank is the root."""
+        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq | ast.LtE):
+            return False
+        sides = (test.left, *test.comparators)
+        return any(self._flow.rank_kind(side) == "size" for side in sides) and any(constant_of(s) == 1 for s in sides)
+
+    def _call_depends(self, call: ast.Call, depth: int) -> bool:
+        functions = self._flow.functions_called(call)
+        if functions:
+            return any(self.depends_on_rank(value, depth + 1) for f in functions for value in returns_of(f))
+        if isinstance(call.func, ast.Name) and call.func.id in ("int", "bool", "str", "not_"):
+            return any(self.depends_on_rank(argument, depth + 1) for argument in call.args)
+        return self._flow.rank_kind(call) is None and bool(_SOUNDS_LIKE_ROOT.search(last_name(call)))
+
+    def _name_depends(self, node: ast.Name | ast.Attribute, depth: int) -> bool:
+        name = ast.unparse(node)
+        if name in self._asked:
+            return False  # it is set under a condition on itself
+        self._asked.add(name)
+        try:
+            return self._value_depends(node, depth)
+        finally:
+            self._asked.discard(name)
+
+    def _value_depends(self, node: ast.Name | ast.Attribute, depth: int) -> bool:
+        sources = self._flow.sources(node)
+        bindings = [binding for binding in self._flow.bindings(node) if binding.how is How.ASSIGNED]
+        if len(bindings) > 1 and any(self.splits_around(binding.place) for binding in bindings):
+            return True  # it is set where some ranks come
+        if not sources:
+            return bool(_SOUNDS_LIKE_ROOT.search(last_name(node)))
+        return any(self.depends_on_rank(source, depth + 1) for source in sources)
+
+
+def leaves(block: list[ast.stmt]) -> bool:
+    """Whether a block ends by leaving what is around it."""
+    if not block:
+        return False
+    last = block[-1]
+    is_exit = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and last_name(last.value) in _EXITS
+    return isinstance(last, _LEAVES) or is_exit

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, fields
 
 from horovod_lint.findings import Finding
 from horovod_lint.flow import Flow
-from horovod_lint.guards import Guards
-from horovod_lint.modules import Modules
-from horovod_lint.reachability import unreached_lines
+from horovod_lint.names import Modules
+from horovod_lint.reachability import Guards, unreached_lines
 from horovod_lint.rules import RuleCode
-from horovod_lint.syntax import Script, last_name
+from horovod_lint.script import Script, last_name
 from shared.job_arguments import JobArguments
 
 

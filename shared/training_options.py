@@ -99,9 +99,6 @@ class MachineOptions:
     """How the machines are used; none of it changes what is computed, but for rounding."""
 
     mixed_precision: Literal["none", "float16", "bfloat16"] = "none"
-    exchange: Literal["auto", "horovod"] = "auto"
-    """Who averages gradients. ``auto``: ranks of one node without GPUs do it themselves, through memory that they
-    share, if they are 2, 4, 8 … and no option tunes Horovod; else Horovod does. ``horovod``: always Horovod."""
     fp16_compression: bool = False
     """Gradients travel as float16."""
     xla: bool = False

@@ -8,20 +8,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tools import exchange_library, native_library
+from tools import native_library
 from tools.environments import ROOT, all_environments
 from tools.launcher import write_launcher
 from tools.logged import SetupError, say
 
 
 def main() -> int:
-    """Prepare every environment and the native libraries; 1 and one message when one of them cannot be made."""
+    """Prepare every environment and the native library; 1 and one message when one of them cannot be made."""
     try:
         with one_at_a_time():
             for environment in all_environments():
                 environment.prepare()
             native_library.build()
-            exchange_library.build(ROOT / ".venv-training")
             write_launcher(ROOT, ROOT / ".venv")
     except (SetupError, OSError) as error:
         say(f"failed: {error}")

@@ -6,11 +6,8 @@ broadcast and the reductions work on the values below Keras' variables.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import horovod.tensorflow as hvd
@@ -18,8 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 Array = np.ndarray[Any, Any]
-
-_NICEST = 19
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +25,6 @@ class World:
     size: int
     local_rank: int
     num_nodes: int
-    threads: tuple[int, ...] = ()
-    """Of this process, what Horovod and MPI started: thread ids."""
 
     @property
     def is_root(self) -> bool:
@@ -41,31 +34,8 @@ class World:
 
 def join() -> World:
     """Meet the other ranks; every rank has to come here before any goes on."""
-    before = _threads()
     hvd.init()
-    return World(
-        rank=hvd.rank(),
-        size=hvd.size(),
-        local_rank=hvd.local_rank(),
-        num_nodes=hvd.cross_size(),
-        threads=tuple(sorted(_threads() - before)),
-    )
-
-
-def _threads() -> set[int]:
-    return {int(path.name) for path in Path("/proc/self/task").iterdir()}
-
-
-def step_back(world: World) -> None:
-    """Let Horovod's threads run where those that compute leave room, for a world that exchanges gradients without it.
-
-    Horovod's ranks ask each other at every cycle whether there is anything to do, and wait, polling, until all have
-    answered: on cores that compute, 20 ms of a step of 900. Where nothing computes, at an epoch's end, a nice thread
-    is as quick as any. (Measured: scaling efficiency 0.925 without this, 0.954 with it, in turns.)
-    """
-    for thread in world.threads:
-        with contextlib.suppress(ProcessLookupError):  # it has ended
-            os.setpriority(os.PRIO_PROCESS, thread, _NICEST)
+    return World(rank=hvd.rank(), size=hvd.size(), local_rank=hvd.local_rank(), num_nodes=hvd.cross_size())
 
 
 def broadcast_from_root(variables: Sequence[Any]) -> None:

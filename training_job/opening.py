@@ -16,8 +16,6 @@ from training_job.collective import World
 from training_job.data.inputs import open_inputs
 from training_job.decisions import Rules
 from training_job.devices import pin_gpu
-from training_job.exchange import node_exchange
-from training_job.exchange.node_exchange import NodeExchange
 from training_job.job import Job
 from training_job.metric_sums import SumsOf, sums_for
 from training_job.metrics import layout_for
@@ -47,7 +45,6 @@ def open_session(job: Job, stop: StopRequest) -> Session:
     device = _configure(arguments, world, threads)
     watch = start_watch(world, arguments.stall_timeout_s)
     deadline.cancel()
-    node = node_exchange.joined(arguments, world, device)
     inputs = open_inputs(job, world.rank, threads)
     model = build_model(arguments, inputs.model_shape)
     optimizer = build_optimizer(
@@ -64,7 +61,7 @@ def open_session(job: Job, stop: StopRequest) -> Session:
         model=model,
         optimizer=optimizer,
         layout=layout,
-        update=Update(model, optimizer, sums_of, _step_options(arguments, world, node)).compiled(),
+        update=Update(model, optimizer, sums_of, _step_options(arguments, world)).compiled(),
         predict=_prediction(model, sums_of),
         schedule=rate_schedule(arguments, job.training.batch.global_batch_size),
         rules=_rules(arguments),
@@ -76,7 +73,6 @@ def open_session(job: Job, stop: StopRequest) -> Session:
         notices=_notices(world),
         position=job.start,
         device=device,
-        node=node,
     )
 
 
@@ -108,12 +104,11 @@ def _restore(job: Job, world: World, variables: list[Any]) -> None:
     collective.broadcast_from_root(variables)
 
 
-def _step_options(arguments: JobArguments, world: World, node: NodeExchange | None) -> StepOptions:
+def _step_options(arguments: JobArguments, world: World) -> StepOptions:
     return StepOptions(
         accumulation=arguments.gradient_accumulation,
         xla=arguments.xla,
         fp16_compression=arguments.fp16_compression,
-        node=node,
         rank=world.rank,
     )
 

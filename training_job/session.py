@@ -12,7 +12,6 @@ from training_job.checkpoints.store import CheckpointStore
 from training_job.collective import World
 from training_job.data.inputs import Inputs
 from training_job.decisions import Rules
-from training_job.exchange.node_exchange import NodeExchange
 from training_job.job import Job
 from training_job.metrics import MetricLayout
 from training_job.optimization.rates import RateSchedule
@@ -47,6 +46,4 @@ class Session:
     notices: NodeNotices
     position: Position
     device: str | None
-    node: NodeExchange | None
-    """What averages gradients; None: Horovod, or nobody where there is one rank."""
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())

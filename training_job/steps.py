@@ -10,7 +10,6 @@ import keras
 import tensorflow as tf
 
 from training_job import collective
-from training_job.exchange.node_exchange import NodeExchange
 from training_job.metric_sums import SumsOf
 
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
@@ -33,14 +32,7 @@ class StepOptions:
     fp16_compression: bool = False
     exchange: bool = True
     """False: every rank for itself, to time what the exchange costs."""
-    node: NodeExchange | None = None
-    """What exchanges instead of Horovod."""
     rank: int = 0
-
-    @property
-    def through_horovod(self) -> bool:
-        """Whether Horovod averages gradients."""
-        return self.exchange and self.node is None
 
 
 class Update:
@@ -68,21 +60,19 @@ class Update:
         gradients, sums = self._gradients(batch)
         bad = 1.0 - tf.cast(tf.math.is_finite(sums[1]), tf.float32)
         news = tf.concat([tf.stack([bad, bad * self._options.rank]), wishes], axis=0)
-        if self._options.through_horovod:
+        if self._options.exchange:
             news = collective.sum_of(news, "news")
-        elif self._options.exchange and self._options.node is not None:
-            gradients, news = self._options.node.average(gradients, news)
         self._optimizer.learning_rate = rate
         self._optimizer.apply(gradients, self._model.trainable_variables)
         return sums, news
 
     def _gradients(self, batch: Batch) -> tuple[Gradients, tf.Tensor]:
         options = self._options
-        if options.accumulation == 1 and not options.xla and options.through_horovod:
+        if options.accumulation == 1 and not options.xla and options.exchange:
             # Each gradient sets out on its way while those of earlier layers are still being computed.
             return self._differentiate(batch, fp16=options.fp16_compression)
         gradients, sums = self._accumulated(batch) if options.accumulation > 1 else self._local(batch)
-        if options.through_horovod:
+        if options.exchange:
             gradients = collective.average_of(gradients, fp16=options.fp16_compression)
         return gradients, sums
 

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from local_azure.twin.places import FUNCTION_APP_IDENTITY
+from azure.core.exceptions import AzureError
+from azure.storage.blob import BlobServiceClient
+
+from cli.demo.following import DemoError
+from local_azure.twin.places import FUNCTION_APP_IDENTITY, RUNS_CONTAINER, Places
+from shared.training_report import FILE_NAME, TrainingReport, TrainingReportError
 
 MAX_METRICS = 2
 """Of the summary, those of the validation first; the file has all."""
@@ -18,9 +23,10 @@ def demo_report(
     run: Mapping[str, Any],
     notifications: list[dict[str, Any]],
     calls: Iterable[Mapping[str, Any]],
+    training: TrainingReport,
     durations_s: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Put together demo.json from the HTTP API's answers and the twin's records."""
+    """Put together demo.json from the HTTP API's answers, the twin's records and the training report."""
     splits = version.get("splits", {}).values()
     generation = version.get("generation") or {}
     return {
@@ -31,6 +37,7 @@ def demo_report(
             "rejected": sum(len(split["rejected"]) for split in splits),
         },
         "run": {name: run.get(name) for name in ("run_id", "state", "attempt", "num_nodes", "world_size")},
+        "gradients_averaged_by": training.details["exchange"],
         "model": {
             "name": run.get("model_name"),
             "version": run.get("model_version"),
@@ -42,6 +49,17 @@ def demo_report(
         ),
         "durations_s": dict(durations_s),
     }
+
+
+def training_report(places: Places, run: Mapping[str, Any]) -> TrainingReport:
+    """Download the report that the run's training wrote. Raises DemoError."""
+    path = f"{run['dataset']}/{run['version']}/{run['logical_run']}/a{run['attempt']}/report/{FILE_NAME}"
+    try:
+        with BlobServiceClient.from_connection_string(places.host_connection) as blobs:
+            blob = blobs.get_blob_client(RUNS_CONTAINER, path)
+            return TrainingReport.from_json(blob.download_blob().readall())
+    except (AzureError, TrainingReportError) as error:
+        raise DemoError(f"The training report {path} cannot be read: {error}") from error
 
 
 def submission_calls(
@@ -67,6 +85,7 @@ def summary(report: Mapping[str, Any]) -> Iterator[str]:
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in telling[:MAX_METRICS])
     yield f"dataset version  {report['dataset_version']}, {shards['accepted']} shards accepted"
     yield f"run              {run['run_id']}: {run['num_nodes']} nodes, {run['world_size']} ranks, {run['state']}"
+    yield f"gradients        averaged over all ranks by {report['gradients_averaged_by']}"
     yield f"model            {model['name']} version {model['version']} ({metrics})"
     yield f"told             {', '.join(n['recipient'] for n in report['notifications'])}"
     num_calls = len(report["azure_ml_calls"])

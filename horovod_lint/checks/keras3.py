@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from horovod_lint.findings import Finding
 from horovod_lint.rules import RuleCode
-from horovod_lint.syntax import argument_of, constant_of, keyword_of, last_name
+from horovod_lint.script import argument_of, constant_of, keyword_of, last_name
 from horovod_lint.view import View
 
 _LEGACY = "TF_USE_LEGACY_KERAS"

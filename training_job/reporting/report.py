@@ -41,20 +41,13 @@ def make_report(
             "resumed_at_step": job.start.step,
             "step_times": session.times.summary(),
             "hardware": hardware(session.device),
-            "exchange": _exchange(session),
+            "exchange": "horovod" if session.world.size > 1 else "none",
             "peak_memory_bytes": peak_memory_bytes(),
             "model": {"name": session.model.name, "weights": session.model.count_params()},
             "options": {k: v for k, v in asdict(job.arguments).items() if k not in _PLACES},
             **extra,
         },
     )
-
-
-def _exchange(session: Session) -> str:
-    """Say who averaged gradients."""
-    if session.world.size == 1:
-        return "none"
-    return "shared memory" if session.node else "horovod"
 
 
 def write_report(report: TrainingReport, folder: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from bench.chaos.storage_proxy import StorageFault, storage_proxy, through
 from function_app.adapters.azure_ml import log_tail
 from function_app.adapters.connections import StorageConnection
+from tests.chaos.storage_proxy import StorageFault, storage_proxy, through
 from tests.support.azurite import Azurite
 
 pytestmark = pytest.mark.azurite

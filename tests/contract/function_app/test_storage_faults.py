@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
-from bench.chaos.storage_proxy import StorageFault, storage_proxy, through
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.documents import BlobDocumentStore
@@ -24,6 +23,7 @@ from function_app.domain.events import TrainingRequest
 from function_app.domain.records import BlobFacts, NotificationState
 from function_app.domain.run_states import RunState
 from shard_validation import SourceForbiddenError, SourceUnavailableError
+from tests.chaos.storage_proxy import StorageFault, storage_proxy, through
 from tests.support.azurite import HOST_ACCOUNT, Azurite
 from tests.support.ledger_records import (
     DIGITS,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.demo.notifications import TOPIC, WEBHOOK
+from cli.demo.observation import TOPIC, WEBHOOK
 from tests.support.processes import child_environment, start_module, wait_until
 from tests.support.twin import require_twin_parts
 
@@ -43,6 +43,13 @@ def test_the_report_keeps_what_the_issue_promises(folder: Path) -> None:
         [call["method"] for call in report["azure_ml_calls"]],
         report["model"]["metrics"]["val_accuracy"] >= 0.95,
     )
+
+
+def test_gradients_went_through_horovod(folder: Path) -> None:
+    """The training report says so, and so do demo.json and the summary."""
+    report = json.loads((folder / "demo.json").read_text())
+    assert "horovod" == report["gradients_averaged_by"]
+    assert "gradients        averaged over all ranks by horovod" in (folder / "demo.log").read_text()
 
 
 def test_everybody_was_told_once(folder: Path) -> None:

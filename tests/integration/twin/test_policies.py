@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.demo.notifications import TOPIC, WEBHOOK
+from cli.demo.observation import TOPIC, WEBHOOK
 from tests.integration.twin.shards import shard, whole_version
 from tests.support.processes import wait_until
 from tests.support.twin import WITHIN_S, TwinUnderTest

@@ -6,6 +6,7 @@ from typing import Any
 
 from cli.demo.report import demo_report, submission_calls, summary
 from local_azure.twin.places import FUNCTION_APP_IDENTITY, OPERATOR_IDENTITY
+from shared.training_report import TrainingReport
 
 CLOSED, SUBMITTED = "2026-11-20T12:00:00Z", "2026-11-20T12:00:02+00:00"
 CLOSED_S = 1795176000.0
@@ -40,6 +41,21 @@ def report() -> dict[str, Any]:
         },
         notifications=[{"recipient": "topic", "outcome": "registered"}],
         calls=[call(1.0, "PUT")],
+        training=TrainingReport(
+            run_id="r",
+            fingerprint="f" * 64,
+            metrics={},
+            epochs=(),
+            world_size=2,
+            num_nodes=2,
+            images_per_s=None,
+            rank_plan={},
+            seed=0,
+            versions={},
+            started_at="",
+            ended_at="",
+            details={"exchange": "horovod"},
+        ),
         durations_s={"total": 61.4},
     )
 
@@ -51,6 +67,7 @@ def test_a_report_has_the_members_that_the_issue_names() -> None:
         "fingerprint": "f" * 64,
         "shards": {"accepted": 10, "rejected": 1},
         "run": {"run_id": "r", "state": "registered", "attempt": 1, "num_nodes": 2, "world_size": 2},
+        "gradients_averaged_by": "horovod",
         "model": {"name": "m", "version": "7", "metrics": {"val_accuracy": 0.98765}},
         "notifications": [{"recipient": "topic", "outcome": "registered"}],
         "azure_ml_calls": [{"method": "PUT", "path": "/jobs/r", "query": {}, "status": 201}],
@@ -79,10 +96,11 @@ def test_without_a_submission_there_are_no_calls() -> None:
 
 
 def test_the_summary_is_short() -> None:
-    """Six lines: what was trained on, what ran, what came of it, who knows, what it cost."""
+    """Seven lines: the data, the run, its gradients, its model, who was notified, what it cost."""
     assert [
         "dataset version  digits/v1, 10 shards accepted",
         "run              r: 2 nodes, 2 ranks, registered",
+        "gradients        averaged over all ranks by horovod",
         "model            m version 7 (val_accuracy 0.9877)",
         "told             topic",
         "submission       1 call to Azure ML",

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from cli.demo.notifications import received
+from cli.demo.observation import received
 from function_app.ledger import Decision, Ledger, RunRecord, ShardState
 from tests.chaos.plan import ChaosPlan
 from tests.support.twin import WORKSPACE_ID, TwinUnderTest

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from local_azure.azurite import Azurite, random_account_key
 from shared.errors import LandfallError
 from tests.chaos.faults import storage_faults
 from tests.chaos.storage_proxy import StorageProxy, no_faults, storage_proxy, through
@@ -18,7 +19,7 @@ from tests.crash.azurite_world import opened as open_world
 from tests.crash.process import Step, outcome
 from tests.crash.scenario import Scenario
 from tests.crash.scenarios import IN_STORAGE
-from tests.support.azurite import Azurite, random_account_key, start_azurite
+from tests.support.azurite import start_azurite
 from tests.support.threads import at_once
 from tests.support.world import World
 

@@ -31,7 +31,7 @@ from function_app.ports import TrainingRequest
 from function_app.steps.submission import handle_request
 from function_app.steps.uploads import CREATED, handle_upload
 from function_app.triggers.upload_events import read_uploads
-from tests.support.processes import wait_until
+from local_azure.processes import wait_until
 from tests.support.world import World
 
 POISON = f"{SHARD_UPLOADED}-poison"

@@ -34,8 +34,8 @@ from function_app.testing.memory_stores import (
     MemoryRequestQueue,
     MemoryShardStore,
 )
+from local_azure.azurite import Azurite, start_azurite
 from shard_validation import DataRequirements, FeatureStatistics, ShardSource, ShardStatistics, ShardVerdict
-from tests.support.azurite import Azurite, start_azurite
 
 DATASET = "digits"
 """The pipeline of the demo, which asks for the splits train and validation."""

@@ -27,7 +27,7 @@ from function_app.services import Services
 from function_app.sweep.sweep import SweepReport
 from function_app.testing.memory_ledger import MemoryLedger
 from function_app.testing.memory_stores import MemoryShardStore
-from tests.support.azurite import Azurite, start_azurite
+from local_azure.azurite import Azurite, start_azurite
 from tests.support.ledger_records import generation_record, run_record, shard_record
 
 SHARDS_PER_VERSION = 1000

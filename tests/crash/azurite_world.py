@@ -28,7 +28,7 @@ from function_app.domain.events import CREATED, SHARD_UPLOADED, TRAINING_REQUEST
 from function_app.ingest.uploads import handle_upload
 from function_app.runs.submission import handle_request
 from function_app.testing.memory_stores import MemoryQuarantine, MemoryShardStore
-from tests.support.processes import wait_until
+from local_azure.processes import wait_until
 from tests.support.world import World
 
 POISON = f"{SHARD_UPLOADED}-poison"

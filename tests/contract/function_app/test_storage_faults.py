@@ -22,9 +22,10 @@ from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import BlobFacts, NotificationState
 from function_app.domain.run_states import RunState
+from local_azure.azurite import HOST_ACCOUNT, Azurite
+from local_azure.ports import free_port
 from shard_validation import SourceForbiddenError, SourceUnavailableError
 from tests.chaos.storage_proxy import StorageFault, storage_proxy, through
-from tests.support.azurite import HOST_ACCOUNT, Azurite
 from tests.support.ledger_records import (
     DIGITS,
     decision_record,
@@ -34,7 +35,6 @@ from tests.support.ledger_records import (
     shard_record,
 )
 from tests.support.lossy_transport import LossyTransport
-from tests.support.processes import free_port
 
 pytestmark = pytest.mark.azurite
 

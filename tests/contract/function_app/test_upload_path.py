@@ -19,9 +19,9 @@ from function_app.domain.records import BlobFacts, DatasetVersion, Decision, Sha
 from function_app.ingest.uploads import OTHERS_UPLOADS
 from function_app.ports import Ledger
 from function_app.sweep.dead_letters import failures_of
+from local_azure.azurite import DATA_ACCOUNT, Azurite
 from shard_validation import ShardSource, SourceForbiddenError, encode_example
 from shared.record_framing import frame_record
-from tests.support.azurite import DATA_ACCOUNT, Azurite
 from tests.support.world import TRAIN_SHARDS, World, shard_content
 
 pytestmark = pytest.mark.azurite

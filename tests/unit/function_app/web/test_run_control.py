@@ -111,5 +111,5 @@ def test_a_bad_script_is_answered_with_its_findings() -> None:
     world.services = replace(world.services, read_script=lambda _: script)
     answer = call(world, "POST", "/api/runs", json={"dataset": "digits", "version": "v1"})
     error = answer.json()["error"]
-    details = ["scripts/mine.py:2: missing_init: rank is called, and hvd.init() nowhere"]
+    details = ["scripts/mine.py:2: missing_init: rank is called, but hvd.init() never"]
     assert (422, "script_refused", details) == (answer.status_code, error["code"], error["details"])

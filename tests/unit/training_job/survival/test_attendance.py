@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from training_job.liveness import attendance
 
+from training_job.survival import attendance
 from training_job.survival.attendance import Attendance
 
 

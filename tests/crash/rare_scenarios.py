@@ -13,8 +13,20 @@ from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
 from function_app.sweep.dead_letters import collect_dead_letters, failures_on_record, replay
 from function_app.testing.memory_azure_ml import MemoryJobs, MemoryModels
-from tests.crash.stages import Step
-from tests.crash.stories import Serve, Story, ask, end_jobs, run_jobs, swept, tell_of_runs, trained, upload, uploads
+from tests.crash.process import Step
+from tests.crash.scenario import (
+    Scenario,
+    Serve,
+    ask,
+    end_jobs,
+    retrain,
+    run_jobs,
+    swept,
+    tell_of_runs,
+    trained,
+    upload,
+    uploads,
+)
 from tests.support.long_shards import SmallChunkStore, long_world
 from tests.support.synthetic import SYNTHETIC, add_synthetic_pipeline
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, World, shard_content
@@ -89,6 +101,16 @@ def going(serve: Serve) -> list[Step]:
 def canceled(_: Serve) -> list[Step]:
     """A person cancels a run that goes."""
     return [cancel_all, tell_of_runs]
+
+
+def going_and_waiting(serve: Serve) -> list[Step]:
+    """A version's job runs, and another version waits for its end."""
+    return [*going(serve), *uploads(*ALL_SHARDS, version="v2"), serve]
+
+
+def changed_twice(serve: Serve) -> list[Step]:
+    """The data change twice while a run goes: what trains next is the second change."""
+    return [step for label in (5, 6) for step in (*upload(TRAIN_SHARDS[0], shard_content(label)), serve)]
 
 
 def canceled_early(serve: Serve) -> list[Step]:
@@ -193,26 +215,39 @@ def long_and_missed(serve: Serve) -> list[Step]:
 
 
 RARE = (
-    Story(name="canceled by a person", steps=canceled, prelude=going, survives_loss=False),
-    Story(name="canceled early", steps=canceled_early, prepare=away, survives_loss=False),
-    Story(name="waiting", steps=waiting, survives_loss=False),  # an hour later, nothing waits any more
-    Story(name="superseded", steps=superseded, prelude=trained(), survives_loss=False),
-    Story(
+    Scenario(name="canceled by a person", steps=canceled, prelude=going, survives_loss=False),
+    Scenario(name="canceled while another waits", steps=canceled, prelude=going_and_waiting, survives_loss=False),
+    Scenario(
+        name="canceled and left to the timer",
+        steps=lambda _: [tell_of_runs],
+        prelude=lambda serve: [*going_and_waiting(serve), cancel_all],
+    ),
+    Scenario(name="changed twice", steps=changed_twice, prepare=retrain, prelude=going, survives_loss=False),
+    Scenario(
+        name="changed twice and left to the timer",
+        steps=lambda _: [tell_of_runs],
+        prepare=retrain,
+        prelude=lambda serve: [*going(serve), *changed_twice(serve)],
+    ),
+    Scenario(name="canceled early", steps=canceled_early, prepare=away, survives_loss=False),
+    Scenario(name="waiting", steps=waiting, survives_loss=False),  # an hour later, nothing waits any more
+    Scenario(name="superseded", steps=superseded, prelude=trained(), survives_loss=False),
+    Scenario(
         name="canceled late",
         steps=canceled_late,
         prepare=cancel_and_train,
         prelude=trained_but_for_model,
         survives_loss=False,
     ),
-    Story(
+    Scenario(
         name="replaced",
         steps=replaced_while_going,
         prepare=cancel_and_train,
         prelude=going,
         survives_loss=False,
     ),
-    Story(name="buried", steps=buried, survives_loss=False),
-    Story(name="benchmarked", steps=benchmarked, prepare=add_synthetic_pipeline, survives_loss=False),
-    Story(name="long", steps=long, prepare=take_long),
-    Story(name="long and missed", steps=long_and_missed, prepare=take_long),
+    Scenario(name="buried", steps=buried, survives_loss=False),
+    Scenario(name="benchmarked", steps=benchmarked, prepare=add_synthetic_pipeline, survives_loss=False),
+    Scenario(name="long", steps=long, prepare=take_long),
+    Scenario(name="long and missed", steps=long_and_missed, prepare=take_long),
 )

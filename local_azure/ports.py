@@ -15,17 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from local_azure.twin.errors import TwinError
+from local_azure.azurite import DEFAULT_PORTS
+from local_azure.processes import TwinError
 
 DEFAULTS: Mapping[str, int] = {
-    "blob": 10000,
-    "queue": 10001,
-    "table": 10002,
+    **DEFAULT_PORTS,
     "functions": 7071,
     "azure_ml": 10443,
     "event_grid": 10080,
 }
-"""Azurite's own, the Functions host's own, and two for which nobody has a custom."""
+"""Azurite's own, that of Functions hosts, and two that no other program uses by custom."""
 STRIDE = 10
 """Taken ports move by tens, so that 10000-10002 become 10010-10012 and stay recognisable."""
 MAX_MOVES = 400
@@ -65,6 +64,14 @@ def take_ports(defaults: Mapping[str, int] = DEFAULTS, *, folder: Path | None = 
             raise
         raise TwinError(f"the folder {locks}, which keeps twins apart, cannot be used: {error}") from error
     return Ports(numbers, tuple(held))
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago; prefer port 0 where a server can say which one it took."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def cache_folder() -> Path:

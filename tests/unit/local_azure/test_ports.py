@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from local_azure.twin.errors import TwinError
-from local_azure.twin.ports import STRIDE, is_free, take_ports
-from tests.support.processes import free_port
+from local_azure.ports import STRIDE, free_port, is_free, take_ports
+from local_azure.processes import TwinError
 
 
 def free_neighbours(count: int) -> int:

@@ -1,6 +1,6 @@
 """Run one command so that nothing of it can outlive whoever asked for it.
 
-    python -m local_azure.twin.guard --grace-s 5 -- COMMAND...
+    python -m local_azure.guard --grace-s 5 -- COMMAND...
 
 The asker holds the write end of this process's standard input. When that closes, because the asker closed it
 or because the asker is gone for whatever reason (SIGKILL included), the command is asked to end, and whatever

@@ -1,8 +1,9 @@
-"""Where stories are told: a world that outlives its process, and processes that die of SIGKILL."""
+"""A process that runs a scenario and may die at any effect, and the world that outlives it."""
 
 from __future__ import annotations
 
 import copy
+import io
 import os
 import pickle
 import re
@@ -13,28 +14,34 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import NUM_BUCKETS, DatasetVersion, NotificationState, ShardState
 from function_app.ports import Ledger
 from function_app.runs.submission import handle_request
 from function_app.services import Services
+from local_azure.guard import die_with_parent
+from tests.support.faulty_ports import ProcessDiedError
 from tests.support.long_shards import serve_uploads
 from tests.support.port_calls import PortCall, watched
-from tests.support.processes import die_with_parent
 from tests.support.world import World
 
 BROKEN = 70
-"""Exit status of a child in which something else went wrong (sysexits.h: internal error)."""
+"""Exit status of a child in which something other than its death went wrong (sysexits.h: internal error)."""
 _Lock, _RLock = type(threading.Lock()), type(threading.RLock())
+
+Step = Callable[[World], object]
+"""One step of a scenario: run once, or again."""
+Open = Callable[[World], World]
+"""Returns a world whose ports belong to the process that asks; what exists in memory only is shared with it."""
 
 
 class WorldPickler(pickle.Pickler):
-    """Pickles a world of doubles; locks are made anew."""
+    """Pickles a world of doubles; locks are created again."""
 
     def reducer_override(self, value: Any) -> Any:
-        """Stand in new locks for those that belong to a process."""
+        """Replace locks, which belong to a process, by new ones."""
         if isinstance(value, _Lock):
             return threading.Lock, ()
         return (threading.RLock, ()) if isinstance(value, _RLock) else NotImplemented
@@ -42,71 +49,76 @@ class WorldPickler(pickle.Pickler):
 
 @dataclass(kw_only=True)
 class State:
-    """What is left when a process dies: the world, and how many steps of the story were acknowledged."""
+    """What is left when a process dies: the world, and how many steps of the scenario were acknowledged."""
 
     world: World
     done: int = 0
 
+    def pickled(self) -> bytes:
+        """Return a copy that later effects do not change."""
+        buffer = io.BytesIO()
+        WorldPickler(buffer).dump(self)
+        return buffer.getvalue()
+
+    @classmethod
+    def unpickled(cls, content: bytes) -> State:
+        """Return a state of its own from what ``pickled`` returned."""
+        state: State = pickle.loads(content)  # noqa: S301 (written by this very test)
+        return state
+
     def save(self, path: Path) -> None:
-        """Write it whole or not at all."""
+        """Write the whole state to a file, or leave the file as it was."""
         aside = path.with_suffix(".new")
-        with aside.open("wb") as file:
-            WorldPickler(file).dump(self)
+        aside.write_bytes(self.pickled())
         aside.replace(path)
 
     @classmethod
     def load(cls, path: Path) -> State:
-        """Read what `save` wrote."""
-        with path.open("rb") as file:
-            state: State = pickle.load(file)  # noqa: S301 (written by this very test)
-        return state
+        """Read what ``save`` wrote."""
+        return cls.unpickled(path.read_bytes())
 
 
 def serve_messages(world: World) -> None:
-    """Be the queues' other end, of those in memory: a message stays until it was handled."""
+    """Handle the messages of the queues in memory: each stays there until it was handled."""
     while world.requests.messages:
         handle_request(TrainingRequest.from_json(world.requests.messages[0]), world.services)
         world.requests.messages.pop(0)
     serve_uploads(world)
 
 
-Step = Callable[[World], object]
-"""Of a story: done once, or again."""
-Open = Callable[[World], World]
-"""Returns a world whose ports are opened by the process that asks; what has no place outside is shared with it."""
-
-
 def in_memory(world: World) -> World:
-    """Every port is a double."""
+    """Return a world in which every port is a double."""
     return copy.copy(world)
 
 
 @dataclass(kw_only=True)
-class Stage:
-    """A process that tells a story, and may die at one of its effects."""
+class Process:
+    """Runs a scenario, and may die at one of its effects.
 
-    path: Path
+    The death is an exception that is no ``Exception``. A ``finally`` that runs on its way changes nothing: a dead
+    process makes no calls.
+    """
+
     open: Open = in_memory
     dies_after: int | None = None
-    """Dies right after so many effects, 0 meaning before the first; None lets it live."""
+    """The number of effects after which it dies, 0 for before the first; None lets it live."""
     points: list[str] = field(default_factory=list)
-    """The effects so far, by name."""
-    _state: State = field(init=False, repr=False)
+    """The names of the effects so far."""
+    dead: bool = field(default=False, init=False)
 
-    def tell(self, steps: Sequence[Step], *, instead: Step | None = None) -> None:
-        """Continue the story where the last process left it; ``instead`` takes the place of what it was at."""
-        self._state = State.load(self.path)
-        world = self.open(self._state.world)
-        world.services = watched(world.services, self._made)
-        first = self._state.done
-        for number, step in enumerate(steps[first:], first):
-            (instead if instead and number == first else step)(world)
-            self._state.done = number + 1
-        self._state.save(self.path)
+    def run(self, state: State, steps: Sequence[Step], *, instead: Step | None = None) -> None:
+        """Continue a scenario where the last process left it; ``instead`` replaces the step that was interrupted."""
+        world = self.open(state.world)
+        world.services = watched(world.services, self.around)
+        for number in range(state.done, len(steps)):
+            (instead or steps[number])(world)
+            instead = None
+            state.done = number + 1
 
-    def _made(self, call: PortCall, make: Callable[[], Any]) -> Any:
-        if call.is_write and self.dies_after == 0:
-            self._die()
+    def around(self, call: PortCall, make: Callable[[], Any]) -> Any:
+        """See ``port_calls.Around``."""
+        if self.dead or (call.is_write and self.dies_after == 0):
+            self.die()
         try:
             return make()
         finally:
@@ -114,22 +126,43 @@ class Stage:
                 self.passed(call.point)
 
     def passed(self, point: str) -> None:
-        """Note an effect, and die where this was the one."""
+        """Note an effect, and die if this was the one."""
         self.points.append(point)
         if len(self.points) == self.dies_after:
-            self._die()
+            self.die()
 
-    def _die(self) -> None:
+    def die(self) -> NoReturn:
+        """End here."""
+        self.dead = True
+        raise ProcessDiedError
+
+
+@dataclass(kw_only=True)
+class KilledProcess(Process):
+    """A real process, which SIGKILL ends: run it in a child, see ``killed``."""
+
+    path: Path
+    """The file of the state, which is read at the start and written at the end."""
+    state: State = field(init=False, repr=False)
+
+    def go_on(self, steps: Sequence[Step], *, instead: Step | None = None) -> None:
+        """Continue with the state on file."""
+        self.state = State.load(self.path)
+        self.run(self.state, steps, instead=instead)
+        self.state.save(self.path)
+
+    def die(self) -> NoReturn:
         """Leave what the ports hold by now, as tables and queues would, and nothing else of this process."""
-        self._state.save(self.path)
+        self.state.save(self.path)
         os.kill(os.getpid(), signal.SIGKILL)
+        raise ProcessDiedError  # never reached: SIGKILL cannot be caught
 
 
-def killed(tell: Callable[[], object]) -> bool:
-    """Run in a child process; whether it died of SIGKILL. Raises RuntimeError where it broke in another way."""
+def killed(run: Callable[[], object]) -> bool:
+    """Run in a child process, and return whether SIGKILL ended it. Raises RuntimeError if it failed otherwise."""
     pid = os.fork()
     if pid == 0:
-        _run_child(tell)
+        _run_child(run)
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
         return os.WTERMSIG(status) == signal.SIGKILL
@@ -138,18 +171,18 @@ def killed(tell: Callable[[], object]) -> bool:
     return False
 
 
-def _run_child(tell: Callable[[], object]) -> None:
+def _run_child(run: Callable[[], object]) -> None:
     die_with_parent()
     try:
-        tell()
-    except BaseException:  # noqa: BLE001 (whatever it was, a forked child must not run the parent's tests)
+        run()
+    except BaseException:  # noqa: BLE001 (a forked child must not go on to run the parent's tests)
         traceback.print_exc()
         os._exit(BROKEN)
     os._exit(0)
 
 
 def outcome(world: World, services: Services) -> dict[str, object]:
-    """Return all that must not depend on who died when. Times, revisions and the story's lines do."""
+    """Return everything that must not depend on where a process died, unlike times, revisions and the history."""
     ledger, versions = services.ledger, sorted(services.ledger.versions())
     latest = {str(v): ledger.latest_generation(v) for v in versions}
     runs = ledger.runs()
@@ -171,7 +204,7 @@ def outcome(world: World, services: Services) -> dict[str, object]:
 
 
 def miscounted(version: DatasetVersion, ledger: Ledger) -> list[tuple[str, int]]:
-    """Return the buckets whose counter differs from their rows, by split."""
+    """Return split and number of each bucket whose counter differs from its rows."""
     rows = [row for row in ledger.shards(version) if row.state is ShardState.ACCEPTED]
     counted = Counter((row.split, row.index % NUM_BUCKETS) for row in rows)
     keys = [(split, bucket) for split in ledger.split_sizes(version) for bucket in range(NUM_BUCKETS)]
@@ -179,10 +212,10 @@ def miscounted(version: DatasetVersion, ledger: Ledger) -> list[tuple[str, int]]
 
 
 def timeless(key: str) -> str:
-    """Return a notification's key without the moment that tells equal outcomes apart: a crash delays it."""
+    """Return a notification's key without its time, which a crash delays."""
     return re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "then", key)
 
 
 def deliveries(world: World) -> list[str]:
-    """Return the keys of everything that recipients got, repetitions too."""
+    """Return the keys of all notifications that recipients received, repetitions included."""
     return sorted(timeless(one.key) for recipient in (world.topic, world.people) for one in recipient.received)

@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.processes import REPOSITORY, wait_until
+from local_azure.processes import wait_until
+from tests.support.processes import REPOSITORY
 
 FAMILY = """
 import os, signal, subprocess, sys, time
@@ -25,7 +26,7 @@ time.sleep(600)
 """A process with a child and, in a session of its own, a grandchild that ignores SIGTERM."""
 
 
-GUARD = [sys.executable, "-m", "local_azure.twin.guard", "--grace-s", "2", "--", sys.executable]
+GUARD = [sys.executable, "-m", "local_azure.guard", "--grace-s", "2", "--", sys.executable]
 """A guard over a Python."""
 
 
@@ -105,7 +106,7 @@ def test_the_pipe_may_close_while_the_command_starts() -> None:
     command = [
         sys.executable,
         "-m",
-        "local_azure.twin.guard",
+        "local_azure.guard",
         "--",
         sys.executable,
         "-c",

@@ -1,4 +1,4 @@
-"""Stories of data that are not as they should be: drift, quarantine, and sets that begin under a wrong number."""
+"""Scenarios of bad input: data that drift or are rejected, sets with wrong numbers, and scripts with errors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ from dataclasses import replace
 
 from function_app.adapters.failures import StorageRefusedError
 from function_app.domain.records import BlobFacts
+from function_app.runs.requests import request_run
 from function_app.testing.memory_stores import MemoryQuarantine
 from shard_validation import DriftPolicy
-from tests.crash.stages import Step
-from tests.crash.stories import Serve, Story, changed, settle, trained, upload, uploads
+from tests.crash.process import Step
+from tests.crash.scenario import (
+    Scenario,
+    Serve,
+    changed,
+    end_jobs,
+    run_jobs,
+    settle,
+    tell_of_runs,
+    trained,
+    upload,
+    uploads,
+)
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content
 
 DRIFTED = shard_content(*[9] * 500)
@@ -74,10 +86,57 @@ def begun_wrongly(serve: Serve) -> list[Step]:
 
 
 DATA = (
-    Story(name="drift blocks", steps=drifted, prelude=registered, prepare=watch_drift("block")),
-    Story(name="drift warns", steps=drifted, prelude=registered, prepare=watch_drift("warn")),
-    Story(name="drift unmeasured", steps=unreadable_manifest, prelude=registered, prepare=watch_drift("block")),
-    Story(name="quarantined", steps=quarantined, prepare=ask_for_copies),
-    Story(name="quarantine closed", steps=quarantined, prepare=close_quarantine),
-    Story(name="begun wrongly", steps=begun_wrongly),
+    Scenario(name="drift blocks", steps=drifted, prelude=registered, prepare=watch_drift("block")),
+    Scenario(name="drift warns", steps=drifted, prelude=registered, prepare=watch_drift("warn")),
+    Scenario(name="drift unmeasured", steps=unreadable_manifest, prelude=registered, prepare=watch_drift("block")),
+    Scenario(name="quarantined", steps=quarantined, prepare=ask_for_copies),
+    Scenario(name="quarantine closed", steps=quarantined, prepare=close_quarantine),
+    Scenario(name="begun wrongly", steps=begun_wrongly),
+)
+
+
+BAD = b"""import horovod.tensorflow as hvd
+import os
+print(hvd.rank())
+os.environ["NCCL_IB_DISABLE"] = "1"
+"""
+
+
+def bad_script(_: str) -> bytes:
+    """Return a script with an error, and a warning on a size with InfiniBand."""
+    return BAD
+
+
+def with_bad_script(world: World) -> None:
+    """Deploy a pipeline with it."""
+    own = {"script": "scripts/mine.py", "vm_size": "Standard_ND96asr_v4"}
+    world.change_pipeline(train=pipeline().train.model_copy(update=own))
+    world.services = replace(world.services, read_script=bad_script)
+
+
+def insist(world: World) -> None:
+    """Ask with force, as a repeated call does: under the same key."""
+    if world.services.ledger.latest_generation(VERSION) is not None:
+        request_run(VERSION, {}, trigger="http", services=world.services, forced_by="key-1")
+
+
+def refused(serve: Serve) -> list[Step]:
+    """A version lands, and its pipeline's script has errors."""
+    return [*uploads(*ALL_SHARDS), serve]
+
+
+def forced(serve: Serve) -> list[Step]:
+    """Somebody insists."""
+    return [insist, serve, run_jobs, lambda world: end_jobs(world, "Completed"), tell_of_runs]
+
+
+SCRIPTS = (
+    Scenario(name="a script with errors", steps=refused, prepare=with_bad_script),
+    Scenario(
+        name="a script with errors, forced",
+        steps=forced,
+        prepare=with_bad_script,
+        prelude=refused,
+        survives_loss=False,
+    ),
 )

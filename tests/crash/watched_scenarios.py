@@ -6,8 +6,8 @@ from function_app.domain.events import TrainingRequest
 from function_app.domain.jobs import JobStatus
 from function_app.domain.run_states import RunState
 from function_app.runs.submission import handle_request
-from tests.crash.stages import Step
-from tests.crash.stories import BAD_DATA, PREEMPTED, Serve, Story, swept, trained, upload, uploads
+from tests.crash.process import Step
+from tests.crash.scenario import BAD_DATA, PREEMPTED, Scenario, Serve, swept, trained, uploads
 from tests.support.world import ALL_SHARDS, VERSION, World
 
 NO_CAPACITY = "The requested number of nodes exceeds the quota"
@@ -92,37 +92,19 @@ def stalled(_: Serve) -> list[Step]:
     return [*uploads(ALL_SHARDS[0]), *after(hours=25)]
 
 
-def resized(serve: Serve) -> list[Step]:
-    """A set is begun under one N, deleted, and uploaded under another."""
-    first = "train-00000-of-00009.tfrecord"
-    return [*upload(first), lambda world: world.remove(f"{VERSION}/{first}"), *submitted(serve)]
-
-
-def keep_rejected(world: World) -> None:
-    """Rejected shards are copied."""
-    world.change_pipeline(quarantine="quarantine")
-
-
-def copied(serve: Serve) -> list[Step]:
-    """A shard is rejected, and mended."""
-    return [*upload(ALL_SHARDS[0], b"no records"), *uploads(*ALL_SHARDS), serve]
-
-
 def not_measured(serve: Serve) -> list[Step]:
     """The next version cannot be compared with what the current model was trained on."""
     return [lambda world: world.overwrite_manifests(b"{}"), *uploads(*ALL_SHARDS, version="v2"), serve]
 
 
 WATCHED = (
-    Story(name="preempted", steps=trained(PREEMPTED), job_end=PREEMPTED),
-    Story(name="no capacity", steps=without_capacity, job_end=NO_CAPACITY),
-    Story(name="bad data", steps=trained(BAD_DATA), job_end=BAD_DATA),
-    Story(name="waiting long", steps=waiting_long, prelude=submitted, survives_loss=False),
-    Story(name="without a cluster", steps=without_cluster, prelude=submitted, survives_loss=False),
-    Story(name="strangers", steps=strangers, prelude=trained()),
-    Story(name="adopted", steps=adopted, prelude=with_forgotten_rows),
-    Story(name="stalled", steps=stalled),
-    Story(name="resized", steps=resized),
-    Story(name="copied", steps=copied, prepare=keep_rejected),
-    Story(name="drift not measured", steps=not_measured, prelude=trained(), survives_loss=False),
+    Scenario(name="preempted", steps=trained(PREEMPTED), job_end=PREEMPTED),
+    Scenario(name="no capacity", steps=without_capacity, job_end=NO_CAPACITY),
+    Scenario(name="bad data", steps=trained(BAD_DATA), job_end=BAD_DATA),
+    Scenario(name="waiting long", steps=waiting_long, prelude=submitted, survives_loss=False),
+    Scenario(name="without a cluster", steps=without_cluster, prelude=submitted, survives_loss=False),
+    Scenario(name="strangers", steps=strangers, prelude=trained()),
+    Scenario(name="adopted", steps=adopted, prelude=with_forgotten_rows),
+    Scenario(name="stalled", steps=stalled),
+    Scenario(name="drift not measured", steps=not_measured, prelude=trained(), survives_loss=False),
 )

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from function_app.domain.errors import NotificationError
-from function_app.domain.events import TrainingRequest
-from function_app.domain.records import NotificationRecord, RunRecord
+from function_app.domain.records import RunRecord
 from function_app.runs.following import handle_run_event
 from function_app.runs.requests import request_run
-from function_app.runs.submission import handle_request
 from function_app.sweep.dead_letters import collect_dead_letters
 from function_app.sweep.sweep import SweepError, sweep
-from function_app.testing.memory_azure_ml import MemoryNotifier
 from shared.errors import LandfallError
-from tests.crash.stages import Open, Step, in_memory, serve_messages
-from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, WEBHOOK, World, shard_content
+from tests.crash.process import Open, Step, in_memory, serve_messages
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content
 
 Serve = Callable[[World], None]
 ENDED = ("Completed", "Failed", "Canceled")
@@ -26,21 +22,8 @@ PREEMPTED, BAD_DATA = "The job was preempted", "exited with status code 10."
 ROUNDS = 4
 
 
-class ReluctantNotifier(MemoryNotifier):
-    """Takes nothing at the first try."""
-
-    refused: bool = False
-
-    def send(self, notification: NotificationRecord) -> None:
-        """See Notifier."""
-        if not self.refused:
-            self.refused = True
-            raise NotificationError("nobody is at home")
-        super().send(notification)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Story:
+class Scenario:
     """What happens, until there is nothing left to happen."""
 
     name: str
@@ -49,9 +32,13 @@ class Story:
     """How every job ends; ``forgotten`` loses it, and with an error only the first attempt fails."""
     prepare: Step = lambda _: None
     prelude: Callable[[Serve], list[Step]] = lambda _: []
-    """What happens before, undisturbed: another story interrupts it."""
+    """What happens before, undisturbed: another scenario interrupts it."""
     survives_loss: bool = True
-    """Whether it ends the same where the interrupted step is never repeated, but swept."""
+    """Whether it ends the same if the interrupted step is never repeated, but swept."""
+
+    def __str__(self) -> str:
+        """Return the name, as the tests' ids."""
+        return self.name
 
     def begin(self, world: World, opened: Open = in_memory, serve: Serve = serve_messages) -> World:
         """Bring a new world to where something may be interrupted, and return it."""
@@ -61,12 +48,12 @@ class Story:
             step(inside)
         return world
 
-    def told(self, serve: Serve) -> list[Step]:
+    def all_steps(self, serve: Serve) -> list[Step]:
         """Return the steps, each of which may be repeated; the last ones are the timer's."""
         return [*self.steps(serve), *[self.timer(serve)] * ROUNDS]
 
     def timer(self, serve: Serve) -> Step:
-        """Return the step that lets an hour pass and looks after everything."""
+        """Return the step that lets an hour pass and sweeps."""
         return lambda world: settle(world, self.job_end, serve)
 
 
@@ -145,34 +132,6 @@ def changed(serve: Serve) -> list[Step]:
     return [*again, serve]
 
 
-def repaired(serve: Serve) -> list[Step]:
-    """A shard is rejected at first."""
-    return [*upload(ALL_SHARDS[0], b"no records"), *uploads(*ALL_SHARDS), serve]
-
-
-def irrelevant(_: Serve) -> list[Step]:
-    """Events that lead to nothing: of others, of gone blobs, of sets under another N, of runs nobody knows."""
-    contradictory = upload("train-00000-of-00009.tfrecord")
-    return [
-        lambda world: world.deliver("elsewhere/v1/train-00000-of-00001.tfrecord"),
-        lambda world: world.deliver(f"{VERSION}/{ALL_SHARDS[0]}"),
-        lambda world: world.deliver(f"{VERSION}/train-00001-of-00001.tfrecord"),
-        lambda world: handle_run_event("landfall-nobody-knows-a1", world.services),
-        lambda world: handle_run_event("another-project", world.services),
-        *contradictory,
-        lambda world: ask_closing(world, generation=1),
-        lambda world: ask_closing(world, generation=7),
-    ]
-
-
-def ask_closing(world: World, generation: int) -> None:
-    """A closing's message arrives, of whatever generation."""
-    if world.services.ledger.latest_generation(VERSION) is not None:
-        handle_request(
-            TrainingRequest(dataset_version=VERSION, generation=generation, trigger="closed"), world.services
-        )
-
-
 def asked(serve: Serve) -> list[Step]:
     """Somebody asks for another run of a version that is trained."""
     return [
@@ -192,55 +151,6 @@ def ask(world: World, overrides: dict[str, Any]) -> None:
         return
 
 
-def refuse(world: World) -> None:
-    """Azure ML will take no job."""
-    world.jobs.refusal = "there is no such cluster"
-
-
-def be_reluctant(world: World) -> None:
-    """The webhook takes nothing at the first try."""
-    world.people = ReluctantNotifier()
-    notifiers = {"topic": world.topic, WEBHOOK: world.people}
-    world.services = replace(world.services, notifiers=notifiers)
-
-
 def retrain(world: World) -> None:
     """A changed version is trained on again."""
     world.change_pipeline(on_change="train")
-
-
-def ask_more(world: World) -> None:
-    """The gate asks for more than the training reaches."""
-    pipeline = world.services.pipelines["digits"]
-    register = pipeline.register_
-    if register is None:
-        raise ValueError("the pipeline of the tests should have a gate")
-    require = [one.model_copy(update={"at_least": 0.99}) for one in register.require]
-    world.change_pipeline(register_=register.model_copy(update={"require": tuple(require)}))
-
-
-def contradicted(serve: Serve) -> list[Step]:
-    """A version states of itself what cannot be read, until somebody corrects that."""
-    mended = [
-        lambda world: world.deliver(world.put("dataset.json", b"{}")),
-        lambda world: world.deliver(f"{VERSION}/{ALL_SHARDS[0]}"),
-    ]
-    return [lambda world: world.put("dataset.json", b"no JSON"), *uploads(*ALL_SHARDS), *mended, serve]
-
-
-BASIC = (
-    Story(name="registered", steps=trained()),
-    Story(name="not registered", steps=trained(), prepare=ask_more),
-    Story(name="failed", steps=trained("Failed"), job_end="Failed"),
-    Story(name="canceled", steps=trained("Canceled"), job_end="Canceled"),
-    Story(name="lost", steps=trained("forgotten"), job_end="forgotten"),
-    Story(name="refused", steps=trained(), prepare=refuse),
-    Story(name="recipient away", steps=trained(), prepare=be_reluctant),
-    Story(name="changed", steps=changed, prelude=trained()),
-    Story(name="retrained", steps=changed, prelude=trained(), prepare=retrain),
-    Story(name="repaired", steps=repaired),
-    Story(name="contradicted", steps=contradicted),
-    Story(name="irrelevant", steps=irrelevant, prelude=trained()),
-    Story(name="asked", steps=asked, prelude=trained(), survives_loss=False),
-    Story(name="swept", steps=lambda _: [lambda w: [w.put(n) for n in ALL_SHARDS], lambda w: w.clock.move(hours=1)]),
-)

@@ -18,15 +18,16 @@ from bench.figures import BenchmarkError, Context, Figure, median
 from bench.ledger_world import DATASET, counted_storage, running_azurite, services, verdict, write_verdicts
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.memory_ledger import MemoryLedger
-from function_app.adapters.memory_stores import MemoryShardStore
-from function_app.adapters.table_ledger import TABLE_PREFIX, TableLedger
-from function_app.adapters.tables import Tables
-from function_app.clock import utcnow
-from function_app.ledger import DatasetVersion, Generation, Ledger, RunRecord, RunState, ShardRecord
-from function_app.ports import ShardStore
-from function_app.steps.services import Services
-from function_app.steps.sweep import SweepReport, run_sweep
+from function_app.adapters.tables import TABLE_PREFIX, TableLedger
+from function_app.adapters.tables.client import Tables
+from function_app.domain.clock import utcnow
+from function_app.domain.records import DatasetVersion, Generation, RunRecord, ShardRecord
+from function_app.domain.run_states import RunState
+from function_app.ports import Ledger, ShardStore
+from function_app.services import Services
+from function_app.sweep.sweep import SweepReport, run_sweep
+from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing.memory_stores import MemoryShardStore
 
 IN_MEMORY, ON_AZURITE = 100_000, 4_000
 SAMPLES = 5

@@ -18,7 +18,7 @@ from typing import Any
 from cli.errors import CliError
 from cli.safe_text import without_secrets
 from cli.validate.inputs import ShardInput, open_url
-from local_azure.twin.guard import die_with_parent
+from local_azure.guard import die_with_parent
 from shard_validation import (
     DataRequirements,
     LocalFileSource,

@@ -23,8 +23,8 @@ from function_app.ledger import (
 from function_app.records import PERSON
 from function_app.steps.planning import spec_from_json
 from shared.manifest import Manifest
-from tests.support.faulty_ports import Fate
-from tests.support.port_calls import PortCall
+from tests.crash.faulty_ports import Fate
+from tests.crash.port_calls import PortCall
 from tests.support.world import ALL_SHARDS, WEBHOOK, World
 
 ENDED = ("Completed", "Failed", "Canceled")

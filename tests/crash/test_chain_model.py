@@ -11,12 +11,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from function_app.adapters import ledger_rules, memory_ledger
-from function_app.adapters.memory_ledger import MemoryLedger
-from function_app.flights import FlightBoard, left
-from function_app.ledger import Generation, NotificationRecord, RunRecord, RunState
-from function_app.ports import JobSpec
-from function_app.steps import closing, flights, planning, registration, run_changes, submission
+from function_app.adapters import ledger_rules
+from function_app.domain import job_plan as planning
+from function_app.domain.jobs import JobSpec
+from function_app.domain.records import Generation, NotificationRecord, RunRecord
+from function_app.domain.run_queue import FlightBoard, left
+from function_app.domain.run_states import RunState
+from function_app.ingest import closing
+from function_app.runs import admission as flights
+from function_app.runs import registration, submission
+from function_app.runs import transitions as run_changes
+from function_app.testing import memory_ledger
+from function_app.testing.memory_ledger import MemoryLedger
 from shared import manifest
 from shared.manifest import ManifestShard, fingerprint
 from tests.crash.chain_model import ChainModel, walk

@@ -19,8 +19,7 @@ from function_app.ports import TrainingRequest, Workspace
 from function_app.records import Generation, NotificationState, RunRecord, ShardState
 from function_app.run_states import RunState
 from function_app.steps.planning import plan_run, planned_run
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Reason
+from shard_validation.reasons import Reason, ReasonCode
 from shared.example_schema import FeatureSpec
 from shared.manifest import Manifest, ManifestShard, fingerprint
 from shared.training_report import TrainingReport

@@ -11,7 +11,7 @@ import pytest
 
 from function_app.ledger import NUM_BUCKETS, DatasetVersion, Ledger, ShardRecord, ShardState
 from shard_validation import Reason
-from shard_validation.reason_codes import ReasonCode
+from shard_validation.reasons import ReasonCode
 from tests.support.ledger_records import DIGITS, NOON, shard_record
 from tests.support.threads import at_once
 

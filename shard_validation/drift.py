@@ -105,8 +105,8 @@ def _label_drift(
         split=split,
         value=distance,
         threshold=threshold + by_chance,
-        message=f"split {split}: labels ({label}) are distributed differently than in the current model's training data: "
-        f"distance {distance:.3f}, max_label_distance is {threshold:.3f} (plus {by_chance:.3f} explained by chance)",
+        message=f"split {split}: labels ({label}) are distributed differently than in the current model's training "
+        f"data: distance {distance:.3f}, max_label_distance is {threshold:.3f} (plus {by_chance:.3f} explained by chance)",
     )
 
 

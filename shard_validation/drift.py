@@ -106,7 +106,7 @@ def _label_drift(
         value=distance,
         threshold=threshold + by_chance,
         message=f"split {split}: labels ({label}) are distributed differently than in the current model's training "
-        f"data: distance {distance:.3f}, max_label_distance is {threshold:.3f} (plus {by_chance:.3f} explained by chance)",
+        f"data: distance {distance:.3f}, max_label_distance is {threshold:.3f} (plus {by_chance:.3f} by chance)",
     )
 
 

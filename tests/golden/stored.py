@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from azure.core.exceptions import ResourceNotFoundError
-from function_app.dead_letters import DeadLetterState
 
 from function_app.adapters.notifiers import event_members
 from function_app.adapters.tables import TableLedger
@@ -20,7 +19,6 @@ from function_app.domain.jobs import Workspace
 from function_app.domain.records import DeadLetterState, Generation, NotificationState, RunRecord, ShardState
 from function_app.domain.run_queue import Dropped, Flight, FlightBoard
 from function_app.domain.run_states import RunState
-from function_app.ports import TrainingRequest, Workspace
 from shard_validation.reasons import Reason, ReasonCode
 from shared.example_schema import FeatureSpec
 from shared.manifest import Manifest, ManifestShard, fingerprint

@@ -71,8 +71,8 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
         raise click.UsageError(f"--vm-size {name[:100]!r} is not a known GPU size; {_suggestion(name)}")
     if pipeline is None:
         return Machine(vm_size=name)
-    from function_app.errors import PipelineError
-    from function_app.pipeline_files import load_pipeline
+    from function_app.config.pipeline_files import load_pipeline
+    from function_app.domain.errors import PipelineError
 
     try:
         train = load_pipeline(pipeline).train

@@ -139,7 +139,7 @@ class TwinAddress:
 
 def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
     """Return the first running twin of this clone; None where none runs."""
-    from local_azure.twin.environment import keep_loopback_direct
+    from local_azure.processes import keep_loopback_direct
     from local_azure.twin.state import running_twins
 
     keep_loopback_direct()

@@ -109,7 +109,7 @@ def submit(
 
 def describe_request(run: Mapping[str, Any], target: str) -> Iterator[str]:
     """Yield the lines that describe the run that a request led to, which may have ended long before."""
-    from function_app.run_states import SETTLED
+    from function_app.domain.run_states import SETTLED
 
     if run["state"] in SETTLED:
         yield f"{run['run_id']} has already ended: {run['state']}. No new run was started."

@@ -1,4 +1,7 @@
-"""What a Horovod script gets wrong, told by reading its syntax tree: for the command line and for submissions."""
+"""Lint for Horovod training scripts: finds mistakes in the syntax tree without running the script.
+
+The command line and submissions use it. It imports nothing of ours except ``shared``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reading a script that nobody has vouched for: bounded, and never run."""
+"""Parse an untrusted script within limits, and index its syntax tree: parents, scopes, and where names get values.
+
+Nothing of the script is ever run.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,20 @@ from shared.errors import LandfallError
 
 MAX_SCRIPT_BYTES = 256 << 10
 MAX_DEPTH = 150
-"""Of nested statements and expressions: Python's own parser gives up at a few hundred, and so would whoever reads."""
-MAX_SHOWN_CHARS = 100
+"""Nesting of statements and expressions; Python's own parser fails at a few hundred levels."""
+MAX_STEPS = 1_000_000
+"""Steps of all checks together; without a limit an entangled script would take minutes."""
+_MAX_SHOWN_CHARS = 100
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep; split the statement"
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+ScopeNode = ast.Module | FunctionNode | ast.Lambda | ast.ClassDef
+_SCOPES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_CHANGING = frozenset({"append", "extend", "insert", "update", "add"})
+"""Methods that add a value to the object that they are called on."""
 
 
 class ScriptError(LandfallError):
-    """A training script cannot be analysed; the message names file and line, and what is wrong there."""
+    """A training script cannot be analysed; the message names the file, the line and the problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,50 +44,55 @@ class Source:
 
 
 def parse_source(content: bytes, name: str) -> Source:
-    """Read a script; ``name`` is what errors call it. Raises ScriptError."""
+    """Parse a script; errors call it ``name``. Raises ScriptError."""
     if len(content) > MAX_SCRIPT_BYTES:
-        raise ScriptError(f"{name}: should be a script of at most {MAX_SCRIPT_BYTES} bytes, was more")
+        raise ScriptError(f"{name}: the script is larger than {MAX_SCRIPT_BYTES} bytes; split it into modules")
     text = _decoded(content, name)
     tree = _parsed(text, name)
     line = _too_deep(tree)
     if line is not None:
-        raise ScriptError(f"{name}:{line}: should be nested at most {MAX_DEPTH} deep, was deeper")
+        raise ScriptError(f"{name}:{line}: {_TOO_DEEP}")
     return Source(name=name, text=text, tree=tree)
+
+
+def too_complex(name: str) -> ScriptError:
+    """Return the error for a script that would take too many steps, or too deep a recursion."""
+    return ScriptError(f"{name}:1: the script is too complex to analyse; split it into modules")
 
 
 def _decoded(content: bytes, name: str) -> str:
     if b"\0" in content:
         line = content[: content.index(b"\0")].count(b"\n") + 1
-        raise ScriptError(f"{name}:{line}: should be Python source, had a null byte")
+        raise ScriptError(f"{name}:{line}: not Python source: it contains a null byte")
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         return content.decode(encoding)
     except SyntaxError as error:
-        raise ScriptError(f"{name}:1: should declare the encoding that it is written in: {error.msg}") from error
+        raise ScriptError(f"{name}:1: cannot decode the script: {error.msg}; declare its encoding") from error
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         seen = content[error.start : error.start + 1].hex()
-        raise ScriptError(f"{name}:{line}: should be text in {error.encoding}, had the byte 0x{seen}") from error
+        raise ScriptError(f"{name}:{line}: not text in {error.encoding}: invalid byte 0x{seen}") from error
     except (LookupError, ValueError) as error:
-        raise ScriptError(f"{name}:1: should declare an encoding of text: {error}") from error
+        raise ScriptError(f"{name}:1: cannot decode the script: {error}") from error
 
 
 def _parsed(text: str, name: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the script's own invalid escapes: not ours to print
+            warnings.simplefilter("ignore")  # about invalid escapes in the script
             return ast.parse(text)
     except SyntaxError as error:
-        seen = f", had {error.text.strip()[:MAX_SHOWN_CHARS]!r}" if error.text else ""
-        raise ScriptError(f"{name}:{error.lineno or 1}: should be Python 3: {error.msg}{seen}") from error
+        seen = f": {error.text.strip()[:_MAX_SHOWN_CHARS]!r}" if error.text else ""
+        raise ScriptError(f"{name}:{error.lineno or 1}: not Python 3: {error.msg}{seen}") from error
     except (RecursionError, MemoryError) as error:
-        raise ScriptError(f"{name}:1: should be nested at most {MAX_DEPTH} deep, was far deeper") from error
+        raise ScriptError(f"{name}:1: {_TOO_DEEP}") from error
     except ValueError as error:
-        raise ScriptError(f"{name}:1: should be Python source: {error}") from error
+        raise ScriptError(f"{name}:1: not Python source: {error}") from error
 
 
 def _too_deep(tree: ast.Module) -> int | None:
-    """Return the line at which the tree becomes deeper than it may, None where it does not."""
+    """Return the first line that is nested too deeply, None if no line is."""
     level: list[ast.AST] = [tree]
     line = 1
     for _ in range(MAX_DEPTH):
@@ -87,27 +103,18 @@ def _too_deep(tree: ast.Module) -> int | None:
     return line
 
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-ScopeNode = ast.Module | FunctionNode | ast.Lambda | ast.ClassDef
-_SCOPES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_CHANGING = frozenset({"append", "extend", "insert", "update", "add"})
-"""Methods that put a value into what they are called on."""
-MAX_STEPS = 1_000_000
-"""Of all rules together: a script whose names lead everywhere would take them minutes."""
-
-
 class How(Enum):
-    """In which way a name gets a value."""
+    """How a name gets a value."""
 
     ASSIGNED = auto()
-    """The value itself, or a part of it."""
+    """It is assigned the value or a part of it."""
     ITERATED = auto()
-    """One after the other."""
+    """It takes the elements of the value one after the other."""
     CHANGED = auto()
-    """It stays what it was, and takes the value in."""
+    """It keeps its value, to which this one is added."""
     PARAMETER = auto()
     OTHER = auto()
-    """Not a value that the tree shows."""
+    """The tree does not show the value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,10 +123,10 @@ class Binding:
 
     how: How
     place: ast.AST
-    """The statement, or the call that changes it."""
+    """The statement, or the call that adds a value."""
     value: ast.expr | None
     position: int | None = None
-    """Of a parameter, without ``self``."""
+    """Position of a parameter, not counting ``self``."""
 
 
 class Script:
@@ -133,37 +140,37 @@ class Script:
         self.scopes: dict[ast.AST, ScopeNode] = {}
         self.bindings: dict[tuple[ScopeNode, str], list[Binding]] = defaultdict(list)
         self.attributes: dict[str, list[Binding]] = defaultdict(list)
-        """By the dotted text, as ``self.optimizer``."""
+        """Bindings of attributes by their dotted text, such as ``self.optimizer``."""
         self.imports: dict[str, set[str]] = defaultdict(set)
         self.starred_imports: set[str] = set()
         self.modules: set[str] = set()
-        """Full names of everything that is imported."""
+        """Full names of all imports."""
         self.functions: dict[str, list[FunctionNode]] = defaultdict(list)
         self.classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
         self.calls: list[ast.Call] = []
         self.loads: dict[str, list[ast.Name]] = defaultdict(list)
         self._steps = 0
-        self._index()
+        self._build_index()
 
     def spend(self, steps: int = 1) -> None:
-        """Count work; raises ScriptError once it is too much."""
+        """Count steps of work. Raises ScriptError above the limit."""
         self._steps += steps
         if self._steps > MAX_STEPS:
-            raise ScriptError(f"{self.name}:1: should be a script whose names can be followed, is too entangled")
+            raise too_complex(self.name)
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield parents from the inside out."""
+        """Yield the nodes around a node, innermost first."""
         while (parent := self.parents.get(node)) is not None:
             self.spend()
             yield parent
             node = parent
 
     def function_of(self, node: ast.AST) -> FunctionNode | None:
-        """Return the function that a node stands in."""
+        """Return the innermost function around a node."""
         return next((a for a in self.ancestors(node) if isinstance(a, FunctionNode)), None)
 
     def class_of(self, function: ast.AST) -> ast.ClassDef | None:
-        """Return the class whose method a function is."""
+        """Return the class of a method, None for other functions."""
         parent = self.parents.get(function)
         return parent if isinstance(parent, ast.ClassDef) else None
 
@@ -174,7 +181,7 @@ class Script:
         return next((a for a in self.ancestors(node) if isinstance(a, ast.stmt)), None)
 
     def lookup(self, name: ast.Name) -> list[Binding]:
-        """Return what a name may be bound by, of the innermost scope that binds it."""
+        """Return the bindings of a name in the innermost scope that binds it."""
         scope: ScopeNode | None = self.scopes[name]
         while scope is not None:
             self.spend()
@@ -183,7 +190,7 @@ class Script:
             scope = self.scopes.get(scope)
         return []
 
-    def _index(self) -> None:
+    def _build_index(self) -> None:
         stack: list[tuple[ast.AST, ast.AST | None, ScopeNode]] = [(self.tree, None, self.tree)]
         while stack:
             node, parent, scope = stack.pop()
@@ -191,30 +198,30 @@ class Script:
             if parent is not None:
                 self.parents[node], self.scopes[node] = parent, scope
             inner = node if isinstance(node, _SCOPES) else scope
-            # a decorator, a default and a base class belong to the outer scope; that they do not here is harmless
+            # decorators, defaults and base classes belong to the outer scope; counting them here as inner is harmless
             stack += [(child, node, inner) for child in reversed(list(ast.iter_child_nodes(node)))]
         for node in self.nodes:
-            self._take(node)
+            self._index_node(node)
 
-    def _take(self, node: ast.AST) -> None:
+    def _index_node(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            self._take_import(node)
+            self._index_import(node)
         elif isinstance(node, FunctionNode):
             self.functions[node.name].append(node)
-            self._take_parameters(node)
+            self._index_parameters(node)
         elif isinstance(node, ast.Lambda):
-            self._take_parameters(node)
+            self._index_parameters(node)
         elif isinstance(node, ast.ClassDef):
             self.classes[node.name].append(node)
         elif isinstance(node, ast.Call):
             self.calls.append(node)
-            self._take_change(node)
+            self._index_change(node)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             self.loads[node.id].append(node)
         else:
-            self._take_assignment(node)
+            self._index_assignment(node)
 
-    def _take_import(self, node: ast.Import | ast.ImportFrom) -> None:
+    def _index_import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
             if isinstance(node, ast.Import):
                 top = alias.name.partition(".")[0]
@@ -228,7 +235,7 @@ class Script:
                 self.modules.add(f"{module}.{alias.name}")
                 self.imports[alias.asname or alias.name].add(f"{module}.{alias.name}")
 
-    def _take_parameters(self, node: FunctionNode | ast.Lambda) -> None:
+    def _index_parameters(self, node: FunctionNode | ast.Lambda) -> None:
         arguments = node.args
         named = [*arguments.posonlyargs, *arguments.args]
         is_method = isinstance(self.parents.get(node), ast.ClassDef)
@@ -238,12 +245,12 @@ class Script:
         for rest in filter(None, (arguments.vararg, arguments.kwarg)):
             self.bindings[node, rest.arg].append(Binding(How.OTHER, rest, None))
 
-    def _take_change(self, node: ast.Call) -> None:
+    def _index_change(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
             for value in [*node.args[-1:], *(keyword.value for keyword in node.keywords)]:
                 self._bind(node.func.value, node, value, How.CHANGED)
 
-    def _take_assignment(self, node: ast.AST) -> None:
+    def _index_assignment(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 self._bind(target, node, node.value, How.ASSIGNED)
@@ -278,7 +285,7 @@ class Script:
 
 
 def dotted_text(node: ast.AST) -> str | None:
-    """Return ``a.b.c`` of names and attributes, None of anything else."""
+    """Return ``a.b.c`` for a chain of attributes on a name, None for anything else."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -289,7 +296,7 @@ def dotted_text(node: ast.AST) -> str | None:
 
 
 def last_name(node: ast.AST) -> str:
-    """Return the name that a call or a chain ends with: ``fit`` of ``a.b().fit``; empty of anything else."""
+    """Return the last name of a call or an attribute: ``fit`` for ``a.b().fit``; empty for anything else."""
     if isinstance(node, ast.Call):
         node = node.func
     if isinstance(node, ast.Attribute):
@@ -298,12 +305,12 @@ def last_name(node: ast.AST) -> str:
 
 
 def keyword_of(call: ast.Call, *names: str) -> ast.expr | None:
-    """Return the value of the first of these keywords that a call has."""
+    """Return the value of the first of these keyword arguments that a call has."""
     return next((k.value for name in names for k in call.keywords if k.arg == name), None)
 
 
 def argument_of(call: ast.Call, position: int, *names: str) -> ast.expr | None:
-    """Return an argument by keyword or position; None where it is not given, or hidden behind a star."""
+    """Return an argument by keyword or position; None if it is missing, or hidden by a starred argument."""
     found = keyword_of(call, *names)
     if found is not None:
         return found
@@ -313,7 +320,7 @@ def argument_of(call: ast.Call, position: int, *names: str) -> ast.expr | None:
 
 
 def constant_of(node: ast.AST | None) -> object:
-    """Return the value of a constant, None of anything else."""
+    """Return the value of a constant, None for anything else."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         value = constant_of(node.operand)
         return -value if isinstance(value, int | float) else None

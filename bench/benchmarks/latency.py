@@ -46,7 +46,10 @@ WITHIN_S, POLL_S = 120.0, 0.2
 def run(context: Context) -> list[Figure]:
     """Upload 12 versions, one after the other: about two minutes."""
     options = TwinOptions(
-        base=context.scratch / "twin", pipelines=write_pipelines(context.scratch / "pipelines"), sweep_grace_s=3600
+        base=context.scratch / "twin",
+        pipelines=write_pipelines(context.scratch / "pipelines"),
+        more_settings={"LANDFALL_MAX_CONCURRENT_RUNS": str(len(DATASETS))},
+        sweep_grace_s=3600,
     )
     with (
         running_twin(options) as twin,

@@ -94,8 +94,8 @@ def load_requirements(pipeline: Path | None) -> DataRequirements | None:
     """Return a pipeline file's requirements on the data. Raises click.UsageError for a wrong file."""
     if pipeline is None:
         return None
-    from function_app.errors import PipelineError
-    from function_app.pipeline_files import load_pipeline
+    from function_app.config.pipeline_files import load_pipeline
+    from function_app.domain.errors import PipelineError
 
     try:
         return load_pipeline(pipeline).data.requirements()

@@ -179,7 +179,7 @@ def _forwarding(reports: Any, progress: Progress) -> Iterator[None]:
 
 
 def _start_worker(reports: Any) -> None:
-    from local_azure.twin.guard import die_with_parent
+    from local_azure.guard import die_with_parent
 
     global _progress_queue  # noqa: PLW0603 - the only way for a worker to keep what its initializer gets
     die_with_parent()

@@ -41,10 +41,10 @@ def check(view: View) -> Iterator[Finding]:
 
 
 def _check_connection(view: View) -> Iterator[Finding]:
-    """Find trainings that nothing connects, and strategies beside Horovod."""
+    """Find training without Horovod, and ``tf.distribute`` strategies."""
     strategies = list(view.library_calls(*_STRATEGIES))
     if strategies and not _is_configured(view):
-        message = f"a strategy of tf.distribute{' beside Horovod' if view.uses_horovod else ''}"
+        message = f"uses a tf.distribute strategy{' in addition to Horovod' if view.uses_horovod else ''}"
         yield view.finding(RuleCode.TF_DISTRIBUTE, strategies[0], message)
         return
     trainings = training_calls(view)
@@ -52,7 +52,9 @@ def _check_connection(view: View) -> Iterator[Finding]:
         return
     if any(path.startswith(other) for path in view.modules.imported for other in _OTHER_LIBRARIES):
         return
-    yield view.finding(RuleCode.HOROVOD_NOT_USED, trainings[0], "this trains, and the script imports no Horovod")
+    yield view.finding(
+        RuleCode.HOROVOD_NOT_USED, trainings[0], "training starts here, but the script does not import Horovod"
+    )
 
 
 def _is_configured(view: View) -> bool:
@@ -72,13 +74,13 @@ _MAY_INITIALISE = re.compile(
 
 
 def _check_initialisation(view: View) -> Iterator[Finding]:
-    """Find uses of Horovod without its initialisation, and such that come before it."""
+    """Find Horovod calls without ``hvd.init()``, or before it."""
     uses = [call for call in view.script.calls if (view.modules.horovod_name(call) or "") in _NEED_IT]
     if not uses:
         return
     if not _is_initialised(view):
         name = view.modules.horovod_name(uses[0])
-        yield view.finding(RuleCode.MISSING_INIT, uses[0], f"{name} is called, and hvd.init() nowhere")
+        yield view.finding(RuleCode.MISSING_INIT, uses[0], f"{name} is called, but hvd.init() never")
         return
     initialising = _initialising_functions(view)
     for scope in {view.script.function_of(use) for use in uses}:
@@ -95,7 +97,7 @@ def _is_initialised(view: View) -> bool:
 
 
 def _initialising_functions(view: View) -> set[str]:
-    """Return the names of the script's functions that initialise Horovod, also by calling one that does."""
+    """Return the names of the script's functions that initialise Horovod, directly or through each other."""
     names: set[str] = set()
     while True:
         found = {
@@ -123,7 +125,7 @@ def _early_uses(view: View, uses: list[ast.Call], initialising: set[str]) -> Ite
     if early:
         name = view.modules.horovod_name(early[0])
         yield view.finding(
-            RuleCode.USED_BEFORE_INIT, early[0], f"{name} is called before hvd.init() in line {min(lines)}"
+            RuleCode.USED_BEFORE_INIT, early[0], f"{name} is called before hvd.init(), which is on line {min(lines)}"
         )
 
 
@@ -144,7 +146,7 @@ _AVERAGING_GRADIENTS = (
 
 
 def _check_optimizers(view: View) -> Iterator[Finding]:
-    """Find optimizers that are handed to Keras, or stepped by PyTorch, as they are."""
+    """Find plain optimizers that Keras compiles with, or that PyTorch steps."""
     if not view.uses_horovod or any(view.horovod_calls("DistributedGradientTape", "load_model")):
         return
     fitted = {ast.unparse(fit.receiver) for fit in keras_fits(view)}
@@ -152,31 +154,31 @@ def _check_optimizers(view: View) -> Iterator[Finding]:
     for call in [c for c in compiled if ast.unparse(c.func.value) in fitted] or compiled:  # type: ignore[attr-defined]
         if not any(k.arg is None for k in call.keywords) and is_distributed(view, call) is False:
             wrapped = next(view.horovod_calls(_DISTRIBUTED_OPTIMIZER), None)
-            beside = f"; what line {wrapped.lineno} wraps is not what is compiled" if wrapped is not None else ""
-            yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, call, f"compile gets a plain optimizer{beside}")
+            unused = f"; the optimizer that line {wrapped.lineno} wraps is not used" if wrapped is not None else ""
+            yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, call, f"compile uses a plain optimizer{unused}")
     yield from _plain_minimize(view)
     steps = torch_steps(view)
     if steps and view.modules.uses("torch") and not _may_average_gradients(view):
-        message = "backward and step, and no optimizer of Horovod's"
+        message = "the loop calls backward and step without a Horovod optimizer"
         yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, steps[0], message)
 
 
 def _plain_minimize(view: View) -> Iterator[Finding]:
-    """Find plain optimizers of TensorFlow that compute and apply gradients in one call."""
+    """Find ``minimize`` calls of plain TensorFlow optimizers, which compute and apply gradients at once."""
     for call in view.method_calls("minimize"):
         receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
         origins = view.flow.origins(receiver)
         paths = [view.modules.paths(o.func) if isinstance(o, ast.Call) else frozenset() for o in origins]
         if all(any(_OPTIMIZERS.search(path) for path in each) for each in paths):
-            yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, call, "minimize of a plain optimizer")
+            yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, call, "minimize is called on a plain optimizer")
 
 
 def is_distributed(view: View, compile_call: ast.Call) -> bool | None:
-    """Whether a ``compile`` gets an optimizer of Horovod's; None where the script does not show."""
-    given = argument_of(compile_call, 0, "optimizer")
-    if given is None:
+    """Whether a ``compile`` call uses Horovod's optimizer; None if the script does not show it."""
+    optimizer = argument_of(compile_call, 0, "optimizer")
+    if optimizer is None:
         return False
-    verdicts = [_is_horovods(view, origin) for origin in view.flow.origins(given)]
+    verdicts = [_is_horovods(view, origin) for origin in view.flow.origins(optimizer)]
     if True in verdicts:
         return True
     return None if None in verdicts else False
@@ -194,7 +196,7 @@ def _is_horovods(view: View, origin: ast.expr) -> bool | None:
 
 
 def _may_be_gradients(view: View, call: ast.Call) -> bool:
-    """Whether a call may average gradients; most average a loss or an accuracy, only to show it."""
+    """Whether a call may average gradients; most calls average a loss or an accuracy to print it."""
     reach = view.flow.reach(*call.args, *(keyword.value for keyword in call.keywords))
     return bool(reach.unknown) or any(_GRADIENT.match(last_name(node)) for node in reach.nodes)
 
@@ -203,7 +205,9 @@ def _may_average_gradients(view: View) -> bool:
     averages = any(view.horovod_calls(_DISTRIBUTED_OPTIMIZER)) or any(
         _may_be_gradients(view, call) for call in view.horovod_calls(*_AVERAGING_GRADIENTS)
     )
-    imported = (path for path in view.modules.imported if not path.startswith("torch.utils.data"))  # of samplers
+    imported = (
+        path for path in view.modules.imported if not path.startswith("torch.utils.data")
+    )  # its samplers only
     others = any("distributed" in path or "parallel" in path for path in imported)
     return averages or others or bool(view.modules.own)
 
@@ -213,12 +217,12 @@ _AVERAGING = ("allreduce", "grouped_allreduce", "_allreduce_grads", "reducescatt
 
 
 def _check_tapes(view: View) -> Iterator[Finding]:
-    """Find plain tapes whose gradients are applied as they are."""
+    """Find plain tapes whose gradients are applied without averaging."""
     if not view.uses_horovod:
         return
     for gradient in {step.gradient: step for step in tape_steps(view)}.values():
         if _is_plain_tape(view, gradient) and not _is_averaged(view, gradient):
-            message = f"gradients of a plain tape are applied in line {gradient.apply.lineno}"
+            message = f"computes gradients with a plain tape; line {gradient.apply.lineno} applies them"
             yield view.finding(RuleCode.TAPE_NOT_DISTRIBUTED, gradient.gradient, message)
 
 
@@ -230,7 +234,7 @@ def _is_plain_tape(view: View, step: TapeStep) -> bool:
 
 
 def _is_averaged(view: View, step: TapeStep) -> bool:
-    """Whether anything between the tape and the optimizer averages, or the optimizer itself does."""
+    """Whether the gradients are averaged between the tape and the optimizer, or by the optimizer."""
     pairs = step.apply.args[0]
     gradients = pairs.args[0] if isinstance(pairs, ast.Call) and last_name(pairs) == "zip" and pairs.args else pairs
     between = view.flow.reach(gradients, stop=step.gradient)
@@ -248,7 +252,7 @@ _MAY_BROADCAST = re.compile(r"broadcast|bcast|sync", re.IGNORECASE)
 
 
 def _check_broadcast(view: View) -> Iterator[Finding]:
-    """Find trainings on several ranks that nothing starts from the same weights."""
+    """Find training whose ranks start from different weights."""
     trainings = training_calls(view)
     if not view.uses_horovod or not trainings or _may_broadcast(view) or _is_seeded_alike(view):
         return
@@ -256,12 +260,12 @@ def _check_broadcast(view: View) -> Iterator[Finding]:
         return
     if any(fit.hides_arguments for fit in keras_fits(view)):
         return
-    message = "training starts here, and nothing has broadcast the root's weights"
+    message = "training starts here without a broadcast of the root's weights"
     yield view.finding(RuleCode.NO_INITIAL_BROADCAST, trainings[0], message)
 
 
 def _may_broadcast(view: View) -> bool:
-    """Whether anything in the script broadcasts, elastic states included, or may do so out of sight."""
+    """Whether the script broadcasts weights, also by an elastic state, or calls something that may do so."""
     for node in view.script.nodes:
         if isinstance(node, ast.Name | ast.Attribute):
             name = view.modules.horovod_name(node)
@@ -273,19 +277,19 @@ def _may_broadcast(view: View) -> bool:
 
 
 def _may_be_weights(view: View, call: ast.Call) -> bool:
-    """Whether what is broadcast may be weights, and is not only the epoch that a checkpoint was made in."""
+    """Whether a broadcast may contain weights, and not only the epoch to resume from."""
     reach = view.flow.reach(*call.args, *(keyword.value for keyword in call.keywords))
     return bool(reach.unknown) or any(_WEIGHTS.search(last_name(node)) for node in reach.nodes)
 
 
 def _may_broadcast_elsewhere(view: View, call: ast.Call) -> bool:
-    """Whether a call leads out of the script and may broadcast there: by its name, or since it is given Horovod."""
+    """Whether a call leaves the script and may broadcast there: by its name, or because it receives Horovod."""
     if view.modules.paths(call.func) and not view.modules.is_own(call.func):
         return False
     if _MAY_BROADCAST.search(last_name(call)) and not view.script.functions.get(last_name(call)):
         return True
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    parts = [part for each in given for part in ast.walk(each) if isinstance(part, ast.Name)]
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    parts = [part for each in arguments for part in ast.walk(each) if isinstance(part, ast.Name)]
     modules = [part for part in parts if any(path in _HOROVOD_MODULES for path in view.modules.paths(part))]
     return view.modules.is_own(call.func) and any(not _is_called_on(view, part) for part in modules)
 
@@ -295,7 +299,7 @@ def _is_called_on(view: View, name: ast.Name) -> bool:
 
 
 def _is_seeded_alike(view: View) -> bool:
-    """Whether every rank draws its weights from the same seed."""
+    """Whether every rank initialises its weights from the same seed."""
     seeds = [call for call in view.method_calls(*_WEIGHT_SEEDS) if call.args and not view.modules.is_own(call.func)]
     return any(not view.flow.has("rank", seed.args[0]) for seed in seeds)
 
@@ -304,7 +308,7 @@ _OTHER_FRAMEWORKS = ("torch", "mxnet", "spark", "ray")
 
 
 def _check_frameworks(view: View) -> Iterator[Finding]:
-    """Say where Horovod is used for PyTorch or MXNet, or starts ranks itself."""
+    """Find Horovod modules that the rules know only partly."""
     for node in view.script.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             text = ast.unparse(node)
@@ -314,5 +318,5 @@ def _check_frameworks(view: View) -> Iterator[Finding]:
                 if f"horovod.{name}" in text or f"from horovod import {name}" in text
             ]
             if found:
-                yield view.finding(RuleCode.FRAMEWORK_PARTLY_CHECKED, node, f"the script uses horovod.{found[0]}")
+                yield view.finding(RuleCode.FRAMEWORK_PARTLY_CHECKED, node, f"uses horovod.{found[0]}")
                 return

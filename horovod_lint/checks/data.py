@@ -20,7 +20,7 @@ def check(view: View) -> Iterator[Finding]:
 
 
 def _check_sharding(view: View) -> Iterator[Finding]:
-    """Find trainings whose data are the same on every rank, in the same or another order."""
+    """Find training on the same data on every rank, in the same or another order."""
     if not view.uses_horovod or _is_elastic(view):
         return
     for fit in keras_fits(view):
@@ -31,25 +31,25 @@ def _check_sharding(view: View) -> Iterator[Finding]:
 
 
 def _is_elastic(view: View) -> bool:
-    """Whether the number of ranks changes under way: how data are shared out then is Horovod's elastic matter."""
+    """Whether the number of ranks may change; elastic Horovod then decides how data are split."""
     names = (view.modules.horovod_name(node) or "" for node in view.script.nodes if isinstance(node, ast.Attribute))
     return any(name.startswith("elastic") for name in names)
 
 
 def _unsharded(view: View, place: ast.expr, data: ast.expr, steps: ast.expr | None) -> Iterator[Finding]:
     reach = view.flow.reach(data)
-    if not reads_data(reach) or is_shared_out(view, reach):
+    if not reads_data(reach) or depends_on_rank(view, reach):
         return
     counted = reach.calls("take", "islice")
     share = divides_by_size(view, steps, *(argument for call in counted for argument in call.args))
     if share and shuffles(view, reach):
-        message = "each rank makes its share of the steps on data that it draws from all of them"
+        message = "each rank runs its share of the steps on data that it draws from all data"
         yield view.finding(RuleCode.DATA_SAMPLED, place, message)
     elif share:
-        message = "the steps are shared out, and every rank makes them on the same first records"
+        message = "the steps are split, but every rank runs them on the same first records"
         yield view.finding(RuleCode.DATA_NOT_SHARDED, place, message)
     else:
-        yield view.finding(RuleCode.DATA_NOT_SHARDED, place, "no rank has a say in which data are trained on here")
+        yield view.finding(RuleCode.DATA_NOT_SHARDED, place, "the training data here do not depend on the rank")
 
 
 _COSTLY = ("map", "batch", "padded_batch", "ragged_batch")
@@ -57,7 +57,7 @@ _EVEN = ("take", "repeat", "even_splits")
 
 
 def _check_shards(view: View) -> Iterator[Finding]:
-    """Find data that are shared out wrongly, late, or perhaps unevenly."""
+    """Find data that are split wrongly, late, or perhaps unevenly."""
     if not view.uses_horovod:
         return
     for call in view.method_calls("shard"):
@@ -75,13 +75,9 @@ def _check_shards(view: View) -> Iterator[Finding]:
 def _wrong_arguments(view: View, call: ast.Call, number: ast.expr, index: ast.expr) -> Iterator[Finding]:
     parts, place = _rank_kinds(view, number), _rank_kinds(view, index)
     if "rank" in parts and "size" in place and "size" not in parts and "rank" not in place:
-        yield view.finding(
-            RuleCode.WRONG_SHARD, call, "shard is given the rank as the number and the size as the index"
-        )
+        yield view.finding(RuleCode.WRONG_SHARD, call, "shard receives the rank as num_shards and the size as index")
     elif "size" in parts and place == {"local_rank"}:
-        yield view.finding(
-            RuleCode.WRONG_SHARD, call, "the index is the rank within the node: two nodes read the same"
-        )
+        yield view.finding(RuleCode.WRONG_SHARD, call, "the index is the local rank: two nodes read the same records")
     elif "size" in parts and constant_of(index) is not None:
         yield view.finding(RuleCode.WRONG_SHARD, call, f"the index is {constant_of(index)!r} on every rank")
 
@@ -90,15 +86,15 @@ def _slices(view: View, node: ast.Subscript, part: ast.Slice) -> Iterator[Findin
     if part.lower is None or part.step is None:
         return
     if _rank_kinds(view, part.lower) == {"local_rank"} and "size" in _rank_kinds(view, part.step):
-        message = "the slice starts at the rank within the node: two nodes read the same"
+        message = "the slice starts at the local rank: two nodes read the same records"
         yield view.finding(RuleCode.WRONG_SHARD, node, message)
     elif _rank_kinds(view, part.lower) == {"rank"} and (shuffled := _shuffled_in_place(view, node)) is not None:
-        message = f"what is sliced by rank was shuffled differently on each in line {shuffled.lineno}"
+        message = f"slices by rank what line {shuffled.lineno} shuffles differently on each rank"
         yield view.finding(RuleCode.SHARD_AFTER_SHUFFLE, node, message)
 
 
 def _shuffled_in_place(view: View, node: ast.Subscript) -> ast.Call | None:
-    """Return the unseeded ``random.shuffle`` of what is sliced, None where there is none."""
+    """Return the unseeded ``random.shuffle`` of a list that is sliced later, None if there is none."""
     if not isinstance(node.value, ast.Name) or is_seeded_globally(view):
         return None
     for call in view.library_calls("random.shuffle"):
@@ -115,16 +111,16 @@ def _wrong_order(view: View, call: ast.Call, index: ast.expr) -> Iterator[Findin
     before = list(operations_before(view, call.func.value))
     for operation in before:
         if last_name(operation) == "shuffle" and not is_seeded(view, operation):
-            message = f"the data were shuffled in line {operation.lineno}, on each rank in its own order"
+            message = f"shards data that line {operation.lineno} shuffles differently on each rank"
             yield view.finding(RuleCode.SHARD_AFTER_SHUFFLE, call, message)
             return
         if last_name(operation) == "list_files" and not is_seeded(view, operation) and not _keeps_order(operation):
-            message = f"list_files in line {operation.lineno} shuffles, on each rank in its own order"
+            message = f"shards files that list_files on line {operation.lineno} shuffles differently on each rank"
             yield view.finding(RuleCode.SHARD_AFTER_SHUFFLE, call, message)
             return
     late = next((operation for operation in before if last_name(operation) in _COSTLY), None)
     if late is not None and _is_tensorflow_data(before):
-        message = f"sharded after {last_name(late)} in line {late.lineno}"
+        message = f"shards after {last_name(late)} on line {late.lineno}"
         yield view.finding(RuleCode.SHARD_LATE, call, message)
 
 
@@ -134,7 +130,7 @@ def _keeps_order(call: ast.Call) -> bool:
 
 
 def _is_tensorflow_data(chain: list[ast.Call]) -> bool:
-    """Whether a chain begins where records are read: of what comes before a parameter nothing is known."""
+    """Whether a chain begins where records are read; what happens before a parameter is not known."""
     return any(last_name(call).endswith("Dataset") or last_name(call).startswith("from_") for call in chain)
 
 
@@ -153,7 +149,7 @@ def _unequal_steps(view: View, fit: Fit) -> Iterator[Finding]:
         n for n in reach.nodes if isinstance(n, ast.Slice) and n.step is not None and view.flow.has("rank", n.lower)
     ]
     if (sharded or sliced) and keyword_of(fit.call, "steps_per_epoch") is None:
-        message = "fit counts the steps of an epoch from this rank's own share"
+        message = "fit counts the steps of an epoch by this rank's own share of the data"
         yield view.finding(RuleCode.STEPS_MAY_DIFFER, fit.call, message)
 
 
@@ -176,26 +172,26 @@ READERS = frozenset(
         *("MNIST", "FashionMNIST", "CIFAR10", "CIFAR100", "ImageFolder", "ImageNet", "memmap", "read_table", "rglob"),
     }
 )
-"""Calls that bring in data of which every rank would get the same."""
+"""Calls that load the same data on every rank."""
 SHARDING = ("shard", "DistributedSampler", "ElasticSampler", "even_splits", "make_reader", "make_batch_reader")
 _SEEDING = ("set_seed", "set_random_seed", "seed")
 _MAX_CHAIN = 60
 
 
 def reads_data(reach: Reach) -> bool:
-    """Whether data are read, not drawn at random as for a benchmark."""
+    """Whether data are read, not generated at random as for a benchmark."""
     return any(True for _ in reach.calls(*READERS))
 
 
-def is_shared_out(view: View, reach: Reach) -> bool:
-    """Whether a rank has any say in what the data are, or may have where the script does not show."""
+def depends_on_rank(view: View, reach: Reach) -> bool:
+    """Whether data depend on the rank, or may do so in code that the script does not show."""
     own = any(isinstance(node, ast.Name | ast.Attribute) and view.modules.is_own(node) for node in reach.nodes)
     by_rank = any("rank" in (view.flow.rank_kind(node) or "") for node in reach.nodes)
     return by_rank or bool(reach.unknown) or own or bool(reach.calls(*SHARDING))
 
 
 def divides_by_size(view: View, *nodes: ast.AST | None) -> list[ast.BinOp]:
-    """Return the divisions by the number of ranks that values are made with."""
+    """Return the divisions by the number of ranks in the computation of values."""
     return [
         node
         for node in view.flow.reach(*nodes).nodes
@@ -206,7 +202,7 @@ def divides_by_size(view: View, *nodes: ast.AST | None) -> list[ast.BinOp]:
 
 
 def operations_before(view: View, node: ast.expr) -> Iterator[ast.Call]:
-    """Yield the calls of a dataset's chain from its end backwards: ``c``, ``b``, ``a`` of ``d.a().b().c()``."""
+    """Yield the calls of a dataset's chain, last first: ``c``, ``b``, ``a`` of ``d.a().b().c()``."""
     pending, seen = [node], 0
     while pending and seen < _MAX_CHAIN:
         seen += 1
@@ -221,7 +217,7 @@ def operations_before(view: View, node: ast.expr) -> Iterator[ast.Call]:
 
 
 def is_seeded(view: View, call: ast.Call) -> bool:
-    """Whether a call that shuffles does so in the same order on every rank."""
+    """Whether a call shuffles in the same order on every rank."""
     seed = argument_of(call, 1, "seed") if last_name(call) == "shuffle" else keyword_of(call, "seed")
     if seed is not None and constant_of(seed) is None and view.flow.has("rank", seed):
         return False
@@ -229,13 +225,13 @@ def is_seeded(view: View, call: ast.Call) -> bool:
 
 
 def is_seeded_globally(view: View) -> bool:
-    """Whether every rank draws its random numbers from the same seed."""
+    """Whether every rank uses the same random seed."""
     calls = [call for call in view.method_calls(*_SEEDING) if call.args and view.modules.paths(call.func)]
     return any(not view.flow.has("rank", call.args[0]) for call in calls)
 
 
 def shuffles(view: View, reach: Reach) -> bool:
-    """Whether ranks get the same data in different orders."""
+    """Whether ranks read the same data in different orders."""
     found = reach.calls(
         "shuffle", "flow", "flow_from_directory", "flow_from_dataframe", "image_dataset_from_directory"
     )

@@ -26,7 +26,7 @@ def check(view: View) -> Iterator[Finding]:
 
 
 def _check_gpus(view: View) -> Iterator[Finding]:
-    """Find processes that take every GPU of their node, or one that may not be there."""
+    """Find processes that use all GPUs of their node, or a GPU that may not exist."""
     if not view.uses_horovod:
         return
     for place, chosen in _gpu_choices(view):
@@ -35,12 +35,12 @@ def _check_gpus(view: View) -> Iterator[Finding]:
     trainings = training_calls(view)
     if trainings and _computes_on_gpus(view) and not _may_be_pinned(view) and _has_several_gpus(view):
         place = next(view.horovod_calls("init"), trainings[0])
-        message = "no process is told which GPU of its node is its own"
+        message = "the script does not pick a GPU for each process"
         yield view.finding(RuleCode.GPU_NOT_PINNED, place, message)
 
 
 def _computes_on_gpus(view: View) -> bool:
-    """Whether a GPU is taken without being asked for, as TensorFlow does; PyTorch has to be told."""
+    """Whether the script computes on GPUs: TensorFlow does so by default, PyTorch only on request."""
     texts = (node.attr for node in view.script.nodes if isinstance(node, ast.Attribute))
     return view.is_tensorflow or any("cuda" in text for text in texts)
 
@@ -86,7 +86,7 @@ _LEFT_ON = ("", "0")
 
 
 def _check_network(view: View) -> Iterator[Finding]:
-    """Find InfiniBand switched off on a size that has it; nothing where the size is not known."""
+    """Find InfiniBand disabled on a VM size that has it; an unknown size has no finding."""
     size = view.machine.vm_size
     if size is None or _INFINIBAND in network_environment(size):
         return
@@ -126,21 +126,21 @@ _MAX_NAMED = 3
 
 
 def _check_arguments(view: View) -> Iterator[Finding]:
-    """Find argparse parsers that end with 2 at the first argument of the job's; nothing where no job is in sight."""
+    """Find argparse parsers that reject the job's arguments; without a known job there is no finding."""
     known = _known_options(view)
     if not view.machine.job_flags or known is None:
         return
-    # argparse takes an unambiguous beginning for the whole
+    # argparse accepts unambiguous prefixes of options
     missing = [flag for flag in view.machine.job_flags if not any(option.startswith(flag) for option in known)]
     for call in view.method_calls("parse_args"):
         if missing and _reads_the_command_line(view, call) and _is_plain_parser(view, call):
             more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
-            message = f"the job passes {', '.join(missing[:_MAX_NAMED])}{more}, which this parser does not know"
+            message = f"the job passes {', '.join(missing[:_MAX_NAMED])}{more}, which this parser does not accept"
             yield view.finding(RuleCode.ARGUMENTS_NOT_TAKEN, call, message)
 
 
 def _known_options(view: View) -> set[str] | None:
-    """Return every option that is added anywhere, None where one is named by something else than a text."""
+    """Return all options that the script adds, None if a name is not a literal."""
     found: set[str] = set()
     for call in view.method_calls("add_argument"):
         names = [constant_of(argument) for argument in call.args]
@@ -151,8 +151,8 @@ def _known_options(view: View) -> set[str] | None:
 
 
 def _reads_the_command_line(view: View, call: ast.Call) -> bool:
-    given = call.args[0] if call.args else keyword_of(call, "args")
-    return given is None or any("sys.argv" in view.modules.paths(node) for node in ast.walk(given) if _is_name(node))
+    args = call.args[0] if call.args else keyword_of(call, "args")
+    return args is None or any("sys.argv" in view.modules.paths(node) for node in ast.walk(args) if _is_name(node))
 
 
 def _is_name(node: ast.AST) -> bool:
@@ -160,7 +160,7 @@ def _is_name(node: ast.AST) -> bool:
 
 
 def _is_plain_parser(view: View, call: ast.Call) -> bool:
-    """Whether a parser is argparse's own, with nothing taken over from another one."""
+    """Whether a parser is a plain ``argparse.ArgumentParser`` without ``parents``."""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     origins = view.flow.origins(receiver)
     return all(

@@ -10,7 +10,7 @@ from horovod_lint.checks.connection import is_distributed
 from horovod_lint.findings import Finding
 from horovod_lint.rules import RuleCode
 from horovod_lint.script import FunctionNode, argument_of, constant_of, keyword_of, last_name
-from horovod_lint.training import Item, callback_items, compiles, keras_fits, tape_steps, torch_steps
+from horovod_lint.training import CallbackItem, callback_items, compiles, keras_fits, tape_steps, torch_steps
 from horovod_lint.view import View
 
 _COLLECTIVE_STEMS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier", "join")
@@ -25,7 +25,7 @@ def check(view: View) -> Iterator[Finding]:
 
 
 def _check_collectives(view: View) -> Iterator[Finding]:
-    """Find collective operations behind a condition on the rank whose other branch has none."""
+    """Find collective operations under a condition on the rank whose other branch has none."""
     collectives = _collectives(view)
     functions = _functions_around(view, collectives)
     calls = [call for call in view.script.calls if last_name(call) in functions and not view.modules.paths(call.func)]
@@ -33,8 +33,8 @@ def _check_collectives(view: View) -> Iterator[Finding]:
     for call, name in every.items():
         test = _splitting_test(view, call, set(every))
         if test is not None:
-            what = name or f"{last_name(call)}, which makes collective calls,"
-            message = f"{what} is only reached where {ast.unparse(test)[:80]} decides so"
+            what = name or f"{last_name(call)}, which calls collective operations,"
+            message = f"{what} runs only on the ranks that {ast.unparse(test)[:80]} selects"
             yield view.finding(RuleCode.COLLECTIVE_ON_SOME_RANKS, call, message)
 
 
@@ -46,7 +46,7 @@ def _collectives(view: View) -> dict[ast.Call, str]:
             any(stem in name for stem in _COLLECTIVE_STEMS) and not name.endswith(("Hook", "_fn"))
         )
         if is_one and keyword_of(call, "process_set") is None:
-            found[call] = f"hvd's {name}"
+            found[call] = f"Horovod's {name}"
     compiled = {
         ast.unparse(call.func.value)
         for call in compiles(view)
@@ -57,7 +57,7 @@ def _collectives(view: View) -> dict[ast.Call, str]:
 
 
 def _functions_around(view: View, collectives: dict[ast.Call, str]) -> set[str]:
-    """Return names of the script's functions that make collective calls whatever the rank, also through others."""
+    """Return the script's functions that call collective operations on every rank, also through others."""
     names: set[str] = set()
     pending: list[ast.Call] = list(collectives)
     while pending:
@@ -66,14 +66,14 @@ def _functions_around(view: View, collectives: dict[ast.Call, str]) -> set[str]:
         if function is None or function.name in names or view.guards.splits_around(call):
             continue
         if view.script.class_of(function) is not None:
-            continue  # a method's name alone does not say whose it is
+            continue  # the name of a method does not tell its class
         names.add(function.name)
         pending += view.flow.calls_of(function)
     return names
 
 
 def _splitting_test(view: View, call: ast.Call, every: set[ast.Call]) -> ast.expr | None:
-    """Return the condition on the rank that keeps some ranks away, None where the others make such a call, too."""
+    """Return the condition that excludes some ranks, None if those make a collective call as well."""
     for test in view.guards.splits_around(call):
         owner = view.script.parents.get(test)
         if view.guards.is_alone(test) or owner is None or _is_negligible(view, test):
@@ -84,7 +84,7 @@ def _splitting_test(view: View, call: ast.Call, every: set[ast.Call]) -> ast.exp
 
 
 def _is_negligible(view: View, test: ast.expr) -> bool:
-    """Whether the condition only sounds like one on the rank: then it is better to say nothing."""
+    """Whether the condition only looks like one on the rank by its names; then nothing is reported."""
     return not view.flow.has("rank", test)
 
 
@@ -116,7 +116,7 @@ _METRIC = re.compile(r"loss|acc|auc|metric|score|patience|best|(^|_)val(_|$)", r
 
 
 def _check_metrics(view: View) -> Iterator[Finding]:
-    """Find callbacks that decide on a rank's own metrics, and loops that end on one."""
+    """Find callbacks that decide by a rank's own metrics, and loops that such a metric ends."""
     if not view.uses_horovod:
         return
     for fit in keras_fits(view):
@@ -127,7 +127,7 @@ def _check_metrics(view: View) -> Iterator[Finding]:
     yield from _loops_that_stop_early(view)
 
 
-def _decides(item: Item) -> bool:
+def _decides(item: CallbackItem) -> bool:
     if item.call is None:
         return False
     best_only = keyword_of(item.call, "save_best_only")
@@ -135,22 +135,22 @@ def _decides(item: Item) -> bool:
     return item.name in _DECIDING or saves_best
 
 
-def _decision_finding(view: View, call: ast.Call, items: list[Item], number: int) -> Iterator[Finding]:
+def _decision_finding(view: View, call: ast.Call, items: list[CallbackItem], number: int) -> Iterator[Finding]:
     before, after = items[:number], items[number + 1 :]
     if any(item.call is None or _averages(view, item) for item in before):
         return
     late = next((item.call for item in after if item.call is not None and _averages(view, item)), None)
     if late is not None:
-        message = f"{last_name(call)} comes before the callback that averages (line {late.lineno})"
+        message = f"{last_name(call)} comes before the callback that averages metrics (line {late.lineno})"
     elif any(item.call is None for item in after) and last_name(call) == "ModelCheckpoint":
         return
     else:
-        message = f"{last_name(call)} decides on metrics that nothing has averaged over the ranks"
+        message = f"{last_name(call)} decides by metrics that are not averaged over the ranks"
     yield view.finding(RuleCode.METRICS_NOT_AVERAGED, call, message)
 
 
-def _averages(view: View, item: Item) -> bool:
-    """Whether a callback averages metrics: Horovod's own, or one of the script's that does it itself."""
+def _averages(view: View, item: CallbackItem) -> bool:
+    """Whether a callback averages metrics: Horovod's own, or one of the script that calls Horovod."""
     paths = view.modules.paths(item.call.func) if item.call is not None else frozenset()
     if any(path.endswith(".MetricAverageCallback") for path in paths):
         return True
@@ -162,8 +162,10 @@ def _averages(view: View, item: Item) -> bool:
 
 
 def _loops_that_stop_early(view: View) -> Iterator[Finding]:
-    """Find hand-written loops over epochs that one rank may leave before the others."""
-    others = {last_name(call) for call in view.script.calls} - set(view.script.functions)  # own ones are looked into
+    """Find hand-written epoch loops that one rank may leave before the others."""
+    others = {last_name(call) for call in view.script.calls} - set(
+        view.script.functions
+    )  # those of the script are checked themselves
     if any(_AVERAGING.search(name) and not _WEIGHT_CALLS.search(name) for name in others):
         return
     steps: list[ast.AST] = [*(step.gradient for step in tape_steps(view)), *torch_steps(view)]
@@ -175,12 +177,12 @@ def _loops_that_stop_early(view: View) -> Iterator[Finding]:
             and (test := _metric_condition(view, node)) is not None
             and _is_in_epochs(view, node)
         ):
-            message = f"the loop over epochs ends where {ast.unparse(test)[:80]}, on this rank alone"
+            message = f"this rank alone leaves the loop over epochs if {ast.unparse(test)[:80]}"
             yield view.finding(RuleCode.METRICS_NOT_AVERAGED, node, message)
 
 
 def _metric_condition(view: View, node: ast.AST) -> ast.expr | None:
-    """Return the condition on a metric under which a loop is left; one on the rank is none of ours."""
+    """Return the condition on a metric that ends a loop; conditions on the rank do not count."""
     for ancestor in view.script.ancestors(node):
         if isinstance(ancestor, ast.For | ast.While | FunctionNode):
             return None
@@ -219,14 +221,14 @@ _MLFLOW_VERBS = frozenset({"log", "set", "start", "autolog", "register", "create
 
 
 def _check_writes(view: View) -> Iterator[Finding]:
-    """Find writes that no condition on the rank stands before."""
+    """Find files and metrics that every rank writes."""
     if not view.uses_horovod or view.starts_ranks:
         return
     yield from _writing_callbacks(view)
     for call in view.script.calls:
         path = _written_path(view, call)
         if path is not None and not _is_on_some_ranks(view, call) and not _differs_by_rank(view, path):
-            message = f"{ast.unparse(call.func)[:60]} is called by every rank"
+            message = f"every rank calls {ast.unparse(call.func)[:60]}"
             yield view.finding(RuleCode.WRITTEN_BY_EVERY_RANK, call, message)
     yield from _metric_logs(view)
 
@@ -242,23 +244,23 @@ def _writing_callbacks(view: View) -> Iterator[Finding]:
             if path is not None and _differs_by_rank(view, path):
                 continue
             if item.name in _WRITING_CALLBACKS:
-                message = f"every rank's list has this {item.name}"
+                message = f"this {item.name} is in every rank's list"
                 yield view.finding(RuleCode.WRITTEN_BY_EVERY_RANK, item.call, message)
             elif item.name in _LOGGING_CALLBACKS:
                 yield view.finding(
-                    RuleCode.LOGGED_BY_EVERY_RANK, item.call, f"every rank's list has this {item.name}"
+                    RuleCode.LOGGED_BY_EVERY_RANK, item.call, f"this {item.name} is in every rank's list"
                 )
 
 
 def _written_path(view: View, call: ast.Call) -> ast.expr | None:
-    """Return what says where a call writes, None where it writes nothing that is known."""
+    """Return the path that a call writes to, None if it is not known to write."""
     name, paths = last_name(call), view.modules.paths(call.func)
     if name in _OPENING:
         return _opened_to_write(view, call)
     if any(f".{path}".endswith(f".{known}") for path in paths for known in _WRITING_FUNCTIONS):
         is_second = name in ("dump", "save_model") or any(p.endswith(_PATH_IS_SECOND) for p in paths)
-        given = argument_of(call, int(is_second), "file", "filename", "export_dir", "filepath", "f", "fname")
-        return given or call.func
+        path = argument_of(call, int(is_second), "file", "filename", "export_dir", "filepath", "f", "fname")
+        return path or call.func
     if not isinstance(call.func, ast.Attribute) or name not in _WRITING_METHODS or paths:
         return None
     if name in ("write_text", "write_bytes"):
@@ -271,12 +273,12 @@ def _path_of_method(view: View, call: ast.Call) -> ast.expr | None:
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     origins = view.flow.origins(receiver)
     if any(isinstance(o, ast.Call) and "State" in last_name(o) for o in origins):
-        return None  # an elastic state is kept in memory
+        return None  # an elastic state stays in memory
     own = [f for f in view.script.functions.get(last_name(call), []) if view.script.class_of(f) is not None]
     if own and view.script.function_of(call) not in own:
-        return None  # a method of the script's own, which is looked at where it is: it may hand on to a model's
-    given = argument_of(call, 0, "filepath", "path", "fname", "fp", "file_prefix", "checkpoint_prefix", "path_or_buf")
-    return given or receiver
+        return None  # a method of the script, which is checked itself; it may call a model's method
+    path = argument_of(call, 0, "filepath", "path", "fname", "fp", "file_prefix", "checkpoint_prefix", "path_or_buf")
+    return path or receiver
 
 
 def _opened_to_write(view: View, call: ast.Call) -> ast.expr | None:
@@ -299,7 +301,7 @@ def _is_on_some_ranks(view: View, call: ast.Call) -> bool:
 
 
 def _differs_by_rank(view: View, path: ast.expr) -> bool:
-    """Whether each rank has a place of its own, or may have where the script does not show."""
+    """Whether each rank writes to a different place, or may do so in code that the script does not show."""
     reach = view.flow.reach(path)
     texts = {str(node.value) for node in reach.nodes if isinstance(node, ast.Constant)}
     names = {last_name(node) for node in reach.nodes}
@@ -310,13 +312,13 @@ def _differs_by_rank(view: View, path: ast.expr) -> bool:
 
 
 def _comes_from_outside(view: View, path: ast.expr) -> bool:
-    """Whether a path is given by somebody outside of the script: a file object, or one name for each rank."""
+    """Whether a path comes from outside the script, and may be a file object or differ by rank."""
     direct = view.flow.origins(path)
     return bool({last_name(node) for node in direct if isinstance(node, ast.Name)} & view.flow.reach(path).unknown)
 
 
 def _metric_logs(view: View) -> Iterator[Finding]:
-    told = False
+    reported_mlflow = False
     for call in view.script.calls:
         paths = view.modules.paths(call.func)
         is_mlflow = any(p.startswith("mlflow.") for p in paths) and last_name(call).split("_")[0] in _MLFLOW_VERBS
@@ -325,8 +327,8 @@ def _metric_logs(view: View) -> Iterator[Finding]:
             continue
         if is_summary and call.args and _differs_by_rank(view, call.args[0]):
             continue
-        if is_mlflow and told:
-            continue  # one finding stands for all of them
-        told = told or is_mlflow
-        message = f"{ast.unparse(call.func)[:60]} is called by every rank"
+        if is_mlflow and reported_mlflow:
+            continue  # one finding is enough
+        reported_mlflow = reported_mlflow or is_mlflow
+        message = f"every rank calls {ast.unparse(call.func)[:60]}"
         yield view.finding(RuleCode.LOGGED_BY_EVERY_RANK, call, message)

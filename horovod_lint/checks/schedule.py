@@ -27,7 +27,7 @@ def check(view: View) -> Iterator[Finding]:
 
 
 def _check_epochs(view: View) -> Iterator[Finding]:
-    """Find numbers of epochs that are made by dividing by the number of ranks."""
+    """Find numbers of epochs that are divided by the number of ranks."""
     found: dict[ast.AST, ast.AST] = {}
     for value in _numbers_of_epochs(view):
         found |= {division: division for division in _divisions_by_size(view, value, 0)}
@@ -36,11 +36,11 @@ def _check_epochs(view: View) -> Iterator[Finding]:
         if isinstance(node, ast.AugAssign) and is_division and _is_number_of_epochs(node.target):
             found |= {node: node} if _is_size(view, node.value) else {}
     for place in sorted(found, key=lambda node: getattr(node, "lineno", 0)):
-        yield view.finding(RuleCode.EPOCHS_DIVIDED, place, f"epochs are {ast.unparse(place)[:80]}")
+        yield view.finding(RuleCode.EPOCHS_DIVIDED, place, f"the number of epochs is {ast.unparse(place)[:80]}")
 
 
 def _divisions_by_size(view: View, value: ast.expr, depth: int) -> Iterator[ast.BinOp]:
-    """Yield the divisions by the number of ranks that a number itself goes through, not what else it is made of."""
+    """Yield the divisions of a number itself by the number of ranks, not those of its divisors."""
     if depth >= _MAX_DEPTH:
         return
     for origin in view.flow.origins(value):
@@ -56,7 +56,7 @@ def _divisions_by_size(view: View, value: ast.expr, depth: int) -> Iterator[ast.
 
 
 def _is_size(view: View, node: ast.expr) -> bool:
-    """Whether a divisor is the number of ranks, or a multiple of it by a number."""
+    """Whether a divisor is the number of ranks, or a constant multiple of it."""
     for origin in view.flow.origins(node):
         parts = [origin.left, origin.right] if isinstance(origin, ast.BinOp) else [origin]
         if isinstance(origin, ast.Call) and last_name(origin) in ("int", "float", "max"):
@@ -85,7 +85,7 @@ def _is_number_of_epochs(target: ast.expr) -> bool:
 
 
 def _check_steps(view: View) -> Iterator[Finding]:
-    """Find steps that are counted from all data by one rank's batch size."""
+    """Find steps that are computed from all data and one rank's batch size."""
     if not view.uses_horovod:
         return
     for fit in keras_fits(view):
@@ -96,14 +96,14 @@ def _check_steps(view: View) -> Iterator[Finding]:
         if any("batch" in ast.unparse(division.right).lower() for division in divisions):
             text = ast.unparse(fit.steps)[:80]
             where = f"steps_per_epoch is {text}" if last_name(fit.call) == "fit" else f"the steps are {text}"
-            yield view.finding(RuleCode.STEPS_NOT_DIVIDED, fit.steps, f"{where}, whatever the number of ranks")
+            yield view.finding(RuleCode.STEPS_NOT_DIVIDED, fit.steps, f"{where}, for any number of ranks")
 
 
 _SCHEDULING = ("LearningRateWarmupCallback", "LearningRateScheduleCallback", "LearningRateScheduler")
 
 
 def _check_learning_rate(view: View) -> Iterator[Finding]:
-    """Find an optimizer whose rate is a plain number, where real data are trained on."""
+    """Find an optimizer whose rate does not depend on the number of ranks, if the script trains on real data."""
     if not any(view.horovod_calls("DistributedOptimizer", "DistributedGradientTape")):
         return
     if any(any(_SCHEDULING[0] in path or name in path for path in _called_paths(view)) for name in _SCHEDULING):
@@ -115,7 +115,7 @@ def _check_learning_rate(view: View) -> Iterator[Finding]:
     if rates and not any(_may_scale(view, rate) for _, rate in rates):
         text = ast.unparse(rates[0][1])[:60]
         yield view.finding(
-            RuleCode.LEARNING_RATE_NOT_SCALED, rates[0][0], f"the rate is {text} for any number of ranks"
+            RuleCode.LEARNING_RATE_NOT_SCALED, rates[0][0], f"the learning rate is {text} for any number of ranks"
         )
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.table_ledger import TableLedger
+from function_app.adapters.tables import TableLedger
+from local_azure.azurite import HOST_ACCOUNT, HOST_ACCOUNT_KEY
 from local_azure.twin.options import TwinOptions
-from local_azure.twin.places import HOST_ACCOUNT, HOST_ACCOUNT_KEY
 from tests.chaos.evidence import gather
 from tests.chaos.plan import ChaosPlan, write_pipelines
 from tests.chaos.promises import judge

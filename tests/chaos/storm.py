@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 
 from azure.core.exceptions import AzureError
 
-from function_app.errors import ServiceUnavailableError
-from function_app.ledger import SETTLED, Ledger
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.run_states import SETTLED
+from function_app.ports import Ledger
+from local_azure.processes import wait_until
 from tests.chaos.evidence import TOPICS
 from tests.chaos.faults import call_fault, storage_faults
 from tests.chaos.plan import UPLOADS_AT_ONCE, ChaosPlan
 from tests.chaos.report import ChaosError
 from tests.chaos.storage_proxy import StorageProxy, no_faults
-from tests.support.processes import wait_until
 from tests.support.twin import TwinUnderTest
 
 POLL_S = 0.5

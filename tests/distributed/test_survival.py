@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from local_azure.processes import wait_until
 from tests.distributed.landed import Landed
 from tests.distributed.ranks import Running, end_all, job_arguments, program, start, train, variables
 from tests.support.metadata_service import MetadataService
-from tests.support.processes import wait_until
 from training_job.checkpoints.store import CheckpointStore
 from training_job.exit_codes import ExitCode
 

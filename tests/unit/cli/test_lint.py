@@ -37,8 +37,8 @@ def test_a_finding_says_where_why_and_what_to_write(capsys: pytest.CaptureFixtur
     path = written(tmp_path, BAD)
     status, out, _ = landfall(capsys, "lint", path)
     place, why, fix, last = out.splitlines()
-    assert (1, f"{path}:2:7: error missing_init: rank is called, and hvd.init() nowhere") == (status, place)
-    assert ("    why: ", "    fix: Call `hvd.init()` once, first.") == (why[:9], fix)
+    assert (1, f"{path}:2:7: error missing_init: rank is called, but hvd.init() never") == (status, place)
+    assert ("    why: ", "    fix: Call `hvd.init()` once, before any other Horovod call.") == (why[:9], fix)
     assert f"FINDINGS  {path}  (1 error, 0 warnings, 0 advice)" == last
 
 
@@ -61,7 +61,7 @@ def test_json_is_one_object_per_line_and_script(capsys: pytest.CaptureFixture[st
     assert [str(path) for path in paths] == [each["script"] for each in (clean, bad, unreadable)]
     assert ["code", "severity", "line", "column", "message", "why", "fix"] == list(bad["findings"][0])
     assert (1, 0, 0, 0) == tuple(bad[f"num_{name}"] for name in ("errors", "warnings", "advice", "ignored"))
-    assert f"{paths[2]}:1: should be Python 3" in unreadable["problem"]
+    assert f"{paths[2]}:1: not Python 3" in unreadable["problem"]
 
 
 def test_several_scripts_have_a_sum(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_several_scripts_have_a_sum(capsys: pytest.CaptureFixture[str], tmp_path
     status, out, err = landfall(capsys, "lint", *paths)
     last = out.splitlines()[-1]
     assert (2, "1 of 3 scripts clean: 1 error, 0 warnings, 0 advice, 1 could not be read") == (status, last)
-    assert err.startswith(f"Error: {paths[2]}:1: should be Python 3")
+    assert err.startswith(f"Error: {paths[2]}:1: not Python 3")
 
 
 def test_the_size_decides_on_the_network(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -138,6 +138,6 @@ def test_a_terminal_gets_lines_of_its_width(tmp_path: Path) -> None:
     place, *rest = as_text(path, lint_script(path.read_bytes(), "mine.py"), 60).splitlines()
     assert place.startswith(f"{path}:3:1: error written_by_every_rank")
     assert [
-        "    why: Ranks write over each other; what is left may be a",
-        "         mixture that nobody can read.",
+        "    why: Ranks overwrite each other; the result may be a",
+        "         mixture that cannot be read.",
     ] == rest[:2]

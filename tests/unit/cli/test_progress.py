@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import REPOSITORY, child_environment, wait_until
+from local_azure.processes import wait_until
+from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import framed, image_bytes, labelled
 from tests.support.terminal import CTRL_C, landfall_on_terminal
 

@@ -105,7 +105,7 @@ def parse_args():
 if __name__ == "__main__":
     Trainer(parse_args()).run()
 """
-"""A class that holds everything, with a property for the root and callbacks from a method."""
+"""A class for everything, with a property for the root and callbacks from a method."""
 
 ALIASES = """
 import os
@@ -176,7 +176,7 @@ def main():
 
 main()
 """
-"""What is imported goes by other names; callbacks and data come from functions."""
+"""Renamed imports; callbacks and data come from functions."""
 
 DECORATED = """
 import os
@@ -266,7 +266,7 @@ def main(data, epochs, lr):
 if __name__ == "__main__":
     main()
 """
-"""A decorator for the root, a callback of its own, a command line of click's."""
+"""A decorator for the root, a callback class, a click command line."""
 
 
 TORCH_LOOP = """
@@ -360,7 +360,7 @@ def main():
 if __name__ == "__main__":
     main()
 """
-"""After Horovod's own example: a metric that is averaged, a checkpoint that is resumed from."""
+"""Like Horovod's own example: an averaged metric, and resuming from a checkpoint."""
 
 SEQUENCE = """
 import os, sys
@@ -407,7 +407,7 @@ if RANK == 0:
     os.makedirs("out", exist_ok=True)
     model.save_weights("out/w.h5")
 """
-"""A Sequence of the script's own."""
+"""A Sequence class of the script."""
 
 LOOP = """
 import os, json, time, logging
@@ -496,4 +496,4 @@ def main(argv):
 if __name__ == "__main__":
     app.run(main)
 """
-"""A loop by hand, with data and the broadcast in functions."""
+"""A hand-written loop, with data and the broadcast in functions."""

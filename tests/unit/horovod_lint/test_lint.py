@@ -1,4 +1,4 @@
-"""Whole scripts as teams write them: right ones are clean, and one mistake is one finding."""
+"""Whole scripts as teams write them: correct ones are clean, and one mistake is one finding."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ AVERAGED = "hvd.allreduce(tf.reduce_mean([loss_fn(y, model(x)) for x, y in val])
         (SEQUENCE, ["steps_may_differ"]),
     ],
 )
-def test_what_is_right_is_left_alone(script: str, expected: list[str]) -> None:
-    """Nothing is found but what each of them was given."""
+def test_correct_scripts_have_only_the_expected_findings(script: str, expected: list[str]) -> None:
+    """The expected findings are intended in these scripts."""
     assert expected == found(script, vm_size=INFINIBAND)
 
 
@@ -60,7 +60,7 @@ def test_what_is_right_is_left_alone(script: str, expected: list[str]) -> None:
     ],
 )
 def test_a_class_that_holds_everything(change: tuple[str, str], expected: list[str]) -> None:
-    """Its method ``save`` hands on to a model's, and its callbacks come from a method that appends to a list."""
+    """Its method ``save`` calls a model's, and its callbacks come from a method that appends to a list."""
     assert expected == found(spoilt(TRAINER, change))
 
 
@@ -76,8 +76,8 @@ def test_a_class_that_holds_everything(change: tuple[str, str], expected: list[s
         (("            if i % hvd.size() == hvd.rank():\n", "            if i:\n"), "data_not_sharded"),
     ],
 )
-def test_what_is_imported_by_another_name(change: tuple[str, str], expected: str) -> None:
-    """It is known by its own; and a lambda that a dataset is mapped through hides nothing."""
+def test_renamed_imports(change: tuple[str, str], expected: str) -> None:
+    """Renamed functions are recognised, and a lambda in a dataset's ``map`` hides nothing."""
     assert [expected] == found(spoilt(ALIASES, change))
 
 
@@ -95,7 +95,7 @@ def test_what_is_imported_by_another_name(change: tuple[str, str], expected: str
     ],
 )
 def test_decorators_and_a_command_line_of_clicks(change: tuple[str, str], expected: list[str]) -> None:
-    """What a decorator gives is the same on every rank; a keyword of ``os.environ.update`` sets a variable."""
+    """Values from a decorator are the same on every rank; ``os.environ.update`` may set a variable by keyword."""
     assert expected == found(spoilt(DECORATED, change))
 
 
@@ -110,19 +110,19 @@ def test_decorators_and_a_command_line_of_clicks(change: tuple[str, str], expect
     ],
 )  # fmt: skip
 def test_a_loop_of_pytorch(changes: list[tuple[str, str]], expected: str) -> None:
-    """Neither a metric that is averaged nor an epoch that is broadcast stands for gradients and weights."""
+    """Averaging a metric is not averaging gradients; broadcasting an epoch is not broadcasting weights."""
     assert ["framework_partly_checked", expected] == found(spoilt(TORCH_LOOP, *changes))
 
 
-def test_weights_that_are_broadcast_one_by_one_are_believed() -> None:
-    """As older scripts do it."""
+def test_weights_may_be_broadcast_one_by_one() -> None:
+    """Older scripts do so."""
     one_by_one = "    for p in model.parameters():\n        hvd.broadcast(p.data, root_rank=0)\n"
     script = spoilt(TORCH_LOOP, (SEEDED, ""), (PARAMETERS, one_by_one), (STATE, ""))
     assert ["framework_partly_checked"] == found(script)
 
 
-def test_gradients_that_are_averaged_one_by_one_are_believed() -> None:
-    """As it is done without Horovod's optimizer."""
+def test_gradients_may_be_averaged_one_by_one() -> None:
+    """Scripts without Horovod's optimizer do so."""
     averaged = (
         "        loss.backward()\n        for p in model.parameters():\n            hvd.allreduce_(p.grad.data)\n"
     )
@@ -141,12 +141,12 @@ def test_gradients_that_are_averaged_one_by_one_are_believed() -> None:
     ],
 )  # fmt: skip
 def test_a_loop_by_hand(changes: list[tuple[str, str]], expected: str) -> None:
-    """A function that is called ``broadcast`` averages no metric."""
+    """A function named ``broadcast`` does not average a metric."""
     assert [expected] == found(spoilt(LOOP, *changes))
 
 
-def test_a_sequence_that_nobody_shares_out() -> None:
-    """Its index comes from Keras and says nothing about the rank."""
+def test_a_sequence_that_does_not_depend_on_the_rank() -> None:
+    """Its index comes from Keras and does not depend on the rank."""
     assert ["data_not_sharded"] == found(spoilt(SEQUENCE, (", rank=RANK, size=SIZE)", ")")))
 
 

@@ -1,4 +1,4 @@
-"""Functions under names that a script gives them: they are what they were."""
+"""Renamed library functions are checked like the originals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.horovod_lint.scripts import FIT, TAPE, TORCH, found, spoilt
     ],
 )
 def test_a_function_under_another_name(script: str, function: str, arguments: str, named: str, call: str) -> None:
-    """It does what it does, by assignment as by functools.partial, which has other names itself."""
+    """By assignment and by functools.partial, which may be renamed itself."""
     parts = {"function": function, "arguments": arguments}
     changes = [
         ("hvd.init()\n", f"hvd.init(); {named.format(**parts)}\n"),
@@ -43,8 +43,8 @@ def test_a_function_under_another_name(script: str, function: str, arguments: st
 
 @pytest.mark.parametrize("named", ["if training:\n    made = {}\nelse:\n    made = print", "made = {{1: {}}}[1]"])
 @pytest.mark.parametrize("call", ["hvd.DistributedOptimizer(optimizer)", "hvd.callbacks.MetricAverageCallback()"])
-def test_what_may_be_a_function_of_horovods(named: str, call: str) -> None:
-    """One of several, or out of a container: it is not said to be another."""
+def test_a_name_that_may_be_a_horovod_function(named: str, call: str) -> None:
+    """One of several values, or read from a container: it is assumed correct."""
     function, arguments = call.rstrip(")").split("(")
     changes = [("hvd.init()\n", f"hvd.init()\n{named.format(function)}\n"), (call, f"made({arguments})")]
     assert [] == found(spoilt(FIT, *changes))
@@ -56,19 +56,19 @@ def test_what_may_be_a_function_of_horovods(named: str, call: str) -> None:
         ("sgd = partial({SGD}, 0.01)\noptimizer = sgd()", ["learning_rate_not_scaled"]),
         ("sgd = partial({SGD}, 0.01 * hvd.size())\noptimizer = sgd()", []),
         ("sgd = partial({SGD}, learning_rate=0.01)\noptimizer = sgd(learning_rate=0.01 * hvd.size())", []),
-        # given twice: which it is is not known, and nothing is said of it
+        # assigned twice: the function is not known, so there is no finding
         ("sgd = partial({SGD}, 0.01)\nif more:\n    sgd = partial({SGD}, 0.02)\noptimizer = sgd()", []),
     ],
 )
-def test_arguments_given_before(named: str, expected: list[str]) -> None:
-    """They count, unless they are given again; a learning rate that is not scaled is one that is found."""
+def test_arguments_fixed_by_partial(named: str, expected: list[str]) -> None:
+    """They count unless the call passes them again; the learning rate shows which one counts."""
     named = named.format(SGD="tf.keras.optimizers.SGD")
     line = "optimizer = tf.keras.optimizers.SGD(0.01 * hvd.size())"
     assert expected == found(spoilt(FIT, (line, f"from functools import partial\n{named}")))
 
 
-def test_names_made_of_names_are_followed_so_far_only() -> None:
-    """Written out, each of these is three of the one before; nobody waits for that."""
+def test_nested_partials_are_restored_up_to_a_limit() -> None:
+    """Each name contains the previous one three times; without a limit the tree would explode."""
     names = "".join(f"f{i + 1} = partial(f{i}, f{i}, f{i})\n" for i in range(12))
     tree = ast.parse(f"from functools import partial\nf0 = partial(print, 1)\n{names}f12()\n")
     restore_names(tree)

@@ -1,4 +1,4 @@
-"""docs/lint.md says what the code says."""
+"""docs/lint.md matches the rules and limits in the code."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ TEXT = (Path(__file__).parents[3] / "docs" / "lint.md").read_text(encoding="utf-
 
 
 def test_every_code_is_in_the_table_with_severity_and_meaning() -> None:
-    """And no other."""
+    """The table has no other rows."""
     section = TEXT.partition("\n## Rules\n")[2].partition("\n## ")[0]
     rows = [tuple(row) for row in re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", section, re.MULTILINE)]
     assert [(str(code), str(rule.severity), rule.what) for code, rule in RULES.items()] == rows
 
 
 def test_every_code_has_a_rule() -> None:
-    """No code is without its texts."""
+    """Each rule has its texts."""
     assert set(RuleCode) == set(RULES)
 
 
 def test_the_limits_are_stated() -> None:
-    """Of a script's size and of its nesting."""
+    """The limits of a script's size and nesting are documented."""
     assert f"{MAX_SCRIPT_BYTES >> 10} KiB" in TEXT
     assert f"{MAX_DEPTH} levels" in TEXT

@@ -1,4 +1,4 @@
-"""Scripts that nobody has vouched for: bounded, and refused with a line that can be acted on."""
+"""Untrusted scripts: bounded work, and errors that name file, line and problem."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HVD = "import horovod.tensorflow as hvd\nhvd.init()\n"
 
 
 def problem(content: bytes) -> str:
-    """Return what is said of a script that cannot be looked at."""
+    """Return the error for a script that cannot be analysed."""
     with pytest.raises(ScriptError) as refused:
         lint_script(content, "mine.py")
     return str(refused.value)
@@ -19,33 +19,36 @@ def problem(content: bytes) -> str:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"a = 1\nprint 'hello'\n", "mine.py:2: should be Python 3: Missing parentheses in call to 'print'"),
-        (b"a = 1\nb = 0777\n", "mine.py:2: should be Python 3: leading zeros in decimal integer literals"),
-        (b"try:\n    pass\nexcept E, e:\n    pass\n", "mine.py:3: should be Python 3: multiple exception types"),
-        (b"def f(:\n", "mine.py:1: should be Python 3: invalid syntax"),
-        (b"a = 1\nb = '\0'\n", "mine.py:2: should be Python source, had a null byte"),
-        (b"\n\n# \xff\n", "mine.py:3: should be text in utf-8, had the byte 0xff"),
-        (b"# \xff\n", "mine.py:1: should declare the encoding that it is written in"),
-        (b"# coding: ascii\n\n\na = '\xc3\xa4'\n", "mine.py:4: should be text in ascii, had the byte 0xc3"),
-        (b"# coding: klingon\n", "mine.py:1: should declare the encoding that it is written in: unknown encoding"),
-        (b"# coding: rot13\n", "mine.py:1: should declare"),
-        (b"\xef\xbb\xbf# coding: latin-1\n", "mine.py:1: should declare the encoding"),
-        (b"x" * (MAX_SCRIPT_BYTES + 1), f"mine.py: should be a script of at most {MAX_SCRIPT_BYTES} bytes, was more"),
-        (b"(" * 5000, "mine.py:1: should be"),
-        (b"-" * 50000 + b"1", "mine.py:1: should be"),
-        (b"a" + b".b" * 100000, "mine.py:1: should be nested"),
-        (b"x = " + b"+".join([b"1"] * 50000), "mine.py:1: should be nested"),
-        (b"\n" + b"f(" * 160 + b")" * 160, "mine.py:2: should be"),
-        (b"a = 1\n" + b"if x:\n    pass\nel" * 400 + b"se:\n    pass\n", "should be nested at most"),
+        (b"a = 1\nprint 'hello'\n", "mine.py:2: not Python 3: Missing parentheses in call to 'print'"),
+        (b"a = 1\nb = 0777\n", "mine.py:2: not Python 3: leading zeros in decimal integer literals"),
+        (b"try:\n    pass\nexcept E, e:\n    pass\n", "mine.py:3: not Python 3: multiple exception types"),
+        (b"def f(:\n", "mine.py:1: not Python 3: invalid syntax"),
+        (b"a = 1\nb = '\0'\n", "mine.py:2: not Python source: it contains a null byte"),
+        (b"\n\n# \xff\n", "mine.py:3: not text in utf-8: invalid byte 0xff"),
+        (b"# \xff\n", "mine.py:1: cannot decode the script: invalid or missing encoding"),
+        (b"# coding: ascii\n\n\na = '\xc3\xa4'\n", "mine.py:4: not text in ascii: invalid byte 0xc3"),
+        (
+            b"# coding: klingon\n",
+            "mine.py:1: cannot decode the script: unknown encoding: klingon; declare its encoding",
+        ),
+        (b"# coding: rot13\n", "mine.py:1: cannot decode the script"),
+        (b"\xef\xbb\xbf# coding: latin-1\n", "mine.py:1: cannot decode the script"),
+        (b"x" * (MAX_SCRIPT_BYTES + 1), f"mine.py: the script is larger than {MAX_SCRIPT_BYTES} bytes"),
+        (b"(" * 5000, "mine.py:1: n"),
+        (b"-" * 50000 + b"1", "mine.py:1: n"),
+        (b"a" + b".b" * 100000, "mine.py:1: nested more than"),
+        (b"x = " + b"+".join([b"1"] * 50000), "mine.py:1: nested more than"),
+        (b"\n" + b"f(" * 160 + b")" * 160, "mine.py:2: n"),
+        (b"a = 1\n" + b"if x:\n    pass\nel" * 400 + b"se:\n    pass\n", "nested more than 150 levels"),
     ],
 )
-def test_what_cannot_be_read_is_named(content: bytes, expected: str) -> None:
-    """File, line, what was expected, what was seen."""
+def test_an_unreadable_script_is_refused_with_the_place(content: bytes, expected: str) -> None:
+    """The error names the file, the line and the problem."""
     assert expected in problem(content)
 
 
-def test_what_is_odd_but_sound_is_read() -> None:
-    """Byte order marks, other encodings, line ends and an empty file."""
+def test_an_unusual_but_valid_script_is_read() -> None:
+    """Byte order marks, other encodings, line ends and an empty file are valid."""
     for content in (
         b"",
         b"\xef\xbb\xbfa = 1\n",
@@ -56,8 +59,8 @@ def test_what_is_odd_but_sound_is_read() -> None:
         assert () == lint_script(content, "mine.py").findings
 
 
-def test_the_deepest_that_is_allowed_is_looked_at() -> None:
-    """Every check walks down to it."""
+def test_the_deepest_allowed_nesting_is_checked() -> None:
+    """No check runs out of stack."""
     depth = MAX_DEPTH - 10
     deep = HVD + "x = " + "[" * 80 + "hvd.rank()" + "]" * 80 + "\n" + "\n".join(" " * n + "if x:" for n in range(60))
     assert depth > 60
@@ -81,20 +84,20 @@ def test_the_deepest_that_is_allowed_is_looked_at() -> None:
         "from tensorflow import *\nfrom horovod.tensorflow import *\nfit(1, epochs=size() // size())",
     ],
 )
-def test_names_that_lead_in_circles_end(knot: str) -> None:
-    """Whatever is found, nothing breaks."""
+def test_names_defined_by_each_other_are_followed_once(knot: str) -> None:
+    """The lint ends, with or without findings."""
     assert lint_script(f"import keras\n{HVD}{knot}\n".encode(), "mine.py").num_more == 0
 
 
-def test_an_entangled_script_is_given_up() -> None:
-    """The work is bounded, not only the size."""
+def test_a_script_that_takes_too_many_steps_is_refused() -> None:
+    """The work is limited as well as the size."""
     many = "\n".join(f"x{n} = [{', '.join(f'x{m}' for m in range(400))}]" for n in range(100))
     fits = "\n".join(f"model.fit(x{n % 100}, epochs=x{n % 100}, steps_per_epoch=x{n})" for n in range(400))
-    assert "too entangled" in problem(f"import keras\n{HVD}{many}\n{fits}\n".encode())
+    assert "too complex to analyse" in problem(f"import keras\n{HVD}{many}\n{fits}\n".encode())
 
 
 def test_findings_are_bounded() -> None:
-    """The most are listed, and the rest counted."""
+    """A report lists 100 findings and counts the rest."""
     writes = "".join(f"open('{n}', 'w')\n" for n in range(150))
     report = lint_script(f"{HVD}{writes}".encode(), "mine.py")
     assert (100, 50) == (len(report.findings), report.num_more)
@@ -107,14 +110,14 @@ def test_findings_are_bounded() -> None:
         "if hvd.rank() == 0:\n    hvd.allreduce(a)\n",
     ],
 )
-def test_a_script_that_would_take_minutes_is_refused(line: str) -> None:
-    """Lines of which each has to do with each other, as many as there may be."""
+def test_a_large_script_whose_lines_all_depend_on_each_other_is_refused(line: str) -> None:
+    """It would take minutes otherwise."""
     content = (HVD + "import tensorflow as tf\n").encode() + line.encode() * (MAX_SCRIPT_BYTES // len(line) - 10)
-    assert "should be a script whose names can be followed" in problem(content)
+    assert "too complex to analyse" in problem(content)
 
 
-def test_as_many_comments_as_there_may_be() -> None:
-    """Each is looked at once."""
+def test_comments_are_checked_in_linear_time() -> None:
+    """A script of the maximum size may consist of comments only."""
     comment = b"# landfall: ignore[missing_init] why\n"
     num_comments = MAX_SCRIPT_BYTES // len(comment)
     report = lint_script(comment * num_comments, "mine.py")

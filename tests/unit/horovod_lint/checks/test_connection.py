@@ -21,17 +21,17 @@ model.fit(x, y, epochs=3)
 
 @pytest.mark.parametrize("script", [TAPE, FIT], ids=["tape", "fit"])
 def test_sound_scripts_are_clean(script: str) -> None:
-    """Nothing at all is said of them."""
+    """They have no findings."""
     assert [] == found(script)
 
 
-def test_a_sound_script_of_pytorch_is_told_what_is_not_looked_at() -> None:
-    """That is advice, which leaves it clean."""
+def test_a_sound_pytorch_script_gets_advice_that_it_is_partly_checked() -> None:
+    """Advice leaves a script clean."""
     assert ["framework_partly_checked"] == found(TORCH)
 
 
 def test_without_horovod_every_rank_trains_alone() -> None:
-    """The place is the training."""
+    """The finding is at the training call."""
     assert [("horovod_not_used", "model.fit(x, y, epochs=3)")] == places(ALONE)
 
 
@@ -39,12 +39,12 @@ def test_without_horovod_every_rank_trains_alone() -> None:
     "line", ["from mine import connect", "from mpi4py import MPI", "import torch.distributed", "from .x import y"]
 )
 def test_what_may_connect_the_ranks_elsewhere_is_not_judged(line: str) -> None:
-    """A module of the author's may do anything."""
+    """A module of the author may do anything."""
     assert [] == found(f"{line}\n{ALONE}")
 
 
 def test_a_strategy_of_tensorflow_is_not_for_mpi() -> None:
-    """Unless a TF_CONFIG is made for it."""
+    """Unless the script sets TF_CONFIG."""
     script = ALONE.replace("model = ", "strategy = tf.distribute.MirroredStrategy()\nmodel = ")
     assert [("tf_distribute", "strategy = tf.distribute.MirroredStrategy()")] == places(script)
     configured = script.replace("strategy =", "import os\nos.environ['TF_CONFIG'] = str(1)\nstrategy =")
@@ -55,7 +55,7 @@ def test_a_strategy_of_tensorflow_is_not_for_mpi() -> None:
     ("script", "line"), [(TAPE, "    hvd.init()\n"), (FIT, "hvd.init()\n"), (TORCH, "hvd.init()\n")]
 )
 def test_a_missing_init_is_found(script: str, line: str) -> None:
-    """Whatever the framework."""
+    """In every framework."""
     assert "missing_init" in found(spoilt(script, (line, "")))
 
 
@@ -69,13 +69,13 @@ def test_a_missing_init_is_found(script: str, line: str) -> None:
         "from mine import distributed\ndistributed.initialize()",
     ],
 )
-def test_an_init_by_another_way_is_none_missing(started: str) -> None:
-    """A function of the script's, another name, or a module that may do it."""
+def test_an_indirect_init_is_not_missing(started: str) -> None:
+    """By a function of the script, under another name, or perhaps in a module."""
     assert [] == [code for code in found(spoilt(FIT, ("hvd.init()", started))) if "init" in code]
 
 
 def test_a_use_before_init_is_found() -> None:
-    """In the same scope; what a function does is done when it is called."""
+    """In the same scope only: the body of a function runs when it is called."""
     early = spoilt(FIT, ("hvd.init()\n", "print(hvd.rank())\nhvd.init()\n"))
     assert [("used_before_init", "print(hvd.rank())")] == places(early)
     defined = spoilt(FIT, ("hvd.init()\n", "def tell():\n    print(hvd.rank())\nhvd.init()\n"))
@@ -96,7 +96,7 @@ def test_a_use_before_init_is_found() -> None:
     ],
 )
 def test_horovod_is_known_by_any_name(name: str, imported: str) -> None:
-    """Aliases, plain imports and names of its functions mean the same."""
+    """Aliases, plain imports and imported functions mean the same."""
     script = FIT.replace("import horovod.tensorflow.keras as hvd", imported)
     if name != "hvd.":
         script = script.replace("hvd.callbacks.", "c." if not name else f"{name}callbacks.").replace("hvd.", name)
@@ -115,7 +115,7 @@ def test_horovod_is_known_by_any_name(name: str, imported: str) -> None:
     ],
 )
 def test_an_optimizer_that_is_not_horovods_is_found(changes: list[tuple[str, str]], line: str) -> None:
-    """Not wrapped, wrapped under another name, or another one than is compiled."""
+    """Not wrapped, or another optimizer is compiled than the wrapped one."""
     ((code, place),) = [each for each in places(spoilt(FIT, *changes)) if each[0].startswith("optimizer")]
     assert ("optimizer_not_distributed", True) == (code, place.startswith(line))
 
@@ -130,7 +130,7 @@ def test_an_optimizer_that_is_not_horovods_is_found(changes: list[tuple[str, str
     ],
 )
 def test_an_optimizer_that_is_or_may_be_horovods_is_not(compiled: str) -> None:
-    """Made in a function, wrapped once more, or given by a mapping."""
+    """Created in a function, wrapped once more, or passed in a mapping."""
     made = "def make():\n    return hvd.DistributedOptimizer(optimizer)\nsettings = {}\nmodel.compile"
     assert [] == found(spoilt(FIT, ("model.compile", made), ("optimizer=optimizer", compiled)))
 
@@ -144,7 +144,7 @@ def test_an_optimizer_that_is_or_may_be_horovods_is_not(compiled: str) -> None:
     ],
 )
 def test_a_plain_tape_is_found(changes: list[tuple[str, str]]) -> None:
-    """Never wrapped, or wrapped in vain."""
+    """Never wrapped, or the wrapped tape is not used."""
     gradient = "gradients = tape.gradient(loss, values(model.trainable_variables))"
     assert [("tape_not_distributed", gradient)] == places(spoilt(TAPE, *changes))
 
@@ -164,7 +164,7 @@ def test_a_plain_tape_is_found(changes: list[tuple[str, str]]) -> None:
     ],
 )
 def test_a_tape_that_is_averaged_or_only_looked_at_is_not(change: tuple[str, str]) -> None:
-    """By another form of Horovod's, by hand, or never applied."""
+    """Averaged by another Horovod call, averaged by hand, or never applied."""
     assert [] == found(spoilt(TAPE, change))
 
 
@@ -184,13 +184,13 @@ def test_a_tape_that_is_averaged_or_only_looked_at_is_not(change: tuple[str, str
     ],
 )
 def test_a_missing_broadcast_is_found(script: str, changes: list[tuple[str, str]], line: str) -> None:
-    """At the place that trains."""
+    """The finding is at the training call."""
     named = [place for code, place in places(spoilt(script, *changes)) if code == "no_initial_broadcast"]
     assert [True] == [place.startswith(line) for place in named]
 
 
 def test_the_same_seed_on_every_rank_needs_no_broadcast() -> None:
-    """A seed made of the rank does."""
+    """A seed that contains the rank does."""
     silent = spoilt(FIT, ("    hvd.callbacks.BroadcastGlobalVariablesCallback(0),\n", ""))
     assert [] == found(spoilt(silent, ("hvd.init()\n", "hvd.init()\ntf.keras.utils.set_random_seed(1)\n")))
     differing = spoilt(silent, ("hvd.init()\n", "hvd.init()\ntf.keras.utils.set_random_seed(1 + hvd.rank())\n"))
@@ -198,7 +198,7 @@ def test_the_same_seed_on_every_rank_needs_no_broadcast() -> None:
 
 
 def test_pytorch_without_horovods_optimizer_is_found() -> None:
-    """Gradients of a plain optimizer stay on their rank."""
+    """A plain optimizer does not average gradients."""
     named = [("optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())\n", "")]
     assert ["framework_partly_checked", "optimizer_not_distributed"] == found(spoilt(TORCH, *named))
 
@@ -219,7 +219,7 @@ def test_a_plain_optimizer_that_minimizes_is_found(made: str, expected: list[str
 
 
 def test_batches_trained_one_by_one_are_a_training() -> None:
-    """What holds of fit holds of train_on_batch."""
+    """train_on_batch is checked like fit."""
     start, end = FIT.index("model.fit("), FIT.index("if hvd.rank() == 0:\n    model.save")
     script = FIT[:start] + "model.train_on_batch(x, y)\n" + FIT[end:]
     plain = spoilt(script, ("optimizer = hvd.DistributedOptimizer(optimizer)\n", ""))

@@ -1,4 +1,4 @@
-"""Whether and how the ranks share the data out."""
+"""How training data are shared out among the ranks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ STEPS = "steps_per_epoch=50000 // 32 // hvd.size(), "
         (spoilt(TORCH, ("batch_size=64, sampler=sampler", "batch_size=64")), "for image, label in loader:"),
     ],
 )
-def test_data_that_no_rank_has_a_say_in_are_found(script: str, line: str) -> None:
-    """In a loop of one's own, in Keras', and in PyTorch's."""
+def test_data_that_do_not_depend_on_the_rank_are_found(script: str, line: str) -> None:
+    """In a hand-written loop, in Keras' fit, and in a PyTorch loop."""
     named = [place for code, place in places(script) if code == "data_not_sharded"]
     assert [True] == [place.startswith(line) for place in named]
 
@@ -40,7 +40,7 @@ def test_data_that_no_rank_has_a_say_in_are_found(script: str, line: str) -> Non
     ],
 )
 def test_data_that_are_or_may_be_shared_out_are_not(data: str) -> None:
-    """By hand, by file, out of sight, or drawn at random as for a benchmark."""
+    """By hand, by file, in a module, or generated at random as for a benchmark."""
     assert [] == [code for code in found(spoilt(FIT, (SLICED, f"import numpy as np\n{data}\n"))) if "data" in code]
 
 
@@ -60,7 +60,7 @@ def test_a_share_of_the_steps_on_data_in_an_order_of_its_own_is_advice() -> None
     ["hvd.rank(), hvd.size()", "hvd.size(), hvd.local_rank()", "hvd.size(), 0", "num_shards=hvd.size(), index=0"],
 )
 def test_a_wrong_shard_is_found(arguments: str) -> None:
-    """Exchanged, by the rank within the node, or one for all."""
+    """Arguments swapped, the local rank, or the same index for all."""
     script = spoilt(TAPE, ("shard(hvd.size(), hvd.rank())", f"shard({arguments})"))
     assert [("wrong_shard", f"dataset = dataset.shard({arguments})")] == [
         each for each in places(script) if each[0] != "data_not_sharded"
@@ -68,7 +68,7 @@ def test_a_wrong_shard_is_found(arguments: str) -> None:
 
 
 def test_a_slice_by_the_rank_within_the_node_is_found() -> None:
-    """Two nodes would read the same."""
+    """Two nodes would read the same records."""
     script = spoilt(FIT, (SLICED, SLICED.replace("hvd.rank()", "hvd.local_rank()")))
     assert ["wrong_shard", "wrong_shard"] == found(script)
 
@@ -90,13 +90,13 @@ def test_a_slice_by_the_rank_within_the_node_is_found() -> None:
     ],
 )
 def test_the_order_of_shuffling_and_sharding(before: str, expected: list[str]) -> None:
-    """Sharding another order on every rank doubles and loses records; sharding late wastes work."""
+    """Sharding different orders repeats and loses records; sharding late wastes work."""
     script = spoilt(TAPE, (SHARD, f"    dataset = {before}\n{SHARD}"))
     assert expected == found(script)
 
 
 def test_files_shuffled_in_place_and_sliced_by_rank_are_found() -> None:
-    """Unless every rank shuffles alike."""
+    """Unless every rank shuffles with the same seed."""
     sliced = "    import random\n    random.shuffle(files)\n    files = files[hvd.rank()::hvd.size()]\n"
     script = spoilt(TAPE, (SHARD, ""), ("    dataset = tf.data.TFR", f"{sliced}    dataset = tf.data.TFR"))
     assert ["shard_after_shuffle"] == found(script)
@@ -104,5 +104,5 @@ def test_files_shuffled_in_place_and_sliced_by_rank_are_found() -> None:
 
 
 def test_steps_that_follow_from_each_ranks_own_share_are_advice() -> None:
-    """They may differ by one, and nobody can tell from the script."""
+    """They may differ by one, which the script does not show."""
     assert ["steps_may_differ"] == found(spoilt(FIT, (STEPS, "")))

@@ -1,4 +1,4 @@
-"""What Keras 3 breaks of Horovod 0.28.1, and who is spared."""
+"""Horovod features that do not work on Keras 3."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ ON_KERAS_3 = spoilt(FIT, ('os.environ["TF_USE_LEGACY_KERAS"] = "1"\n', ""))
 
 
 def test_one_finding_names_all_that_breaks() -> None:
-    """At the first of them."""
+    """The finding is at the first use."""
     assert [("keras3_incompatible", "optimizer = hvd.DistributedOptimizer(optimizer)")] == places(ON_KERAS_3)
 
 
-def test_what_is_never_called_does_not_hide_what_is() -> None:
-    """The finding is at the first place that runs."""
+def test_a_use_in_a_function_that_is_never_called_does_not_count() -> None:
+    """The finding is at the first use that runs."""
     unused = "def unused():\n    return hvd.DistributedOptimizer(1)\n\nhvd.init()\n"
     script = spoilt(ON_KERAS_3, ("hvd.init()\n", unused))
     assert [("keras3_incompatible", "optimizer = hvd.DistributedOptimizer(optimizer)")] == places(script)
 
 
-def test_keras_2_may_be_asked_for() -> None:
+def test_keras_2_can_be_selected() -> None:
     """By the script, by its pipeline, or by importing it."""
     assert [] == found(FIT)
     assert [] == found(ON_KERAS_3, TF_USE_LEGACY_KERAS="1")
@@ -37,19 +37,19 @@ def test_keras_2_may_be_asked_for() -> None:
         ("broadcast_variables(values(optimizer.variables)", "broadcast_variables(optimizer.variables()"),
     ],
 )
-def test_variables_of_keras_are_not_for_horovod(change: tuple[str, str]) -> None:
-    """Its functions want TensorFlow's: `variable.value`."""
+def test_keras_variables_passed_to_horovod_are_found(change: tuple[str, str]) -> None:
+    """Horovod's functions need TensorFlow variables: `variable.value`."""
     assert ["keras3_incompatible"] == found(spoilt(TAPE, change))
 
 
-def test_the_optimizer_of_plain_horovod_breaks_alike() -> None:
-    """It hands a Keras optimizer on to the same code."""
+def test_the_optimizer_of_horovod_tensorflow_is_found_as_well() -> None:
+    """It passes a Keras optimizer to the same code."""
     script = spoilt(ON_KERAS_3, ("import horovod.tensorflow.keras as hvd", "import horovod.tensorflow as hvd"))
     assert ["keras3_incompatible"] == found(script)
 
 
-def test_an_optimizer_of_tensorflow_1_is_another_matter() -> None:
-    """It is no optimizer of Keras."""
+def test_an_optimizer_of_tensorflow_1_is_not_found() -> None:
+    """It does not depend on Keras."""
     script = """
 import tensorflow as tf
 import horovod.tensorflow as hvd

@@ -19,7 +19,7 @@ def _machine() -> Machine:
 
 
 def found_in_job(body: str, machine: Machine | None = None) -> list[str]:
-    """Return what is found where the script is to run as a pipeline's."""
+    """Return the codes of the findings, checked as the script of a pipeline."""
     report = lint_script(f"{HEAD}{body}\n".encode(), "mine.py", machine or _machine())
     return [str(finding.code) for finding in report.findings]
 
@@ -29,7 +29,7 @@ def found_in_job(body: str, machine: Machine | None = None) -> list[str]:
     [f"{OWN}p.parse_args()", f"{OWN}args = p.parse_args(sys.argv[1:])", "def main():\n    p.parse_args()\nmain()"],
 )
 def test_a_parser_that_ends_at_the_jobs_arguments_is_found_in_job(body: str) -> None:
-    """It would, on nodes that are paid for."""
+    """Otherwise the job would fail after its nodes have started."""
     assert ["arguments_not_taken"] == found_in_job(body)
 
 
@@ -44,28 +44,28 @@ def test_a_parser_that_ends_at_the_jobs_arguments_is_found_in_job(body: str) -> 
         "from shared.job_arguments import JobArguments\nJobArguments.from_argv(sys.argv[1:])",
     ],
 )
-def test_what_takes_them_or_may_is_not(body: str) -> None:
-    """Unknown ones left over, given ones, or options that the script does not show."""
+def test_a_parser_that_accepts_or_may_accept_them_is_not_found(body: str) -> None:
+    """It ignores unknown arguments, parses a list, or has options that the script does not show."""
     assert [] == found_in_job(body)
 
 
-def test_a_parser_with_every_flag_is_none() -> None:
-    """Whoever lists them all has taken them; one that is missing is named."""
+def test_a_parser_with_every_flag_is_not_found() -> None:
+    """A missing flag is named in the finding."""
     machine = _machine()
     every = "".join(f"p.add_argument({flag!r})\n" for flag in machine.job_flags)
     assert [] == found_in_job(f"{every}p.parse_args()")
     fewer = every.replace("p.add_argument('--manifest')\n", "")
     (finding,) = lint_script(f"{HEAD}{fewer}p.parse_args()\n".encode(), "mine.py", machine).findings
-    assert "the job passes --manifest, which this parser does not know" == finding.message
+    assert "the job passes --manifest, which this parser does not accept" == finding.message
 
 
-def test_a_script_by_itself_may_take_what_it_likes() -> None:
-    """Who looks at it without a pipeline runs it in his own way."""
+def test_without_a_job_any_parser_is_accepted() -> None:
+    """The arguments of the job are only known from a pipeline."""
     assert [] == found_in_job(f"{OWN}p.parse_args()", Machine())
 
 
 def test_a_process_without_a_gpu_of_its_own_is_a_warning() -> None:
-    """On sizes with several; one GPU needs no choice."""
+    """Only VM sizes with several GPUs need the choice."""
     script = spoilt(FIT, (PIN, "    pass\n"))
     assert [("gpu_not_pinned", "hvd.init()")] == places(script)
     assert ["gpu_not_pinned"] == found(script, vm_size="Standard_NC24rs_v3")
@@ -84,8 +84,8 @@ def test_a_process_without_a_gpu_of_its_own_is_a_warning() -> None:
         'print(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])',
     ],
 )
-def test_a_gpu_may_be_chosen_by_other_ways(pinned: str) -> None:
-    """By the environment, by a configuration, out of sight, or none at all."""
+def test_a_gpu_may_be_picked_in_other_ways(pinned: str) -> None:
+    """By the environment, a configuration, an imported function, or by using none."""
     assert [] == found(spoilt(FIT, (PIN, "    pass\n"), ("model = ", f"{pinned}\nmodel = ")))
 
 
@@ -97,7 +97,7 @@ def test_a_gpu_may_be_chosen_by_other_ways(pinned: str) -> None:
     ],
 )
 def test_a_gpu_by_the_rank_within_the_job_is_found(script: str, change: tuple[str, str]) -> None:
-    """The remainder by the number of GPUs would do."""
+    """The rank modulo the number of GPUs is accepted."""
     assert "wrong_gpu" in found(spoilt(script, change))
     assert "wrong_gpu" not in found(spoilt(FIT, ("gpus[hvd.local_rank()]", "gpus[hvd.rank() % 4]")))
 
@@ -112,15 +112,15 @@ def test_a_gpu_by_the_rank_within_the_job_is_found(script: str, change: tuple[st
         'os.putenv("NCCL_IB_DISABLE", "1")',
     ],
 )
-def test_infiniband_switched_off_is_a_warning_where_there_is_some(line: str) -> None:
-    """Nothing is said of a size without it, or where the size is not known."""
+def test_disabled_infiniband_is_a_warning_on_sizes_that_have_it(line: str) -> None:
+    """Sizes without InfiniBand and unknown sizes have no finding."""
     script = spoilt(FIT, ("hvd.init()\n", f"{line}\nhvd.init()\n"))
     assert ["infiniband_disabled"] == found(script, vm_size="Standard_ND96asr_v4")
     assert [] == found(script, vm_size="Standard_NC6s_v3")
     assert [] == found(script)
 
 
-def test_infiniband_switched_off_by_the_pipeline_is_a_warning() -> None:
-    """Its environment variables win over what Landfall sets."""
+def test_infiniband_disabled_by_the_pipeline_is_a_warning() -> None:
+    """Its environment variables override those that Landfall sets."""
     assert ["infiniband_disabled"] == found(FIT, vm_size="Standard_NC24rs_v3", NCCL_IB_DISABLE="1")
     assert [] == found(FIT, vm_size="Standard_NC24rs_v3", NCCL_IB_DISABLE="0")

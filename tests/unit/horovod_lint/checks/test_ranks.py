@@ -1,4 +1,4 @@
-"""What only one rank should do, what all have to do, and where each of them computes."""
+"""What every rank must do, and what only one rank may do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BROADCAST = "    hvd.callbacks.BroadcastGlobalVariablesCallback(0),\n"
     ],
 )
 def test_what_every_rank_writes_is_found(write: str) -> None:
-    """Models, files, pictures, also in a function that every rank calls."""
+    """Models, files and pictures, also in a function that every rank calls."""
     assert ["written_by_every_rank"] == found(spoilt(FIT, (ROOT_ONLY, f"{write}\n")))
 
 
@@ -65,7 +65,7 @@ def test_what_every_rank_writes_is_found(write: str) -> None:
     ],
 )
 def test_what_one_rank_writes_is_not(write: str) -> None:
-    """However the root is told from the others."""
+    """In every way to select the root or a path for each rank."""
     assert [] == found(spoilt(FIT, (ROOT_ONLY, f"{write}\n")))
 
 
@@ -81,18 +81,18 @@ def test_what_one_rank_writes_is_not(write: str) -> None:
     ],
 )
 def test_callbacks_that_write(callback: str, expected: list[str]) -> None:
-    """Those that every rank has in its list."""
+    """They are found in lists of every rank."""
     assert expected == found(spoilt(FIT, (EARLY, f"{EARLY}    {callback},\n")))
 
 
-def test_a_callback_made_by_all_and_used_by_the_root_is_no_finding() -> None:
-    """What counts is whose list it comes into."""
+def test_a_callback_that_all_create_and_only_the_root_uses_is_not_found() -> None:
+    """The list decides that it is added to."""
     made = 'c = tf.keras.callbacks.ModelCheckpoint("m.h5")\nif hvd.rank() == 0:\n    callbacks.append(c)\nmodel.fit'
     assert [] == found(spoilt(FIT, ("model.fit", made)))
 
 
 def test_metrics_logged_by_every_rank_are_a_warning() -> None:
-    """One stands for all of them."""
+    """One finding is enough for all MLflow calls."""
     logged = "import mlflow\nmlflow.start_run()\nmlflow.log_metric('a', 1)\nmodel.fit"
     assert ["logged_by_every_rank"] == found(spoilt(FIT, ("model.fit", logged)))
     root = "import mlflow\nif hvd.rank() == 0:\n    mlflow.autolog()\nmodel.fit"
@@ -110,7 +110,7 @@ def test_metrics_logged_by_every_rank_are_a_warning() -> None:
     ],
 )
 def test_decisions_on_unaveraged_metrics_are_found(changes: list[tuple[str, str]]) -> None:
-    """Where nothing averages, or what averages comes too late."""
+    """No callback averages, or it comes too late."""
     assert "metrics_not_averaged" in found(spoilt(FIT, *changes))
 
 
@@ -124,12 +124,12 @@ def test_decisions_on_unaveraged_metrics_are_found(changes: list[tuple[str, str]
     ],
 )
 def test_decisions_on_averaged_metrics_are_not(changes: list[tuple[str, str]]) -> None:
-    """Averaged first, by a callback of one's own, perhaps out of sight, or none decided."""
+    """Averaged first, by a callback of the script, perhaps by a module, or no decision."""
     assert [] == found(spoilt(FIT, *changes))
 
 
 def test_a_loop_that_one_rank_may_leave_is_found() -> None:
-    """The mean over all ranks is the same on all of them."""
+    """A mean over all ranks would be the same on every rank."""
     script = spoilt(TAPE, ("mean = hvd.allreduce(loss)", "mean = float(loss)"))
     assert [("metrics_not_averaged", "break")] == places(script)
 
@@ -144,13 +144,13 @@ def test_a_loop_that_one_rank_may_leave_is_found() -> None:
         "root = hvd.rank() == 0\ntotal = hvd.allreduce(1.0) if root else 0",
     ],
 )
-def test_a_collective_call_that_some_ranks_miss_is_found(line: str) -> None:
-    """In a branch, behind a return, in a function that only some call."""
+def test_a_collective_call_on_some_ranks_is_found(line: str) -> None:
+    """In a branch, after a return, in a function that only some ranks call."""
     assert ["collective_on_some_ranks"] == found(spoilt(FIT, ("model.fit", f"{line}\nmodel.fit")))
 
 
 def test_a_broadcast_in_the_roots_list_alone_is_found() -> None:
-    """The others never take part in it."""
+    """The other ranks never take part in it."""
     root = "if hvd.rank() == 0:\n    callbacks.append(hvd.callbacks.BroadcastGlobalVariablesCallback(0))\n"
     script = spoilt(FIT, (BROADCAST, ""), ("if hvd.rank() == 0:\n    callbacks.append(tf.keras.callbacks.ModelC",
                     root + "if hvd.rank() == 0:\n    callbacks.append(tf.keras.callbacks.ModelC"))  # fmt: skip
@@ -169,5 +169,5 @@ def test_a_broadcast_in_the_roots_list_alone_is_found() -> None:
     ],
 )
 def test_a_collective_call_that_every_rank_makes_is_not(line: str) -> None:
-    """In both branches, with another value, depending on the size, or of a set of processes."""
+    """In both branches, with different values, under a condition on the size, or in a process set."""
     assert [] == found(spoilt(FIT, ("model.fit", f"{line}\nmodel.fit")))

@@ -21,7 +21,7 @@ STEPS = "steps_per_epoch=50000 // 32 // hvd.size(), "
     ],
 )
 def test_steps_of_all_data_on_every_rank(steps: str, expected: list[str]) -> None:
-    """Where they are counted from data that are not shared out; a plain number may be meant for a rank."""
+    """A warning if they are computed from all data; a plain number may be meant for one rank."""
     script = spoilt(FIT, (STEPS, f"{steps}, "), ("hvd.init()\n", "hvd.init()\nbatch_size = 32\n"))
     assert expected == found(script)
 
@@ -36,7 +36,7 @@ def test_steps_of_all_data_on_every_rank(steps: str, expected: list[str]) -> Non
     ],
 )
 def test_epochs_divided_by_the_number_of_ranks_are_found(epochs: tuple[str, str]) -> None:
-    """Directly, rounded, under a name, in a function."""
+    """Directly, rounded, through a name, in a function."""
     named = "def share(n):\n    return max(1, n // hvd.size())\nepochs = 10 // hvd.size()\n"
     before = named if epochs[1] == "epochs=epochs" else named.replace("epochs = 10 // hvd.size()\n", "")
     script = spoilt(FIT, epochs, ("hvd.init()\n", f"import math\nhvd.init()\n{before}"))
@@ -53,7 +53,7 @@ def test_epochs_of_a_loop_and_divided_in_place_are_found() -> None:
 
 @pytest.mark.parametrize("rate", ["0.01", "args.rate", "learning_rate=0.01"])
 def test_a_rate_that_is_the_same_for_any_number_of_ranks_is_advice(rate: str) -> None:
-    """One that is scaled, or scheduled, is not."""
+    """A scaled or scheduled rate has no finding."""
     assert ["learning_rate_not_scaled"] == found(spoilt(TAPE, ("SGD(0.01 * hvd.size())", f"SGD({rate})")))
     scheduled = spoilt(
         TAPE, ("SGD(0.01 * hvd.size())", "SGD(tf.keras.optimizers.schedules.CosineDecay(0.1 * hvd.size(), 100))")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.processes import wait_until
+from local_azure.processes import wait_until
 from training_job.survival.heartbeat import Heartbeat, MeetingPoint, open_meeting_point
 from training_job.survival.roll_call import Beat
 

@@ -48,11 +48,6 @@ class StepTimes:
         rate = steps * self._global_batch_size / duration_s if duration_s else 0.0
         return {"duration_s": round(duration_s, 4), "images_per_s": round(rate, 2)}
 
-    @property
-    def median_step_s(self) -> float | None:
-        """The median of computing a step, exchange included."""
-        return float(np.median(self._steps)) if self._steps else None
-
     def summary(self) -> dict[str, float]:
         """Return percentiles in milliseconds and the share of time spent waiting for data; empty before warm-up."""
         if not self._steps:

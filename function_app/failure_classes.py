@@ -1,7 +1,7 @@
 """Why an attempt failed, in one word, and what helps: a table of evidence, and the remedy of each class.
 
 The evidence is Azure ML's status, its error code and message, and the end of the root's log; the first rule that
-matches decides. Exit codes are those of ``training_job/exit_codes.py`` (a test compares) and of POSIX.
+matches decides. Exit codes are those of ``shared/exit_codes.py`` (a test compares) and of POSIX.
 """
 
 from __future__ import annotations

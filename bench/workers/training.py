@@ -14,7 +14,7 @@ from bench.workers.asked import asked
 from bench.workers.gate import Gate, Gated
 from training_job import process_environment
 from training_job.job import prepare
-from training_job.survival.stop_request import StopRequest
+from training_job.liveness.interruptions import StopRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ def main() -> None:
     gate, arguments = asked()
     job = prepare(arguments, process_environment.launched_world_size())
     process_environment.set_for(arguments, Path(arguments.report))
-    from training_job.opening import open_session
+    from training_job.session import open_session
     from training_job.training_loop import train
 
     session = open_session(job, StopRequest())

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from shared.exit_codes import ExitCode
 from tests.distributed.landed import Landed
 from tests.distributed.ranks import Running, end_all, job_arguments, program, start, train, variables
 from tests.support.metadata_service import MetadataService
 from tests.support.processes import wait_until
 from training_job.checkpoints.store import CheckpointStore
-from training_job.exit_codes import ExitCode
 
 pytestmark = pytest.mark.distributed
 
@@ -38,7 +38,7 @@ def test_a_frozen_rank_ends_the_job_with_its_name(running: Running, frozen: int)
     running.send(signal.SIGSTOP, frozen)
     outcome = running.ended(timeout_s=10 * STALL_TIMEOUT_S)
     assert ExitCode.RANK_LOST == outcome.exit_code
-    assert 1 == outcome.log.count(f"Nothing was heard of rank {frozen} (host ")
+    assert 1 == outcome.log.count(f"No heartbeat came from rank {frozen} (host ")
 
 
 def test_a_killed_rank_ends_the_job_with_its_name(running: Running) -> None:
@@ -67,7 +67,7 @@ def test_a_wish_to_stop_finishes_the_step_and_saves(running: Running, to: str) -
     ("where", "words"),
     [
         ("meeting", "The ranks should have met within 10 s. Of 2, rank 1 gave no sign"),
-        ("beat", "Nothing was ever heard of rank 1 since the ranks met"),
+        ("beat", "No heartbeat ever came from rank 1 since the ranks met"),
     ],
 )
 def test_a_rank_that_stops_before_anything_was_heard_of_it_is_named(

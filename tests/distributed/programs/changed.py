@@ -28,7 +28,7 @@ def train_changed(change: Callable[[Session], None]) -> NoReturn:
         return session
 
     attempt.open_session = changed
-    train._leave(train.main(sys.argv[1:]))
+    train.end_process(train.main(sys.argv[1:]))
     sys.exit(0)
 
 

@@ -30,4 +30,4 @@ def play() -> None:
 
 if __name__ == "__main__":
     play()
-    train._leave(train.main(sys.argv[1:]))
+    train.end_process(train.main(sys.argv[1:]))

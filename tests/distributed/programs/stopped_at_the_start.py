@@ -7,8 +7,8 @@ import signal
 import sys
 from typing import Any
 
-from training_job import collective, opening, train
-from training_job.survival.heartbeat import Heartbeat
+from training_job import collective, session, train
+from training_job.liveness.heartbeat import HeartbeatThread
 
 
 def _stop(*_: Any) -> None:
@@ -20,10 +20,10 @@ stop_here: Any = _stop
 
 
 if __name__ == "__main__":
-    opening.START_DEADLINE_S = 10.0
+    session.START_DEADLINE_S = 10.0
     if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
         if os.environ["STOPPED_AT"] == "meeting":
             collective.join = stop_here
         else:
-            Heartbeat.start_rank = stop_here  # type: ignore[method-assign]  # that is the trap
-    train._leave(train.main(sys.argv[1:]))
+            HeartbeatThread.start_rank = stop_here  # type: ignore[method-assign]  # that is the trap
+    train.end_process(train.main(sys.argv[1:]))

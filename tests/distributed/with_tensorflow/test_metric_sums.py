@@ -10,8 +10,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from shared.training_options import ModelOptions
-from training_job.metric_sums import sums_for
 from training_job.metrics import layout_for
+from training_job.steps import sums_for
 
 GENERATOR = np.random.default_rng(11)
 WEIGHTS = np.array([1, 1, 0, 1, 1, 1, 0, 1], np.float32)

@@ -11,10 +11,9 @@ import pytest
 import tensorflow as tf
 
 from shared.training_options import ModelOptions, OptimizationOptions
-from training_job.metric_sums import sums_for
 from training_job.metrics import layout_for
 from training_job.optimization.optimizers import build_optimizer
-from training_job.steps import Batch, StepOptions, Update
+from training_job.steps import Batch, StepOptions, Update, sums_for
 
 OPTIONS = ModelOptions(num_classes=3)
 IMAGES = np.random.default_rng(2).normal(size=(4, 5)).astype(np.float32)
@@ -57,7 +56,7 @@ def by_hand(kernel: Any, penalty: float = 0.0) -> Any:
     return kernel - 0.1 * (gradient + 2 * penalty * kernel)
 
 
-@pytest.mark.parametrize("options", [{}, {"xla": True}, {"exchange": False}, {"accumulation": 2}])
+@pytest.mark.parametrize("options", [{}, {"xla": True}, {"averaging": False}, {"accumulation": 2}])
 def test_an_update_is_a_step_down_the_mean_loss(options: dict[str, Any]) -> None:
     """However it is computed: at once, by XLA, without exchange, or from two halves of the batch."""
     model = linear()

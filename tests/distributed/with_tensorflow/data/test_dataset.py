@@ -21,11 +21,9 @@ from shared.job_arguments import JobArguments
 from shared.manifest import ManifestShard
 from shared.record_framing import frame_record
 from tests.support.example_bytes import example_bytes
-from training_job.data.augmentation import training_augmentation
-from training_job.data.dataset import LaneData
-from training_job.data.decoding import decoder_for, image_shapes
+from training_job.data.dataset import LaneData, RecordSource
+from training_job.data.images import decoder_for, image_shapes, training_augmentation
 from training_job.data.parquet import ParquetSource
-from training_job.data.sources import RecordSource
 from training_job.data.tfrecord import TfrecordSource
 from training_job.rank_plan import BatchShape, plan_evaluation, plan_training
 

@@ -12,8 +12,7 @@ from PIL import Image
 
 from shared.example_schema import Encoding, FeatureSpec
 from shared.training_options import TrainingOptions
-from training_job.data.augmentation import fitted, training_augmentation
-from training_job.data.decoding import decoder_for, feature, image_shapes
+from training_job.data.images import decoder_for, feature, fit, image_shapes, training_augmentation
 from training_job.errors import DataError
 
 COLOURS = np.arange(6 * 4 * 3, dtype=np.uint8).reshape(6, 4, 3) * 3
@@ -80,7 +79,7 @@ def test_a_feature_that_is_not_there_is_named_with_those_that_are() -> None:
 def test_an_image_that_fits_is_left_alone() -> None:
     """No interpolation where none is needed."""
     image = tf.constant(COLOURS, tf.float32)
-    assert fitted(image, (6, 4, 3)) is image
+    assert fit(image, (6, 4, 3)) is image
 
 
 @pytest.mark.parametrize("size", [(300, 400), (500, 260), (40, 64)])
@@ -89,7 +88,7 @@ def test_other_images_are_cut_from_their_centre(size: tuple[int, int]) -> None:
     image = np.zeros((*size, 3), np.float32)
     height, width = size[0] // 8, size[1] // 8
     image[3 * height : 5 * height, 3 * width : 5 * width] = 255
-    result = fitted(tf.constant(image), (32, 32, 3)).numpy()
+    result = fit(tf.constant(image), (32, 32, 3)).numpy()
     assert (32, 32, 3) == result.shape
     assert result[15:17, 15:17].mean() > 250
     assert 0 == result[0].max()

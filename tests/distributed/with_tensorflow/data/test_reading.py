@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from shared.example_schema import FeatureSpec
+from training_job.data.dataset import next_batch
 from training_job.data.parquet import ParquetSource
-from training_job.data.reading import next_batch
 from training_job.data.tfrecord import TfrecordSource
 from training_job.errors import UnreadableDataError
 from training_job.rank_plan import RecordRange

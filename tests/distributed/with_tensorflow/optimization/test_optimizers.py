@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from shared.training_options import OptimizationOptions
+from training_job.checkpoints.variables import assign, to_arrays
 from training_job.optimization.optimizers import build_optimizer, rate_schedule
-from training_job.variables import assign, to_arrays
 
 KERNEL = np.array([[1.0, -2.0], [0.5, 3.0]], np.float32)
 BIAS = np.array([0.5, -0.5], np.float32)

@@ -1,15 +1,34 @@
-"""Azure's notices of a node's end, from a metadata service on loopback."""
+"""Signals that ask to stop, and Azure's notices of a node's end from a metadata service on loopback."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.metadata_service import MetadataService
 from tests.support.processes import wait_until
-from training_job.survival.node_notices import NodeNotices
+from training_job.liveness.interruptions import NodeNotices, StopRequest
+
+
+@pytest.fixture(params=[signal.SIGTERM, signal.SIGUSR1])
+def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """Either signal; what it did before is put back."""
+    before = signal.getsignal(request.param)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+def test_a_signal_is_remembered_and_ends_nothing(number: signal.Signals) -> None:
+    """The loop looks after the step."""
+    stop = StopRequest()
+    stop.listen()
+    assert not stop.requested
+    os.kill(os.getpid(), number)
+    assert stop.requested
 
 
 @pytest.fixture
@@ -40,7 +59,7 @@ def test_the_end_of_a_node_wants_a_checkpoint_until_one_is_saved(
 ) -> None:
     """Once for each event, however often it is listed; the log says what was announced."""
     service.announce("e1", kind)
-    wait_until(notices.checkpoint_wanted, what="the wish")
+    wait_until(notices.checkpoint_wanted, what="a checkpoint is wanted")
     notices.checkpoint_saved()
     answered(service)
     assert not notices.checkpoint_wanted()
@@ -64,18 +83,18 @@ def test_each_question_says_that_it_is_for_the_metadata_service(
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b"{}", b"[]", json.dumps({"Events": [1]}).encode()])
-def test_an_answer_that_makes_no_sense_is_told_once_and_asked_for_again(
+def test_an_answer_that_makes_no_sense_is_reported_once_and_polled_again(
     service: MetadataService, notices: NodeNotices, answer: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The next one may be better."""
     service.answer = answer
     answered(service)
-    assert 1 == capsys.readouterr().out.count(f"no notices of this node's end: {service.url} does not say (")
+    assert 1 == capsys.readouterr().out.count(f"no notices of this node's end: {service.url} does not answer (")
     service.announce("e1", "Preempt")
-    wait_until(notices.checkpoint_wanted, what="the wish")
+    wait_until(notices.checkpoint_wanted, what="a checkpoint is wanted")
 
 
-def test_without_an_address_nobody_is_asked(service: MetadataService) -> None:
+def test_without_an_address_no_service_is_polled(service: MetadataService) -> None:
     """A machine that is not a node of Azure."""
     notices = NodeNotices()
     notices.start()

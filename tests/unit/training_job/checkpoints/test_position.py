@@ -8,10 +8,9 @@ import pytest
 
 from shared.job_arguments import JobArguments
 from shared.manifest import ManifestShard
-from training_job.checkpoints.position import Position
+from training_job.checkpoints.position import Position, batch_shape, resumed
 from training_job.errors import CheckpointError
 from training_job.rank_plan import plan_training
-from training_job.resumption import batch_shape, resumed
 
 SHARD = ManifestShard(split="train", index=0, num_shards=1, name="s", size_bytes=1, crc32c="0" * 8, num_records=1000)
 
@@ -81,9 +80,9 @@ def test_lanes_that_were_asked_for_go_before_those_of_the_checkpoint() -> None:
 @pytest.mark.parametrize(
     ("latest", "message"),
     [
-        (interrupted(fingerprint="g"), r"should be of the data \(fingerprint\) f, it is of g"),
-        (interrupted(seed=1), r"should be of the order \(seed\) 0, it is of 1"),
-        (interrupted(sums=(2.0,) * 2003), r"should be of the metrics \(numbers in .* sums\) 4, it is of 2003"),
+        (interrupted(fingerprint="g"), r"belongs to other data \(fingerprint\): expected f, got g"),
+        (interrupted(seed=1), r"belongs to other order \(seed\): expected 0, got 1"),
+        (interrupted(sums=(2.0,) * 2003), r"belongs to other metrics \(numbers in .* sums\): expected 4, got 2003"),
     ],
 )
 def test_a_checkpoint_of_another_training_is_refused(latest: Position, message: str) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from shared.example_schema import FeatureSpec
-from tests.distributed.landed import Landed, land_shards
-from tests.distributed.ranks import Outcome, job_arguments, program, train, variables
+from tests.ranks.landed import Landed, land_shards
+from tests.ranks.ranks import Outcome, job_arguments, program, train, variables
 from tests.support.example_bytes import example_bytes
 
 pytestmark = pytest.mark.distributed

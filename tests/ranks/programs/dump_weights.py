@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.distributed.programs.changed import NOTES, train_changed
+from tests.ranks.programs.changed import NOTES, train_changed
 from training_job.checkpoints.position import Position
 from training_job.session import Session
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shared.exit_codes import ExitCode
-from tests.distributed.landed import Landed
-from tests.distributed.ranks import Running, end_all, job_arguments, program, start, train, variables
+from tests.ranks.landed import Landed
+from tests.ranks.ranks import Running, end_all, job_arguments, program, start, train, variables
 from tests.support.metadata_service import MetadataService
 from tests.support.processes import wait_until
 from training_job.checkpoints.store import CheckpointStore

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributed.landed import Landed
-from tests.distributed.ranks import job_arguments, train
+from tests.ranks.landed import Landed
+from tests.ranks.ranks import job_arguments, train
 
 pytestmark = pytest.mark.distributed
 

@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from tests.distributed.ranks import DEADLINE_S, PROGRAMS
+from tests.ranks.ranks import DEADLINE_S, PROGRAMS
 from tests.support.processes import REPOSITORY, child_environment, start_process, wait_until
 
 pytestmark = pytest.mark.distributed
 
-FOLDER = "tests/distributed/with_tensorflow"
+FOLDER = "tests/ranks/with_tensorflow"
 
 
 def test_all_that_needs_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -15,8 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from shared.example_schema import FeatureSpec
-from tests.distributed.landed import Landed, land_digits, land_shards
-from tests.distributed.ranks import Outcome, end_all, job_arguments, program, start, train, variables
+from tests.ranks.landed import Landed, land_digits, land_shards
+from tests.ranks.ranks import Outcome, end_all, job_arguments, program, start, train, variables
 from tests.support.example_bytes import example_bytes
 
 pytestmark = pytest.mark.distributed

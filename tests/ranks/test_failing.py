@@ -11,8 +11,8 @@ import pytest
 from shared.exit_codes import ExitCode
 from shared.manifest import Manifest
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
-from tests.distributed.landed import Landed, land_digits
-from tests.distributed.ranks import Outcome, end_all, job_arguments, program, start, train
+from tests.ranks.landed import Landed, land_digits
+from tests.ranks.ranks import Outcome, end_all, job_arguments, program, start, train
 
 pytestmark = pytest.mark.distributed
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributed.landed import Landed
-from tests.distributed.ranks import job_arguments, program, train, variables
+from tests.ranks.landed import Landed
+from tests.ranks.ranks import job_arguments, program, train, variables
 
 pytestmark = pytest.mark.distributed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.distributed.landed import Landed, land_digits
+from tests.ranks.landed import Landed, land_digits
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from shared.job_arguments import JobArguments
 from shared.progress import Progress, parse_progress
 from shared.training_report import FILE_NAME, TrainingReport
-from tests.distributed.landed import Landed
+from tests.ranks.landed import Landed
 from tests.support.processes import REPOSITORY, ServerProcess, child_environment, start_process, wait_until
 
 PROGRAMS = REPOSITORY / ".venv-training" / "bin"
@@ -28,7 +28,7 @@ ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 
 
 def program(name: str) -> str:
     """Return the path of one of the tests' own programs, from the repository's root."""
-    return f"tests/distributed/programs/{name}.py"
+    return f"tests/ranks/programs/{name}.py"
 
 
 def variables(**values: object) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.distributed.programs.changed import before_each_step, train_changed
+from tests.ranks.programs.changed import before_each_step, train_changed
 from training_job.session import Session
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.distributed.programs.changed import NOTES, before_each_step, train_changed
+from tests.ranks.programs.changed import NOTES, before_each_step, train_changed
 from training_job.session import Session
 
 

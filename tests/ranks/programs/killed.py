@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tests.distributed.programs.changed import before_each_step, end_here, train_changed
+from tests.ranks.programs.changed import before_each_step, end_here, train_changed
 from training_job.checkpoints import store
 from training_job.session import Session
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import horovod.tensorflow as hvd
 
-from tests.distributed.programs.changed import NOTES, train_changed
+from tests.ranks.programs.changed import NOTES, train_changed
 from training_job.session import Session
 
 allreduce = hvd.allreduce

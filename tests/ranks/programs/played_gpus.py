@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.distributed.programs.changed import NOTES
+from tests.ranks.programs.changed import NOTES
 from training_job import train
 
 

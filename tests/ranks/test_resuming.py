@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.distributed.landed import Landed
-from tests.distributed.ranks import Outcome, job_arguments, program, train, variables
+from tests.ranks.landed import Landed
+from tests.ranks.ranks import Outcome, job_arguments, program, train, variables
 
 pytestmark = pytest.mark.distributed
 

@@ -66,7 +66,7 @@ def test_grey_images_become_coloured_where_the_model_wants_it() -> None:
 
 def test_an_open_shape_needs_an_option() -> None:
     """The message names the options."""
-    with pytest.raises(DataError, match="Say what the model gets with --image-height"):
+    with pytest.raises(DataError, match="State the model's input with --image-height"):
         image_shapes(spec("jpeg", (None, None, 3)), TrainingOptions())
 
 

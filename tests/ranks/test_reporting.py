@@ -7,8 +7,8 @@ import json
 import pytest
 from PIL import Image
 
-from tests.distributed.landed import Landed
-from tests.distributed.ranks import Outcome, job_arguments, train
+from tests.ranks.landed import Landed
+from tests.ranks.ranks import Outcome, job_arguments, train
 
 pytestmark = pytest.mark.distributed
 

@@ -1,6 +1,6 @@
 # Everything that a clone needs. `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench chaos constraints clean distclean
+.PHONY: help setup demo test test-all check bench chaos constraints clean distclean
 .SUFFIXES:
 SHELL := /bin/sh
 
@@ -8,11 +8,14 @@ VENV := .venv/bin
 # What mypy reads. function_app.py at the root is left out: the package of the same name is the module.
 PACKAGES := $(patsubst %/,%,$(wildcard shared/ shard_validation/ horovod_lint/ training_job/ function_app/ cli/ local_azure/ bench/ tools/ tests/))
 
+# Tests that share a twin, or the cores with MPI ranks, stay on one worker: see tests/conftest.py.
+TWO_WORKERS := --numprocesses 2 --dist loadgroup
+
 # The sandbox or container a developer works in may set this; the Functions worker would believe it is in Azure.
 unexport CONTAINER_NAME
 
 help: ## say what there is
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 setup: ## prepare .venv, .venv-training and node_modules (the other targets do it themselves)
 	@python=$$(sh tools/find_machine.sh) && "$$python" -m tools.setup
@@ -20,8 +23,11 @@ setup: ## prepare .venv, .venv-training and node_modules (the other targets do i
 demo: setup ## start the local twin, upload a data set and follow it to a registered model [ARGS=...]
 	@$(VENV)/python -m cli demo $(ARGS)
 
-test: setup ## run every test [ARGS="tests/unit -x"]
-	@$(VENV)/python -m pytest $(ARGS)
+test: setup ## run the gate: the tests that every change must pass, in about ten minutes [ARGS="tests/unit -x"]
+	@$(VENV)/python -m pytest $(TWO_WORKERS) -m "not slow" $(ARGS)
+
+test-all: setup ## run every test, in about 40 minutes: all crash points, storms, example data sets and seeds [ARGS=...]
+	@$(VENV)/python -m pytest $(TWO_WORKERS) $(ARGS)
 
 check: setup ## lint, format, types, who may import whom, and the tree's own rules
 	$(VENV)/python -m ruff check .
@@ -33,8 +39,8 @@ check: setup ## lint, format, types, who may import whom, and the tree's own rul
 bench: setup ## measure what the design promises [ONLY=name]
 	@$(VENV)/python -m bench $(ONLY)
 
-chaos: setup ## break events, calls and processes of a twin, and see what holds [VERSIONS=50 SHARDS=20 SEED=1]
-	@$(VENV)/python -m bench.chaos $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(SHARDS),--shards $(SHARDS)) \
+chaos: setup ## disturb events, calls and processes of a twin and check every promise [VERSIONS=50 SHARDS=20 SEED=1]
+	@$(VENV)/python -m tests.chaos $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(SHARDS),--shards $(SHARDS)) \
 		$(if $(SEED),--seed $(SEED))
 
 constraints: setup ## write the closure of the installed requirements into both constraints.txt

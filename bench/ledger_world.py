@@ -29,8 +29,8 @@ from function_app.ports import Workspace
 from function_app.steps.services import Services
 from function_app.steps.shard_places import shard_place
 from function_app.steps.uploads import judge_shard
+from local_azure.azurite import Azurite, start_azurite
 from shard_validation import DataRequirements, FeatureStatistics, ShardSource, ShardStatistics, ShardVerdict
-from tests.support.azurite import Azurite, start_azurite
 
 DATASET = "digits"
 """The pipeline of the demo, which asks for the splits train and validation."""

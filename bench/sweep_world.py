@@ -26,7 +26,7 @@ from function_app.ports import ShardStore
 from function_app.steps.services import Services
 from function_app.steps.shard_places import shard_place
 from function_app.steps.sweep import SweepReport
-from tests.support.azurite import Azurite, start_azurite
+from local_azure.azurite import Azurite, start_azurite
 from tests.support.ledger_records import generation_record, run_record, shard_record
 
 SHARDS_PER_VERSION = 1000

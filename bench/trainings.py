@@ -18,8 +18,7 @@ from typing import IO, Any, Self
 
 from bench.disturbance import others_share
 from bench.figures import BenchmarkError, Context
-from local_azure.twin.children import Child, Part, last_words
-from local_azure.twin.errors import TwinError
+from local_azure.processes import Process, Program, TwinError, log_end
 from shared.job_arguments import JobArguments
 
 NUM_CORES = 2
@@ -67,15 +66,15 @@ class Training:
         self._listener.bind(path)
         self._listener.listen(ranks)
         self._listener.settimeout(1.0)
-        self._child = Child(
-            Part(
+        self._process = Process(
+            Program(
                 name=name,
                 command=[
                     *_mpirun(context, ranks, program),
                     *("--gate", path, "--cores", ",".join(map(str, cores()))),
                     *("--", *arguments.to_argv()),
                 ],
-                env=_environment(),
+                environment=_environment(),
                 log=context.scratch / f"{name}.log",
             )
         )
@@ -127,7 +126,7 @@ class Training:
             if time.monotonic() > deadline:
                 raise BenchmarkError(f"{self.name} did not start within {READY_WITHIN_S:g} s") from None
         try:
-            self._child.check_running()
+            self._process.check_running()
         except TwinError as error:
             raise BenchmarkError(str(error)) from error
         return []
@@ -138,7 +137,7 @@ class Training:
         except TimeoutError:
             line = ""
         if not line:
-            raise BenchmarkError(f"{self.name} said nothing more. {last_words(self._child.part.log)}")
+            raise BenchmarkError(f"{self.name} said nothing more. {log_end(self._process.program.log)}")
         members: dict[str, Any] = json.loads(line)
         return members
 
@@ -154,10 +153,10 @@ class Training:
     ) -> None:
         """End every rank, stopped or not."""
         self._listener.close()
-        if self._child.exit_status() is None:
+        if self._process.exit_status() is None:
             self._signal(signal.SIGCONT)
-        self._child.ask_to_stop()
-        self._child.await_stopped()
+        self._process.ask_to_stop()
+        self._process.await_stopped()
 
 
 def taking_turns(

@@ -10,7 +10,7 @@ from bench.figures import Context, Figure, median
 from bench.validator_files import write_shard
 from bench.validator_rounds import undisturbed
 from bench.validator_worker import Worker
-from tests.support.azurite import DATA_ACCOUNT, start_azurite
+from local_azure.azurite import DATA_ACCOUNT, start_azurite
 
 CONTAINER = "datasets"
 BLOCK_RECORDS_BYTES = 64 << 20

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bench.figures import BenchmarkError, Context
-from local_azure.twin.guard import die_with_parent
+from local_azure.guard import die_with_parent
 
 
 @dataclass(frozen=True)

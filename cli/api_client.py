@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 
 from cli.errors import CliError
-from cli.readable import harmless
+from cli.safe_text import harmless
 
 TIMEOUT_S = 60.0
 """A cold start of a function app may take half of it."""

@@ -10,8 +10,7 @@ from urllib.parse import quote
 import click
 
 from cli.api_client import ApiClient
-from cli.dataset_argument import DEAD_LETTER_ID
-from cli.target import with_api
+from cli.options import DEAD_LETTER_ID, with_api
 
 MAX_ERROR_CHARS = 160
 

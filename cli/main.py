@@ -15,11 +15,9 @@ from typing import NoReturn
 
 import click
 
-from cli.errors import FULL
+from cli.errors import FULL, Interrupted, ending_on_signals
 from cli.lazy_group import LazyCommand, LazyGroup
-from cli.readable import harmless
-from cli.signals import Interrupted, ending_on_signals
-from cli.signatures import without_secrets
+from cli.safe_text import harmless, without_secrets
 
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells have it."""
@@ -27,15 +25,15 @@ INTERRUPTED = 130
 COMMANDS = {
     "demo": LazyCommand("cli.demo.command", "demo", "Run the whole chain on this machine, on real data."),
     "up": LazyCommand("cli.up", "up", "Start the local twin and keep it running until Ctrl-C."),
-    "validate": LazyCommand("cli.validate", "validate", "Check shards as the function app would."),
+    "validate": LazyCommand("cli.validate.command", "validate", "Check shards as the function app would."),
     "lint": LazyCommand("cli.lint", "lint", "Find what a training script of your own gets wrong."),
-    "pack": LazyCommand("cli.pack", "pack", "Pack images or tables into shards."),
+    "pack": LazyCommand("cli.pack.command", "pack", "Pack images or tables into shards."),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
     "status": LazyCommand("cli.status", "status", "Show what became of a dataset version."),
-    "submit": LazyCommand("cli.submit", "submit", "Train on a dataset version that is whole."),
+    "submit": LazyCommand("cli.runs", "submit", "Train on a dataset version that is whole."),
     "runs": LazyCommand("cli.runs", "runs", "List the newest runs."),
-    "cancel": LazyCommand("cli.cancel", "cancel", "Cancel a run."),
+    "cancel": LazyCommand("cli.runs", "cancel", "Cancel a run."),
     "run": LazyCommand("cli.runs", "run", "Show one run."),
     "why": LazyCommand("cli.why", "why", "Tell the story of a version, a run or a blob."),
     "reconcile": LazyCommand("cli.reconcile", "reconcile", "Look for what events have missed, now."),

@@ -10,7 +10,7 @@ import click
 
 from cli.api_client import ApiClient
 from cli.errors import CliError
-from cli.target import with_api
+from cli.options import with_api
 
 
 @click.command()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
 from cli.api_client import ApiClient
-from cli.dataset_argument import DATASET_VERSION
-from cli.readable import readable_bytes
-from cli.reasons import reason_text
-from cli.target import with_api
+from cli.options import DATASET_VERSION, with_api
+from cli.safe_text import readable_bytes
 
 MAX_LISTED = 20
 
@@ -110,3 +108,14 @@ def _drift(version: Mapping[str, Any]) -> Iterator[str]:
         yield f"    {what}: {measure['value']:.3f}, {verdict} {measure['threshold']:.3f}"
     for reason in version.get("drift", ())[:MAX_LISTED]:
         yield f"    {reason}"
+
+
+def reason_text(reasons: Sequence[Mapping[str, Any]]) -> str:
+    """Return the first reason with its place, and how many more there are."""
+    if not reasons:
+        return "no reason on record"
+    first = reasons[0]
+    places = [("record", first.get("record_index")), ("byte", first.get("byte_offset"))]
+    place = ", ".join(f"{name} {number}" for name, number in places if number is not None)
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return f"{first['message']}{f' [{place}]' if place else ''}{more}"

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import click
 
 from cli.api_client import ApiClient
-from cli.target import with_api
+from cli.options import with_api
 
 STYLES = {
     "suppressed": "yellow",

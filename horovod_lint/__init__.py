@@ -1,11 +1,14 @@
-"""What a Horovod script gets wrong, told by reading its syntax tree: for the command line and for submissions."""
+"""Lint for Horovod training scripts: finds mistakes in the syntax tree without running the script.
+
+The command line and submissions use it. It imports nothing of ours except ``shared``.
+"""
 
 from __future__ import annotations
 
 from horovod_lint.findings import Finding, LintReport
 from horovod_lint.lint import lint_script
 from horovod_lint.rules import RULES, Rule, RuleCode, Severity
-from horovod_lint.source import MAX_DEPTH, MAX_SCRIPT_BYTES, ScriptError
+from horovod_lint.script import MAX_DEPTH, MAX_SCRIPT_BYTES, ScriptError
 from horovod_lint.view import Machine
 
 __all__ = [

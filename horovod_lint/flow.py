@@ -1,4 +1,7 @@
-"""Where values come from, as far as one tree can tell: never run, never guessed, and told where it ends."""
+"""Data flow: what a value may be made of, as far as one syntax tree shows.
+
+Nothing is computed or guessed: names that lead out of the script are reported as unknown.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from horovod_lint.modules import Modules
-from horovod_lint.syntax import (
+from horovod_lint.names import Modules
+from horovod_lint.script import (
     Binding,
     FunctionNode,
     How,
@@ -21,7 +24,7 @@ from horovod_lint.syntax import (
 
 _SELF = frozenset({"self", "cls"})
 _LEAVES = frozenset({"load_data"})
-"""Calls whose arguments say where something is kept, not what it is: Keras' own data sets, cached by rank."""
+"""Calls whose arguments do not affect the result: Keras' data sets, whose cache file may contain the rank."""
 _RANKS = frozenset({"rank", "get_rank", "Get_rank", "cross_rank", "process_index", "rank_op"})
 _LOCAL_RANKS = frozenset({"local_rank", "get_local_rank", "local_rank_op"})
 _SIZES = frozenset({"size", "get_world_size", "Get_size", "cross_size", "size_op", "process_count"})
@@ -33,41 +36,40 @@ _MAX_DEPTH = 12
 
 @dataclass(frozen=True)
 class Reach:
-    """Everything that a value may be made of."""
+    """All nodes that a value may be made of."""
 
     nodes: tuple[ast.AST, ...]
     unknown: frozenset[str]
-    """Names that lead out of the script: the author's other modules, parameters that nobody here gives."""
+    """Names that lead out of the script: the author's other modules, parameters that no call here sets."""
 
     def calls(self, *names: str) -> list[ast.Call]:
-        """Return the calls of functions or methods of these names."""
+        """Return the calls of functions or methods with these names."""
         return [node for node in self.nodes if isinstance(node, ast.Call) and last_name(node) in names]
 
 
 class Flow:
-    """Follows names backwards."""
+    """Follows names back to the values that they get."""
 
     def __init__(self, script: Script, modules: Modules) -> None:
         self._script, self._modules = script, modules
         self._reaches: dict[ast.AST, Reach] = {}
         self._calls: dict[str, list[ast.Call]] = defaultdict(list)
         self._mapped: dict[str | ast.Lambda, list[ast.AST]] = defaultdict(list)
-        """What is gone through, by the lambda or the name of the function that a ``map`` of it is given."""
+        """Datasets by the lambda or the name of the function that their ``map`` applies."""
         for call in script.calls:
             self._calls[last_name(call)].append(call)
             if isinstance(call.func, ast.Attribute) and call.func.attr in _MAPPING:
-                for given in map(_function_given, [*call.args, *(keyword.value for keyword in call.keywords)]):
-                    self._mapped[given if isinstance(given, ast.Lambda) else last_name(given)].append(call.func.value)
+                for passed in map(_passed_function, [*call.args, *(keyword.value for keyword in call.keywords)]):
+                    self._mapped[passed if isinstance(passed, ast.Lambda) else last_name(passed)].append(
+                        call.func.value
+                    )
 
     def reach(self, *roots: ast.AST | None, stop: ast.AST | None = None) -> Reach:
-        """Return everything that the values of some nodes may be made of, as far as names can be followed.
-
-        What is behind ``stop`` is left out.
-        """
+        """Return all nodes that the values of some nodes may be made of, without those behind ``stop``."""
         key = roots[0] if len(roots) == 1 and stop is None else None
         if key is not None and key in self._reaches:
             known = self._reaches[key]
-            self._script.spend(len(known.nodes) // _NODES_PER_STEP)  # whoever asks goes through them all
+            self._script.spend(len(known.nodes) // _NODES_PER_STEP)  # the caller iterates over all of them
             return known
         seen: set[ast.AST] = set()
         unknown: set[str] = set()
@@ -86,7 +88,7 @@ class Flow:
         return found
 
     def origins(self, node: ast.expr, depth: int = 0) -> list[ast.expr]:
-        """Return the expressions that a value was last made by; a name stays where the tree does not tell."""
+        """Return the expressions that produced a value; a name whose value the tree does not show stays a name."""
         self._script.spend()
         if depth >= _MAX_DEPTH:
             return [node]
@@ -104,7 +106,7 @@ class Flow:
         return found or [node]
 
     def functions_called(self, call: ast.Call) -> list[FunctionNode]:
-        """Return the script's own functions that a call may mean."""
+        """Return the script's own functions that a call may refer to."""
         if isinstance(call.func, ast.Name):
             return [] if self._modules.paths(call.func) else self._script.functions.get(call.func.id, [])
         if isinstance(call.func, ast.Attribute) and not self._modules.paths(call.func):
@@ -113,22 +115,22 @@ class Flow:
         return []
 
     def arguments_given(self, binding: Binding) -> list[ast.expr]:
-        """Return what the script's own calls give for a parameter."""
+        """Return the arguments that the script's own calls pass for a parameter, and its default."""
         parameter = binding.place
         function = self._script.scopes.get(parameter)
         if not isinstance(parameter, ast.arg) or not isinstance(function, FunctionNode):
             return []
-        given = []
+        found = []
         for call in self.calls_of(function):
             keyword = next((k.value for k in call.keywords if k.arg == parameter.arg), None)
             if keyword is not None:
-                given.append(keyword)
+                found.append(keyword)
             elif binding.position is not None and 0 <= binding.position < len(call.args):
-                given.append(call.args[binding.position])
-        return [*given, *_default_of(parameter, function)]
+                found.append(call.args[binding.position])
+        return [*found, *_default_of(parameter, function)]
 
     def calls_of(self, function: FunctionNode) -> list[ast.Call]:
-        """Return the calls that may mean a function of the script; those of a class mean its ``__init__``."""
+        """Return the calls that may refer to a function of the script; calls of a class refer to ``__init__``."""
         name, owner = function.name, self._script.class_of(function)
         if owner is not None and name == "__init__":
             name = owner.name
@@ -137,7 +139,7 @@ class Flow:
         return calls
 
     def rank_kind(self, node: ast.AST) -> str | None:
-        """Return ``rank``, ``local_rank``, ``size`` or ``local_size`` where a node asks for it, else None."""
+        """Return ``rank``, ``local_rank``, ``size`` or ``local_size`` if a node reads it, None otherwise."""
         if isinstance(node, ast.Call) and not node.args:
             name = last_name(node)
             if isinstance(node.func, ast.Name):
@@ -146,7 +148,7 @@ class Flow:
         return self._from_environment(node)
 
     def has(self, kind: str, *nodes: ast.AST | None) -> bool:
-        """Whether anything that some nodes are made of asks for a rank (also a local one) or a size."""
+        """Whether anything that some nodes are made of reads a rank or a size, also a local one."""
         return any((self.rank_kind(each) or "").endswith(kind) for each in self.reach(*nodes).nodes)
 
     def _made_of(self, node: ast.AST, unknown: set[str]) -> list[ast.AST]:
@@ -163,9 +165,9 @@ class Flow:
         found: list[ast.AST] = []
         bindings = self.latest(self._script.lookup(node), node)
         for binding in bindings:
-            given = self._given(binding) if binding.how is How.PARAMETER else []
-            found += [binding.value] if binding.value is not None else given
-            leads_out = binding.value is None and not given and not self._is_same_for_all(binding)
+            passed = self._passed(binding) if binding.how is How.PARAMETER else []
+            found += [binding.value] if binding.value is not None else passed
+            leads_out = binding.value is None and not passed and not self._is_same_for_all(binding)
             if leads_out and node.id not in _SELF and node.id != "_":
                 unknown.add(node.id)
         if bindings:
@@ -179,15 +181,15 @@ class Flow:
             unknown.add(node.id)
         return found
 
-    def _given(self, binding: Binding) -> list[ast.AST]:
-        """Return what calls give for a parameter; what a dataset's ``map`` gives is a part of the dataset."""
+    def _passed(self, binding: Binding) -> list[ast.AST]:
+        """Return what calls pass for a parameter; a dataset's ``map`` passes parts of the dataset."""
         function = self._script.scopes.get(binding.place)
         key = function.name if isinstance(function, FunctionNode) else function
         mapped = self._mapped.get(key, []) if isinstance(key, str | ast.Lambda) else []
         return [*self.arguments_given(binding), *mapped]
 
     def _is_same_for_all(self, binding: Binding) -> bool:
-        """Whether a parameter is given by a decorator, as click's are, or an index by whoever goes through data."""
+        """Whether a decorator sets a parameter, as click's do, or it is the index of ``__getitem__``."""
         function = self._script.scopes.get(binding.place)
         if not isinstance(function, FunctionNode):
             return False
@@ -206,13 +208,13 @@ class Flow:
         return values
 
     def bindings(self, node: ast.Name | ast.Attribute) -> list[Binding]:
-        """Return every place where a name gets a value."""
+        """Return all bindings of a name or attribute."""
         if isinstance(node, ast.Attribute):
             return self._script.attributes.get(dotted_text(node) or "", [])
         return self._script.lookup(node)
 
     def sources(self, node: ast.Name | ast.Attribute) -> list[ast.expr]:
-        """Return the values that a name may have at this place."""
+        """Return the values that a name may have where it is used."""
         found: list[ast.expr] = []
         for binding in self.latest(self.bindings(node), node):
             if binding.how is How.PARAMETER:
@@ -222,7 +224,7 @@ class Flow:
         return [value for value in found if value is not node]
 
     def latest(self, bindings: list[Binding], use: ast.AST) -> list[Binding]:
-        """Return the bindings that may still hold where a name is used."""
+        """Return the bindings that may still be in effect where a name is used."""
         function = self._script.function_of(use)
         if any(self._script.function_of(b.place) is not function for b in bindings if b.how is not How.PARAMETER):
             return self._last_certain(bindings, None)
@@ -232,7 +234,7 @@ class Flow:
         return self._last_certain(before or bindings, use)
 
     def _last_certain(self, bindings: list[Binding], use: ast.AST | None) -> list[Binding]:
-        """Drop what a later assignment, made in any case, has replaced."""
+        """Drop bindings that a later unconditional assignment replaces."""
         blocks = set(self._script.ancestors(use)) if use is not None else None
         found: list[Binding] = []
         for binding in sorted(bindings, key=lambda b: getattr(b.place, "lineno", 0)):
@@ -259,7 +261,7 @@ class Flow:
 
 
 def returns_of(function: FunctionNode) -> Iterator[ast.expr]:
-    """Yield what a function returns, not what functions within it do."""
+    """Yield the expressions that a function returns, without those of functions inside it."""
     stack: list[ast.AST] = list(function.body)
     while stack:
         node = stack.pop()
@@ -269,8 +271,8 @@ def returns_of(function: FunctionNode) -> Iterator[ast.expr]:
             stack += ast.iter_child_nodes(node)
 
 
-def _function_given(argument: ast.expr) -> ast.expr:
-    """Return the function that an argument hands on, also with some of its own arguments."""
+def _passed_function(argument: ast.expr) -> ast.expr:
+    """Return the function that an argument passes, also if ``functools.partial`` wraps it."""
     is_partial = isinstance(argument, ast.Call) and last_name(argument) == "partial" and argument.args
     return argument.args[0] if isinstance(argument, ast.Call) and is_partial else argument
 

@@ -1,68 +1,37 @@
-"""Looking at one script: every check, in the order of the lines that they name."""
+"""Lint one script: run every check and return the report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from horovod_lint.checks import (
-    arguments,
-    broadcast,
-    collectives,
-    connection,
-    data,
-    epochs,
-    frameworks,
-    gpus,
-    initialisation,
-    keras3,
-    learning_rate,
-    metrics,
-    network,
-    optimizers,
-    shards,
-    steps,
-    tapes,
-    writes,
-)
-from horovod_lint.findings import Finding, LintReport
-from horovod_lint.source import ScriptError, parse_source
-from horovod_lint.suppressions import apply_suppressions, read_suppressions
-from horovod_lint.syntax import Script
+from horovod_lint.checks import connection, data, keras3, machine, ranks, schedule
+from horovod_lint.findings import Finding, LintReport, apply_suppressions, read_suppressions
+from horovod_lint.names import restore_names
+from horovod_lint.script import Script, parse_source, too_complex
 from horovod_lint.view import Machine, View
 
 MAX_FINDINGS = 100
-"""Of one script; further ones are only counted."""
+"""Findings that a report lists; further ones are only counted."""
 
 CHECKS: tuple[Callable[[View], Iterator[Finding]], ...] = (
     connection.check,
-    initialisation.check,
     keras3.check,
-    optimizers.check,
-    tapes.check,
-    broadcast.check,
-    collectives.check,
     data.check,
-    shards.check,
-    metrics.check,
-    epochs.check,
-    writes.check,
-    gpus.check,
-    network.check,
-    arguments.check,
-    steps.check,
-    learning_rate.check,
-    frameworks.check,
+    schedule.check,
+    ranks.check,
+    machine.check,
 )
 
 
 def lint_script(content: bytes, name: str, machine: Machine | None = None) -> LintReport:
-    """Look at a script, never running it; ``name`` is what errors call it. Raises ScriptError."""
+    """Return the findings in a script, which is never run; errors call it ``name``. Raises ScriptError."""
     source = parse_source(content, name)
     try:
+        restore_names(source.tree)
         view = View(Script(source), machine or Machine())
         found = {(f.line, f.column, f.code): f for check in CHECKS for f in check(view)}
     except RecursionError as error:
-        raise ScriptError(f"{name}:1: should be a script whose names can be followed, is too entangled") from error
+        raise too_complex(name) from error
     reached = [finding for finding in found.values() if finding.line not in view.unreached]
     comments = [each for each in read_suppressions(source.text) if each.applies_to not in view.unreached]
     kept, num_ignored = apply_suppressions(reached, comments)

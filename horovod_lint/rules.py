@@ -1,6 +1,6 @@
-"""Every rule that a training script is held to: stable codes, how much each matters, why, and what to write instead.
+"""The lint's rules: stable codes, severities, and the texts that findings show.
 
-The table in ``docs/lint.md`` is this file; a test compares them. How a rule is looked for is in ``checks/``.
+A test compares the table in ``docs/lint.md`` with this file. ``checks/`` contains the code that applies the rules.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ class Severity(StrEnum):
     """How much a finding matters."""
 
     ERROR = "error"
-    """The result is wrong, or the job hangs or fails: a submission is refused."""
+    """The result is wrong, or the job hangs or fails: the script is not submitted."""
     WARNING = "warning"
-    """Slow, wasteful, or misleading to people."""
+    """The script is slow, wasteful or misleading."""
     ADVICE = "advice"
-    """May be meant so; a script with advice only is clean."""
+    """May be intended; a script with advice only is clean."""
 
 
 class RuleCode(StrEnum):
-    """Stable names: people write them into comments and programs read them; never rename one."""
+    """Stable names: comments in scripts contain them and programs read them; never rename one."""
 
     HOROVOD_NOT_USED = "horovod_not_used"
     TF_DISTRIBUTE = "tf_distribute"
@@ -55,7 +55,7 @@ class RuleCode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One rule; texts are for people, one line each."""
+    """One rule, with the texts that are shown with its findings."""
 
     severity: Severity
     what: str
@@ -78,143 +78,146 @@ def _advice(what: str, why: str, fix: str) -> Rule:
 _C = RuleCode
 RULES: Mapping[RuleCode, Rule] = {
     _C.HOROVOD_NOT_USED: _error(
-        "A model is trained, and nothing connects the ranks.",
-        "The job starts one process for each GPU; without Horovod each of them trains a model of its own, alone.",
+        "The script trains a model, but nothing connects the ranks.",
+        "The job starts one process for each GPU; without Horovod each process trains a separate model.",
         "Call `hvd.init()` and distribute the optimizer or the tape.",
     ),
     _C.TF_DISTRIBUTE: _error(
-        "A strategy of `tf.distribute` in a script that an MPI job starts.",
-        "Each rank builds a strategy of its own over all GPUs that it sees; the ranks do not train together.",
-        "Use Horovod alone, or give `MultiWorkerMirroredStrategy` a `TF_CONFIG` made of the rank.",
+        "The script uses a `tf.distribute` strategy, but an MPI job starts it.",
+        "Each rank builds its own strategy over all GPUs that it sees; the ranks do not train together.",
+        "Use Horovod alone, or set `TF_CONFIG` from the rank for `MultiWorkerMirroredStrategy`.",
     ),
     _C.MISSING_INIT: _error(
-        "Horovod is used and never initialised.",
-        "Every other call of Horovod raises ValueError before `hvd.init()`.",
-        "Call `hvd.init()` once, first.",
+        "The script uses Horovod but never initialises it.",
+        "Every other Horovod call raises ValueError before `hvd.init()`.",
+        "Call `hvd.init()` once, before any other Horovod call.",
     ),
     _C.USED_BEFORE_INIT: _error(
-        "A call of Horovod stands before `hvd.init()`.",
-        "It raises ValueError: Horovod has not been initialized.",
+        "The script calls Horovod before `hvd.init()`.",
+        "The call raises ValueError: Horovod has not been initialized.",
         "Move `hvd.init()` before it.",
     ),
     _C.KERAS3_INCOMPATIBLE: _error(
-        "Horovod's Keras support on Keras 3, which TensorFlow 2.16 and later bring.",
-        "Horovod 0.28.1 was written for Keras 2. On Keras 3 its `DistributedOptimizer` averages nothing and says "
-        "nothing; its callbacks, and Keras' own variables handed to it, raise AttributeError.",
-        "Write the step yourself: `hvd.DistributedGradientTape(tape)` with `[v.value for v in variables]` for its "
-        "`gradient` and for `hvd.broadcast_variables`, then `optimizer.apply(gradients, variables)`.",
+        "The script uses Horovod's Keras support on Keras 3, which TensorFlow 2.16 and later install.",
+        "Horovod 0.28.1 was written for Keras 2. On Keras 3 its `DistributedOptimizer` averages nothing and reports "
+        "nothing; its callbacks raise AttributeError, and so does passing it Keras variables.",
+        "Write the training step yourself: pass `[v.value for v in variables]` to the `gradient` of "
+        "`hvd.DistributedGradientTape(tape)` and to `hvd.broadcast_variables`, then call "
+        "`optimizer.apply(gradients, variables)`.",
     ),
     _C.OPTIMIZER_NOT_DISTRIBUTED: _error(
         "The optimizer that trains is not Horovod's.",
-        "Gradients are not averaged: each rank trains a model of its own, and all but the root's are thrown away.",
-        "Hand `compile` (or the loop) the result of `hvd.DistributedOptimizer(optimizer)`.",
+        "Gradients are not averaged: each rank trains a separate model, and all but the root's are thrown away.",
+        "Pass `hvd.DistributedOptimizer(optimizer)` to `compile`, or use it in the training loop.",
     ),
     _C.TAPE_NOT_DISTRIBUTED: _error(
-        "Gradients of a plain `tf.GradientTape` are applied.",
-        "Gradients are not averaged: each rank trains a model of its own, and all but the root's are thrown away.",
-        "Wrap it after recording, `tape = hvd.DistributedGradientTape(tape)`, and take the gradients from that.",
+        "The script applies gradients of a plain `tf.GradientTape`.",
+        "Gradients are not averaged: each rank trains a separate model, and all but the root's are thrown away.",
+        "After recording, wrap the tape, `tape = hvd.DistributedGradientTape(tape)`, and take the gradients from it.",
     ),
     _C.NO_INITIAL_BROADCAST: _error(
-        "The ranks never get the root's initial weights.",
-        "Each rank starts from random weights of its own; averaged gradients then move different models.",
-        "Broadcast once at the start: `hvd.broadcast_variables(variables, root_rank=0)`, or "
+        "The ranks never receive the root's initial weights.",
+        "Each rank starts from different random weights, so averaged gradients update different models.",
+        "Broadcast once at the start: `hvd.broadcast_variables(variables, root_rank=0)`, or put "
         "`BroadcastGlobalVariablesCallback(0)` first in `callbacks`.",
     ),
     _C.COLLECTIVE_ON_SOME_RANKS: _error(
-        "A collective operation that only some ranks reach.",
+        "Only some ranks reach a collective operation.",
         "Horovod waits until every rank takes part: the job hangs until its time limit.",
-        "Let every rank make the call, and only what follows from it depend on the rank.",
+        "Make the call on every rank, and let only the use of its result depend on the rank.",
     ),
     _C.DATA_NOT_SHARDED: _error(
         "Every rank trains on the same data.",
-        "The work is done once for each rank instead of shared out: more GPUs bring no speed, only repetition.",
-        "`dataset.shard(hvd.size(), hvd.rank())`, as early as possible, or a slice: `x[hvd.rank()::hvd.size()]`.",
+        "Every rank repeats the same work: more GPUs do not make training faster.",
+        "Call `dataset.shard(hvd.size(), hvd.rank())` as early as possible, or slice: `x[hvd.rank()::hvd.size()]`.",
     ),
     _C.WRONG_SHARD: _error(
-        "Data are shared out by something else than rank and size.",
+        "Data are not split by rank and size.",
         "Some records are read by several ranks, or by none.",
-        "`dataset.shard(num_shards=hvd.size(), index=hvd.rank())`.",
+        "Use `dataset.shard(num_shards=hvd.size(), index=hvd.rank())`.",
     ),
     _C.SHARD_AFTER_SHUFFLE: _error(
-        "Data are shuffled in another order on every rank, and sharded afterwards.",
-        "Each rank takes every n-th record of another order: some records are read twice, others never.",
+        "Data are shuffled in a different order on every rank and sharded afterwards.",
+        "Each rank takes every n-th record of a different order: some records are read twice, others never.",
         "Shard first, then shuffle; or shuffle with the same `seed` on every rank.",
     ),
     _C.METRICS_NOT_AVERAGED: _error(
-        "A decision about the training is made on one rank's own metrics.",
-        "Ranks decide differently: one stops and the others wait for it for ever, rates part, or the best "
-        "checkpoint is the best of one rank's share.",
-        "Average first: `hvd.callbacks.MetricAverageCallback()` before the callback that decides (Keras 2), or a "
-        "callback of your own that replaces `logs` by `hvd.allreduce` of them.",
+        "One rank's own metrics decide about the training.",
+        "Ranks decide differently: one stops and the others wait for it forever, learning rates diverge, or the best "
+        "checkpoint is chosen by one rank's share of the data.",
+        "Average first: put `hvd.callbacks.MetricAverageCallback()` before the callback that decides (Keras 2), or "
+        "write a callback that replaces `logs` by their `hvd.allreduce`.",
     ),
     _C.EPOCHS_DIVIDED: _error(
-        "Epochs are divided by the number of ranks.",
-        "An epoch is a pass over all data, whoever makes it: the model is trained less, and the speed-up is that.",
-        "Divide the data or the steps of an epoch by `hvd.size()`, and leave the epochs as they are.",
+        "The number of epochs is divided by the number of ranks.",
+        "An epoch is one pass over all data by all ranks together: fewer epochs mean less training, not more speed.",
+        "Divide the data or the steps of an epoch by `hvd.size()`, and keep the number of epochs.",
     ),
     _C.WRITTEN_BY_EVERY_RANK: _error(
         "Every rank writes the same file.",
-        "Ranks write over each other; what is left may be a mixture that nobody can read.",
-        "Write from the root: `if hvd.rank() == 0:`, or under a name with the rank in it.",
+        "Ranks overwrite each other; the result may be a mixture that cannot be read.",
+        "Write on the root only, `if hvd.rank() == 0:`, or put the rank into the file's name.",
     ),
     _C.WRONG_GPU: _error(
-        "A GPU is picked by the rank within the job, not within the node.",
+        "The script picks a GPU by the rank within the job, not within the node.",
         "On the second node the rank is larger than the number of GPUs there.",
-        "`gpus[hvd.local_rank()]`.",
+        "Use `gpus[hvd.local_rank()]`.",
     ),
     _C.ARGUMENTS_NOT_TAKEN: _error(
-        "The script's parser does not know the arguments of the job that it is to run in.",
-        "argparse ends with exit status 2 at the first of them, once the nodes have started and are paid for.",
-        "`parse_known_args()`, or `JobArguments.from_argv(sys.argv[1:])` of `shared.job_arguments` for all of them.",
+        "The script's parser does not accept the arguments that the job passes.",
+        "argparse exits with status 2 at the first unknown argument, after the nodes have started and cost money.",
+        "Use `parse_known_args()`, or read them all with `JobArguments.from_argv(sys.argv[1:])` of "
+        "`shared.job_arguments`.",
     ),
     _C.GPU_NOT_PINNED: _warning(
-        "No GPU is picked for the process.",
-        "Each process takes memory on all GPUs of its node, and all compute on the first one.",
-        "`tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')` before anything runs on a GPU.",
+        "The script does not pick a GPU for each process.",
+        "Each process allocates memory on all GPUs of its node, and all compute on the first one.",
+        "Call `tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')` before anything runs on a GPU.",
     ),
     _C.INFINIBAND_DISABLED: _warning(
-        "`NCCL_IB_DISABLE` on a VM size with InfiniBand.",
-        "Gradients then travel over Ethernet, on a machine that is paid for its InfiniBand.",
-        "Leave the variable alone: Landfall sets it where a size has no InfiniBand.",
+        "`NCCL_IB_DISABLE` is set on a VM size with InfiniBand.",
+        "Gradients then travel over Ethernet, on a machine that is more expensive because of its InfiniBand.",
+        "Do not set the variable: Landfall sets it for sizes without InfiniBand.",
     ),
     _C.LOGGED_BY_EVERY_RANK: _warning(
-        "Every rank writes to the same log of metrics.",
-        "Curves of all ranks are mixed, and every rank pays for writing them; MLflow sees each value once per rank.",
-        "Log from the root: `if hvd.rank() == 0:`.",
+        "Every rank writes to the same metrics log.",
+        "The curves of all ranks are mixed, every rank spends time on writing, and MLflow gets each value once per "
+        "rank.",
+        "Log on the root only: `if hvd.rank() == 0:`.",
     ),
     _C.SHARD_LATE: _warning(
         "Data are sharded after they were decoded or batched.",
-        "Every rank reads and decodes all records to throw most of them away.",
+        "Every rank reads and decodes all records, then discards most of them.",
         "Shard the file names or the raw records, before `map` and `batch`.",
     ),
     _C.STEPS_NOT_DIVIDED: _warning(
-        "Each rank makes as many steps as one process alone would.",
-        "An epoch is as long as without Horovod, and sees the data once for each rank.",
-        "`steps_per_epoch=num_batches // hvd.size()`.",
+        "Each rank runs as many steps as a single process would.",
+        "An epoch takes as long as without Horovod, and passes over the data once for each rank.",
+        "Use `steps_per_epoch=num_batches // hvd.size()`.",
     ),
     _C.IGNORED_WITHOUT_EFFECT: _warning(
-        "A `landfall: ignore` comment that ignores nothing.",
-        "Whoever reads it believes in a finding that is not there, or in one that is not ignored.",
-        "Write `# landfall: ignore[code] the reason` on the line of the finding, or remove it.",
+        "A `landfall: ignore` comment has no effect.",
+        "It suggests a finding that does not exist, or that is not ignored.",
+        "Write `# landfall: ignore[code] the reason` on the line of the finding, or remove the comment.",
     ),
     _C.LEARNING_RATE_NOT_SCALED: _advice(
         "The learning rate does not depend on the number of ranks.",
-        "The global batch grows with the ranks; the rate that suited one process is usually too small for it.",
-        "Scale it, `0.001 * hvd.size()`, with a warm-up (Goyal et al. 2017).",
+        "The global batch grows with the number of ranks; a rate chosen for one process is usually too small for it.",
+        "Scale the rate, `0.001 * hvd.size()`, with a warm-up (Goyal et al. 2017).",
     ),
     _C.DATA_SAMPLED: _advice(
-        "Each rank draws from all data in an order of its own, for a share of the steps.",
-        "An epoch is then a sample: some records are seen several times, others not at all.",
-        "`dataset.shard(hvd.size(), hvd.rank())` where each record should be seen once in an epoch.",
+        "Each rank draws from all data in its own order, for its share of the steps.",
+        "An epoch is then a random sample: some records are read several times, others not at all.",
+        "Use `dataset.shard(hvd.size(), hvd.rank())` if each record should be read once in an epoch.",
     ),
     _C.STEPS_MAY_DIFFER: _advice(
-        "How many steps an epoch has follows from each rank's own share.",
-        "Where shares differ by a batch, one rank waits for a step that the others never make, and the job fails.",
-        "Give all ranks the same number: `steps_per_epoch=`, `take`, or `repeat` with a count of steps.",
+        "The number of steps in an epoch depends on each rank's own share of the data.",
+        "If shares differ by one batch, one rank waits for a step that the others never run, and the job fails.",
+        "Run the same number of steps on every rank: `steps_per_epoch=`, `take`, or `repeat` with a number of steps.",
     ),
     _C.FRAMEWORK_PARTLY_CHECKED: _advice(
         "The script uses Horovod for PyTorch, MXNet, Spark or Ray.",
-        "Some rules know TensorFlow under `mpirun` only, and the image that Landfall publishes has nothing else.",
-        "See docs/lint.md for what is looked at; publish an image of your own with `landfall publish --image`.",
+        "Some rules only know TensorFlow under `mpirun`, and Landfall's image contains TensorFlow only.",
+        "See docs/lint.md for what is checked; publish an image of your own with `landfall publish --image`.",
     ),
 }

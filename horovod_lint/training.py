@@ -1,4 +1,4 @@
-"""Where a script trains: Keras' fit, a tape whose gradients are applied, a loop of PyTorch."""
+"""Where a script trains (Keras' fit, a gradient tape, a PyTorch loop), and with which callbacks."""
 
 from __future__ import annotations
 
@@ -6,35 +6,37 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from horovod_lint.syntax import FunctionNode, argument_of, keyword_of, last_name
+from horovod_lint.flow import returns_of
+from horovod_lint.script import FunctionNode, How, argument_of, constant_of, dotted_text, keyword_of, last_name
 from horovod_lint.view import View
 
 _FIT = ("fit", "fit_generator", "train_on_batch")
 _KERAS_KEYWORDS = frozenset(
     {"epochs", "callbacks", "steps_per_epoch", "validation_data", "batch_size", "initial_epoch", "validation_split"}
 )
+_MAX_DEPTH = 8
 _APPLYING = ("apply_gradients", "apply", "assign_sub")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One call of Keras' ``fit``, or of what does a part of it."""
+    """One call of Keras' ``fit``, ``fit_generator`` or ``train_on_batch``."""
 
     call: ast.Call
 
     @property
     def receiver(self) -> ast.expr:
-        """What is fitted."""
+        """The model."""
         return self.call.func.value if isinstance(self.call.func, ast.Attribute) else self.call.func
 
     @property
     def hides_arguments(self) -> bool:
-        """Whether arguments come from a mapping that the call unpacks."""
+        """Whether the call unpacks a mapping, whose arguments the script does not show."""
         return any(k.arg is None for k in self.call.keywords)
 
     @property
     def data(self) -> ast.expr | None:
-        """What is trained on."""
+        """The training data."""
         return argument_of(self.call, 0, "x", "generator")
 
     @property
@@ -45,7 +47,7 @@ class Fit:
 
     @property
     def steps(self) -> ast.expr | None:
-        """Steps of an epoch."""
+        """The number of steps in an epoch."""
         is_generator = last_name(self.call) == "fit_generator"
         return (
             argument_of(self.call, 1, "steps_per_epoch") if is_generator else keyword_of(self.call, "steps_per_epoch")
@@ -54,7 +56,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class TapeStep:
-    """Gradients that are taken from a tape and applied."""
+    """One training step: gradients that a tape computes and an optimizer applies."""
 
     gradient: ast.Call
     """``tape.gradient(…)``."""
@@ -62,7 +64,7 @@ class TapeStep:
 
 
 def keras_fits(view: View) -> list[Fit]:
-    """Return the calls of ``fit`` that are Keras': by their keywords, or by a ``compile`` of the same thing."""
+    """Return the calls of Keras' ``fit``, recognised by keywords or by a ``compile`` of the same model."""
     if view.fitting is None:
         view.fitting = _fitting_calls(view)
     view.script.spend(len(view.fitting))
@@ -91,7 +93,7 @@ def _is_library(view: View, call: ast.Call) -> bool:
 
 
 def tape_steps(view: View) -> Iterator[TapeStep]:
-    """Yield gradients of tapes that reach an optimizer; those taken to look at are none of ours."""
+    """Yield the gradients of tapes that reach an optimizer, without those that are only inspected."""
     if not view.is_tensorflow:
         return
     for apply in view.method_calls(*_APPLYING):
@@ -103,13 +105,13 @@ def tape_steps(view: View) -> Iterator[TapeStep]:
 
 
 def _is_tape(view: View, receiver: ast.expr) -> bool:
-    """Whether a thing that has gradients is a tape, as far as the script shows where it comes from."""
+    """Whether an object with a ``gradient`` method is a tape, by its origin or its name."""
     names = {last_name(origin) for origin in view.flow.origins(receiver)}
     return bool(names & {"GradientTape", "DistributedGradientTape"}) or last_name(receiver).endswith("tape")
 
 
 def torch_steps(view: View) -> list[ast.Call]:
-    """Return the calls of ``backward`` where PyTorch trains."""
+    """Return the calls of ``backward``, if the script trains with PyTorch."""
     if not view.modules.uses("torch"):
         return []
     has_step = any(True for _ in view.method_calls("step"))
@@ -117,7 +119,7 @@ def torch_steps(view: View) -> list[ast.Call]:
 
 
 def training_calls(view: View) -> list[ast.Call]:
-    """Return one call for each place that trains, in the order of the script."""
+    """Return one call for each place that trains, by line."""
     calls = [fit.call for fit in keras_fits(view)]
     calls += list({step.apply: None for step in tape_steps(view)})
     calls += torch_steps(view)
@@ -125,7 +127,7 @@ def training_calls(view: View) -> list[ast.Call]:
 
 
 def loops_over_data(view: View) -> Iterator[ast.expr]:
-    """Yield what the innermost loop around each hand-written step goes through, also across calls."""
+    """Yield the iterable of the innermost data loop around each hand-written step, also in calling functions."""
     steps: list[ast.AST] = [step.gradient for step in tape_steps(view)]
     steps += torch_steps(view)
     seen: set[ast.AST] = set()
@@ -155,5 +157,106 @@ def _loop_around(view: View, node: ast.AST) -> ast.For | None:
 
 
 def is_over_numbers(iterated: ast.expr) -> bool:
-    """Whether a loop counts instead of going through data."""
+    """Whether a loop counts instead of iterating over data."""
     return last_name(iterated) in ("range", "trange")
+
+
+@dataclass(frozen=True)
+class CallbackItem:
+    """One callback in a list."""
+
+    call: ast.Call | None
+    """The call that creates it, None if the script does not show it."""
+    is_guarded: bool
+    """Whether only some ranks have it in their lists."""
+
+    @property
+    def name(self) -> str:
+        """Name of its class, without the module."""
+        return last_name(self.call) if self.call is not None else ""
+
+
+def callback_items(view: View, expression: ast.expr | None) -> list[CallbackItem]:
+    """Return the callbacks in a list, in order; an item that the script does not show has no call."""
+    if expression is None:
+        return []
+    return list(_list_items(view, expression, is_guarded=False, depth=0))
+
+
+def _list_items(view: View, node: ast.expr, *, is_guarded: bool, depth: int) -> Iterator[CallbackItem]:
+    view.script.spend()
+    if depth >= _MAX_DEPTH:
+        yield CallbackItem(None, is_guarded)
+    elif isinstance(node, ast.List | ast.Tuple):
+        for element in node.elts:
+            yield from _element_items(view, element, is_guarded=is_guarded, depth=depth)
+    elif isinstance(node, ast.BinOp | ast.IfExp):
+        is_choice = isinstance(node, ast.IfExp) and view.guards.depends_on_rank(node.test)
+        sides = (node.body, node.orelse) if isinstance(node, ast.IfExp) else (node.left, node.right)
+        for side in sides:
+            yield from _list_items(view, side, is_guarded=is_guarded or is_choice, depth=depth + 1)
+    elif isinstance(node, ast.Name | ast.Attribute):
+        yield from _named_items(view, node, is_guarded=is_guarded, depth=depth)
+    elif isinstance(node, ast.Call):
+        yield from _call_items(view, node, is_guarded=is_guarded, depth=depth)
+    elif not isinstance(node, ast.Constant):
+        yield CallbackItem(None, is_guarded)
+
+
+def _element_items(view: View, element: ast.expr, *, is_guarded: bool, depth: int) -> Iterator[CallbackItem]:
+    if isinstance(element, ast.Starred):
+        yield from _list_items(view, element.value, is_guarded=is_guarded, depth=depth + 1)
+    else:
+        yield _item(view, element, is_guarded=is_guarded)
+
+
+def _item(view: View, element: ast.expr, *, is_guarded: bool) -> CallbackItem:
+    origins = [origin for origin in view.flow.origins(element) if constant_of(origin) is None]
+    calls = [origin for origin in origins if isinstance(origin, ast.Call)]
+    guarded = is_guarded or bool(view.guards.splits_around(element))
+    return CallbackItem(calls[0] if len(calls) == 1 and len(origins) == 1 else None, guarded)
+
+
+def _call_items(view: View, call: ast.Call, *, is_guarded: bool, depth: int) -> Iterator[CallbackItem]:
+    # follow the name that a function returns, so that what the function appends to it counts
+    sources = [value for function in view.flow.functions_called(call) for value in returns_of(function)]
+    if sources:
+        for source in sources:
+            yield from _list_items(view, source, is_guarded=is_guarded, depth=depth + 1)
+    elif last_name(call) in ("CallbackList", "list", "tuple") and call.args:
+        yield from _list_items(view, call.args[0], is_guarded=is_guarded, depth=depth + 1)
+    elif last_name(call) not in ("list", "tuple"):
+        yield CallbackItem(None, is_guarded)
+
+
+def _named_items(
+    view: View, node: ast.Name | ast.Attribute, *, is_guarded: bool, depth: int
+) -> Iterator[CallbackItem]:
+    script = view.script
+    bindings = (
+        script.lookup(node) if isinstance(node, ast.Name) else script.attributes.get(dotted_text(node) or "", [])
+    )
+    items: list[CallbackItem] = []
+    for binding in view.flow.latest(bindings, node):
+        guarded = is_guarded or bool(view.guards.splits_around(binding.place))
+        values = [binding.value] if binding.value is not None else view.flow.arguments_given(binding)
+        if binding.how is How.CHANGED and isinstance(binding.place, ast.Call) and binding.value is not None:
+            items = _after_change(view, binding.place, binding.value, items, is_guarded=guarded, depth=depth)
+            continue
+        if not values or binding.how in (How.ITERATED, How.OTHER):
+            items.append(CallbackItem(None, guarded))
+        for value in values:
+            items += _list_items(view, value, is_guarded=guarded, depth=depth + 1)
+    yield from items if bindings else [CallbackItem(None, is_guarded)]
+
+
+def _after_change(
+    view: View, call: ast.Call, value: ast.expr, items: list[CallbackItem], *, is_guarded: bool, depth: int
+) -> list[CallbackItem]:
+    """Return the items after an ``append``, ``extend`` or ``insert``."""
+    if last_name(call) == "extend":
+        return [*items, *_list_items(view, value, is_guarded=is_guarded, depth=depth + 1)]
+    item = _item(view, value, is_guarded=is_guarded)
+    if last_name(call) == "insert" and constant_of(call.args[0]) == 0:
+        return [item, *items]
+    return [*items, item]

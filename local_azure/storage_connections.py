@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from local_azure.azurite import DEFAULT_PORTS, HOST_ACCOUNT, HOST_ACCOUNT_KEY, connection_string
+
 if TYPE_CHECKING:
     from azure.storage.blob.aio import BlobServiceClient
     from azure.storage.queue.aio import QueueServiceClient
 
-DEVELOPMENT_STORAGE = (
-    "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;"
-    "AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;"
-    "BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;QueueEndpoint=http://127.0.0.1:10001/devstoreaccount1;"
-    "TableEndpoint=http://127.0.0.1:10002/devstoreaccount1;"
-)
+DEVELOPMENT_STORAGE = connection_string(HOST_ACCOUNT, HOST_ACCOUNT_KEY, DEFAULT_PORTS)
 """What ``UseDevelopmentStorage=true`` stands for: Azurite's published key and default ports. The Python SDK
 does not know the short form: https://learn.microsoft.com/azure/storage/common/storage-use-azurite."""
 

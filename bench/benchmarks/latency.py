@@ -1,58 +1,96 @@
-"""From a version's last shard to its submission, on the twin: how long people wait before Azure ML is asked.
+"""Time from a version's last upload to the submission of its job, on the local twin.
 
-What is measured is a sum of pauses that the twin shares with Azure (Event Grid's delivery, the queue trigger's
-polling) and of our own work, on a machine that also runs storage, emulators and stub trainings. It has no bound: it
-describes.
+The figures include pauses that the twin shares with Azure (event delivery, polling by the queue trigger) and the
+work of the emulators on the same machine. They have no bound.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+from pathlib import Path
 
-from bench.chaos.plan import ChaosPlan
-from bench.chaos.run import chaos_twin
+from azure.storage.blob import ContainerClient
+
 from bench.figures import BenchmarkError, Context, Figure
-from tests.support.processes import wait_until
-from tests.support.twin import TwinUnderTest
+from local_azure.twin.client import TwinClient
+from local_azure.twin.options import TwinOptions
+from local_azure.twin.twin import running_twin
+from shard_validation import encode_example
+from shared.record_framing import frame_record
 
-PLAN = ChaosPlan(versions=12, shards=3)
-WITHIN_S = 120.0
+DATASETS = [f"latency-{number:02d}" for number in range(12)]
+SHARDS = ("train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord", "validation-00000-of-00001.tfrecord")
+SCRIPT = "import time\n\ntime.sleep(600)\n"
+"""The training: only its submission is measured."""
+PIPELINE = """pipeline: {dataset}
+dataset: {dataset}
+data:
+  format: tfrecord
+  splits: [train, validation]
+  features:
+    label: {{kind: int64, minimum: 0, maximum: 9}}
+train:
+  script: scripts/wait.py
+  compute: latency
+  vm_size: Standard_NC6s_v3
+  num_nodes: 1
+  processes_per_node: 1
+  timeout_s: 600
+notify:
+  - topic
+"""
+WITHIN_S, POLL_S = 120.0, 0.2
 
 
 def run(context: Context) -> list[Figure]:
-    """Upload a dozen versions, one after the other: about two minutes."""
-    with chaos_twin(PLAN, context.scratch) as twin:
-        latencies_s = [latency_s(twin, dataset, context) for dataset in PLAN.datasets][1:]  # the first one warms up
+    """Upload 12 versions, one after the other: about two minutes."""
+    options = TwinOptions(
+        base=context.scratch / "twin",
+        pipelines=write_pipelines(context.scratch / "pipelines"),
+        more_settings={"LANDFALL_MAX_CONCURRENT_RUNS": str(len(DATASETS))},
+        sweep_grace_s=3600,
+    )
+    with (
+        running_twin(options) as twin,
+        TwinClient(twin.places) as client,
+        ContainerClient.from_connection_string(twin.places.data_connection, "datasets") as container,
+    ):
+        latencies_s = [latency_s(container, client, dataset, context) for dataset in DATASETS][1:]  # first: warm-up
     return [
         Figure(name="last shard to submission, p50", value=statistics.median(latencies_s), unit="s on the twin"),
         Figure(name="last shard to submission, p95", value=p95(latencies_s), unit="s on the twin"),
     ]
 
 
-def latency_s(twin: TwinUnderTest, dataset: str, context: Context) -> float:
-    """Upload a version; return the time from its last shard's write to the call that submits its job."""
-    shards = [(path, content) for path, content in PLAN.uploads() if path.startswith(f"{dataset}/")]
-    for path, content in shards:
-        twin.upload(f"{dataset}/v1", {path.rpartition("/")[2]: content})
-    landed = time.time()  # the emulator's log of calls has this clock
-    try:
-        submitted = wait_until(
-            lambda: submission(twin, dataset), what=f"{dataset} to be submitted", timeout_s=WITHIN_S, poll_s=0.2
-        )
-    except TimeoutError as error:
-        raise BenchmarkError(str(error)) from error
-    context.say(f"{dataset}: {submitted - landed:.2f} s")
-    return submitted - landed
+def write_pipelines(folder: Path) -> Path:
+    """Write one pipeline per dataset, with a training that only waits, and return the folder."""
+    (folder / "scripts").mkdir(parents=True)
+    (folder / "scripts" / "wait.py").write_text(SCRIPT, encoding="utf-8")
+    for dataset in DATASETS:
+        (folder / f"{dataset}.yaml").write_text(PIPELINE.format(dataset=dataset), encoding="utf-8")
+    return folder
 
 
-def submission(twin: TwinUnderTest, dataset: str) -> float | None:
-    """Return when the dataset's job was submitted, None while it was not."""
+def latency_s(container: ContainerClient, client: TwinClient, dataset: str, context: Context) -> float:
+    """Upload a version; return the time from the end of its last upload to the call that submits its job."""
+    for number, name in enumerate(SHARDS):
+        container.upload_blob(f"{dataset}/v1/{name}", frame_record(encode_example({"label": [number]})))
+    uploaded = time.time()  # the clock of the emulator's log of calls
+    while (submitted := submission(client, dataset)) is None:
+        if time.time() > uploaded + WITHIN_S:
+            raise BenchmarkError(f"{dataset} was not submitted within {WITHIN_S:.0f} s of its last upload")
+        time.sleep(POLL_S)
+    context.say(f"{dataset}: {submitted - uploaded:.2f} s")
+    return submitted - uploaded
+
+
+def submission(client: TwinClient, dataset: str) -> float | None:
+    """Return when the dataset's job was submitted, or None if it was not yet."""
     jobs = f"/jobs/landfall-{dataset}-"
-    times = (call["t"] for call in twin.client.calls() if call["method"] == "PUT" and jobs in call["path"])
-    return next(times, None)
+    return next((call["t"] for call in client.calls() if call["method"] == "PUT" and jobs in call["path"]), None)
 
 
 def p95(samples: list[float]) -> float:
-    """Return the value that one sample of twenty exceeds."""
+    """Return the 95th percentile."""
     return statistics.quantiles(samples, n=20, method="inclusive")[-1]

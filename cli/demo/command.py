@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -15,20 +15,15 @@ import httpx
 
 from cli.api_client import ApiClient
 from cli.demo.digits import pack_digits
-from cli.demo.following import DemoError, Follower
-from cli.demo.lines import Lines
+from cli.demo.following import DemoError, Follower, Stopwatch
+from cli.demo.narration import Lines
 from cli.demo.observation import Observer
 from cli.demo.report import demo_report, summary, training_report
-from cli.demo.stopwatch import Stopwatch
-from cli.demo.version_name import new_version
-from cli.errors import CliError
-from cli.signals import ending_on_signals
-from cli.twin_options import twin_options
-from cli.up import show_addresses, watch_until_interrupted
-from cli.upload import upload_all
-from cli.uploading import ShardUploader
+from cli.errors import CliError, ending_on_signals
+from cli.up import show_addresses, twin_options, watch_until_interrupted
+from cli.upload import ShardUploader, upload_all
+from local_azure.processes import TwinError
 from local_azure.twin.client import TwinClient
-from local_azure.twin.errors import TwinError
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import DATA_CONTAINER, Places
 from local_azure.twin.state import write_atomically
@@ -140,3 +135,13 @@ def _explained(options: TwinOptions, places: Places | None = None) -> Iterator[N
 
 class ExplainedError(CliError):
     """An error that says all that a user needs."""
+
+
+def new_version(now: datetime, is_taken: Callable[[str], bool]) -> str:
+    """Return a name made of the time, to the second; with a number behind it where that one is taken."""
+    name = now.strftime("%Y%m%d-%H%M%S")
+    number = 2
+    candidate = name
+    while is_taken(candidate):
+        candidate, number = f"{name}-{number}", number + 1
+    return candidate

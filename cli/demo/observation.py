@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from cli.api_client import NOT_FOUND, ApiClient, ApiError
-from cli.demo.notifications import received
-from cli.demo.story import Observation, RunView
-from cli.reasons import reason_text
+from cli.demo.narration import Observation, RunView
+from cli.status import reason_text
 from local_azure.twin.client import TwinClient
+from local_azure.twin.places import PEOPLE_WEBHOOK
 from shared.progress import Progress, parse_progress
 
 
@@ -83,3 +85,32 @@ def run_view(run: Mapping[str, Any]) -> RunView:
     """Take what the story tells of a run."""
     model = f"{run['model_name']} version {run['model_version']}" if run["model_name"] else None
     return RunView(run_id=run["run_id"], state=run["state"], reason=run["reason"], model=model)
+
+
+TOPIC, WEBHOOK = "Event Grid topic landfall", f"webhook {PEOPLE_WEBHOOK}"
+
+
+def received(twin: TwinClient, subject: str) -> list[dict[str, Any]]:
+    """Return what was received about a run or a version, by recipient, oldest first, repetitions included."""
+    events = [(TOPIC, entry["event"]) for entry in twin.received()]
+    events += [(WEBHOOK, event) for entry in twin.webhook_received() if (event := _event(entry)) is not None]
+    return [_notification(recipient, event) for recipient, event in events if event.get("subject") == subject]
+
+
+def _event(entry: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the CloudEvent of a request that the webhook took; None for any other request."""
+    with contextlib.suppress(ValueError):  # somebody else's body
+        event = json.loads(entry["body"])
+        if entry["status"] < 300 and isinstance(event, dict):  # noqa: PLR2004 - it was answered with success
+            return event
+    return None
+
+
+def _notification(recipient: str, event: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "recipient": recipient,
+        "outcome": str(event.get("type", "")).removeprefix("landfall."),
+        "subject": event.get("subject"),
+        "id": event.get("id"),
+        "text": (event.get("data") or {}).get("text"),
+    }

@@ -11,10 +11,9 @@ from typing import Any
 import click
 
 from cli.errors import CliError
-from cli.pack.alone import alone_in
 from cli.pack.collection import Collection
-from cli.pack.progress import bar_of_examples
-from cli.pack.writing import Packer
+from cli.pack.packer import Packer, alone_in
+from cli.progress import packing_bar
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
 DEFAULT_NUM_SHARDS = 8
@@ -180,7 +179,7 @@ def run(collection: Collection, target: Path, num_shards: int, seed: int) -> Non
 def _pack(collection: Collection, target: Path, num_shards: int, seed: int) -> None:
     """Pack it, showing progress; then say what was left out, if anything was."""
     packer = Packer(collection, target, shards=shards_of_splits(collection, num_shards), seed=seed)
-    with bar_of_examples(f"packing {packer.num_examples:,} examples", packer.num_examples) as step:
+    with packing_bar(f"packing {packer.num_examples:,} examples", packer.num_examples) as step:
         paths = packer.pack(step)
     size_bytes = sum(path.stat().st_size for path in paths)
     click.echo(

@@ -18,7 +18,7 @@ from pathlib import Path
 from cli.errors import CliError
 from cli.pack.collection import Entry
 from cli.pack.images import note, read_file
-from cli.readable import one_line
+from cli.safe_text import one_line
 from shard_validation.example_message import Value
 from shared.example_schema import FeatureSpec
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from cli.publish import snapshot
+from cli.errors import CliError
 from cli.publish.workspace import Cluster, WorkspaceId
 
 ENVIRONMENT_NAME = CODE_NAME = "landfall-training"
@@ -97,7 +98,7 @@ def environment_version(image: str | None, context: Path) -> str:
     if image is None:
         for path in sorted(p for p in context.rglob("*") if p.is_file()):
             sha.update(path.relative_to(context).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return sha.hexdigest()[: snapshot.DIGEST_CHARS]
+    return sha.hexdigest()[:DIGEST_CHARS]
 
 
 def _publish_environment(publication: Publication, workspace: Workspace, say: Say) -> str:
@@ -109,11 +110,11 @@ def _publish_environment(publication: Publication, workspace: Workspace, say: Sa
 
 
 def _publish_code(publication: Publication, workspace: Workspace, say: Say) -> str:
-    files = snapshot.collect(publication.root, publication.pipelines)
-    version = snapshot.digest(files)
+    files = collect(publication.root, publication.pipelines)
+    version = digest(files)
     with tempfile.TemporaryDirectory(prefix="landfall-") as temporary:
         folder = Path(temporary) / CODE_NAME  # the client names the upload after the folder
-        snapshot.build(files, folder)
+        build(files, folder)
         created = workspace.ensure_code(CODE_NAME, version, folder)
     _tell(say, f"code {CODE_NAME}:{version} ({len(files)} files)", created=created)
     return version
@@ -121,3 +122,50 @@ def _publish_code(publication: Publication, workspace: Workspace, say: Say) -> s
 
 def _tell(say: Say, what: str, *, created: bool) -> None:
     say(f"{what}: {'created' if created else 'is there already'}")
+
+
+PACKAGES = ("shared", "training_job")
+SUFFIX = ".py"
+LEFT_OUT = ("environment", "__pycache__")
+"""Folders within: the environment is an asset of its own."""
+SCRIPTS = "scripts"
+"""Folder of users' own training scripts, beside the pipeline files."""
+MAX_FILE_BYTES = 10 << 20
+DIGEST_CHARS = 16
+
+
+def collect(root: Path, pipelines: Path) -> dict[str, Path]:
+    """Return the files of a snapshot: path within it → file. Raises CliError where something does not belong."""
+    files: dict[str, Path] = {}
+    for folder, target in [*((root / package, package) for package in PACKAGES), (pipelines / SCRIPTS, SCRIPTS)]:
+        for path in sorted(folder.rglob("*")):
+            inside, wanted = path.relative_to(folder), target == SCRIPTS or path.suffix == SUFFIX
+            if path.is_file() and wanted and not set(inside.parts) & set(LEFT_OUT):
+                files[f"{target}/{inside.as_posix()}"] = _checked(path)
+    return files
+
+
+def digest(files: Mapping[str, Path]) -> str:
+    """Return the version of a snapshot: SHA-256 over sorted paths and contents, shortened."""
+    sha = hashlib.sha256()
+    for name in sorted(files):
+        content = files[name].read_bytes()
+        sha.update(f"{name}\0{len(content)}\0".encode() + content)
+    return sha.hexdigest()[:DIGEST_CHARS]
+
+
+def build(files: Mapping[str, Path], folder: Path) -> None:
+    """Copy the files into an empty folder, as the asset will have them."""
+    for name, path in files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+
+
+def _checked(path: Path) -> Path:
+    if path.is_symlink():
+        raise CliError(f"{path} is a symbolic link: what it points to is not sure to be the same at the next run.")
+    size = path.stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise CliError(f"{path} should be code of at most {MAX_FILE_BYTES} bytes, has {size}; data belong elsewhere.")
+    return path

@@ -11,8 +11,8 @@ from azure.core.exceptions import AzureError
 from cli.errors import CliError
 from cli.publish import assets
 from cli.publish.assets import Containers, Publication
-from cli.publish.clusters import clusters_of
-from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
+from cli.publish.workspace import AzureMlWorkspace, Cluster, WorkspaceId
+from function_app.pipeline_files import load_pipelines
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,3 +69,19 @@ def _publish(publication: Publication) -> dict[str, str]:
     except AzureError as error:
         said = str(error).splitlines()[0] if str(error) else repr(error)
         raise CliError(f"Azure ML workspace {publication.identity.workspace}: {said}") from error
+
+
+def clusters_of(pipelines: Path, *, max_nodes: int) -> list[Cluster]:
+    """Return each cluster that a pipeline names, once, large enough for all of them.
+
+    Raises PipelineError for a wrong file, CliError where two pipelines disagree about a cluster.
+    """
+    found: dict[str, Cluster] = {}
+    for pipeline in load_pipelines(pipelines).values():
+        train = pipeline.train
+        known = found.get(train.compute)
+        if known is not None and known.vm_size != train.vm_size:
+            raise CliError(f"cluster {train.compute}: one pipeline says {known.vm_size}, another {train.vm_size}.")
+        nodes = max(max_nodes, train.num_nodes, known.max_nodes if known else 0)
+        found[train.compute] = Cluster(name=train.compute, vm_size=train.vm_size, max_nodes=nodes)
+    return [found[name] for name in sorted(found)]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
+from cli.progress import validating_bar
+from cli.safe_text import readable_bytes
 from cli.validate.inputs import ShardInput, find_counts, find_inputs
 from cli.validate.judging import Judged, judge_all
-from cli.validate.printing import as_json, as_text, set_as_json, set_as_text, summary
-from cli.validate.progress import bar_on_stderr
 from function_app.errors import PipelineError
 from shard_validation import (
     MAX_COUNTS_BYTES,
@@ -24,6 +27,7 @@ from shard_validation import (
     check_set,
     read_counts,
 )
+from shard_validation.reasons import shown
 from shared.manifest import ManifestShard
 from shared.shard_names import ShardNameError, parse_shard_name
 
@@ -53,12 +57,12 @@ def validate(
     inputs = find_inputs(shards)
     every = []
     with (
-        bar_on_stderr(f"validating {len(inputs)} shards", _total_bytes(inputs)) as (step, tell),
+        validating_bar(f"validating {len(inputs)} shards", _total_bytes(inputs)) as step,
         contextlib.closing(judge_all(inputs, requirements, num_processes=jobs, progress=step)) as judging,
     ):
         for judged in judging:
             every.append(judged)
-            tell(as_json(judged, with_statistics=statistics) if is_json else as_text(judged))
+            _print(as_json(judged, with_statistics=statistics) if is_json else as_text(judged))
     reasons = set_reasons(every, requirements, find_counts(shards)) if is_set else []
     if is_set:
         click.echo(set_as_json(reasons) if is_json else set_as_text(reasons))
@@ -66,6 +70,12 @@ def validate(
         click.echo(summary(every))
     if reasons or not all(judged.accepted for judged in every):
         raise click.exceptions.Exit(REJECTED)
+
+
+def _print(line: str) -> None:
+    """Write a line at once, through sys.stdout, which rich redirects while it shows a bar."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def load_requirements(pipeline: Path | None) -> DataRequirements | None:
@@ -125,3 +135,75 @@ def _total_bytes(inputs: Sequence[ShardInput]) -> int | None:
         with contextlib.suppress(OSError):  # it is gone, or a link that leads nowhere: judging it says so
             total += Path(shard.location).stat().st_size
     return total
+
+
+MAX_LISTED = 10
+"""Reasons of one shard that people get to read; programs get more of them."""
+
+
+def as_json(judged: Judged, *, with_statistics: bool = False) -> str:
+    """Return one line for one shard."""
+    verdict = judged.verdict
+    members: dict[str, Any] = {
+        "shard": judged.shard.label,
+        "verdict": "accepted" if judged.accepted else "rejected",
+        "num_records": verdict.num_records if verdict else 0,
+        "size_bytes": verdict.size_bytes if verdict else 0,
+        "crc32c": verdict.crc32c if verdict else None,
+        "reasons": [_reason(r) for r in judged.reasons],
+        "num_reasons": verdict.num_reasons if verdict else 1,
+        "data_format": verdict.data_format if verdict else None,
+        "compression": verdict.compression if verdict else "",
+    }
+    if with_statistics:
+        members["statistics"] = verdict.statistics.to_json() if verdict else None
+    return json.dumps(members)
+
+
+def set_as_json(reasons: Sequence[Reason]) -> str:
+    """Return the line for all shards together."""
+    members = {
+        "set": True,
+        "verdict": "rejected" if reasons else "accepted",
+        "reasons": [r.to_json() for r in reasons],
+    }
+    return json.dumps(members)
+
+
+def as_text(judged: Judged) -> str:
+    """Return some lines for one shard: the verdict, then the reasons."""
+    verdict = judged.verdict
+    if verdict is None:
+        return f"UNREADABLE  {shown(judged.shard.label)}\n{_listed(judged.reasons)}"
+    what = " ".join(filter(None, (verdict.data_format, verdict.compression))) or "no shard"
+    facts = f"{verdict.num_records:,} records, {readable_bytes(verdict.size_bytes)}, {what}, CRC32C {verdict.crc32c}"
+    if verdict.accepted:
+        return f"accepted    {shown(judged.shard.label)}  ({facts})"
+    listed = judged.reasons[:MAX_LISTED]
+    more = verdict.num_reasons - len(listed)
+    rest = f"\n  … and {more:,} more" if more else ""
+    return f"REJECTED    {shown(judged.shard.label)}  ({facts})\n{_listed(listed)}{rest}"
+
+
+def set_as_text(reasons: Sequence[Reason]) -> str:
+    """Return some lines for all shards together."""
+    if not reasons:
+        return "accepted    all shards together"
+    return f"REJECTED    all shards together\n{_listed(reasons)}"
+
+
+def summary(every: Sequence[Judged]) -> str:
+    """Return the last line."""
+    num_accepted = sum(judged.accepted for judged in every)
+    num_bytes = sum(judged.verdict.size_bytes for judged in every if judged.verdict)
+    return f"{num_accepted} of {len(every)} shards accepted, {readable_bytes(num_bytes)} read"
+
+
+def _listed(reasons: Sequence[Reason]) -> str:
+    return "\n".join(f"  {r.code}: {r.message}" for r in reasons)
+
+
+def _reason(reason: Reason) -> dict[str, Any]:
+    members = reason.to_json()
+    del members["shard"]
+    return members

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import CliError
-from cli.signatures import without_secrets
-from cli.validate.inputs import ShardInput
-from cli.validate.remote import open_url
-from local_azure.twin.guard import die_with_parent
+from cli.safe_text import without_secrets
+from cli.validate.inputs import ShardInput, open_url
+from local_azure.guard import die_with_parent
 from shard_validation import (
     DataRequirements,
     LocalFileSource,

@@ -1,1 +1,1 @@
-"""The checks: one small module for each matter, each a function from a view of a script to findings."""
+"""The rules' code: one module per subject, each with a ``check`` function that yields findings."""

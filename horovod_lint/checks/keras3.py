@@ -1,6 +1,6 @@
-"""Horovod's support of Keras, on the Keras 3 that TensorFlow 2.16 and later bring.
+"""Horovod features that do not work on Keras 3, which TensorFlow 2.16 and later install.
 
-What breaks was measured with Horovod 0.28.1, TensorFlow 2.18.1 and Keras 3.15 on two ranks: see docs/lint.md.
+docs/lint.md lists what was measured with Horovod 0.28.1, TensorFlow 2.18.1 and Keras 3.15 on two ranks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from horovod_lint.findings import Finding
 from horovod_lint.rules import RuleCode
-from horovod_lint.syntax import argument_of, constant_of, keyword_of, last_name
+from horovod_lint.script import argument_of, constant_of, keyword_of, last_name
 from horovod_lint.view import View
 
 _LEGACY = "TF_USE_LEGACY_KERAS"
@@ -28,17 +28,17 @@ _ELASTIC = ("KerasState", "TensorFlowKerasState")
 
 
 def check(view: View) -> Iterator[Finding]:
-    """Find what Keras 3 breaks: one finding, at the first place, that names them all."""
+    """Find uses that break on Keras 3: one finding at the first use, which names them all."""
     if not view.is_tensorflow or is_legacy(view):
         return
     uses = sorted(_uses(view), key=lambda use: use[0].lineno)
     if uses:
-        named = ", ".join(dict.fromkeys(f"{what} in line {call.lineno}" for call, what in uses[:8]))
-        yield view.finding(RuleCode.KERAS3_INCOMPATIBLE, uses[0][0], f"Keras 3 cannot do with {named}")
+        named = ", ".join(dict.fromkeys(f"{what} on line {call.lineno}" for call, what in uses[:8]))
+        yield view.finding(RuleCode.KERAS3_INCOMPATIBLE, uses[0][0], f"does not work on Keras 3: {named}")
 
 
 def is_legacy(view: View) -> bool:
-    """Whether the script or its pipeline asks for Keras 2."""
+    """Whether the script or its pipeline selects Keras 2."""
     stated = view.machine.environment.get(_LEGACY, "").lower() not in _OFF
     named = any(isinstance(node, ast.Constant) and node.value == _LEGACY for node in view.script.nodes)
     named = named or any(keyword_of(call, _LEGACY) is not None for call in view.script.calls)
@@ -51,15 +51,15 @@ def _uses(view: View) -> Iterator[tuple[ast.Call, str]]:
             yield call, "hvd.DistributedOptimizer"
     for call in view.horovod_calls(*_CALLBACKS, *_ELASTIC):
         if _is_of_tensorflow(view, call):
-            yield call, f"hvd's {last_name(call)}"
+            yield call, f"Horovod's {last_name(call)}"
     if not any("keras" in path for node in view.script.nodes for path in _paths(view, node)):
         return
     for call in view.horovod_calls("broadcast_variables"):
         if _are_keras_variables(view, argument_of(call, 0, "variables")):
-            yield call, "hvd.broadcast_variables of Keras' own variables"
+            yield call, "hvd.broadcast_variables of Keras variables"
     for call in view.method_calls("gradient"):
         if _is_distributed_tape(view, call) and _are_keras_variables(view, argument_of(call, 1, "sources")):
-            yield call, "a distributed tape's gradient for Keras' own variables"
+            yield call, "a distributed tape's gradient of Keras variables"
 
 
 def _paths(view: View, node: ast.AST) -> frozenset[str]:
@@ -71,7 +71,7 @@ def _is_of_tensorflow(view: View, call: ast.Call) -> bool:
 
 
 def _is_of_version_1(view: View, call: ast.Call) -> bool:
-    """Whether what is wrapped is an optimizer of TensorFlow 1, which has nothing to do with Keras."""
+    """Whether the wrapped optimizer is one of TensorFlow 1, which does not depend on Keras."""
     wrapped = argument_of(call, 0, "optimizer")
     origins = view.flow.origins(wrapped) if wrapped is not None else []
     paths = {path for o in origins if isinstance(o, ast.Call) for path in view.modules.paths(o.func)}
@@ -79,7 +79,7 @@ def _is_of_version_1(view: View, call: ast.Call) -> bool:
 
 
 def _are_keras_variables(view: View, node: ast.expr | None) -> bool:
-    """Whether these are a model's or an optimizer's variables themselves, not the tensors behind them."""
+    """Whether an argument is a model's or an optimizer's variables, not the tensors inside them."""
     origins = view.flow.origins(node) if node is not None else []
     return any(_is_member(view, origin) for origin in origins)
 

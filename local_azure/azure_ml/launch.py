@@ -44,7 +44,7 @@ def start(launch: Launch, grace_s: float) -> subprocess.Popen[bytes]:
     """Start the guard in a session of its own. It ends with us: its standard input is our pipe."""
     with launch.launcher_log.open("ab") as log:
         return subprocess.Popen(
-            _python("local_azure.twin.guard", "--grace-s", str(grace_s), "--", *launch.argv),
+            _python("local_azure.guard", "--grace-s", str(grace_s), "--", *launch.argv),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

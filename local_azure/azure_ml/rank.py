@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from local_azure.twin.guard import die_with_parent
+from local_azure.guard import die_with_parent
 
 
 def log_name(rank: str | None) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from local_azure.azurite import AZURITE_JS
 from local_azure.event_grid.config import DEFAULT_RETRY_SCHEDULE_S
-from local_azure.twin.children import ROOT
-from local_azure.twin.ports import DEFAULTS
+from local_azure.ports import DEFAULTS
+from local_azure.processes import ROOT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,4 +40,4 @@ class TwinOptions:
     """After so long the message of a killed dev host is delivered to the next one."""
     training_python: Path = ROOT / ".venv-training"
     """The virtual environment that stands for the training image."""
-    azurite: Path = ROOT / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"
+    azurite: Path = AZURITE_JS

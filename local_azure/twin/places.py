@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_azure.twin.ports import Ports
+from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT, HOST_ACCOUNT_KEY, connection_string
+from local_azure.ports import Ports
 from local_azure.twin.state import Secrets
 
-HOST_ACCOUNT = "devstoreaccount1"
-HOST_ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""No secret: Azurite's documented default (README of Azure/Azurite, "Default Storage Account")."""
-DATA_ACCOUNT = "landfalldata"
 DATA_CONTAINER, STATE_CONTAINER, RUNS_CONTAINER, WORKSPACE_CONTAINER = "datasets", "landfall", "runs", "azureml"
 DEAD_LETTER_CONTAINER = "landfall-dead-letters"
 QUEUES = ("shard-uploaded", "training-requested")
@@ -73,12 +70,12 @@ class Places:
     @property
     def host_connection(self) -> str:
         """Connection string of the host's account: blobs, queues, tables."""
-        return self._connection(HOST_ACCOUNT, HOST_ACCOUNT_KEY, ("Blob", "Queue", "Table"))
+        return connection_string(HOST_ACCOUNT, HOST_ACCOUNT_KEY, self.ports.numbers)
 
     @property
     def data_connection(self) -> str:
         """Connection string of the data account: blobs only, as a premium account has it."""
-        return self._connection(DATA_ACCOUNT, self.secrets.data_account_key, ("Blob",))
+        return connection_string(DATA_ACCOUNT, self.secrets.data_account_key, self.ports.numbers, services=["blob"])
 
     @property
     def webhook_url(self) -> str:
@@ -94,9 +91,3 @@ class Places:
             "IDENTITY_ENDPOINT": f"{self.azure_ml_url}/msi/token",
             "IDENTITY_HEADER": self.secrets.identity_header,
         }
-
-    def _connection(self, account: str, key: str, services: tuple[str, ...]) -> str:
-        endpoints = [
-            f"{service}Endpoint=http://127.0.0.1:{self.ports[service.lower()]}/{account}" for service in services
-        ]
-        return ";".join(["DefaultEndpointsProtocol=http", f"AccountName={account}", f"AccountKey={key}", *endpoints])

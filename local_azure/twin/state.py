@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from local_azure.twin.errors import TwinError
+from local_azure.azurite import random_account_key
+from local_azure.processes import TwinError
 
 MAX_TWINS = 20
 """Of one clone at the same time: more is a mistake."""
@@ -35,7 +36,7 @@ class Secrets:
     def random(cls) -> Secrets:
         """Return new ones."""
         return cls(
-            data_account_key=base64.b64encode(secrets.token_bytes(64)).decode(),
+            data_account_key=random_account_key(),
             function_key=secrets.token_urlsafe(32),
             topic_key=base64.b64encode(secrets.token_bytes(32)).decode(),
             identity_header=secrets.token_urlsafe(32),

@@ -8,18 +8,17 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from local_azure.azurite import AZURITE
+from local_azure.ports import take_ports
+from local_azure.processes import Process, Program, TwinError, await_strays, keep_loopback_direct, run
+from local_azure.programs import AZURE_ML, EVENT_GRID, FUNCTIONS_HOST
 from local_azure.twin import parts
 from local_azure.twin.app_settings import app_settings, local_settings
-from local_azure.twin.children import Child, Part, await_strays
-from local_azure.twin.environment import keep_loopback_direct
-from local_azure.twin.errors import TwinError
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import Places
-from local_azure.twin.ports import take_ports
 from local_azure.twin.state import TWIN_FILE, StateFolder, take_state_folder, write_atomically, write_twin_file
 from local_azure.twin.storage import create_containers_and_queues
 
-PUBLISH_WITHIN_S = 120
 Say = Callable[[str], None]
 
 
@@ -34,17 +33,18 @@ class Twin:
         self.places = places
         self.options = options
         self._state = state
-        self._children: list[Child] = []
+        self._processes: dict[str, Process] = {}
+        """By the program's name."""
         self._label = str(places.folder)
 
     def check_running(self) -> None:
         """Raise TwinError where a part has ended."""
-        for child in self._children:
-            child.check_running()
+        for process in self._processes.values():
+            process.check_running()
 
     def pids(self) -> dict[str, int]:
-        """Return each part's guard."""
-        return {child.part.name: child.pid for child in self._children}
+        """Return the process id of each part's guard."""
+        return {name: process.pid for name, process in self._processes.items()}
 
     def start(self, say: Say) -> None:
         """Start every part, publish the assets, and return when everything answers."""
@@ -66,35 +66,32 @@ class Twin:
 
     def kill_functions_host(self) -> None:
         """Let the dev host die of SIGKILL, with whatever its functions are at, and start another one."""
-        old = next(child for child in self._children if child.part.name == parts.FUNCTIONS_HOST)
+        old = self._processes[FUNCTIONS_HOST]
         old.kill()
-        old.part.log.replace(old.part.log.with_suffix(f".{old.pid}.log"))  # the next one starts its own
-        self._children[self._children.index(old)] = Child(old.part, label=self._label, hold=self._held())
+        old.program.log.replace(old.program.log.with_suffix(f".{old.pid}.log"))  # the next one starts its own
+        self._launch(old.program)
 
     def await_functions_host(self) -> None:
         """Return when the dev host answers. Raises TwinError where it does not."""
-        next(child for child in self._children if child.part.name == parts.FUNCTIONS_HOST).await_ready()
+        self._processes[FUNCTIONS_HOST].await_ready()
 
     def stop(self) -> None:
-        """End everything that was started: first what calls the others and may be at something, storage last.
+        """Stop everything that was started: the dev host first, as its functions call the others; storage last.
 
-        A submission that Azure ML cannot answer any more would be nobody's until its lease ends: minutes of the
-        next start.
+        A submission that Azure ML no longer answers would keep its lease, and the next start would wait for that.
         """
         (self.places.folder / TWIN_FILE).unlink(missing_ok=True)
-        storage, others = self._children[:1], self._children[1:]
-        hosts = [child for child in others if child.part.name == parts.FUNCTIONS_HOST]
-        emulators = [child for child in others if child not in hosts]
         problems: list[str] = []
-        for group in (hosts, emulators, storage):
-            for child in group:
-                child.ask_to_stop()
-            for child in group:
+        for names in ((FUNCTIONS_HOST,), (AZURE_ML, EVENT_GRID), (AZURITE,)):
+            group = [self._processes[name] for name in names if name in self._processes]
+            for process in group:
+                process.ask_to_stop()
+            for process in group:
                 try:
-                    child.await_stopped()
+                    process.await_stopped()
                 except TwinError as error:
                     problems.append(str(error))
-        self._children = []
+        self._processes = {}
         await_strays(self._label)
         if problems:
             raise TwinError("; ".join(problems))
@@ -117,21 +114,15 @@ class Twin:
 
     def _publish(self) -> dict[str, str]:
         """Register environment, code, datastores and compute as a deployment does; return the settings it prints."""
-        part = parts.publishing(self.places, self.options)
-        publishing = Child(part, label=self._label)
-        try:
-            publishing.await_end()
-        finally:
-            publishing.ask_to_stop()
-            publishing.await_stopped()
+        run(parts.publishing(self.places, self.options), label=self._label)
         return {
             str(name): str(value) for name, value in json.loads(parts.published_file(self.places).read_text()).items()
         }
 
-    def _launch(self, part: Part) -> Child:
-        child = Child(part, label=self._label, hold=self._held())
-        self._children.append(child)
-        return child
+    def _launch(self, program: Program) -> Process:
+        process = Process(program, label=self._label, hold=self._held())
+        self._processes[program.name] = process
+        return process
 
     def _held(self) -> list[int]:
         return [self._state.lock, *self.places.ports.held]
@@ -146,8 +137,6 @@ def running_twin(options: TwinOptions, *, say: Say = silent) -> Iterator[Twin]:
     try:
         ports = take_ports(options.ports)
         places = Places(folder=state.path, ports=ports, secrets=state.secrets())
-        places.access_log.parent.mkdir(parents=True, exist_ok=True)
-        places.access_log.write_bytes(b"")
         twin = Twin(places, options, state)
         try:
             twin.start(say)

@@ -15,11 +15,12 @@ import psutil
 import pytest
 from numpy.typing import NDArray
 
+from local_azure.processes import Process, wait_until
 from shared.job_arguments import JobArguments
 from shared.progress import Progress, parse_progress
 from shared.training_report import FILE_NAME, TrainingReport
 from tests.ranks.landed import Landed
-from tests.support.processes import REPOSITORY, ServerProcess, child_environment, start_process, wait_until
+from tests.support.processes import REPOSITORY, child_environment, start_process
 
 PROGRAMS = REPOSITORY / ".venv-training" / "bin"
 DEADLINE_S = 240.0
@@ -71,12 +72,12 @@ class Outcome:
 class Running:
     """A training that is under way."""
 
-    process: ServerProcess
+    process: Process
     output: Path
 
     def wait_for_epoch(self, epoch: int) -> None:
         """Wait until the root has told of an epoch's end."""
-        self.process.wait_for_line(f'LANDFALL_PROGRESS {{"epoch": {epoch},', timeout_s=DEADLINE_S)
+        self.process.await_line(f'LANDFALL_PROGRESS {{"epoch": {epoch},', timeout_s=DEADLINE_S)
 
     def send(self, number: signal.Signals, rank: int) -> None:
         """Send a signal to one rank."""
@@ -91,7 +92,7 @@ class Running:
         """Wait for the end."""
         wait_until(lambda: self.process.popen.poll() is not None, what="the training ends", timeout_s=timeout_s)
         code = self.process.popen.returncode
-        return Outcome(exit_code=code, log=self.process.log_text(), output=self.output)
+        return Outcome(exit_code=code, log=self.process.output(), output=self.output)
 
 
 def job_arguments(landed: Landed, output: Path, **options: object) -> JobArguments:

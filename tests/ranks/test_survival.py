@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from local_azure.processes import wait_until
 from shared.exit_codes import ExitCode
 from tests.ranks.landed import Landed
 from tests.ranks.ranks import Running, end_all, job_arguments, program, start, train, variables
 from tests.support.metadata_service import MetadataService
-from tests.support.processes import wait_until
 from training_job.checkpoints.store import CheckpointStore
 
 pytestmark = pytest.mark.distributed

@@ -6,8 +6,9 @@ import os
 
 import pytest
 
+from local_azure.processes import wait_until
 from tests.ranks.ranks import DEADLINE_S, PROGRAMS
-from tests.support.processes import REPOSITORY, child_environment, start_process, wait_until
+from tests.support.processes import REPOSITORY, child_environment, start_process
 
 pytestmark = pytest.mark.distributed
 
@@ -31,4 +32,4 @@ def test_all_that_needs_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> 
         wait_until(lambda: process.popen.poll() is not None, what="pytest ends", timeout_s=3 * DEADLINE_S)
     finally:
         process.kill()
-    assert 0 == process.popen.returncode, process.log_text()
+    assert 0 == process.popen.returncode, process.output()

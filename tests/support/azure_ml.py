@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 import sys
 import warnings
@@ -15,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.support.azurite import Azurite
-from tests.support.processes import PATIENCE_S, REPOSITORY, ServerProcess, child_environment, start_module, wait_until
+from local_azure.azurite import Azurite
+from local_azure.processes import PATIENCE_S, Process, wait_until
+from local_azure.programs import azure_ml_program, listening_url
+from tests.support.processes import REPOSITORY
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
@@ -37,7 +38,7 @@ TRAINING_ENVIRONMENT = REPOSITORY / ".venv-training"
 class AzureMl:
     """A running emulator."""
 
-    process: ServerProcess
+    process: Process
     url: str
     state: Path
 
@@ -111,17 +112,16 @@ def start_azure_ml(
     directory: Path, azurite: Azurite, *flags: str, variables: Mapping[str, str] | None = None
 ) -> AzureMl:
     """Start the emulator with its state in ``directory`` and Azurite's accounts behind it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    accounts = {name: azurite.connection_string(name) for name in azurite.accounts}
-    environment = child_environment(
-        IDENTITY_HEADER=IDENTITY_HEADER, LANDFALL_TWIN_STORAGE=json.dumps(accounts), **(variables or {})
+    program = azure_ml_program(
+        log=directory / "azure_ml.log",
+        state=directory / "state",
+        storage={name: azurite.connection_string(name) for name in azurite.accounts},
+        identity_header=IDENTITY_HEADER,
+        options=flags,
+        variables=variables,
     )
-    arguments = ["--port", "0", "--state", str(directory / "state"), *flags]
-    log = directory / "azure_ml.log"
-    log.unlink(missing_ok=True)
-    process = start_module("local_azure.azure_ml", *arguments, log=log, environment=environment)
-    url = process.wait_for_line("listening https://").rpartition(" ")[2]
-    return AzureMl(process=process, url=url, state=directory / "state")
+    process = Process(program, guarded=False)
+    return AzureMl(process=process, url=listening_url(process.await_ready()), state=directory / "state")
 
 
 FAST = (

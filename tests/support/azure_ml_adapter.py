@@ -12,6 +12,7 @@ from azure.storage.blob import BlobServiceClient
 
 from function_app.adapters.azure_ml_workspace import WorkspaceClient
 from function_app.ports import Workspace
+from local_azure.azurite import HOST_ACCOUNT, Azurite
 from tests.support.azure_ml import (
     RESOURCE_GROUP,
     SUBSCRIPTION,
@@ -21,7 +22,6 @@ from tests.support.azure_ml import (
     real_client,
     start_with_cluster,
 )
-from tests.support.azurite import HOST_ACCOUNT, Azurite
 
 
 def start_with_code(directory: Path, azurite: Azurite) -> AzureMl:

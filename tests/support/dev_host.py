@@ -10,7 +10,9 @@ from typing import Any
 
 import httpx
 
-from tests.support.processes import PATIENCE_S, REPOSITORY, ServerProcess, child_environment, start_module, wait_until
+from local_azure.processes import PATIENCE_S, Process, wait_until
+from local_azure.programs import functions_host_program, listening_url
+from tests.support.processes import REPOSITORY
 
 FIXTURE_APP = REPOSITORY / "tests" / "fixtures" / "dev_host_app"
 
@@ -19,7 +21,7 @@ FIXTURE_APP = REPOSITORY / "tests" / "fixtures" / "dev_host_app"
 class DevHost:
     """A dev host that answers."""
 
-    process: ServerProcess
+    process: Process
     url: str
     """Without a slash at the end."""
     journal: Path
@@ -46,15 +48,12 @@ class DevHost:
 
 def start_dev_host_process(
     folder: Path, settings: Mapping[str, str], *arguments: str, root: Path = FIXTURE_APP, port: int = 0
-) -> ServerProcess:
+) -> Process:
     """Start the dev host, on any free port for 0, without waiting for it."""
-    environment = child_environment(**settings)
-    return start_module(
-        "local_azure.functions_host",
-        *("--root", str(root), "--port", str(port), *arguments),
-        log=folder / "dev_host.log",
-        environment=environment,
+    program = functions_host_program(
+        log=folder / "dev_host.log", root=root, settings=settings, port=port, options=arguments
     )
+    return Process(program, guarded=False)
 
 
 def start_dev_host(
@@ -62,8 +61,9 @@ def start_dev_host(
 ) -> DevHost:
     """Start the dev host, on any free port for 0, and wait until it listens. ``settings`` need FIXTURE_JOURNAL."""
     process = start_dev_host_process(folder, settings, *arguments, root=root, port=port)
-    url = process.wait_for_line("listening http").rpartition(" ")[2]
-    return DevHost(process=process, url=url, journal=Path(settings["FIXTURE_JOURNAL"]))
+    return DevHost(
+        process=process, url=listening_url(process.await_ready()), journal=Path(settings["FIXTURE_JOURNAL"])
+    )
 
 
 def fixture_settings(storage: str, queue: str, journal: Path, schedule: str = "0 0 0 1 1 *") -> dict[str, str]:

@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 from azure.storage.queue import QueueClient
 
-from tests.support.azurite import DATA_ACCOUNT, Azurite
-from tests.support.processes import ServerProcess, child_environment, start_module, wait_until
+from local_azure.azurite import DATA_ACCOUNT, Azurite
+from local_azure.processes import Process, wait_until
+from local_azure.programs import event_grid_program, listening_url
 
 TOPIC_KEY = base64.b64encode(b"a topic key of the tests").decode()
 
@@ -22,7 +23,7 @@ TOPIC_KEY = base64.b64encode(b"a topic key of the tests").decode()
 class EventGrid:
     """An emulator that answers."""
 
-    process: ServerProcess
+    process: Process
     url: str
     """Without a slash at the end."""
 
@@ -60,17 +61,15 @@ def start_event_grid(
     path = folder / "event_grid.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     process = start_event_grid_process(path, settings, port)
-    url = process.wait_for_line("listening http").rpartition(" ")[2]
-    return EventGrid(process=process, url=url)
+    return EventGrid(process=process, url=listening_url(process.await_ready()))
 
 
-def start_event_grid_process(config: Path, settings: Mapping[str, str], port: int = 0) -> ServerProcess:
-    """Start the emulator without waiting for it. Its log begins anew."""
-    log = config.with_suffix(".log")
-    log.unlink(missing_ok=True)
-    arguments = ("--port", str(port), "--config", str(config))
-    environment = child_environment(LANDFALL_TWIN_TOPIC_KEY=TOPIC_KEY, **settings)
-    return start_module("local_azure.event_grid", *arguments, log=log, environment=environment)
+def start_event_grid_process(config: Path, settings: Mapping[str, str], port: int = 0) -> Process:
+    """Start the emulator without waiting for it."""
+    program = event_grid_program(
+        log=config.with_suffix(".log"), config=config, settings=settings, topic_key=TOPIC_KEY, port=port
+    )
+    return Process(program, guarded=False)
 
 
 def storage_settings(azurite: Azurite) -> dict[str, str]:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tests.support.processes import REPOSITORY, child_environment, die_with_parent
+from local_azure.guard import die_with_parent
+from tests.support.processes import REPOSITORY, child_environment
 
 CTRL_C = b"\x03"
 _COLUMNS = 200

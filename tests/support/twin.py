@@ -15,12 +15,14 @@ from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueServiceClient
 
 from cli.api_client import NOT_FOUND, ApiClient, ApiError
-from cli.demo.notifications import received
+from cli.demo.observation import received
+from local_azure.ports import free_port
+from local_azure.processes import wait_until
 from local_azure.twin.client import TwinClient
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import QUEUES, RESOURCE_GROUP, SUBSCRIPTION, WORKSPACE
 from local_azure.twin.twin import Twin, running_twin
-from tests.support.processes import REPOSITORY, free_port, wait_until
+from tests.support.processes import REPOSITORY
 
 PIPELINES = REPOSITORY / "tests" / "integration" / "twin" / "pipelines"
 SETTLED = ("registered", "not_registered", "failed", "canceled", "lost")

@@ -11,7 +11,8 @@ import pytest
 from azure.storage.blob import BlobSasPermissions, BlobServiceClient, generate_blob_sas
 
 from function_app.clock import utcnow
-from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
+from local_azure.azurite import DATA_ACCOUNT, Azurite
+from tests.support.azurite import start_azurite
 from tests.support.cli import landfall
 from tests.support.shards import framed, labelled
 

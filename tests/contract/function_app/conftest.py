@@ -13,9 +13,10 @@ from function_app.adapters.connections import ConnectionSettings, StorageConnect
 from function_app.adapters.memory_ledger import MemoryLedger
 from function_app.adapters.table_ledger import TableLedger
 from function_app.ledger import Ledger
+from local_azure.azurite import DATA_ACCOUNT, Azurite
 from tests.support.azure_ml import AzureMl
 from tests.support.azure_ml_adapter import adapter_client, start_with_code
-from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
+from tests.support.azurite import start_azurite
 
 BOTH = ["memory", pytest.param("azurite", marks=pytest.mark.azurite)]
 

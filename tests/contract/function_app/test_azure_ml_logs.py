@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from bench.chaos.storage_proxy import StorageFault, storage_proxy, through
 from function_app.adapters.azure_ml_logs import log_tail
 from function_app.adapters.connections import StorageConnection
-from tests.support.azurite import Azurite
+from local_azure.azurite import Azurite
+from tests.chaos.storage_proxy import StorageFault, storage_proxy, through
 
 pytestmark = pytest.mark.azurite
 

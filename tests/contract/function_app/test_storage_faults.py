@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
-from bench.chaos.storage_proxy import StorageFault, storage_proxy, through
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.documents import BlobDocumentStore
@@ -22,8 +21,10 @@ from function_app.clock import utcnow
 from function_app.errors import ServiceUnavailableError
 from function_app.ledger import NotificationState, RunState
 from function_app.ports import BlobFacts, TrainingRequest
+from local_azure.azurite import HOST_ACCOUNT, Azurite
+from local_azure.ports import free_port
 from shard_validation import SourceForbiddenError, SourceUnavailableError
-from tests.support.azurite import HOST_ACCOUNT, Azurite
+from tests.chaos.storage_proxy import StorageFault, storage_proxy, through
 from tests.support.ledger_records import (
     DIGITS,
     decision_record,
@@ -33,7 +34,6 @@ from tests.support.ledger_records import (
     shard_record,
 )
 from tests.support.lossy_transport import LossyTransport
-from tests.support.processes import free_port
 
 pytestmark = pytest.mark.azurite
 

@@ -10,7 +10,7 @@ import pytest
 from function_app.adapters.event_grid import TopicNotifier
 from function_app.errors import NotificationError
 from function_app.ledger import NotificationRecord
-from tests.support.azurite import Azurite
+from local_azure.azurite import Azurite
 from tests.support.event_grid import TOPIC_KEY, EventGrid, start_event_grid, storage_settings
 
 pytestmark = pytest.mark.azurite

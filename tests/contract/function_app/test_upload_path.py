@@ -20,9 +20,9 @@ from function_app.ports import BlobFacts
 from function_app.steps.message_failures import failures_of
 from function_app.steps.uploads import OTHERS_UPLOADS
 from function_app.triggers import shard_uploaded as trigger
+from local_azure.azurite import DATA_ACCOUNT, Azurite
 from shard_validation import ShardSource, SourceForbiddenError, encode_example
 from shared.record_framing import frame_record
-from tests.support.azurite import DATA_ACCOUNT, Azurite
 from tests.support.world import TRAIN_SHARDS, World, shard_content
 
 pytestmark = pytest.mark.azurite

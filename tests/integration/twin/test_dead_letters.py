@@ -11,8 +11,8 @@ import pytest
 from azure.core.exceptions import ResourceExistsError
 from azure.storage.blob import BlobServiceClient
 
+from local_azure.processes import wait_until
 from tests.integration.twin.shards import flip_bit, whole_version
-from tests.support.processes import wait_until
 from tests.support.twin import TwinUnderTest
 
 pytestmark = pytest.mark.twin

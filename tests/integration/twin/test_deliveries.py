@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from cli.demo.notifications import TOPIC, WEBHOOK
+from cli.demo.observation import TOPIC, WEBHOOK
+from local_azure.processes import wait_until
 from tests.integration.twin.shards import whole_version
-from tests.support.processes import wait_until
 from tests.support.twin import WITHIN_S, TwinUnderTest
 
 pytestmark = pytest.mark.twin

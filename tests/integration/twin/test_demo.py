@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.demo.notifications import TOPIC, WEBHOOK
-from tests.support.processes import child_environment, start_module, wait_until
+from cli.demo.observation import TOPIC, WEBHOOK
+from local_azure.processes import wait_until
+from tests.support.processes import child_environment, start_module
 from tests.support.twin import require_twin_parts
 
 pytestmark = [pytest.mark.twin, pytest.mark.distributed]
@@ -28,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         wait_until(lambda: demo.popen.poll() is not None, what="the demo to end", timeout_s=WITHIN_S, poll_s=0.5)
     finally:
         demo.stop()
-    assert 0 == demo.popen.returncode, demo.log_text()
+    assert 0 == demo.popen.returncode, demo.output()
     return folder
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobServiceClient
 
+from local_azure.processes import wait_until
 from local_azure.twin.places import DEAD_LETTER_CONTAINER
 from tests.integration.twin.shards import whole_version
 from tests.support.cli import landfall
-from tests.support.processes import wait_until
 from tests.support.twin import TwinUnderTest, options, twin_under_test
 
 pytestmark = pytest.mark.twin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.demo.notifications import TOPIC, WEBHOOK
+from cli.demo.observation import TOPIC, WEBHOOK
 from tests.integration.twin.shards import whole_version
 from tests.support.twin import TwinUnderTest
 

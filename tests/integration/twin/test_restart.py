@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from local_azure.processes import wait_until
 from tests.integration.twin.shards import whole_version
-from tests.support.processes import wait_until
 from tests.support.twin import TwinUnderTest, options, twin_under_test
 
 pytestmark = pytest.mark.twin

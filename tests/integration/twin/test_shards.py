@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from local_azure.processes import wait_until
 from tests.integration.twin.shards import flip_bit, whole_version
-from tests.support.processes import wait_until
 from tests.support.twin import WITHIN_S, TwinUnderTest
 
 pytestmark = pytest.mark.twin

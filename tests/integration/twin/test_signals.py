@@ -17,8 +17,9 @@ import psutil
 import pytest
 from azure.storage.blob import BlobServiceClient
 
+from local_azure.processes import Process, wait_until
 from tests.integration.twin.shards import whole_version
-from tests.support.processes import REPOSITORY, ServerProcess, child_environment, start_module, wait_until
+from tests.support.processes import REPOSITORY, child_environment, start_module
 from tests.support.twin import PIPELINES, require_twin_parts
 
 pytestmark = pytest.mark.twin
@@ -31,7 +32,7 @@ ENDED_BY = {signal.SIGINT: 0, signal.SIGTERM: 0, signal.SIGKILL: -signal.SIGKILL
 
 
 @contextmanager
-def starting_twin(folder: Path) -> Iterator[ServerProcess]:
+def starting_twin(folder: Path) -> Iterator[Process]:
     """Start `landfall up` with its state in a folder; whatever is left at the end is killed."""
     require_twin_parts()
     arguments = ["up", "--state", str(folder), "--pipelines", str(PIPELINES), "--node-start-delay-s", "0"]
@@ -70,7 +71,7 @@ def words(process: psutil.Process) -> Words:
         return Words([], [])
 
 
-def end(up: ServerProcess, number: signal.Signals) -> int:
+def end(up: Process, number: signal.Signals) -> int:
     """Send a signal and return the exit status."""
     up.popen.send_signal(number)
     return up.popen.wait(60)
@@ -98,11 +99,11 @@ def await_none_left(folder: Path) -> list[str]:
 def test_a_signal_at_any_moment_leaves_no_process(tmp_path: Path, moment: str, number: signal.Signals) -> None:
     """During start-up as afterwards; SIGINT and SIGTERM are answered at once, after SIGKILL the guards see to it."""
     with starting_twin(tmp_path) as up:
-        up.wait_for_line(moment, timeout_s=START_S)
+        up.await_line(moment, timeout_s=START_S)
         wait_until(lambda: len(members(tmp_path)) > 1, what="children to be there")
         status = end(up, number)
         left = [] if number is signal.SIGKILL else list(members(tmp_path).values())
-        said = "stopping everything" in up.log_text().lower()
+        said = "stopping everything" in up.output().lower()
         assert (ENDED_BY[number], number is not signal.SIGKILL, [], []) == (
             status,
             said,
@@ -115,7 +116,7 @@ def test_a_signal_at_any_moment_leaves_no_process(tmp_path: Path, moment: str, n
 def test_a_signal_during_a_job_ends_its_ranks(tmp_path: Path, number: signal.Signals) -> None:
     """Mpirun and both ranks, in sessions of their own, end with everything else."""
     with starting_twin(tmp_path) as up:
-        up.wait_for_line(READY, timeout_s=START_S)
+        up.await_line(READY, timeout_s=START_S)
         upload("endless/v1", twin_file(tmp_path))
         ranks = wait_until(lambda: running_ranks(tmp_path), what="two ranks to run", timeout_s=START_S)
         status = end(up, number)
@@ -129,17 +130,17 @@ def test_a_signal_during_a_job_ends_its_ranks(tmp_path: Path, number: signal.Sig
 def test_a_part_that_dies_ends_the_twin_with_its_name_and_log(tmp_path: Path) -> None:
     """The user learns which part ended and where its log is, and the others are stopped."""
     with starting_twin(tmp_path) as up:
-        up.wait_for_line(READY, timeout_s=START_S)
+        up.await_line(READY, timeout_s=START_S)
         guard = psutil.Process(twin_file(tmp_path)["parts"]["Azurite"])
         guard.children()[0].kill()
         status = up.popen.wait(60)
         assert (1, True, [], False) == (
             status,
             f"Error: Azurite ended with status 137. The end of its log {tmp_path / 'twin/logs/azurite.log'}"
-            in up.log_text()
-            or f"Its log {tmp_path / 'twin/logs/azurite.log'} is empty" in up.log_text(),
+            in up.output()
+            or f"Its log {tmp_path / 'twin/logs/azurite.log'} is empty" in up.output(),
             await_none_left(tmp_path),
-            "Traceback" in up.log_text(),
+            "Traceback" in up.output(),
         )
 
 

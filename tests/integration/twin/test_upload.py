@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.errors import CliError
-from cli.upload import upload_all
-from cli.uploading import ShardUploader
+from cli.upload import ShardUploader, upload_all
 from tests.support.twin import TwinUnderTest
 
 pytestmark = pytest.mark.twin

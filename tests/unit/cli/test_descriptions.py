@@ -7,10 +7,10 @@ from typing import Any
 import click
 import pytest
 
-from cli.reasons import reason_text
+from cli.runs import OverrideOption
 from cli.runs import describe as describe_run
 from cli.status import describe as describe_version
-from cli.submit import OverrideOption
+from cli.status import reason_text
 
 REASON = {"code": "payload_crc", "message": "the payload's CRC is wrong", "record_index": 2, "byte_offset": 98}
 

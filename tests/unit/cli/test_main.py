@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from cli.main import COMMANDS, main
+from cli.errors import ending_on_signals
+from cli.main import COMMANDS, landfall, main
 from tests.support.processes import REPOSITORY
 
 
@@ -127,3 +130,22 @@ def test_no_file_takes_the_place_of_a_closed_stream() -> None:
         check=True,
     )
     assert "/dev/null" == ended.stderr
+
+
+@pytest.mark.parametrize("group", ["pack", "dead-letters"])
+def test_an_overview_says_whole_sentences(group: str) -> None:
+    """Nothing is cut off at the edge of a usual terminal."""
+    said = CliRunner().invoke(landfall, [group, "--help"], terminal_width=80).output
+    listed = [line for line in said.partition("Commands:\n")[2].splitlines() if line]
+    assert ([], True) == ([line for line in listed if not line.endswith(".") or line.endswith("..")], bool(listed))
+
+
+def test_nohup_is_heeded() -> None:
+    """Who has the end of a terminal ignored wants the command to outlive it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ending_on_signals():
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.SIG_IGN == signal.getsignal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)

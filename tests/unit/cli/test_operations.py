@@ -9,8 +9,7 @@ import pytest
 
 from cli.dead_letters import describe as describe_letter
 from cli.reconcile import describe as describe_sweep
-from cli.runs import listing
-from cli.submit import describe as describe_submission
+from cli.runs import describe_request, listing
 from cli.why import show
 from tests.unit.cli.test_api_client import FunctionApp
 
@@ -159,7 +158,7 @@ def test_a_terminal_cuts_no_name(
 )
 def test_a_request_that_meets_an_ended_run_starts_nothing_and_says_so(state: str, words: str) -> None:
     """Nobody waits for what has been trained already."""
-    assert words in "\n".join(describe_submission({"run_id": "r", "state": state}, "digits/v1"))
+    assert words in "\n".join(describe_request({"run_id": "r", "state": state}, "digits/v1"))
 
 
 def test_that_a_dataset_has_no_runs_says_nothing_of_others() -> None:

@@ -1,4 +1,4 @@
-"""Sound Horovod scripts of the shapes that people write, to be spoilt one line at a time."""
+"""Correct Horovod scripts in common shapes, which tests break one line at a time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def main():
 if __name__ == "__main__":
     main()
 """
-"""A hand-written step, as it works on Keras 3."""
+"""A hand-written training step that works on Keras 3."""
 
 FIT = """
 import os
@@ -93,7 +93,7 @@ model.fit(x, y, batch_size=32, steps_per_epoch=50000 // 32 // hvd.size(), epochs
 if hvd.rank() == 0:
     model.save("outputs/final.h5")
 """
-"""Keras' own loop, as it works on Keras 2."""
+"""Keras' own loop, which works on Keras 2."""
 
 TORCH = """
 import argparse
@@ -124,21 +124,21 @@ if hvd.rank() == 0:
 
 
 def found(script: str, *, vm_size: str | None = None, **environment: str) -> list[str]:
-    """Return the codes of what is found, in the order of the lines."""
+    """Return the codes of the findings, by line."""
     report = lint_script(script.encode(), "mine.py", Machine(vm_size=vm_size, environment=environment))
     return [str(finding.code) for finding in report.findings]
 
 
 def places(script: str) -> list[tuple[str, str]]:
-    """Return each finding's code with the line of the script that it names."""
+    """Return each finding's code with its line of the script."""
     lines = script.splitlines()
     return [(str(f.code), lines[f.line - 1].strip()) for f in lint_script(script.encode(), "mine.py").findings]
 
 
 def spoilt(script: str, *changes: tuple[str, str]) -> str:
-    """Return a script with texts exchanged. Raises ValueError for a text that is not in it, or not once."""
+    """Return a script with texts replaced. Raises ValueError unless the script contains each text once."""
     for old, new in changes:
         if script.count(old) != 1:
-            raise ValueError(f"should be there once, was there {script.count(old)} times: {old!r}")
+            raise ValueError(f"the script contains {old!r} {script.count(old)} times, expected once")
         script = script.replace(old, new)
     return script

@@ -1,4 +1,4 @@
-"""What nothing in a script calls is not judged: it is a module of somebody else's."""
+"""Functions that a script does not call are not checked."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Keeper:
         f"{DEFINED}from absl import app\napp.run(keep)\n",
     ],
 )
-def test_what_the_script_may_call_is_judged(script: str) -> None:
-    """Directly, through others, by a library, or as an entry point."""
+def test_functions_that_the_script_may_call_are_checked(script: str) -> None:
+    """Called directly, through others, by a library, or as an entry point."""
     assert ["written_by_every_rank"] == found(script)
 
 
 @pytest.mark.parametrize("script", [DEFINED, IN_CLASS, f"{DEFINED}def other():\n    keep()\n"])
-def test_what_it_never_calls_is_not(script: str) -> None:
-    """Whoever imports it may call it on the root alone."""
+def test_functions_that_it_never_calls_are_not_checked(script: str) -> None:
+    """An importing module may call them on the root only."""
     assert [] == found(script)
 
 
 def test_a_module_that_others_import_needs_no_init() -> None:
-    """Who calls its functions has initialised."""
+    """The importing script initialises Horovod."""
     assert [] == found("import horovod.tensorflow as hvd\ndef share(x):\n    return x[hvd.rank()::hvd.size()]\n")

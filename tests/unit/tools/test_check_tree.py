@@ -1,17 +1,16 @@
-"""The tree's own rules find what they are for, and leave the rest alone."""
+"""The rules of the tree: each finds a breach, and finds nothing where the rule is kept."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+
 import pytest
 
-from tools.check_tree import python_breaches, text_breaches
+from tools import check_tree
+from tools.check_tree import Breach, File
 
-LONG_FUNCTION = "def long() -> None:\n" + "    print()\n" * 50
-
-
-def lines_found(text: str, *, is_test: bool = False) -> list[int]:
-    """Where breaches are seen."""
-    return [line for line, _what in python_breaches(text, is_test=is_test)]
+LINES = "x = 1\n"
+DESCRIBED = '"""Read a file."""\n'
 
 
 @pytest.mark.parametrize(
@@ -26,8 +25,8 @@ def lines_found(text: str, *, is_test: bool = False) -> list[int]:
     ],
 )
 def test_a_line_that_breaks_a_rule_is_found(line: str) -> None:
-    """Each of these would be minded by a reader, or break on another machine."""
-    assert [2] == [number for number, _what in text_breaches(f"fine\n{line}\n")]
+    """Each of these would disturb a reader, or break on another machine."""
+    assert [2] == [breach.line for breach in check_tree.line_breaches([File("a.py", f"fine\n{line}\n")])]
 
 
 @pytest.mark.parametrize(
@@ -40,27 +39,67 @@ def test_a_line_that_breaks_a_rule_is_found(line: str) -> None:
         "a method",
     ],
 )
-def test_a_line_that_keeps_the_rules_is_left_alone(line: str) -> None:
+def test_a_line_that_keeps_the_rules_passes(line: str) -> None:
     """A suppression with its code and a relative path are fine."""
-    assert [] == list(text_breaches(line))
+    assert [] == list(check_tree.line_breaches([File("a.py", line)]))
 
 
-def test_a_swallowed_exception_is_found() -> None:
-    """An except clause that does nothing hides what happened, whether it says pass or dots."""
-    silent = "try:\n    f()\nexcept ValueError:\n    {}\n"
-    assert [[3], [3]] == [lines_found(silent.format(body)) for body in ("pass", "...")]
+@pytest.mark.parametrize(("body", "lines"), [("pass", [3]), ("...", [3]), ("g()", [])])
+def test_an_except_clause_that_does_nothing_is_found(body: str, lines: list[int]) -> None:
+    """It would hide an error; calling something is handling."""
+    file = File("a.py", f"try:\n    f()\nexcept ValueError:\n    {body}\n")
+    assert lines == [breach.line for breach in check_tree.swallowed_exceptions([file])]
 
 
-def test_an_except_clause_that_acts_is_left_alone() -> None:
-    """Calling something is handling."""
-    assert [] == lines_found("try:\n    f()\nexcept ValueError:\n    g()\n")
+def folder_of(num_modules: int) -> list[File]:
+    """A folder with an ``__init__`` and a number of modules."""
+    return [File("cli/__init__.py", ""), *(File(f"cli/m{number}.py", "") for number in range(num_modules))]
 
 
-def test_a_long_function_is_found_in_code_and_not_in_tests() -> None:
-    """A table of cases in a test may be long."""
-    assert ([1], []) == (lines_found(LONG_FUNCTION), lines_found(LONG_FUNCTION, is_test=True))
+def function_of(num_lines: int) -> str:
+    """A function of that many lines."""
+    return "def long() -> None:\n" + "    print()\n" * (num_lines - 1)
 
 
-def test_a_long_file_is_found() -> None:
-    """300 lines are allowed, one more is not."""
-    assert ([], [1]) == (lines_found("x = 1\n" * 300), lines_found("x = 1\n" * 301))
+@pytest.mark.parametrize(
+    ("rule", "clean", "broken"),
+    [
+        (check_tree.long_files, [File("a.py", LINES * 500)], [File("a.py", LINES * 501)]),
+        (check_tree.long_functions, [File("a.py", function_of(40))], [File("a.py", function_of(41))]),
+        (check_tree.long_functions, [File("tests/a.py", function_of(99))], [File("cli/a.py", function_of(99))]),
+        (check_tree.full_folders, folder_of(15), folder_of(16)),
+        (
+            check_tree.small_files,
+            [File("cli/small.py", LINES), *[File(f"cli/{n}.py", LINES * 40) for n in range(9)]],
+            [File("cli/small.py", LINES), *[File(f"cli/{n}.py", LINES * 40) for n in range(8)]],
+        ),
+        (
+            check_tree.repeated_class_names,
+            [File("cli/a.py", "class A: ...\n"), File("bench/b.py", "class A: ...\n")],
+            [File("cli/a.py", "class A: ...\n"), File("cli/sub/b.py", "class A: ...\n")],
+        ),
+        (check_tree.words_in_names, [File("cli/run.py", "x = 1\n")], [File("cli/story.py", "x = 1\n")]),
+        (check_tree.words_in_code, [File("cli/a.py", DESCRIBED)], [File("cli/a.py", '"""Of a file."""\n')]),
+        (check_tree.words_in_code, [File("tests/a.py", '"""Of a file."""')], [File("cli/a.py", '"""Of a file."""')]),
+        (check_tree.words_in_pages, [File("docs/a.md", "The `story` key.\n")], [File("docs/a.md", "The story.\n")]),
+        (
+            check_tree.missing_paths,
+            [
+                File("docs/a.md", "See `cli/a.py`, `b/c.md` and `a.py`."),
+                File("cli/a.py", ""),
+                File("docs/b/c.md", ""),
+            ],
+            [File("docs/a.md", "See `cli/a.py`.")],
+        ),
+    ],
+)
+def test_a_rule_finds_its_breach_and_nothing_else(
+    rule: Callable[[Sequence[File]], Iterator[Breach]], clean: list[File], broken: list[File]
+) -> None:
+    """A clean tree has no breach, and the broken one has exactly one."""
+    assert ([], 1) == (list(rule(clean)), len(list(rule(broken))))
+
+
+def test_only_rules_that_exist_are_switched_off() -> None:
+    """A renamed rule would otherwise be on without anybody noticing."""
+    assert set() == check_tree.OFF - set(check_tree.RULES)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from local_azure.azurite import Azurite
 from tests.support.azure_ml import AzureMl, real_client, start_with_cluster
-from tests.support.azurite import Azurite, start_azurite
+from tests.support.azurite import start_azurite
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from local_azure.processes import wait_until
 from tests.support.azure_ml import WORKSPACE_ID, AzureMl
-from tests.support.processes import wait_until
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient

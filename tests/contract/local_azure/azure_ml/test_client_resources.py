@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from local_azure.azurite import DATA_ACCOUNT
 from tests.support.azure_ml import AzureMl, command_job
-from tests.support.azurite import DATA_ACCOUNT
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient

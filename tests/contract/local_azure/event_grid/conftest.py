@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
-from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
+from local_azure.azurite import DATA_ACCOUNT, Azurite
+from local_azure.processes import wait_until
+from tests.support.azurite import start_azurite
 from tests.support.event_grid import EventGrid, queued_events, start_event_grid, storage_config, storage_settings
-from tests.support.processes import wait_until
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 from azure.storage.blob import BlobServiceClient
 
+from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT, Azurite
 from tests.support.azure_ml import AzureMl, start_with_cluster
-from tests.support.azurite import DATA_ACCOUNT, HOST_ACCOUNT, Azurite, start_azurite
+from tests.support.azurite import start_azurite
 
 
 @pytest.fixture(scope="module")

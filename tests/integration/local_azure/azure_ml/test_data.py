@@ -8,9 +8,9 @@ import pytest
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import BlobServiceClient
 
+from local_azure.azurite import DATA_ACCOUNT
+from local_azure.processes import wait_until
 from tests.support.azure_ml import RESOURCE_GROUP, SUBSCRIPTION, WORKSPACE, WORKSPACE_ID, AzureMl, command_job
-from tests.support.azurite import DATA_ACCOUNT
-from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.azurite
 

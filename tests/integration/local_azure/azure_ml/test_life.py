@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
+from local_azure.azurite import Azurite
+from local_azure.processes import wait_until
 from tests.support.azure_ml import AzureMl, cluster_body, command_job, mpi_job, start_azure_ml, start_with_cluster
-from tests.support.azurite import Azurite
-from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.azurite
 

@@ -12,9 +12,11 @@ import httpx
 import pytest
 from azure.storage.blob import ContainerClient
 
-from tests.support.azurite import Azurite, start_azurite
+from local_azure.azurite import Azurite
+from local_azure.ports import free_port
+from local_azure.processes import wait_until
+from tests.support.azurite import start_azurite
 from tests.support.event_grid import TOPIC_KEY, EventGrid, custom_event, start_event_grid, storage_settings
-from tests.support.processes import free_port, wait_until
 
 pytestmark = pytest.mark.azurite
 
@@ -94,5 +96,5 @@ def test_without_its_container_an_event_is_lost(grid: EventGrid, container: Cont
 
     grid.publish("azureml", custom_event("e1"))
 
-    grid.process.wait_for_line("the dead-letter container landfall-dead-letters is missing, event e1 is lost")
+    grid.process.await_line("the dead-letter container landfall-dead-letters is missing, event e1 is lost")
     grid.wait_for("/subscriptions", lambda seen: seen[0]["pending"] == 0, "nothing to be pending")

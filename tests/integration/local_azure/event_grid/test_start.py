@@ -40,6 +40,6 @@ def test_a_configuration_that_cannot_be_used_is_explained(tmp_path: Path, config
     process = start_event_grid_process(path, {})
 
     assert 1 == process.popen.wait(30)
-    (line,) = process.log_text().splitlines()
+    (line,) = process.output().splitlines()
     assert line.startswith("event grid: ")
     assert said in line

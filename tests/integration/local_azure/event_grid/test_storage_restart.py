@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from azure.storage.blob import ContainerClient
 
-from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
+from local_azure.azurite import DATA_ACCOUNT, Azurite
+from local_azure.processes import wait_until
+from tests.support.azurite import start_azurite
 from tests.support.event_grid import EventGrid, queued_events, start_event_grid, storage_config, storage_settings
-from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.azurite
 
@@ -133,5 +134,5 @@ def test_a_blob_that_is_gone_already_raises_no_created_event(
     container.upload_blob("there", b"x")
 
     assert ["there"] == _names(azurite, "there")
-    second.process.wait_for_line("datasets/gone was deleted before its PutBlob could be told")
+    second.process.await_line("datasets/gone was deleted before its PutBlob could be told")
     second.process.stop()

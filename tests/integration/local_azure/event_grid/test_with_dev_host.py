@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from azure.storage.blob import ContainerClient
 
-from tests.support.azurite import DATA_ACCOUNT, Azurite, start_azurite
+from local_azure.azurite import DATA_ACCOUNT, Azurite
+from local_azure.ports import free_port
+from local_azure.processes import wait_until
+from tests.support.azurite import start_azurite
 from tests.support.dev_host import fixture_settings, start_dev_host
 from tests.support.event_grid import custom_event, start_event_grid, storage_config, storage_settings
-from tests.support.processes import free_port, wait_until
 
 pytestmark = pytest.mark.azurite
 

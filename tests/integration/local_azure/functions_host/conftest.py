@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from azure.storage.queue import QueueClient
 
-from tests.support.azurite import Azurite, start_azurite
+from local_azure.azurite import Azurite
+from tests.support.azurite import start_azurite
 from tests.support.dev_host import DevHost, fixture_settings, start_dev_host
 
 SYSTEM_KEY = "fixture-system-key"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from local_azure.processes import wait_until
 from tests.support.dev_host import DevHost
-from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.azurite
 

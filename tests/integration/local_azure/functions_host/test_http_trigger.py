@@ -42,7 +42,7 @@ def test_a_failing_function_gives_500_without_a_body(dev_host: DevHost) -> None:
     answer = dev_host.request("GET", "/broken")
 
     assert (500, b"") == (answer.status_code, answer.content)
-    line = dev_host.process.wait_for_line("failed: ValueError: broken on purpose: GET")
+    line = dev_host.process.await_line("failed: ValueError: broken on purpose: GET")
     assert "invocation of broken " in line
     assert "function_app.py, line " in line
 
@@ -68,5 +68,5 @@ def test_log_records_name_the_function_and_their_extra_fields(dev_host: DevHost)
     """The app's own record is a readable line with its fields behind it."""
     dev_host.request("GET", "/items/special/77")
 
-    line = dev_host.process.wait_for_line("item=77")
+    line = dev_host.process.await_line("item=77")
     assert line.endswith("INFO    special fixture_app: special was called  action=special  item=77")

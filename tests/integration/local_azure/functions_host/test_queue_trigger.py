@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from local_azure.azurite import Azurite
+from local_azure.processes import wait_until
 from tests.integration.local_azure.functions_host.conftest import Queue, open_queue
-from tests.support.azurite import Azurite
 from tests.support.dev_host import DevHost, fixture_settings, start_dev_host
-from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.azurite
 
@@ -36,7 +36,7 @@ def test_a_failing_message_is_poisoned_after_its_tries(dev_host: DevHost, inbox:
     inbox.send("fail for ever")
     encoded = base64.b64encode(b"fail for ever").decode()
 
-    dev_host.process.wait_for_line("was moved to queue inbox-poison: failed 3 times")
+    dev_host.process.await_line("was moved to queue inbox-poison: failed 3 times")
 
     assert [1, 2, 3] == [entry["tries"] for entry in dev_host.wait_for_bodies("fail for ever")]
     wait_until(lambda: encoded in poison.contents(), what="the message to be in the poison queue")
@@ -45,7 +45,7 @@ def test_a_failing_message_is_poisoned_after_its_tries(dev_host: DevHost, inbox:
 def test_a_function_that_exits_does_not_end_the_host(dev_host: DevHost, inbox: Queue) -> None:
     """Its message fails like any other, and the next one is processed."""
     inbox.send("exit now")
-    dev_host.process.wait_for_line("failed: SystemExit: on purpose: the function ended the process")
+    dev_host.process.await_line("failed: SystemExit: on purpose: the function ended the process")
     inbox.send("after the exit")
 
     dev_host.wait_for_bodies("after the exit")
@@ -55,7 +55,7 @@ def test_a_message_in_another_encoding_is_poisoned_unread(dev_host: DevHost, inb
     """What is not base64 goes to the poison queue as it is."""
     inbox.client.send_message("{not base64}")
 
-    dev_host.process.wait_for_line("was moved to queue inbox-poison: it should be base64")
+    dev_host.process.await_line("was moved to queue inbox-poison: it should be base64")
 
     wait_until(lambda: "{not base64}" in poison.contents(), what="the message to be in the poison queue")
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from local_azure.azurite import Azurite
+from local_azure.ports import free_port
 from tests.integration.local_azure.functions_host.conftest import open_queue
-from tests.support.azurite import Azurite
 from tests.support.dev_host import fixture_settings, start_dev_host, start_dev_host_process
-from tests.support.processes import child_environment, free_port, start_module
+from tests.support.processes import child_environment, start_module
 
 pytestmark = pytest.mark.azurite
 
@@ -27,7 +28,7 @@ def _refused(app_folder: Path, **settings: str) -> str:
     """Start an app that cannot start, and return what the host said about it."""
     process = start_dev_host_process(app_folder, settings, "--storage-patience-s", "0.5", root=app_folder)
     assert 1 == process.popen.wait(30)
-    (line,) = [line for line in process.log_text().splitlines() if line.startswith("dev host: ")]
+    (line,) = [line for line in process.output().splitlines() if line.startswith("dev host: ")]
     return line
 
 
@@ -107,7 +108,7 @@ def test_a_port_that_is_taken_is_named(app_folder: Path) -> None:
         )
         assert 1 == process.popen.wait(30)
 
-    assert f"dev host: port {port} on 127.0.0.1 cannot be used: Address already in use" in process.log_text()
+    assert f"dev host: port {port} on 127.0.0.1 cannot be used: Address already in use" in process.output()
 
 
 def test_local_settings_are_read_and_the_environment_wins(app_folder: Path) -> None:
@@ -143,7 +144,7 @@ def test_an_invocation_that_outlives_the_grace_is_left_to_the_next_host(azurite:
     queue.send("sleep 60")
     host.wait_for_bodies("sleep 60")
 
-    assert 0 == host.process.stop(timeout_s=45)
+    assert 0 == host.process.stop()
     assert [] == host.journalled("slept")
     assert 1 == queue.client.get_queue_properties().approximate_message_count
-    assert "gave up on ['take'] after 0.2 s" in host.process.log_text()
+    assert "gave up on ['take'] after 0.2 s" in host.process.output()

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.azurite import Azurite
+from local_azure.azurite import Azurite
+from local_azure.processes import wait_until
 from tests.support.dev_host import DevHost, fixture_settings, start_dev_host
-from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.azurite
 

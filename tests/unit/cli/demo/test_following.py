@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.demo.following import SILENCE_S, WITHIN_S, DemoError, Follower, phase_of
-from cli.demo.story import Observation, RunView
+from cli.demo.following import SILENCE_S, WITHIN_S, DemoError, Follower, Stopwatch, phase_of
+from cli.demo.narration import Observation, RunView
 
 RUN = RunView(run_id="r", state="running")
 
@@ -107,3 +107,13 @@ def test_phases_follow_the_runs_state() -> None:
                     ("planned", "submitted", "queued", "running", "completed"))]  # fmt: skip
     expected = ["validation", "submission", "submission", "waiting_for_nodes", "waiting_for_nodes", "training"]
     assert [*expected, "registration"] == [phase_of(observation) for observation in observations]
+
+
+def test_each_phase_has_the_time_until_the_next_one() -> None:
+    """Entering the same phase again does not end it; the total covers all."""
+    moments = iter([100.0, 101.0, 103.5, 110.0, 110.0])
+    watch = Stopwatch(lambda: next(moments))
+    watch.begin("upload")
+    watch.begin("upload")
+    watch.begin("training")
+    assert {"upload": 2.5, "training": 6.5, "total": 10.0} == watch.finish()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cli.pack.alone import alone_in
+from cli.pack.packer import alone_in
 from tests.support.cli import landfall
 from tests.support.nih_xrays import write_nih
 from tests.support.processes import REPOSITORY

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from local_azure.processes import wait_until
 from tests.support.cli import landfall
-from tests.support.processes import child_environment, start_module, wait_until
+from tests.support.processes import child_environment, start_module
 
 SHARD = "train-00000-of-00001.tfrecord"
 LEFT = {".landfall-pack.json", f".{SHARD}.part"}
@@ -44,7 +45,7 @@ def test_a_signal_while_a_table_is_packed(
     wait_until((target / f".{SHARD}.part").exists, what="a shard to be begun")
     process.popen.send_signal(number)
     assert (status, left) == (process.popen.wait(60), names(target))
-    assert process.log_text() == ("" if number is signal.SIGKILL else "Stopped.\n")
+    assert process.output() == ("" if number is signal.SIGKILL else "Stopped.\n")
     path.write_text("x\n1\n")
     again, _, _ = landfall(capsys, *arguments)
     assert (0, {SHARD, "dataset.json"}) == (again, names(target))

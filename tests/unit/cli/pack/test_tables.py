@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cli.pack.table_files import BATCH_BYTES, CSV_BLOCK_BYTES
-from cli.pack.tables import Table, read_table
+from cli.pack.tables import BATCH_BYTES, CSV_BLOCK_BYTES, Table, read_table
 from tests.support.cli import landfall
 from tests.support.processes import REPOSITORY, child_environment
 

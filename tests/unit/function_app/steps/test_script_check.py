@@ -121,7 +121,7 @@ def test_a_script_that_cannot_be_read_is_refused(script: str) -> None:
     """It could not run either."""
     world = world_with(script)
     run = world.land_all()
-    assert ("failed", True) == (run.state, "scripts/mine.py:1: should be Python" in (run.reason or ""))
+    assert ("failed", True) == (run.state, "scripts/mine.py:1: not Python" in (run.reason or ""))
 
 
 def test_a_script_that_is_not_there_is_refused() -> None:

@@ -12,7 +12,7 @@ from local_azure.azure_ml.clock import iso, utcnow
 from local_azure.azure_ml.events import EventPublisher
 from local_azure.azure_ml.runs import Run
 from local_azure.azure_ml.states import RunState
-from tests.support.processes import wait_until
+from local_azure.processes import wait_until
 
 HANG_UPS = 6
 """More than an event is tried at a topic that answers."""

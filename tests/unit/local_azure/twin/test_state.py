@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local_azure.twin.errors import TwinError
+from local_azure.processes import TwinError
 from local_azure.twin.state import running_twins, take_state_folder, write_atomically, write_twin_file
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.processes import wait_until
+from local_azure.processes import wait_until
 from training_job.liveness.heartbeat import HeartbeatThread, RootAddress, open_root_socket
 from training_job.liveness.liveness import Heartbeat
 

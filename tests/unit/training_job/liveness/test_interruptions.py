@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from local_azure.processes import wait_until
 from tests.support.metadata_service import MetadataService
-from tests.support.processes import wait_until
 from training_job.liveness.interruptions import NodeNotices, StopRequest
 
 

@@ -1,0 +1,163 @@
+"""The story of a demo in plain words: what is new since the last look. Pure; `observation` does the looking."""
+
+from __future__ import annotations
+
+import contextlib
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from rich.console import Console
+
+from shared.progress import Progress
+
+RUN_STATES = {
+    "planned": "the run is planned",
+    "submitting": "the run is being submitted",
+    "submitted": "the job is submitted: Azure ML has it",
+    "queued": "the job is queued: it waits for its nodes",
+    "running": "the job is running: mpirun started its ranks, which load TensorFlow",
+    "completed": "the training has completed",
+    "failed": "the run has failed",
+    "canceled": "the run was canceled",
+    "suppressed": "the run was not submitted",
+    "lost": "the run is lost: Azure ML does not know its job",
+    "registered": "the gate holds",
+    "not_registered": "the gate does not hold",
+}
+"""What a run's state means, in the words of the ledger."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """A run, as the HTTP API shows it."""
+
+    run_id: str
+    state: str
+    reason: str | None = None
+    model: str | None = None
+    """``name:version`` once registered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """The world at one moment, as far as the story tells of it."""
+
+    accepted: int = 0
+    expected: int = 0
+    """Shards uploaded."""
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    """Shard → first reason."""
+    fingerprint: str | None = None
+    """Of the closed version; None while it is open."""
+    num_records: int | None = None
+    run: RunView | None = None
+    awaited: tuple[str, ...] = ()
+    """What a run waits for that stays planned: as a rule, its turn."""
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    """State → number of nodes of the cluster."""
+    progress: tuple[Progress, ...] = ()
+    """All so far."""
+    told: tuple[str, ...] = ()
+    """Recipients who got a notification, in order."""
+
+
+def news(before: Observation, now: Observation) -> Iterator[str]:
+    """Yield a sentence for each thing that changed."""
+    yield from _shards(before, now)
+    yield from _version(before, now)
+    yield from _nodes(before, now)
+    # The last epochs' lines and the end are often seen in one look: the training comes first.
+    yield from (_epoch(progress) for progress in now.progress[len(before.progress) :])
+    yield from _run(before, now)
+    yield from (f"the run waits for {text}" for text in now.awaited if text not in before.awaited)
+    yield from (f"told: {recipient}" for recipient in now.told[len(before.told) :])
+
+
+def _shards(before: Observation, now: Observation) -> Iterator[str]:
+    if now.accepted != before.accepted:
+        yield f"shards validated: {now.accepted} of {now.expected} accepted"
+    for name in sorted(set(now.rejected) - set(before.rejected)):
+        yield f"shard rejected: {name}: {now.rejected[name]}"
+
+
+def _version(before: Observation, now: Observation) -> Iterator[str]:
+    if now.fingerprint and now.fingerprint != before.fingerprint:
+        yield f"the dataset version is whole: {now.num_records:,} records, fingerprint {now.fingerprint[:12]}"
+
+
+def _nodes(before: Observation, now: Observation) -> Iterator[str]:
+    if now.nodes == before.nodes:
+        return
+    coming, up = now.nodes.get("preparing", 0), now.nodes.get("idle", 0) + now.nodes.get("running", 0)
+    was_up = before.nodes.get("idle", 0) + before.nodes.get("running", 0)
+    if coming and coming != before.nodes.get("preparing", 0):
+        yield f"cluster: {up} nodes up, {coming} coming up"
+    elif up > was_up:
+        yield f"cluster: {up} nodes up"
+
+
+def _run(before: Observation, now: Observation) -> Iterator[str]:
+    if now.run is None or now.run == before.run:
+        return
+    if before.run is None or before.run.run_id != now.run.run_id:
+        yield f"run: {now.run.run_id}"
+    if before.run is None or before.run.state != now.run.state:
+        because = f": {now.run.reason}" if now.run.reason else ""
+        yield RUN_STATES.get(now.run.state, now.run.state) + because
+    if now.run.model and (before.run is None or before.run.model != now.run.model):
+        yield f"model registered: {now.run.model}"
+
+
+def _epoch(progress: Progress) -> str:
+    parts = [f"loss {progress.loss:.3f}", f"accuracy {progress.accuracy:.3f}"]
+    if progress.val_accuracy is not None:
+        parts.append(f"validation accuracy {progress.val_accuracy:.3f}")
+    if progress.images_per_s is not None:
+        parts.append(f"{progress.images_per_s:,.0f} images/s")
+    epoch = f"epoch {progress.epoch} of {progress.epochs}" if progress.epoch else "the first step is done"
+    return f"{epoch}: {', '.join(parts)}"
+
+
+TIME_COLUMNS = 10
+"""What the seconds take, and the space behind them."""
+
+
+class Lines:
+    """Where the story goes. On a terminal a moving line below shows that something is still going on."""
+
+    def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console or Console(highlight=False, markup=False, emoji=False)
+        self._clock = clock
+        self._started_s = clock()
+
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self._started_s
+
+    def say(self, sentence: str) -> None:
+        """Print a line of the story."""
+        self.text(f"{self.elapsed_s():6.1f} s  {sentence}", indent=TIME_COLUMNS)
+
+    def text(self, text: str = "", *, indent: int = 0) -> None:
+        """Print without the time. What a terminal has no room for goes on below, so far from its edge."""
+        for line in [text] if not self._console.is_terminal else self._folded(text, indent):
+            self._console.print(line, soft_wrap=True)
+
+    def _folded(self, text: str, indent: int) -> list[str]:
+        """Break between words only: a name that is cut cannot be found or copied."""
+        width = max(self._console.width, 2 * indent)
+        folded = textwrap.wrap(
+            text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+        )
+        return folded or [""]
+
+    @contextlib.contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Show on a terminal that the demo waits; a log gets nothing."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with self._console.status(what):
+            yield

@@ -1,0 +1,137 @@
+"""Arguments that name something: ``<dataset>/<version>``, ``<dataset>`` alone where its data are synthetic, an id."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from cli.api_client import ApiClient
+from cli.errors import CliError
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+
+
+class DatasetVersionArgument(click.ParamType[tuple[str, str]]):
+    """``digits/2026-11-20`` becomes ``("digits", "2026-11-20")``."""
+
+    name = "dataset/version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Split and check; click shows the message with the command's usage."""
+        if isinstance(value, tuple):
+            return value
+        parts = str(value).strip("/").split("/")
+        if len(parts) != 2:  # noqa: PLR2004 - a dataset and a version
+            self.fail(f"expected <dataset>/<version>, such as digits/2026-11-20, was {value!r}", param, ctx)
+        dataset, version = (_checked(self, part, param, ctx) for part in parts)
+        return dataset, version
+
+
+class TrainableArgument(click.ParamType[tuple[str, str | None]]):
+    """The same, or ``synthetic-benchmark``, which becomes ``("synthetic-benchmark", None)``."""
+
+    name = "dataset[/version]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str | None]:
+        """Split and check; whether the dataset may stand alone is for the function app to say."""
+        if isinstance(value, tuple) or "/" in str(value).strip("/"):
+            return DATASET_VERSION.convert(value, param, ctx)
+        return _checked(self, str(value).strip("/"), param, ctx), None
+
+
+class IdArgument(click.ParamType[str]):
+    """The id of a run or a dead letter: anything else would be another address of the API's."""
+
+    name = "id"
+
+    def __init__(self, what: str, example: str) -> None:
+        self._what, self._example = what, example
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check it; which ids there are is for the function app to say."""
+        if _ID.fullmatch(str(value)) is None:
+            self.fail(f"expected the id of {self._what}, such as {self._example}, was {value!r}", param, ctx)
+        return str(value)
+
+
+def _checked(
+    argument: click.ParamType[Any], part: str, param: click.Parameter | None, ctx: click.Context | None
+) -> str:
+    if _PART.fullmatch(part) is None:
+        argument.fail(f"{part!r} should be letters, digits, '.', '_' and '-', at most 128 of them", param, ctx)
+    return part
+
+
+DATASET_VERSION = DatasetVersionArgument()
+TRAINABLE = TrainableArgument()
+RUN_ID = IdArgument("a run", "landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")
+DEAD_LETTER_ID = IdArgument("a dead letter", "0123456789abcdef")
+
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The clone."""
+TWINS = ROOT / ".landfall"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def with_api(command: Callable[Concatenate[ApiClient, P], R]) -> Callable[..., R]:
+    """Give a command --url and --key, and an open `ApiClient` as its first argument."""
+
+    @click.option("--url", envvar="LANDFALL_URL", help="Address of the function app [env: LANDFALL_URL].")
+    @click.option("--key", envvar="LANDFALL_FUNCTION_KEY", help="Its key [env: LANDFALL_FUNCTION_KEY].")
+    @functools.wraps(command)
+    def wrapper(*args: Any, url: str | None, key: str | None, **kwargs: Any) -> R:
+        with api_client(url, key) as client:
+            client.is_for_people = not kwargs.get("as_json")
+            try:
+                return command(client, *args, **kwargs)
+            except KeyError as error:
+                hint = "is it a Landfall function app, and as new as this command?"
+                raise CliError(f"{client.url} should have answered with {error}, and did not: {hint}") from error
+
+    return wrapper
+
+
+def api_client(url: str | None, key: str | None) -> ApiClient:
+    """Return a client of what the user named, else of the running twin. Raises CliError where there is neither."""
+    if url is not None:
+        return ApiClient(url, key)
+    twin = running_twin_of_this_clone()
+    if twin is None:
+        raise CliError(
+            "No function app to talk to: give --url (or set LANDFALL_URL), or start a local twin with `landfall up`."
+        )
+    return ApiClient(twin.functions_url, key or twin.function_key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwinAddress:
+    """What a command needs to know of a running twin."""
+
+    functions_url: str
+    function_key: str
+    data_connection: str
+
+
+def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
+    """Return the first of this clone's twins that runs, None where none does."""
+    from local_azure.processes import keep_loopback_direct
+    from local_azure.twin.state import running_twins
+
+    keep_loopback_direct()
+    for twin in running_twins(base):
+        return TwinAddress(
+            functions_url=twin["functions_url"],
+            function_key=twin["function_key"],
+            data_connection=twin["data_connection"],
+        )
+    return None

@@ -1,0 +1,192 @@
+"""Writing shards: each is validated before it gets its name, and what is done stays done."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cli.errors import CliError
+from cli.pack.collection import Collection, Entry, deal
+from shard_validation import DataRequirements, ImagePolicy, LocalFileSource, encode_example, validate_shard
+from shard_validation.counts import DATASET_FILE, FORMAT_VERSION
+from shard_validation.reasons import shown
+from shared.record_framing import frame_record
+
+PLAN_FILE = ".landfall-pack.json"
+"""In the target folder while packing is under way: what was planned, and which shards are done."""
+
+Progress = Callable[[int], None]
+"""Takes the number of examples done since the last call."""
+
+
+class Packer:
+    """Packs one collection into one folder."""
+
+    def __init__(self, collection: Collection, folder: Path, *, shards: Mapping[str, int], seed: int) -> None:
+        """Plan it: ``shards`` is the number of shards of each split."""
+        self._collection = collection
+        self._folder = folder
+        self._plan = {
+            f"{split}-{i:05d}-of-{shards[split]:05d}.tfrecord": members
+            for split, entries in collection.splits.items()
+            for i, members in enumerate(deal(entries, shards[split], seed=f"{seed}/{split}"))
+        }
+        self._digest = _digest(self._plan, collection)
+        self._done: dict[str, dict[str, Any]] = {}
+
+    @property
+    def num_examples(self) -> int:
+        """In all shards."""
+        return sum(map(len, self._plan.values()))
+
+    def pack(self, progress: Progress) -> list[Path]:
+        """Write what is not written yet, then ``dataset.json``; return the shards' paths. Raises CliError."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._done = self._finished_before()
+            for name, members in self._plan.items():
+                if name in self._done:
+                    progress(len(members))
+                else:
+                    self._done[name] = self._write_shard(name, members, progress)
+                    self._save_plan()
+            self._write_dataset_file()
+            for part in self._folder.glob(".*.tfrecord.part"):
+                part.unlink()  # of an earlier plan, which was interrupted before any shard was done
+            (self._folder / PLAN_FILE).unlink()
+        except OSError as error:
+            raise CliError(
+                f"{self._folder}: packing stopped: {error}. The same command goes on from here."
+            ) from error
+        return [self._folder / name for name in self._plan]
+
+    def _finished_before(self) -> dict[str, dict[str, Any]]:
+        """Return the shards that an earlier run of the same plan finished. Raises CliError for another plan's."""
+        path = self._folder / PLAN_FILE
+        if not path.is_file():
+            others = [p.name for p in self._folder.iterdir() if not p.name.startswith(".")]
+            if others:
+                raise CliError(
+                    f"{self._folder}: should be empty, holds {len(others)} files or folders, as {shown(min(others))}."
+                )
+            self._save_plan()
+            return {}
+        try:
+            state = json.loads(path.read_bytes())
+            digest, done = state["plan"], dict(state["shards"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CliError(f"{path}: cannot be understood; remove the folder and pack again.") from error
+        if digest != self._digest and done:
+            raise CliError(
+                f"{self._folder}: holds {len(done)} shards of another source or other options: "
+                f"use the same again, remove the folder, or take another one."
+            )
+        self._save_plan()
+        return {name: facts for name, facts in done.items() if self._is_intact(name, facts)}
+
+    def _is_intact(self, name: str, facts: Mapping[str, Any]) -> bool:
+        path = self._folder / name
+        if name not in self._plan or not path.is_file() or path.stat().st_size != facts.get("size_bytes"):
+            return False
+        with LocalFileSource(path) as source:
+            return validate_shard(source).crc32c == facts.get("crc32c")
+
+    def _write_shard(self, name: str, members: Sequence[Entry], progress: Progress) -> dict[str, Any]:
+        part = self._folder / f".{name}.part"
+        with part.open("wb") as file:
+            for entry in members:
+                file.write(frame_record(self._encoded(entry)))
+                progress(1)
+            file.flush()
+            os.fsync(file.fileno())
+        facts = self._validated(part, name, members)
+        part.replace(self._folder / name)
+        return facts
+
+    def _encoded(self, entry: Entry) -> bytes:
+        try:
+            return encode_example(self._collection.load(entry))
+        except (OSError, ValueError, TypeError) as error:
+            fault = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise CliError(f"{self._collection.where(entry)}: cannot be packed: {fault}") from error
+
+    def _validated(self, part: Path, name: str, members: Sequence[Entry]) -> dict[str, Any]:
+        requirements = DataRequirements(features=self._collection.features, images=ImagePolicy(decode="header"))
+        with LocalFileSource(part) as source:
+            verdict = validate_shard(source, requirements)
+        if not verdict.accepted:
+            reason = verdict.reasons[0]
+            index = reason.record_index
+            entry = "" if index is None else f" Look at {self._collection.where(members[index])}."
+            fault = f"{reason.code}: {reason.feature or 'it'} should be {reason.expected}, was {reason.seen}"
+            raise CliError(f"{name} would be rejected: {fault}.{entry}")
+        return {
+            "name": name,
+            "num_records": verdict.num_records,
+            "size_bytes": verdict.size_bytes,
+            "crc32c": verdict.crc32c,
+        }
+
+    def _save_plan(self) -> None:
+        _write_whole(self._folder / PLAN_FILE, {"plan": self._digest, "shards": self._done})
+
+    def _write_dataset_file(self) -> None:
+        splits: dict[str, Any] = {}
+        for split in self._collection.splits:
+            shards = [self._done[name] for name in self._plan if name.startswith(f"{split}-")]
+            splits[split] = {"num_records": sum(s["num_records"] for s in shards), "shards": shards}
+        members = {
+            "format_version": FORMAT_VERSION,
+            "data_format": "tfrecord",
+            "features": [f.to_json() for f in self._collection.features],
+            "classes": list(self._collection.classes),
+            "splits": splits,
+        }
+        _write_whole(self._folder / DATASET_FILE, members)
+
+
+def _digest(plan: Mapping[str, Sequence[Entry]], collection: Collection) -> str:
+    digest = hashlib.sha256(json.dumps([f.to_json() for f in collection.features]).encode())
+    digest.update(collection.stamp.encode())
+    for name, members in plan.items():
+        digest.update(f"\n{name}\n".encode())
+        for entry in members:
+            digest.update(f"{entry.key}\t{entry.label}\n".encode())
+    return digest.hexdigest()
+
+
+def _write_whole(path: Path, members: Mapping[str, Any]) -> None:
+    """Write JSON, whole or not at all."""
+    aside = path.with_name(f".{path.name}.new")
+    aside.write_text(json.dumps(members, indent=1) + "\n", encoding="utf-8")
+    aside.replace(path)
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a folder, made if need be, until this process leaves or ends. Raises CliError where it is held."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise CliError(f"{folder}: cannot be packed into: {error.strerror}.") from error
+    try:
+        # where a network's file system knows no locks, packing goes on as it did before there were any
+        with contextlib.suppress(OSError):
+            _lock(held, folder)
+        yield
+    finally:
+        os.close(held)
+
+
+def _lock(held: int, folder: Path) -> None:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise CliError(f"{folder}: another command is packing into it: wait for it, or stop it.") from error

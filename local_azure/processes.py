@@ -1,0 +1,265 @@
+"""Start processes, wait for what they must do, and stop them with everything below them.
+
+Storage, the emulators and the dev host are started here, for the twin and for tests alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TypeVar
+
+import psutil
+
+from local_azure.guard import die_with_parent
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The clone: where `python -m local_azure...` finds its packages."""
+PATIENCE_S = 120.0
+"""Deadline for what should happen at once: only a failure waits so long, however busy the machine is."""
+POLL_S = 0.02
+TAIL_LINES = 8
+FOREIGN_PREFIXES = ("AZURE", "ARM_", "IDENTITY_", "MSI_", "LANDFALL_", "DATASTORAGE", "WEBSITE_", "FUNCTIONS_")
+"""Settings of the developer's own Azure, of another project or of another twin must not reach a child (AZURE
+covers AZUREML_... and AzureWebJobsStorage). In upper case; compared without case."""
+FOREIGN = (
+    "CONTAINER_NAME",
+    "PYTHON_SCRIPT_FILE_NAME",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_FILE",
+)
+"""CONTAINER_NAME makes the Functions worker believe that it runs in Azure."""
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
+"""Everything is on loopback."""
+
+
+class TwinError(Exception):
+    """A part of the local twin cannot start, or has ended; the message names the part, its log and what to do."""
+
+
+def wait_until(
+    condition: Callable[[], T | None], *, what: str, timeout_s: float = PATIENCE_S, poll_s: float = POLL_S
+) -> T:
+    """Poll until `condition` returns something truthy, and return that.
+
+    Raises TimeoutError, which says what was awaited and what was seen last.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        seen = condition()
+        if seen:
+            return seen
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"waited {timeout_s:g} s for {what}; last seen: {seen!r}")
+        time.sleep(poll_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What to start, and what shows that it is ready."""
+
+    name: str
+    """For messages, such as "Azurite"."""
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    """The whole environment, not an addition to this process's; see `clean_environment`."""
+    log: Path
+    """Receives standard error, and standard output unless `stdout` is set. Every start empties it."""
+    stdout: Path | None = None
+    ready: str = ""
+    """Text of the output line that shows readiness; empty where the program ends by itself."""
+    patience_s: float = PATIENCE_S
+    """Deadline for becoming ready, or for the end of a program that ends by itself."""
+    grace_s: float = 5.0
+    """Time between SIGTERM and SIGKILL; for guarded processes."""
+
+
+class Process:
+    """A started program.
+
+    A guarded process ends with everything below it when its starter stops it or dies, whatever sessions its
+    children are in. A process without a guard dies when the *thread* that started it ends, and is alone in that;
+    it is for tests, which send it signals and look at its exit status.
+    """
+
+    def __init__(self, program: Program, *, guarded: bool = True, label: str = "", hold: Sequence[int] = ()) -> None:
+        """Start `program`. `hold`: descriptors of locks that stay locked as long as anything of the child lives."""
+        self.program = program
+        self._guarded = guarded
+        guard = [sys.executable, "-m", "local_azure.guard", "--grace-s", str(program.grace_s), "--label", label, "--"]
+        with contextlib.ExitStack() as files:
+            log = files.enter_context(_emptied(program.log))
+            stdout = files.enter_context(_emptied(program.stdout)) if program.stdout else log
+            self.popen: subprocess.Popen[bytes] = subprocess.Popen(
+                [*(guard if guarded else []), *program.command],
+                stdin=subprocess.PIPE if guarded else subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=log,
+                cwd=ROOT,
+                env=dict(program.environment),
+                start_new_session=True,
+                pass_fds=tuple(hold),
+                preexec_fn=None if guarded else die_with_parent,  # noqa: PLW1509 (one prctl call, which takes no lock)
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id: of the guard, where there is one."""
+        return self.popen.pid
+
+    def exit_status(self) -> int | None:
+        """Return the exit status, None while the process runs."""
+        return self.popen.poll()
+
+    def output(self) -> str:
+        """Return what the program has written to standard output so far (and to standard error, unless apart)."""
+        return _text(self.program.stdout or self.program.log)
+
+    def await_line(self, text: str, *, timeout_s: float = PATIENCE_S) -> str:
+        """Return the first line of the output that contains `text`.
+
+        Raises TwinError when the process ends before, or has not written such a line in time.
+        """
+
+        def find() -> str | None:
+            ended = self.exit_status() is not None  # asked first: what it wrote before its end counts
+            line = next((line for line in self.output().splitlines(keepends=True) if text in line), None)
+            if line is not None and (ended or line.endswith("\n")):
+                return line.rstrip("\n")
+            self.check_running()
+            return None
+
+        try:
+            return wait_until(find, what=repr(text), timeout_s=timeout_s)
+        except TimeoutError:
+            seen = log_end(self.program.log)
+            raise TwinError(f"{self.program.name} has not written {text!r} within {timeout_s:g} s. {seen}") from None
+
+    def await_ready(self) -> str:
+        """Return the line that shows that the program is ready. Raises TwinError where it ends or takes too long."""
+        return self.await_line(self.program.ready, timeout_s=self.program.patience_s)
+
+    def await_end(self, *, timeout_s: float = PATIENCE_S) -> int:
+        """Return the exit status of a process that ends by itself. Raises TwinError where it does not in time."""
+        try:
+            return self.popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            seen = log_end(self.program.log)
+            raise TwinError(f"{self.program.name} has not ended within {timeout_s:g} s. {seen}") from None
+
+    def check_running(self) -> None:
+        """Raise TwinError where the process has ended."""
+        status = self.exit_status()
+        if status is not None:
+            raise TwinError(f"{self.program.name} ended with status {status}. {log_end(self.program.log)}")
+
+    def ask_to_stop(self) -> None:
+        """Ask the process, or its guard, to end; return at once."""
+        if self._guarded:
+            _stdin(self.popen).close()
+        elif self.exit_status() is None:
+            self.popen.send_signal(signal.SIGTERM)
+
+    def await_stopped(self) -> int:
+        """Return the exit status when nothing is left. Raises TwinError where it had to be killed."""
+        try:
+            return self.await_end()
+        except TwinError:
+            self.kill()
+            raise
+
+    def stop(self) -> int:
+        """Ask the process to end, wait for that, and return its exit status."""
+        self.ask_to_stop()
+        return self.await_stopped()
+
+    def kill(self) -> None:
+        """End it at once, as a power cut would: SIGKILL; the kernel then ends what a guard guards."""
+        if self.exit_status() is None:
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait(PATIENCE_S)
+        if self._guarded:
+            _stdin(self.popen).close()
+
+
+def run(program: Program, *, label: str = "") -> None:
+    """Start a program that ends by itself, and return when it has succeeded. Raises TwinError where it fails."""
+    process = Process(program, label=label)
+    try:
+        status = process.await_end(timeout_s=program.patience_s)
+    finally:
+        process.stop()
+    if status != 0:
+        process.check_running()
+
+
+def await_strays(label: str) -> None:
+    """Wait for guards that were started but never became a `Process`: a signal came in between.
+
+    Their pipe closed when the unfinished `Process` went, so they are ending already.
+    """
+    with contextlib.suppress(psutil.NoSuchProcess):  # one that ends while it is looked at
+        own = psutil.Process().children()
+        psutil.wait_procs([child for child in own if label in child.cmdline()], timeout=PATIENCE_S)
+
+
+def module_command(module: str, *words: str, **options: object) -> list[str]:
+    """Return the command that runs a module of this clone; ``node_idle_s=2`` becomes ``--node-idle-s 2``."""
+    command = [sys.executable, "-u", "-m", module, *words]
+    for name, value in options.items():
+        command += ["--" + name.replace("_", "-"), str(value)]
+    return command
+
+
+def clean_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return a copy of the environment without foreign settings, to which a program's own are added."""
+    source = os.environ if environment is None else environment
+    kept = {name: value for name, value in source.items() if not _is_foreign(name)}
+    return {**kept, "NO_PROXY": "localhost,127.0.0.1", "PYTHONUNBUFFERED": "1"}
+
+
+def keep_loopback_direct() -> None:
+    """Have this process's own clients reach loopback without a proxy, whatever proxy the user has."""
+    for name in ("NO_PROXY", "no_proxy"):
+        exempt = [part for part in os.environ.get(name, "").split(",") if part]
+        os.environ[name] = ",".join(dict.fromkeys([*exempt, "localhost", "127.0.0.1"]))
+
+
+def log_end(log: Path) -> str:
+    """Return a sentence that says where the log is, followed by its last lines."""
+    lines = _text(log).splitlines()[-TAIL_LINES:]
+    if not lines:
+        return f"Its log {log} is empty."
+    return f"The end of its log {log}:\n" + "\n".join(f"    {line[:300]}" for line in lines)
+
+
+def _is_foreign(name: str) -> bool:
+    return name.upper().startswith(FOREIGN_PREFIXES) or name.upper() in FOREIGN or name.lower() in PROXIES
+
+
+def _emptied(path: Path) -> IO[bytes]:
+    """Open an empty file for appending: writes go to its end also after somebody has emptied it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"")
+    return path.open("ab")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _stdin(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    if process.stdin is None:
+        raise TwinError("a guarded process was started without the pipe that ends it")
+    return process.stdin

@@ -1,0 +1,116 @@
+"""What is left after the storm, gathered from the ledger, Azure ML, the recipients and Event Grid."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from cli.demo.observation import received
+from function_app.ledger import Decision, Ledger, RunRecord, ShardState
+from tests.chaos.plan import ChaosPlan
+from tests.support.twin import WORKSPACE_ID, TwinUnderTest
+
+TOPICS = ("storage", "azureml")
+SUPPRESSED = ("event_suppressed", "request_suppressed")
+MAX_ENTRIES = 1_000_000
+API_VERSION = "2023-08-01-preview"
+PREFIXES = ("chaos-", "landfall-chaos-")
+"""Subjects of the history: blobs and versions, then runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Everything that the promises are judged by."""
+
+    runs: list[RunRecord]
+    jobs: list[str]
+    """Names of the jobs in Azure ML."""
+    models: Counter[str]
+    """Run id → model versions registered from its output."""
+    accepted: int
+    """Number of accepted shards."""
+    generations: Counter[str]
+    """Version → number of its latest generation."""
+    notified: Counter[tuple[str, str, str]]
+    """(run, recipient, outcome) → distinct notifications, compared by id as recipients do."""
+    deliveries: int
+    """Notifications received, including repetitions."""
+    suppressed: list[Decision]
+    dead_letters: int
+    events: Mapping[str, int]
+    """Number of events that were published, dropped, duplicated and late."""
+    failed_calls: Counter[str]
+    """HTTP status → failed calls of Azure ML by the function app; 0 means a broken connection."""
+
+
+def gather(plan: ChaosPlan, twin: TwinUnderTest, ledger: Ledger) -> Evidence:
+    """Ask the ledger, Azure ML and the emulators."""
+    runs = ledger.runs(limit=10 * plan.versions)
+    versions = list(ledger.versions())
+    shards = [row for version in versions for row in ledger.shards(version)]
+    notified = {(n["subject"], n["recipient"], n["outcome"], n["id"]) for n in notifications(twin)}
+    entries = [entry for prefix in PREFIXES for entry in ledger.decisions_below(prefix, limit=MAX_ENTRIES)]
+    return Evidence(
+        runs=runs,
+        jobs=names(twin, "jobs"),
+        models=models(plan, twin),
+        accepted=sum(row.state is ShardState.ACCEPTED for row in shards),
+        generations=Counter({str(v): latest.number for v in versions if (latest := ledger.latest_generation(v))}),
+        notified=Counter((subject, recipient, outcome) for subject, recipient, outcome, _ in notified),
+        deliveries=len(notifications(twin)),
+        suppressed=[entry for entry in entries if entry.action in SUPPRESSED],
+        dead_letters=len(ledger.dead_letters(limit=MAX_ENTRIES)),
+        events=events(twin),
+        failed_calls=Counter(str(call["status"]) for call in twin.client.calls() if not 200 <= call["status"] < 400),
+    )
+
+
+def notifications(twin: TwinUnderTest) -> list[dict[str, Any]]:
+    """Return all notifications that any recipient received."""
+    posted = (json.loads(entry["body"]) for entry in twin.client.webhook_received())
+    events = [*(entry["event"] for entry in twin.client.received()), *posted]
+    subjects = sorted({str(event.get("subject")) for event in events})
+    return [one for subject in subjects for one in received(twin.client, subject)]
+
+
+def events(twin: TwinUnderTest) -> dict[str, int]:
+    """Return how many events of uploads and runs were published, dropped, duplicated and late."""
+    faults = twin.client.event_faults()
+    counted = {what: sum(faults[topic][what] for topic in TOPICS) for what in ("dropped", "duplicated", "late")}
+    return {"published": sum(len(twin.client.received(topic)) for topic in TOPICS), **counted}
+
+
+def models(plan: ChaosPlan, twin: TwinUnderTest) -> Counter[str]:
+    """Return how many model versions each run has in the registry."""
+    found: Counter[str] = Counter()
+    for dataset in plan.datasets:
+        for model in listed(twin, f"models/{dataset}-model/versions"):
+            found[model["properties"]["modelUri"].split("/jobs/")[1].split("/")[0]] += 1
+    return found
+
+
+def names(twin: TwinUnderTest, kind: str) -> list[str]:
+    """Return the names of all resources of a kind."""
+    return [str(one["name"]) for one in listed(twin, kind)]
+
+
+def listed(twin: TwinUnderTest, path: str) -> list[dict[str, Any]]:
+    """List resources of Azure ML with a token, as any client can; empty if there is no such collection."""
+    places = twin.twin.places
+    verify = ssl.create_default_context(cafile=places.ca_file)
+    with httpx.Client(base_url=places.azure_ml_url, verify=verify, trust_env=False, timeout=30.0) as http:
+        secret = {"X-IDENTITY-HEADER": places.secrets.identity_header}
+        token = http.get("/msi/token?resource=chaos", headers=secret).raise_for_status().json()["access_token"]
+        answer = http.get(
+            f"{WORKSPACE_ID}/{path}?api-version={API_VERSION}", headers={"Authorization": f"Bearer {token}"}
+        )
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        return []
+    found: list[dict[str, Any]] = answer.raise_for_status().json()["value"]
+    return found

@@ -1,0 +1,127 @@
+"""What a chaos run uploads, disturbs and how often. All random choices follow from the seed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shard_validation import encode_example
+from shared.record_framing import frame_record
+from tests.chaos.report import ChaosError
+
+RECORDS_PER_SHARD = 3
+UPLOADS_AT_ONCE = 10
+STUB = Path(__file__).with_name("stub_job.py")
+PIPELINE = """pipeline: {dataset}
+dataset: {dataset}
+data:
+  format: tfrecord
+  splits: [train, validation]
+  features:
+    label: {{kind: int64, minimum: 0, maximum: 9}}
+    number: {{kind: int64, minimum: 0}}
+  small_shard_ratio: 0.0
+train:
+  script: scripts/stub_job.py
+  compute: chaos
+  vm_size: Standard_NC6s_v3
+  num_nodes: 1
+  processes_per_node: 1
+  timeout_s: 600
+  environment_variables: {{PYTHONPATH: "."}}
+register:
+  model: {dataset}-model
+  require:
+    - {{metric: val_accuracy, at_least: 0.95}}
+notify:
+  - topic
+  - webhook: LANDFALL_WEBHOOK_PEOPLE
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChaosPlan:
+    """One chaos run. Each dataset has its own pipeline, because a pipeline has at most one active run."""
+
+    versions: int = 50
+    shards: int = 20
+    """Shards per version; one of them is for validation."""
+    seed: int = 1
+    duplicate_fraction: float = 0.20
+    drop_fraction: float = 0.05
+    late_fraction: float = 0.02
+    """Share of events that are held back until every run has ended."""
+    storage_fault_share: float = 0.03
+    """Share of the app's storage requests at which a fault begins; it may last for several requests."""
+    window: int = 10
+    """Number of events that are held and then delivered in random order."""
+    kill_after_s: tuple[float, float] = (4.0, 12.0)
+    """Shortest and longest time from the dev host's first answer to its SIGKILL."""
+    calm_after_s: float = 180.0
+    """Longest duration of the storm; it ends earlier if every run has ended."""
+    give_up_after_s: float = 900.0
+    """Longest wait for the end of all runs once the storm is over."""
+
+    def __post_init__(self) -> None:
+        if self.versions < 1 or self.shards < 2:
+            raise ChaosError(
+                f"chaos: {self.versions} versions of {self.shards} shards are too few; "
+                "use at least 1 version of 2 shards"
+            )
+
+    @property
+    def datasets(self) -> list[str]:
+        """One dataset name per version."""
+        return [f"chaos-{number:03d}" for number in range(self.versions)]
+
+    def uploads(self) -> list[tuple[str, bytes]]:
+        """Return path and content of every blob of every version, in upload order."""
+        blobs = [
+            (f"{dataset}/v1/{name}", content(number))
+            for dataset in self.datasets
+            for number, name in enumerate(self.shard_names())
+        ]
+        self.dice("uploads").shuffle(blobs)
+        return blobs
+
+    def shard_names(self) -> list[str]:
+        """Return the shard names of a version."""
+        train = self.shards - 1
+        names = [f"train-{index:05d}-of-{train:05d}.tfrecord" for index in range(train)]
+        return [*names, "validation-00000-of-00001.tfrecord"]
+
+    def event_faults(self, topic: str) -> Mapping[str, Any]:
+        """Return the faults that the Event Grid emulator applies to a topic."""
+        return {
+            "topic": topic,
+            "seed": self.dice(topic).randrange(1 << 30),
+            "duplicate_fraction": self.duplicate_fraction,
+            "drop_fraction": self.drop_fraction,
+            "late_fraction": self.late_fraction,
+            "order": "shuffle",
+            "hold_until": self.window,
+        }
+
+    def dice(self, purpose: str) -> random.Random:
+        """Return a generator for one purpose, so that drawing more for one purpose changes no other."""
+        return random.Random(f"{self.seed}/{purpose}")  # noqa: S311 (chaos, not secrets)
+
+
+def content(number: int) -> bytes:
+    """Return a valid shard whose content depends on ``number``."""
+    labels = [(number + record) % 10 for record in range(RECORDS_PER_SHARD)]
+    numbered = [encode_example({"label": [label], "number": [number]}) for label in labels]
+    return b"".join(frame_record(example) for example in numbered)
+
+
+def write_pipelines(folder: Path, plan: ChaosPlan) -> Path:
+    """Write one pipeline per dataset, all with the stub training, and return the folder."""
+    (folder / "scripts").mkdir(parents=True)
+    shutil.copy(STUB, folder / "scripts" / STUB.name)
+    for dataset in plan.datasets:
+        (folder / f"{dataset}.yaml").write_text(PIPELINE.format(dataset=dataset), encoding="utf-8")
+    return folder

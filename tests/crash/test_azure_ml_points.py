@@ -1,0 +1,123 @@
+"""SIGKILL after each request with which the real client changes Azure ML: who repeats it meets what it did."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
+from function_app.adapters.azure_ml_workspace import WorkspaceClient
+from function_app.ports import JobSpec, ModelRegistration
+from tests.contract.function_app.azure_ml_benches import MODEL, job_spec
+from tests.crash.process import killed
+from tests.support.adapter_calls import changes_seen
+from tests.support.azure_ml import AzureMl
+from tests.support.azure_ml_adapter import adapter_client, start_with_code
+from tests.support.azurite import start_azurite
+
+pytestmark = pytest.mark.azurite
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The emulator, and how a process reaches it."""
+
+    emulator: AzureMl
+    client: WorkspaceClient
+
+    def anew(self) -> WorkspaceClient:
+        """Return a client for another process: connections do not outlive a fork."""
+        return WorkspaceClient(self.client.workspace, client_id=str(uuid.uuid4()))
+
+    def names(self, kind: str) -> list[str]:
+        """Return the names of all resources of a kind, asked without our client."""
+        return [str(one["name"]) for one in self.emulator.get(f"{kind}?api-version=2023-08-01-preview")["value"]]
+
+
+Act = Callable[[WorkspaceClient, JobSpec], object]
+
+
+def submit(client: WorkspaceClient, spec: JobSpec) -> None:
+    """Send a job."""
+    AzureMLJobs(client).submit(spec)
+
+
+def cancel(client: WorkspaceClient, spec: JobSpec) -> None:
+    """Ask for its end."""
+    AzureMLJobs(client).cancel(spec.name)
+
+
+def register(client: WorkspaceClient, spec: JobSpec) -> None:
+    """Register its output."""
+    path = f"azureml://jobs/{spec.name}/outputs/model"
+    registration = ModelRegistration(name=f"model-of-{spec.name}", version="1", path=path, description="", tags={})
+    AzureMLModels(client).register(registration)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """An emulator with everything that a submission refers to."""
+    azurite = start_azurite(tmp_path_factory.mktemp("azurite"))
+    emulator = start_with_code(tmp_path_factory.mktemp("azure_ml"), azurite)
+    with adapter_client(emulator) as client:
+        yield Bench(emulator, client)
+    emulator.process.stop()
+    azurite.stop()
+
+
+def prepared(bench: Bench, act: Act) -> JobSpec:
+    """Return a job that is where an act finds it."""
+    spec = job_spec(
+        "Completed" if act is register else "Running",
+        name=f"landfall-{act.__name__}-{uuid.uuid4().hex[:8]}-a1",
+        outputs=MODEL,
+    )
+    if act is not submit:
+        submit(bench.client, spec)
+    if act is register:
+        bench.emulator.await_status(spec.name, "Completed")
+    return spec
+
+
+def dying(bench: Bench, act: Act, spec: JobSpec) -> None:
+    """Act, and die of the first request that was answered."""
+    with changes_seen(lambda *_: os.kill(os.getpid(), signal.SIGKILL)):
+        act(bench.anew(), spec)
+
+
+@pytest.mark.parametrize(("act", "verb"), [(submit, "PUT"), (cancel, "POST"), (register, "PUT")])
+def test_each_change_of_azure_ml_is_one_request(bench: Bench, act: Act, verb: str) -> None:
+    """So no process can die in the midst of one: the port's call is the crash point."""
+    spec, verbs = prepared(bench, act), list[str]()
+    with changes_seen(lambda verb, _: verbs.append(verb)):
+        act(bench.client, spec)
+    assert [verb] == verbs
+
+
+def test_a_submission_whose_process_died_is_met_by_the_next(bench: Bench) -> None:
+    """The job is there, once."""
+    spec = prepared(bench, submit)
+    assert killed(lambda: dying(bench, submit, spec))
+    submit(bench.client, spec)
+    assert [spec.name] == [name for name in bench.names("jobs") if name == spec.name]
+
+
+def test_a_cancellation_whose_process_died_is_met_by_the_next(bench: Bench) -> None:
+    """The job ends canceled; asking again is no error."""
+    spec = prepared(bench, cancel)
+    assert killed(lambda: dying(bench, cancel, spec))
+    cancel(bench.client, spec)
+    assert "Canceled" == bench.emulator.await_status(spec.name, "Canceled")
+
+
+def test_a_registration_whose_process_died_is_met_by_the_next(bench: Bench) -> None:
+    """The model has one version."""
+    spec = prepared(bench, register)
+    assert killed(lambda: dying(bench, register, spec))
+    register(bench.client, spec)
+    assert ["1"] == bench.names(f"models/model-of-{spec.name}/versions")

@@ -1,0 +1,121 @@
+"""A long validation whose process is killed in the middle of a slice: the next one goes on, on the real storage."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.storage.blob import BlobServiceClient
+
+from function_app.adapters.connections import ConnectionSettings, StorageConnection
+from function_app.adapters.table_ledger import TableLedger
+from function_app.ledger import DatasetVersion
+from function_app.pipeline_files import load_pipelines
+from local_azure.azurite import DATA_ACCOUNT, Azurite
+from local_azure.guard import die_with_parent
+from shard_validation import encode_example, validate_shard
+from shared.record_framing import frame_record
+from tests.support.azurite import start_azurite
+from tests.support.long_validation_process import CHUNK_BYTES, NUM_CHUNKS
+from tests.support.processes import REPOSITORY, child_environment
+from tests.support.shards import BytesSource
+from tests.support.world import PIPELINE
+from tests.unit.function_app.test_settings import REQUIRED
+
+pytestmark = pytest.mark.azurite
+
+NAME = "train-00000-of-00002.tfrecord"
+PATH = f"digits/v1/{NAME}"
+CONTENT = b"".join(
+    frame_record(encode_example({"label": 12 if i in (3, 700) else i % 10, "image": bytes(3000)}))
+    for i in range(1000)
+)
+"""3 MB, some six slices; a label in the first and one in the last of them are out of range."""
+
+
+@pytest.fixture
+def azurite(tmp_path: Path) -> Iterator[Azurite]:
+    """A storage emulator that holds the shard, and nobody has looked at it."""
+    running = start_azurite(tmp_path)
+    with BlobServiceClient.from_connection_string(running.connection_string(DATA_ACCOUNT)) as service:
+        service.create_container("datasets").upload_blob(PATH, CONTENT)
+    yield running
+    running.stop()
+
+
+def environment(azurite: Azurite, tmp_path: Path) -> dict[str, str]:
+    """The function app's settings."""
+    (tmp_path / "pipelines").mkdir(exist_ok=True)
+    (tmp_path / "pipelines" / "digits.yaml").write_text(PIPELINE)
+    return child_environment(
+        **REQUIRED,
+        AzureWebJobsStorage=azurite.connection_string(),
+        DataStorage=azurite.connection_string(DATA_ACCOUNT),
+        LANDFALL_PIPELINES_DIR=str(tmp_path / "pipelines"),
+        LANDFALL_NOTIFICATION_TOPIC_ENDPOINT="http://127.0.0.1:9/topic",
+        LANDFALL_WEBHOOK_PEOPLE="http://127.0.0.1:9/hook",
+    )
+
+
+def start(settings: dict[str, str]) -> subprocess.Popen[str]:
+    """Start a process that judges the shard, a slice for each line that it is given."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.support.long_validation_process", PATH],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=settings,
+        cwd=REPOSITORY,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 (one prctl call, nothing that could take a lock)
+    )
+
+
+def kill_within_slice(process: subprocess.Popen[str], number: int) -> list[str]:
+    """Let a process do some slices, and kill it once it reads for the next one; return what it said."""
+    said: list[str] = []
+    if process.stdin is None or process.stdout is None:
+        raise ValueError("the process should have pipes")
+    for _ in range(number + 1):  # the first is the document that says that this one has begun
+        while (line := process.stdout.readline().strip()) != "slice":
+            said.append(line)
+        process.stdin.write("\n")
+        process.stdin.flush()
+    while not (line := process.stdout.readline()).startswith("read"):
+        said.append(line)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return said
+
+
+def verdict_on_record(azurite: Azurite) -> dict[str, Any] | None:
+    """Return what the ledger says of the shard."""
+    settings = ConnectionSettings(name="AzureWebJobsStorage", connection_string=azurite.connection_string())
+    with contextlib.closing(StorageConnection(settings)) as storage:
+        row = TableLedger(storage).shard(DatasetVersion(dataset="digits", version="v1"), "train", 0)
+    return None if row is None else {"crc32c": row.crc32c, "reasons": row.reasons, "statistics": row.statistics}
+
+
+def test_a_killed_process_is_gone_on_with(azurite: Azurite, tmp_path: Path) -> None:
+    """Killed twice within a slice: nothing that is stored is read again, and the verdict is that of one go."""
+    settings = environment(azurite, tmp_path)
+    for num_slices in (2, 3):
+        process = start(settings)
+        kill_within_slice(process, num_slices)
+        assert (-signal.SIGKILL, None) == (process.returncode, verdict_on_record(azurite))
+    said, _ = start(settings).communicate("\n" * 100)
+    *offsets, last = said.split("\n")[:-1]
+    read = [int(line.split()[1]) for line in offsets if line.startswith("read")]
+    assert ("done", 0) == (last, read[0])  # the first bytes say what it is
+    assert min(read[1:]) >= 3 * (NUM_CHUNKS - 2) * CHUNK_BYTES
+    whole = validate_shard(
+        BytesSource(CONTENT, NAME), load_pipelines(tmp_path / "pipelines")["digits"].data.requirements()
+    )
+    expected = {"crc32c": whole.crc32c, "reasons": whole.reasons, "statistics": whole.statistics.to_json()}
+    assert 2 == len(whole.reasons)
+    assert expected == verdict_on_record(azurite)

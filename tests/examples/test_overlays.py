@@ -1,0 +1,61 @@
+"""The tests run the pipelines that ship: their overlays change what they name, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+
+import pytest
+
+from function_app.pipeline_files import load_pipelines, parse_pipeline
+from function_app.pipelines import Pipeline
+from shared.vm_sizes import vm_size
+from tests.examples.overlays import OVERLAYS, PIPELINES, leaves, overlaid
+from tests.support.processes import REPOSITORY
+
+SHIPPED = {pipeline.pipeline: pipeline for pipeline in load_pipelines(PIPELINES).values()}
+
+
+def fields_of(pipeline: Pipeline) -> dict[str, object]:
+    """Return every field of a pipeline, defaults included, by its path."""
+    members = pipeline.model_dump(mode="json", by_alias=True)
+    members["train"]["options"] = asdict(pipeline.train.options)
+    return dict(leaves(members))
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_an_overlay_changes_what_it_names_and_nothing_else(name: str) -> None:
+    """Compared as both files are read, defaults included."""
+    real, ours = (fields_of(p) for p in (SHIPPED[name], parse_pipeline(overlaid(name).encode(), name)))
+    assert dict(OVERLAYS[name]) == {path: value for path, value in ours.items() if real[path] != value}
+    assert real.keys() == ours.keys()
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_an_overlay_says_only_how_large_and_on_what(name: str) -> None:
+    """Data, recipe, gate and recipients stay those that ship."""
+    size = r"train\.(num_nodes|processes_per_node|options\.(epochs|warm_up_epochs|per_process_batch_size"
+    size += r"|image_height|image_width|model_name|mixed_precision))"
+    assert [] == [path for path in OVERLAYS[name] if not re.fullmatch(size, path)]
+
+
+def test_every_shipped_pipeline_is_tested_end_to_end() -> None:
+    """The digits by the demo, the others here."""
+    assert set(SHIPPED) == {*OVERLAYS, "digits"}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_process_has_a_gpu_of_its_own(name: str) -> None:
+    """As many processes as the size has GPUs, and one cluster has one size."""
+    train = SHIPPED[name].train
+    size = vm_size(train.vm_size)
+    assert size is not None
+    assert size.num_gpus == train.processes_per_node
+    assert {train.vm_size} == {p.train.vm_size for p in SHIPPED.values() if p.train.compute == train.compute}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_page_of_examples_tells_of_it(name: str) -> None:
+    """Where its data come from and how it is started."""
+    page = (REPOSITORY / "docs" / "examples.md").read_text(encoding="utf-8")
+    assert f"pipelines/{name}.yaml" in page

@@ -1,0 +1,143 @@
+"""`landfall lint`: exit status, what people read, what programs read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.lint import as_text
+from horovod_lint import lint_script
+from tests.support.cli import landfall
+
+GOOD = "import horovod.tensorflow as hvd\nhvd.init()\n"
+BAD = "import horovod.tensorflow as hvd\nprint(hvd.rank())\n"
+SLOW = GOOD + 'import os\nos.environ["NCCL_IB_DISABLE"] = "1"\n'
+ADVISED = "import horovod.torch as hvd\nhvd.init()\n"
+PIPELINE = Path(__file__).parents[3] / "pipelines" / "digits.yaml"
+
+
+def written(folder: Path, text: str, name: str = "mine.py") -> Path:
+    """Write a script and return its path."""
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_clean_script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One line, exit status 0."""
+    path = written(tmp_path, GOOD)
+    expected = (0, f"clean     {path}  (0 errors, 0 warnings, 0 advice)\n", "")
+    assert expected == landfall(capsys, "lint", path)
+
+
+def test_a_finding_says_where_why_and_what_to_write(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Exit status 1."""
+    path = written(tmp_path, BAD)
+    status, out, _ = landfall(capsys, "lint", path)
+    place, why, fix, last = out.splitlines()
+    assert (1, f"{path}:2:7: error missing_init: rank is called, but hvd.init() never") == (status, place)
+    assert ("    why: ", "    fix: Call `hvd.init()` once, before any other Horovod call.") == (why[:9], fix)
+    assert f"FINDINGS  {path}  (1 error, 0 warnings, 0 advice)" == last
+
+
+def test_advice_leaves_a_script_clean(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """It is shown, and the exit status is 0."""
+    status, out, _ = landfall(capsys, "lint", written(tmp_path, ADVISED))
+    assert (0, True) == (status, "advice framework_partly_checked" in out)
+
+
+def test_json_is_one_object_per_line_and_script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Those that cannot be read are among them, and make the exit status 2."""
+    paths = [written(tmp_path, text, name) for name, text in (("a.py", GOOD), ("b.py", BAD), ("c.py", "print 1"))]
+    status, out, err = landfall(capsys, "lint", "--json", *paths)
+    clean, bad, unreadable = map(json.loads, out.splitlines())
+    assert (2, "", ["clean", "findings", "unreadable"]) == (
+        status,
+        err,
+        [each["verdict"] for each in (clean, bad, unreadable)],
+    )
+    assert [str(path) for path in paths] == [each["script"] for each in (clean, bad, unreadable)]
+    assert ["code", "severity", "line", "column", "message", "why", "fix"] == list(bad["findings"][0])
+    assert (1, 0, 0, 0) == tuple(bad[f"num_{name}"] for name in ("errors", "warnings", "advice", "ignored"))
+    assert f"{paths[2]}:1: not Python 3" in unreadable["problem"]
+
+
+def test_several_scripts_have_a_sum(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """With those that could not be read."""
+    paths = [written(tmp_path, text, name) for name, text in (("a.py", GOOD), ("b.py", BAD), ("c.py", "print 1"))]
+    status, out, err = landfall(capsys, "lint", *paths)
+    last = out.splitlines()[-1]
+    assert (2, "1 of 3 scripts clean: 1 error, 0 warnings, 0 advice, 1 could not be read") == (status, last)
+    assert err.startswith(f"Error: {paths[2]}:1: not Python 3")
+
+
+def test_the_size_decides_on_the_network(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Named, in any case of letters, or by a pipeline."""
+    path = written(tmp_path, SLOW)
+    assert 1 == landfall(capsys, "lint", path, "--vm-size", "standard_nd96asr_v4")[0]
+    assert 0 == landfall(capsys, "lint", path, "--vm-size", "Standard_NC6s_v3")[0]
+    infiniband = PIPELINE.read_text().replace("Standard_NC6s_v3", "Standard_ND96asr_v4")
+    pipeline = written(tmp_path, infiniband, "digits.yaml")
+    assert "Standard_ND96asr_v4" in infiniband
+    assert 1 == landfall(capsys, "lint", path, "--pipeline", pipeline)[0]
+    assert 0 == landfall(capsys, "lint", path, "--pipeline", pipeline, "--vm-size", "Standard_NC6s_v3")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "Missing argument 'SCRIPT ...'"),
+        (("x" * 300,), "cannot be read: File name too long"),
+        (("absent.py",), "absent.py: should be a script, there is no such file"),
+        ((".",), ".: should be a script, is a folder"),
+        (("--vm-size", "Standard_ND96asr_v3", "mine.py"), "did you mean Standard_ND96asr_v4"),
+        (("--vm-size", "x", "mine.py"), "known: Standard_NC6s_v3, "),
+        (("--pipeline", "mine.py", "mine.py"), "mine.py"),
+        (("/dev/zero",), "/dev/zero: should be a script, is a device or a pipe"),
+    ],
+)
+def test_wrong_usage(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    words: str,
+) -> None:
+    """Exit status 2, with what was meant."""
+    written(tmp_path, GOOD)
+    monkeypatch.chdir(tmp_path)
+    status, _, err = landfall(capsys, "lint", *arguments)
+    assert (2, True) == (status, words in err), err
+
+
+def test_a_script_that_is_not_there_keeps_no_other_from_being_looked_at(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Programs get a line for each."""
+    absent, path = tmp_path / "absent.py", written(tmp_path, GOOD)
+    status, out, err = landfall(capsys, "lint", "--json", absent, path)
+    first, second = map(json.loads, out.splitlines())
+    assert (2, "", "unreadable", "clean") == (status, err, first["verdict"], second["verdict"])
+    assert f"{absent}: should be a script, there is no such file" == first["problem"]
+
+
+def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Nor does it make lines of its own."""
+    for text in (BAD, "print 1"):
+        _, out, err = landfall(capsys, "lint", written(tmp_path, text, "a\x1b[31m\nb.py"))
+        assert {"a\\x1b[31m\\nb.py"} == {
+            line.split("/")[-1].split(":")[0].split("  ")[0] for line in (out + err).splitlines() if "b.py" in line
+        }
+
+
+def test_a_terminal_gets_lines_of_its_width(tmp_path: Path) -> None:
+    """Each under the word that it belongs to; the place is never broken."""
+    path = written(tmp_path, "import horovod.tensorflow as hvd\nhvd.init()\nmodel.save(path='m')\n")
+    place, *rest = as_text(path, lint_script(path.read_bytes(), "mine.py"), 60).splitlines()
+    assert place.startswith(f"{path}:3:1: error written_by_every_rank")
+    assert [
+        "    why: Ranks overwrite each other; the result may be a",
+        "         mixture that cannot be read.",
+    ] == rest[:2]

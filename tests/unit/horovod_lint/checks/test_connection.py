@@ -1,0 +1,228 @@
+"""What connects the ranks: Horovod, its initialisation, its optimizer or tape, the first broadcast."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.horovod_lint.scripts import FIT, TAPE, TORCH, found, places, spoilt
+
+TAPE_BROADCASTS = (
+    ("                hvd.broadcast_variables(values(model.variables), root_rank=0)\n", ""),
+    ("                hvd.broadcast_variables(values(optimizer.variables), root_rank=0)\n", "                pass\n"),
+)
+ALONE = """
+import tensorflow as tf
+(x, y), _ = tf.keras.datasets.mnist.load_data()
+model = tf.keras.Sequential([tf.keras.layers.Dense(10)])
+model.compile(optimizer="adam", loss="mse")
+model.fit(x, y, epochs=3)
+"""
+
+
+@pytest.mark.parametrize("script", [TAPE, FIT], ids=["tape", "fit"])
+def test_sound_scripts_are_clean(script: str) -> None:
+    """They have no findings."""
+    assert [] == found(script)
+
+
+def test_a_sound_pytorch_script_gets_advice_that_it_is_partly_checked() -> None:
+    """Advice leaves a script clean."""
+    assert ["framework_partly_checked"] == found(TORCH)
+
+
+def test_without_horovod_every_rank_trains_alone() -> None:
+    """The finding is at the training call."""
+    assert [("horovod_not_used", "model.fit(x, y, epochs=3)")] == places(ALONE)
+
+
+@pytest.mark.parametrize(
+    "line", ["from mine import connect", "from mpi4py import MPI", "import torch.distributed", "from .x import y"]
+)
+def test_what_may_connect_the_ranks_elsewhere_is_not_judged(line: str) -> None:
+    """A module of the author may do anything."""
+    assert [] == found(f"{line}\n{ALONE}")
+
+
+def test_a_strategy_of_tensorflow_is_not_for_mpi() -> None:
+    """Unless the script sets TF_CONFIG."""
+    script = ALONE.replace("model = ", "strategy = tf.distribute.MirroredStrategy()\nmodel = ")
+    assert [("tf_distribute", "strategy = tf.distribute.MirroredStrategy()")] == places(script)
+    configured = script.replace("strategy =", "import os\nos.environ['TF_CONFIG'] = str(1)\nstrategy =")
+    assert [] == found(configured)
+
+
+@pytest.mark.parametrize(
+    ("script", "line"), [(TAPE, "    hvd.init()\n"), (FIT, "hvd.init()\n"), (TORCH, "hvd.init()\n")]
+)
+def test_a_missing_init_is_found(script: str, line: str) -> None:
+    """In every framework."""
+    assert "missing_init" in found(spoilt(script, (line, "")))
+
+
+@pytest.mark.parametrize(
+    "started",
+    [
+        "def start():\n    hvd.init()\nstart()",
+        "begin = hvd.init\nbegin()",
+        "from horovod.tensorflow import init as go\ngo()",
+        "from mine import setup_horovod\nsetup_horovod()",
+        "from mine import distributed\ndistributed.initialize()",
+    ],
+)
+def test_an_indirect_init_is_not_missing(started: str) -> None:
+    """By a function of the script, under another name, or perhaps in a module."""
+    assert [] == [code for code in found(spoilt(FIT, ("hvd.init()", started))) if "init" in code]
+
+
+def test_a_use_before_init_is_found() -> None:
+    """In the same scope only: the body of a function runs when it is called."""
+    early = spoilt(FIT, ("hvd.init()\n", "print(hvd.rank())\nhvd.init()\n"))
+    assert [("used_before_init", "print(hvd.rank())")] == places(early)
+    defined = spoilt(FIT, ("hvd.init()\n", "def tell():\n    print(hvd.rank())\nhvd.init()\n"))
+    assert [] == found(defined)
+
+
+@pytest.mark.parametrize(
+    ("name", "imported"),
+    [
+        ("hvd.", "import horovod.tensorflow.keras as h\nhvd = h"),
+        ("hvd.", "from horovod.tensorflow import keras as hvd"),
+        ("hvd.", "try:\n    import horovod.tensorflow.keras as hvd\nexcept ImportError:\n    hvd = None"),
+        ("horovod.tensorflow.keras.", "import horovod.tensorflow.keras"),
+        (
+            "",
+            "from horovod.tensorflow.keras import init, rank, size, local_rank, DistributedOptimizer, callbacks as c",
+        ),
+    ],
+)
+def test_horovod_is_known_by_any_name(name: str, imported: str) -> None:
+    """Aliases, plain imports and imported functions mean the same."""
+    script = FIT.replace("import horovod.tensorflow.keras as hvd", imported)
+    if name != "hvd.":
+        script = script.replace("hvd.callbacks.", "c." if not name else f"{name}callbacks.").replace("hvd.", name)
+    assert [] == found(script)
+    assert ["missing_init"] == found(spoilt(script, (f"\n{name}init()\n", "\n")))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ([("optimizer = hvd.DistributedOptimizer(optimizer)\n", "")], "model.compile(optimizer=optimizer"),
+        ([("optimizer = hvd.Dist", "wrapped = hvd.Dist")], "model.compile(optimizer=optimizer"),
+        ([("optimizer = hvd.Dist", "hvd.Dist")], "model.compile(optimizer=optimizer"),
+        ([("optimizer=optimizer", "optimizer='adam'")], "model.compile(optimizer='adam'"),
+        ([("optimizer=optimizer, ", "")], "model.compile(loss="),
+    ],
+)
+def test_an_optimizer_that_is_not_horovods_is_found(changes: list[tuple[str, str]], line: str) -> None:
+    """Not wrapped, or another optimizer is compiled than the wrapped one."""
+    ((code, place),) = [each for each in places(spoilt(FIT, *changes)) if each[0].startswith("optimizer")]
+    assert ("optimizer_not_distributed", True) == (code, place.startswith(line))
+
+
+@pytest.mark.parametrize(
+    "compiled",
+    [
+        "optimizer=make()",
+        "optimizer=tf.keras.mixed_precision.LossScaleOptimizer(optimizer)",
+        "optimizer=optimizer if hvd.size() > 1 else 'sgd'",
+        "**settings",
+    ],
+)
+def test_an_optimizer_that_is_or_may_be_horovods_is_not(compiled: str) -> None:
+    """Created in a function, wrapped once more, or passed in a mapping."""
+    made = "def make():\n    return hvd.DistributedOptimizer(optimizer)\nsettings = {}\nmodel.compile"
+    assert [] == found(spoilt(FIT, ("model.compile", made), ("optimizer=optimizer", compiled)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("        tape = hvd.DistributedGradientTape(tape)\n", "")],
+        [("        tape = hvd.Dist", "        other = hvd.Dist")],
+        [("        tape = hvd.Dist", "        hvd.Dist")],
+    ],
+)
+def test_a_plain_tape_is_found(changes: list[tuple[str, str]]) -> None:
+    """Never wrapped, or the wrapped tape is not used."""
+    gradient = "gradients = tape.gradient(loss, values(model.trainable_variables))"
+    assert [("tape_not_distributed", gradient)] == places(spoilt(TAPE, *changes))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("with tf.GradientTape() as tape:", "with hvd.DistributedGradientTape(tf.GradientTape()) as tape:"),
+        (
+            "        return loss\n",
+            "        return loss\n\n    with tf.GradientTape() as t:\n        t.gradient(1, [2])\n",
+        ),
+        (
+            "gradients = tape.gradient(loss, values(model.trainable_variables))\n",
+            "gradients = [hvd.allreduce(g) for g in tape.gradient(loss, values(model.trainable_variables))]\n",
+        ),
+    ],
+)
+def test_a_tape_that_is_averaged_or_only_looked_at_is_not(change: tuple[str, str]) -> None:
+    """Averaged by another Horovod call, averaged by hand, or never applied."""
+    assert [] == found(spoilt(TAPE, change))
+
+
+@pytest.mark.parametrize(
+    ("script", "changes", "line"),
+    [
+        (TAPE, TAPE_BROADCASTS, "optimizer.apply_gradients(zip(gradients, model.trainable_variables))"),
+        (FIT, [("    hvd.callbacks.BroadcastGlobalVariablesCallback(0),\n", "")], "model.fit("),
+        (
+            TORCH,
+            [
+                ("hvd.broadcast_parameters(model.state_dict(), root_rank=0)\n", ""),
+                ("hvd.broadcast_optimizer_state(optimizer, root_rank=0)\n", ""),
+            ],
+            "loss.backward()",
+        ),
+    ],
+)
+def test_a_missing_broadcast_is_found(script: str, changes: list[tuple[str, str]], line: str) -> None:
+    """The finding is at the training call."""
+    named = [place for code, place in places(spoilt(script, *changes)) if code == "no_initial_broadcast"]
+    assert [True] == [place.startswith(line) for place in named]
+
+
+def test_the_same_seed_on_every_rank_needs_no_broadcast() -> None:
+    """A seed that contains the rank does."""
+    silent = spoilt(FIT, ("    hvd.callbacks.BroadcastGlobalVariablesCallback(0),\n", ""))
+    assert [] == found(spoilt(silent, ("hvd.init()\n", "hvd.init()\ntf.keras.utils.set_random_seed(1)\n")))
+    differing = spoilt(silent, ("hvd.init()\n", "hvd.init()\ntf.keras.utils.set_random_seed(1 + hvd.rank())\n"))
+    assert ["no_initial_broadcast"] == found(differing)
+
+
+def test_pytorch_without_horovods_optimizer_is_found() -> None:
+    """A plain optimizer does not average gradients."""
+    named = [("optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())\n", "")]
+    assert ["framework_partly_checked", "optimizer_not_distributed"] == found(spoilt(TORCH, *named))
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("tf.keras.optimizers.SGD(0.1)", ["optimizer_not_distributed"]),
+        ("tf.compat.v1.train.AdamOptimizer(0.1)", ["optimizer_not_distributed"]),
+        ("hvd.DistributedOptimizer(tf.compat.v1.train.AdamOptimizer(0.1))", []),
+        ("make_optimizer()", []),
+    ],
+)
+def test_a_plain_optimizer_that_minimizes_is_found(made: str, expected: list[str]) -> None:
+    """It computes and applies gradients at once."""
+    script = f"import tensorflow as tf\nimport horovod.tensorflow as hvd\nhvd.init()\n({made}).minimize(print, [])\n"
+    assert expected == found(script)
+
+
+def test_batches_trained_one_by_one_are_a_training() -> None:
+    """train_on_batch is checked like fit."""
+    start, end = FIT.index("model.fit("), FIT.index("if hvd.rank() == 0:\n    model.save")
+    script = FIT[:start] + "model.train_on_batch(x, y)\n" + FIT[end:]
+    plain = spoilt(script, ("optimizer = hvd.DistributedOptimizer(optimizer)\n", ""))
+    assert ["optimizer_not_distributed"] == [code for code in found(plain) if code.startswith("optimizer")]
+    unshared = spoilt(script, ("x, y = x[hvd.rank()::hvd.size()], y[hvd.rank()::hvd.size()]\n", ""))
+    assert "data_not_sharded" in found(unshared)

@@ -1,0 +1,126 @@
+"""GPUs, the network, and the command line of the job."""
+
+from __future__ import annotations
+
+import pytest
+
+from horovod_lint import Machine, lint_script
+from tests.support.world import pipeline
+from tests.unit.horovod_lint.scripts import FIT, TORCH, found, places, spoilt
+
+PIN = '    tf.config.experimental.set_visible_devices(gpus[hvd.local_rank()], "GPU")\n'
+HEAD = "import argparse\nimport sys\nimport horovod.tensorflow as hvd\nhvd.init()\np = argparse.ArgumentParser()\n"
+OWN = 'p.add_argument("--epochs", type=int)\n'
+
+
+def _machine() -> Machine:
+    train = pipeline().train
+    return Machine.of_job(vm_size=train.vm_size, environment=train.environment_variables)
+
+
+def found_in_job(body: str, machine: Machine | None = None) -> list[str]:
+    """Return the codes of the findings, checked as the script of a pipeline."""
+    report = lint_script(f"{HEAD}{body}\n".encode(), "mine.py", machine or _machine())
+    return [str(finding.code) for finding in report.findings]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [f"{OWN}p.parse_args()", f"{OWN}args = p.parse_args(sys.argv[1:])", "def main():\n    p.parse_args()\nmain()"],
+)
+def test_a_parser_that_ends_at_the_jobs_arguments_is_found_in_job(body: str) -> None:
+    """Otherwise the job would fail after its nodes have started."""
+    assert ["arguments_not_taken"] == found_in_job(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{OWN}p.parse_known_args()",
+        f"{OWN}p.parse_args([])",
+        "for name in names:\n    p.add_argument(name)\np.parse_args()",
+        "from mine import parser\nparser.parse_args()",
+        "q = argparse.ArgumentParser(parents=[p])\nq.parse_args()",
+        "from shared.job_arguments import JobArguments\nJobArguments.from_argv(sys.argv[1:])",
+    ],
+)
+def test_a_parser_that_accepts_or_may_accept_them_is_not_found(body: str) -> None:
+    """It ignores unknown arguments, parses a list, or has options that the script does not show."""
+    assert [] == found_in_job(body)
+
+
+def test_a_parser_with_every_flag_is_not_found() -> None:
+    """A missing flag is named in the finding."""
+    machine = _machine()
+    every = "".join(f"p.add_argument({flag!r})\n" for flag in machine.job_flags)
+    assert [] == found_in_job(f"{every}p.parse_args()")
+    fewer = every.replace("p.add_argument('--manifest')\n", "")
+    (finding,) = lint_script(f"{HEAD}{fewer}p.parse_args()\n".encode(), "mine.py", machine).findings
+    assert "the job passes --manifest, which this parser does not accept" == finding.message
+
+
+def test_without_a_job_any_parser_is_accepted() -> None:
+    """The arguments of the job are only known from a pipeline."""
+    assert [] == found_in_job(f"{OWN}p.parse_args()", Machine())
+
+
+def test_a_process_without_a_gpu_of_its_own_is_a_warning() -> None:
+    """Only VM sizes with several GPUs need the choice."""
+    script = spoilt(FIT, (PIN, "    pass\n"))
+    assert [("gpu_not_pinned", "hvd.init()")] == places(script)
+    assert ["gpu_not_pinned"] == found(script, vm_size="Standard_NC24rs_v3")
+    assert [] == found(script, vm_size="Standard_NC6s_v3")
+    assert [] == found(script, CUDA_VISIBLE_DEVICES="0")
+
+
+@pytest.mark.parametrize(
+    "pinned",
+    [
+        'os.environ["CUDA_VISIBLE_DEVICES"] = str(hvd.local_rank())',
+        'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"',
+        'tf.config.set_visible_devices([], "GPU")',
+        "from mine import pin_gpu\npin_gpu()",
+        "config = tf.compat.v1.ConfigProto()\nconfig.gpu_options.visible_device_list = str(hvd.local_rank())",
+        'print(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])',
+    ],
+)
+def test_a_gpu_may_be_picked_in_other_ways(pinned: str) -> None:
+    """By the environment, a configuration, an imported function, or by using none."""
+    assert [] == found(spoilt(FIT, (PIN, "    pass\n"), ("model = ", f"{pinned}\nmodel = ")))
+
+
+@pytest.mark.parametrize(
+    ("script", "change"),
+    [
+        (FIT, ("gpus[hvd.local_rank()]", "gpus[hvd.rank()]")),
+        (TORCH, ("set_device(hvd.local_rank())", "set_device(hvd.rank())")),
+    ],
+)
+def test_a_gpu_by_the_rank_within_the_job_is_found(script: str, change: tuple[str, str]) -> None:
+    """The rank modulo the number of GPUs is accepted."""
+    assert "wrong_gpu" in found(spoilt(script, change))
+    assert "wrong_gpu" not in found(spoilt(FIT, ("gpus[hvd.local_rank()]", "gpus[hvd.rank() % 4]")))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'os.environ["NCCL_IB_DISABLE"] = "1"',
+        'os.environ.setdefault("NCCL_IB_DISABLE", "1")',
+        'os.environ.update({"NCCL_IB_DISABLE": "1"})',
+        'os.environ.update(NCCL_IB_DISABLE="1")',
+        'os.putenv("NCCL_IB_DISABLE", "1")',
+    ],
+)
+def test_disabled_infiniband_is_a_warning_on_sizes_that_have_it(line: str) -> None:
+    """Sizes without InfiniBand and unknown sizes have no finding."""
+    script = spoilt(FIT, ("hvd.init()\n", f"{line}\nhvd.init()\n"))
+    assert ["infiniband_disabled"] == found(script, vm_size="Standard_ND96asr_v4")
+    assert [] == found(script, vm_size="Standard_NC6s_v3")
+    assert [] == found(script)
+
+
+def test_infiniband_disabled_by_the_pipeline_is_a_warning() -> None:
+    """Its environment variables override those that Landfall sets."""
+    assert ["infiniband_disabled"] == found(FIT, vm_size="Standard_NC24rs_v3", NCCL_IB_DISABLE="1")
+    assert [] == found(FIT, vm_size="Standard_NC24rs_v3", NCCL_IB_DISABLE="0")

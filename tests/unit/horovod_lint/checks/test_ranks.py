@@ -1,0 +1,173 @@
+"""What every rank must do, and what only one rank may do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.horovod_lint.scripts import FIT, TAPE, found, places, spoilt
+
+ROOT_ONLY = 'if hvd.rank() == 0:\n    model.save("outputs/final.h5")\n'
+EARLY = "    tf.keras.callbacks.EarlyStopping(patience=3),\n"
+AVERAGE = "    hvd.callbacks.MetricAverageCallback(),\n"
+AVERAGING_CALLBACK = """
+class Average(tf.keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        logs["loss"] = hvd.allreduce(logs["loss"])
+
+callbacks = ["""
+BROADCAST = "    hvd.callbacks.BroadcastGlobalVariablesCallback(0),\n"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        'model.save("outputs/final.h5")',
+        'model.save_weights("outputs/w.h5")',
+        'tf.keras.models.save_model(model, "outputs")',
+        'tf.saved_model.save(model, "outputs")',
+        'with open("outputs/metrics.json", "w") as f:\n    f.write("{}")',
+        'from pathlib import Path\nPath("outputs/m.txt").write_text("1")',
+        'from pathlib import Path\nwith Path("outputs/m.txt").open("w") as f:\n    f.write("1")',
+        'import numpy as np\nnp.save("outputs/x.npy", x)',
+        'import matplotlib.pyplot as plt\nplt.savefig("outputs/x.png")',
+        'def keep(path):\n    model.save(path)\nkeep("outputs/final.h5")',
+        'if hvd.size() > 1:\n    model.save("outputs/final.h5")',
+        'loss = model.evaluate(x, y)\nif loss < 1:\n    model.save("outputs/final.h5")',
+    ],
+)
+def test_what_every_rank_writes_is_found(write: str) -> None:
+    """Models, files and pictures, also in a function that every rank calls."""
+    assert ["written_by_every_rank"] == found(spoilt(FIT, (ROOT_ONLY, f"{write}\n")))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        'if not hvd.rank():\n    model.save("m.h5")',
+        'if hvd.rank() != 0:\n    raise SystemExit\nmodel.save("m.h5")',
+        'is_root = hvd.rank() == 0\nif is_root and True:\n    model.save("m.h5")',
+        'def is_first():\n    return hvd.rank() < 1\nif is_first():\n    model.save("m.h5")',
+        'from mine import is_main_process\nif is_main_process():\n    model.save("m.h5")',
+        'hvd.rank() == 0 and model.save("m.h5")',
+        'model.save(f"m-{hvd.rank()}.h5")',
+        'name = "m-%d.h5" % hvd.rank()\nmodel.save(name)',
+        'if hvd.size() == 1:\n    model.save("m.h5")',
+        'verbose = 1 if hvd.rank() == 0 else 0\nif verbose:\n    model.save("m.h5")',
+        'root = False\nif hvd.rank() == 0:\n    root = True\nif root:\n    model.save("m.h5")',
+        'def keep():\n    model.save("m.h5")\nif hvd.rank() == 0:\n    keep()',
+        'def keep():\n    if hvd.rank() != 0:\n        return\n    model.save("m.h5")\nkeep()',
+        'def only(f):\n    return f if hvd.rank() == 0 else print\n@only\ndef k():\n    model.save("m")\nk()',
+        'import tempfile\nwith open(tempfile.mktemp(), "w") as f:\n    f.write("")',
+        'with open("m.json") as f:\n    f.read()',
+        "import io\nmodel.save(io.BytesIO())",
+        'if int(os.environ["OMPI_COMM_WORLD_RANK"]) == 0:\n    model.save("m.h5")',
+        "match hvd.rank():\n    case 0:\n        pass",
+    ],
+)
+def test_what_one_rank_writes_is_not(write: str) -> None:
+    """In every way to select the root or a path for each rank."""
+    assert [] == found(spoilt(FIT, (ROOT_ONLY, f"{write}\n")))
+
+
+@pytest.mark.parametrize(
+    ("callback", "expected"),
+    [
+        ('tf.keras.callbacks.ModelCheckpoint("m.h5")', ["written_by_every_rank"]),
+        ('tf.keras.callbacks.CSVLogger("m.csv")', ["written_by_every_rank"]),
+        ('tf.keras.callbacks.TensorBoard("logs")', ["logged_by_every_rank"]),
+        ('tf.keras.callbacks.TensorBoard(f"logs/{hvd.rank()}")', []),
+        ('*([tf.keras.callbacks.ModelCheckpoint("m.h5")] if hvd.rank() == 0 else [])', []),
+        ("tf.keras.callbacks.TerminateOnNaN()", []),
+    ],
+)
+def test_callbacks_that_write(callback: str, expected: list[str]) -> None:
+    """They are found in lists of every rank."""
+    assert expected == found(spoilt(FIT, (EARLY, f"{EARLY}    {callback},\n")))
+
+
+def test_a_callback_that_all_create_and_only_the_root_uses_is_not_found() -> None:
+    """The list decides that it is added to."""
+    made = 'c = tf.keras.callbacks.ModelCheckpoint("m.h5")\nif hvd.rank() == 0:\n    callbacks.append(c)\nmodel.fit'
+    assert [] == found(spoilt(FIT, ("model.fit", made)))
+
+
+def test_metrics_logged_by_every_rank_are_a_warning() -> None:
+    """One finding is enough for all MLflow calls."""
+    logged = "import mlflow\nmlflow.start_run()\nmlflow.log_metric('a', 1)\nmodel.fit"
+    assert ["logged_by_every_rank"] == found(spoilt(FIT, ("model.fit", logged)))
+    root = "import mlflow\nif hvd.rank() == 0:\n    mlflow.autolog()\nmodel.fit"
+    assert [] == found(spoilt(FIT, ("model.fit", root)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [(AVERAGE, "")],
+        [(AVERAGE, ""), (EARLY, f"{EARLY}{AVERAGE}")],
+        [(AVERAGE, ""), (EARLY, "    tf.keras.callbacks.ReduceLROnPlateau(),\n")],
+        [(AVERAGE, ""), (EARLY, ""), ("]\nif", f"]\ncallbacks.append({EARLY.strip()[:-1]})\nif")],
+        [(AVERAGE, ""), ("]\nif", f"]\ncallbacks += [{AVERAGE.strip()}]\nif")],
+    ],
+)
+def test_decisions_on_unaveraged_metrics_are_found(changes: list[tuple[str, str]]) -> None:
+    """No callback averages, or it comes too late."""
+    assert "metrics_not_averaged" in found(spoilt(FIT, *changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [(AVERAGE, ""), ("]\nif", f"]\ncallbacks.insert(0, {AVERAGE.strip()[:-1]})\nif")],
+        [(AVERAGE, "    Average(),\n"), ("callbacks = [", AVERAGING_CALLBACK)],
+        [(AVERAGE, "    *more(),\n"), ("callbacks = [", "from mine import more\ncallbacks = [")],
+        [(AVERAGE, ""), (EARLY, ""), (", save_best_only=True", "")],
+    ],
+)
+def test_decisions_on_averaged_metrics_are_not(changes: list[tuple[str, str]]) -> None:
+    """Averaged first, by a callback of the script, perhaps by a module, or no decision."""
+    assert [] == found(spoilt(FIT, *changes))
+
+
+def test_a_loop_that_one_rank_may_leave_is_found() -> None:
+    """A mean over all ranks would be the same on every rank."""
+    script = spoilt(TAPE, ("mean = hvd.allreduce(loss)", "mean = float(loss)"))
+    assert [("metrics_not_averaged", "break")] == places(script)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if hvd.rank() == 0:\n    hvd.allreduce(1.0)",
+        "if hvd.rank() == 0:\n    print(1)\nelse:\n    hvd.broadcast(1, 0)",
+        "def mean():\n    return hvd.allreduce(1.0)\nif hvd.rank() == 0:\n    mean()",
+        "def tell():\n    if hvd.rank() != 0:\n        return\n    hvd.allgather([1])\ntell()",
+        "root = hvd.rank() == 0\ntotal = hvd.allreduce(1.0) if root else 0",
+    ],
+)
+def test_a_collective_call_on_some_ranks_is_found(line: str) -> None:
+    """In a branch, after a return, in a function that only some ranks call."""
+    assert ["collective_on_some_ranks"] == found(spoilt(FIT, ("model.fit", f"{line}\nmodel.fit")))
+
+
+def test_a_broadcast_in_the_roots_list_alone_is_found() -> None:
+    """The other ranks never take part in it."""
+    root = "if hvd.rank() == 0:\n    callbacks.append(hvd.callbacks.BroadcastGlobalVariablesCallback(0))\n"
+    script = spoilt(FIT, (BROADCAST, ""), ("if hvd.rank() == 0:\n    callbacks.append(tf.keras.callbacks.ModelC",
+                    root + "if hvd.rank() == 0:\n    callbacks.append(tf.keras.callbacks.ModelC"))  # fmt: skip
+    assert "collective_on_some_ranks" in found(script)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if hvd.rank() == 0:\n    n = hvd.broadcast(1, 0)\nelse:\n    n = hvd.broadcast(0, 0)",
+        "n = hvd.broadcast(1 if hvd.rank() == 0 else 0, 0)",
+        "if hvd.size() > 1:\n    hvd.allreduce(1.0)",
+        "if hvd.rank() == 0:\n    print(hvd.size())\nhvd.allreduce(1.0)",
+        "if hvd.rank() == 0:\n    print(','.join(['a']))",
+        "if hvd.rank() == 0:\n    hvd.allreduce(1.0, process_set=mine)",
+    ],
+)
+def test_a_collective_call_that_every_rank_makes_is_not(line: str) -> None:
+    """In both branches, with different values, under a condition on the size, or in a process set."""
+    assert [] == found(spoilt(FIT, ("model.fit", f"{line}\nmodel.fit")))

@@ -15,20 +15,25 @@ from crc32c import crc32c
 
 from bench.figures import BenchmarkError, Context
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.memory_azure_ml import MemoryJobs, MemoryModels
-from function_app.adapters.memory_quarantine import MemoryQuarantine
-from function_app.adapters.memory_stores import MemoryDocumentStore, MemoryRequestQueue, MemoryShardStore
-from function_app.adapters.table_ledger import TABLE_PREFIX, TableLedger
-from function_app.adapters.table_rows import to_columns
-from function_app.adapters.table_shards import counter_key, shard_key, shard_partition
-from function_app.adapters.tables import Change, Tables
-from function_app.clock import utcnow
-from function_app.ledger import NUM_BUCKETS, DatasetVersion, Ledger, ShardRecord, ShardState
-from function_app.pipeline_files import load_pipelines
-from function_app.ports import Workspace
-from function_app.steps.services import Services
-from function_app.steps.shard_places import shard_place
-from function_app.steps.uploads import judge_shard
+from function_app.adapters.tables import TABLE_PREFIX, TableLedger
+from function_app.adapters.tables.client import Change, Tables
+from function_app.adapters.tables.rows import to_columns
+from function_app.adapters.tables.shards import counter_key, shard_key, shard_partition
+from function_app.config.pipeline_files import load_pipelines
+from function_app.domain.clock import utcnow
+from function_app.domain.jobs import Workspace
+from function_app.domain.records import NUM_BUCKETS, DatasetVersion, ShardRecord, ShardState
+from function_app.domain.shard_paths import shard_place
+from function_app.ingest.uploads import judge_shard
+from function_app.ports import Ledger
+from function_app.services import Services
+from function_app.testing.memory_azure_ml import MemoryJobs, MemoryModels
+from function_app.testing.memory_stores import (
+    MemoryDocumentStore,
+    MemoryQuarantine,
+    MemoryRequestQueue,
+    MemoryShardStore,
+)
 from local_azure.azurite import Azurite, start_azurite
 from shard_validation import DataRequirements, FeatureStatistics, ShardSource, ShardStatistics, ShardVerdict
 

@@ -14,18 +14,19 @@ from bench.figures import BenchmarkError, Context
 from bench.ledger_world import DATASET, ROWS_OF_A_TRANSACTION, services
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.memory_ledger import MemoryLedger
-from function_app.adapters.memory_stores import MemoryShardStore
-from function_app.adapters.table_ledger import TABLE_PREFIX, TableLedger
-from function_app.adapters.table_rows import to_columns
-from function_app.adapters.table_shards import shard_key, shard_partition
-from function_app.adapters.tables import Change, Tables
-from function_app.clock import utcnow
-from function_app.ledger import NUM_BUCKETS, DatasetVersion, Ledger, RunState, ShardRecord
-from function_app.ports import ShardStore
-from function_app.steps.services import Services
-from function_app.steps.shard_places import shard_place
-from function_app.steps.sweep import SweepReport
+from function_app.adapters.tables import TABLE_PREFIX, TableLedger
+from function_app.adapters.tables.client import Change, Tables
+from function_app.adapters.tables.rows import to_columns
+from function_app.adapters.tables.shards import shard_key, shard_partition
+from function_app.domain.clock import utcnow
+from function_app.domain.records import NUM_BUCKETS, DatasetVersion, ShardRecord
+from function_app.domain.run_states import RunState
+from function_app.domain.shard_paths import shard_place
+from function_app.ports import Ledger, ShardStore
+from function_app.services import Services
+from function_app.sweep.sweep import SweepReport
+from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing.memory_stores import MemoryShardStore
 from local_azure.azurite import Azurite, start_azurite
 from tests.support.ledger_records import generation_record, run_record, shard_record
 

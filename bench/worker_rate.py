@@ -24,7 +24,7 @@ from bench.disturbance import cpu_s
 from bench.figures import MIN_SAMPLES, BenchmarkError, Context, Figure, median
 from bench.validator_worker import Worker
 from cli.demo.digits import encode_png, load_digits
-from function_app.ledger import NUM_BUCKETS
+from function_app.domain.records import NUM_BUCKETS
 from local_azure.azurite import DATA_ACCOUNT, Azurite, start_azurite
 from shard_validation import encode_example
 from shared.record_framing import frame_record

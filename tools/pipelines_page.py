@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "pipelines.md"
 
 HEAD = """# Pipeline files
 
-Generated from `function_app/pipelines.py` by `python -m tools.pipelines_page`; a test fails when it is stale.
+Generated from `function_app/config/pipelines.py` by `python -m tools.pipelines_page`; a test fails when it is stale.
 
 One YAML file for each dataset, in the folder that the setting `LANDFALL_PIPELINES_DIR` names. Nothing unknown is
 taken, nothing is coerced, and every mistake of all files is reported at once, with file, field, what was expected and
@@ -92,7 +92,7 @@ def page() -> str:
 def fields() -> Iterator[tuple[str, str, str, str]]:
     """Yield path, type, default and meaning of every field, in the order of the file."""
     sys.path.insert(0, str(ROOT))  # the tools run from anywhere
-    from function_app.pipelines import Pipeline
+    from function_app.config.pipelines import Pipeline
 
     schema = Pipeline.model_json_schema()
     yield from _fields("", schema, schema["$defs"], "Pipeline")
@@ -177,7 +177,7 @@ def _code(value: Any) -> str:
 
 def _docstrings(name: str) -> dict[str, str]:
     """Return the texts that stand below the fields of a class and of those that it extends."""
-    from function_app import pipelines
+    from function_app.config import pipelines
     from shard_validation import DriftPolicy, ImagePolicy, Limits
     from shared.job_arguments import TrainingOptions
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from bench.figures import BenchmarkError, Context, Figure, median
 from bench.ledger_world import DATASET, Cost, LedgerWorld, ledger_world
 from bench.worker_rate import worker_figures
-from function_app.ledger import DatasetVersion
+from function_app.domain.records import DatasetVersion
 
 ROUNDS = 10
 SMALL, MIDDLE, LARGE = 100, 1_000, 10_000

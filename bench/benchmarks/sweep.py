@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from bench.figures import Context, Figure, median
 from bench.sweep_world import SHARDS_PER_VERSION, SweepWorld, azurite_world, memory_world
-from function_app.steps.sweep import run_sweep
+from function_app.sweep.sweep import run_sweep
 
 IN_MEMORY, ON_AZURITE = 100_000, 4_000
 SAMPLES = 5

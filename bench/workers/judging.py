@@ -19,16 +19,15 @@ from azure.data.tables import TableClient, UpdateMode
 
 from bench.workers.timed import serve
 from function_app.adapters.connections import StorageConnection, read_connection
-from function_app.adapters.table_keys import ascending, escaped, joined
-from function_app.adapters.table_ledger import TABLE_PREFIX
-from function_app.adapters.table_rows import to_columns
-from function_app.adapters.table_shards import counter_key, shard_key, shard_partition
-from function_app.adapters.tables import new_writer
+from function_app.adapters.tables import TABLE_PREFIX
+from function_app.adapters.tables.client import new_writer
+from function_app.adapters.tables.rows import ascending, escaped, joined, to_columns
+from function_app.adapters.tables.shards import counter_key, shard_key, shard_partition
 from function_app.bootstrap import DATA_CONNECTION, HOST_CONNECTION, build_services
-from function_app.ledger import Decision, ShardRecord
-from function_app.steps.shard_places import shard_place
-from function_app.steps.uploads import handle_upload
-from function_app.triggers.upload_events import read_uploads
+from function_app.domain.events import read_uploads
+from function_app.domain.records import Decision, ShardRecord
+from function_app.domain.shard_paths import shard_place
+from function_app.ingest.uploads import handle_upload
 from shard_validation.content import HEAD_BYTES
 
 SERVICES = build_services(os.environ)

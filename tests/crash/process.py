@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from function_app.ledger import NUM_BUCKETS, DatasetVersion, Ledger, NotificationState, ShardState
-from function_app.ports import TrainingRequest
-from function_app.steps.services import Services
-from function_app.steps.submission import handle_request
+from function_app.domain.events import TrainingRequest
+from function_app.domain.records import NUM_BUCKETS, DatasetVersion, NotificationState, ShardState
+from function_app.ports import Ledger
+from function_app.runs.submission import handle_request
+from function_app.services import Services
 from local_azure.guard import die_with_parent
 from tests.support.faulty_ports import ProcessDiedError
 from tests.support.long_shards import serve_uploads

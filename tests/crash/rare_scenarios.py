@@ -5,15 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from function_app.adapters.memory_azure_ml import MemoryJobs, MemoryModels
-from function_app.dead_letters import SHARD_UPLOADED
-from function_app.errors import InvalidEventError, NotFoundError, RunEndedError, ServiceUnavailableError
-from function_app.ports import JobSpec, JobStatus, ModelRegistration
-from function_app.records import PERSON
-from function_app.steps.cancellation import cancel_run
-from function_app.steps.dead_letters import collect_dead_letters, replay
-from function_app.steps.message_failures import failures_on_record
-from function_app.steps.run_requests import asked_version, request_run
+from function_app.domain.errors import InvalidEventError, NotFoundError, RunEndedError, ServiceUnavailableError
+from function_app.domain.events import SHARD_UPLOADED
+from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
+from function_app.domain.records import PERSON
+from function_app.runs.cancellation import cancel_run
+from function_app.runs.requests import asked_version, request_run
+from function_app.sweep.dead_letters import collect_dead_letters, failures_on_record, replay
+from function_app.testing.memory_azure_ml import MemoryJobs, MemoryModels
 from tests.crash.process import Step
 from tests.crash.scenario import (
     Scenario,

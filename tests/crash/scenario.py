@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from function_app.ledger import RunRecord
-from function_app.steps.dead_letters import collect_dead_letters
-from function_app.steps.run_events import handle_run_event
-from function_app.steps.run_requests import request_run
-from function_app.steps.sweep import SweepError, sweep
+from function_app.domain.records import RunRecord
+from function_app.runs.following import handle_run_event
+from function_app.runs.requests import request_run
+from function_app.sweep.dead_letters import collect_dead_letters
+from function_app.sweep.sweep import SweepError, sweep
 from shared.errors import LandfallError
 from tests.crash.process import Open, Step, in_memory, serve_messages
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content

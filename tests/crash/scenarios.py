@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from function_app.adapters.memory_azure_ml import MemoryNotifier
-from function_app.errors import NotificationError
-from function_app.ledger import NotificationRecord
-from function_app.ports import TrainingRequest
-from function_app.steps.run_events import handle_run_event
-from function_app.steps.submission import handle_request
+from function_app.domain.errors import NotificationError
+from function_app.domain.events import TrainingRequest
+from function_app.domain.records import NotificationRecord
+from function_app.runs.following import handle_run_event
+from function_app.runs.submission import handle_request
+from function_app.testing.memory_azure_ml import MemoryNotifier
 from tests.crash.data_scenarios import DATA, SCRIPTS
 from tests.crash.process import Step
 from tests.crash.rare_scenarios import RARE

@@ -12,7 +12,7 @@ import pytest
 
 from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
 from function_app.adapters.azure_ml_workspace import WorkspaceClient
-from function_app.ports import JobSpec, ModelRegistration
+from function_app.domain.jobs import JobSpec, ModelRegistration
 from tests.contract.function_app.azure_ml_benches import MODEL, job_spec
 from tests.crash.process import killed
 from tests.support.adapter_calls import changes_seen

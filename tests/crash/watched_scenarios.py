@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from function_app.ledger import RunState
-from function_app.ports import JobStatus, TrainingRequest
-from function_app.steps.submission import handle_request
+from function_app.domain.events import TrainingRequest
+from function_app.domain.jobs import JobStatus
+from function_app.domain.run_states import RunState
+from function_app.runs.submission import handle_request
 from tests.crash.process import Step
 from tests.crash.scenario import BAD_DATA, PREEMPTED, Scenario, Serve, swept, trained, uploads
 from tests.support.world import ALL_SHARDS, VERSION, World

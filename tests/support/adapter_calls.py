@@ -24,7 +24,7 @@ from azure.storage.blob import BlobClient, BlobServiceClient, ContainerClient
 from azure.storage.queue import QueueClient, QueueServiceClient
 
 from function_app import adapters
-from tests.support.port_calls import STEPS, called, calls_of, site_of
+from tests.support.port_calls import FLOWS, called, calls_of, site_of
 
 ADAPTERS = Path(adapters.__file__).parent
 SDK_CLIENTS = (
@@ -52,9 +52,9 @@ def request_sites() -> dict[str, str]:
     writing = writing_methods()
     return {
         f"{path.stem}.{owner}": f"{path.name}:{call.lineno}"
-        for path in sorted(ADAPTERS.glob("*.py"))
+        for path in sorted(ADAPTERS.rglob("*.py"))
         for owner, call in calls_of(ast.parse(path.read_text()))
-        if called(call) in writing and "memory_" not in path.name
+        if called(call) in writing
     }
 
 
@@ -108,7 +108,7 @@ def site_of_name(name: str) -> str:
 def _name(verb: str, frame: FrameType | None) -> str | None:
     """Name an effect by the frames that lead to it; None where no step has asked for it."""
     inner = outer = ""
-    while frame is not None and not Path(frame.f_code.co_filename).is_relative_to(STEPS):
+    while frame is not None and Path(frame.f_code.co_filename).parent not in FLOWS:
         path = Path(frame.f_code.co_filename)
         if path.is_relative_to(ADAPTERS):
             outer = frame.f_code.co_qualname.partition(".<locals>")[0]

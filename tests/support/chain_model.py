@@ -15,13 +15,13 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from function_app.ports import TrainingRequest
-from function_app.records import PERSON
-from function_app.steps.cancellation import cancel_run
-from function_app.steps.run_events import handle_run_event
-from function_app.steps.run_requests import request_run
-from function_app.steps.submission import handle_request
-from function_app.steps.sweep import sweep
+from function_app.domain.events import TrainingRequest
+from function_app.domain.records import PERSON
+from function_app.runs.cancellation import cancel_run
+from function_app.runs.following import handle_run_event
+from function_app.runs.requests import request_run
+from function_app.runs.submission import handle_request
+from function_app.sweep.sweep import sweep
 from shared.errors import LandfallError
 from tests.support.chain_promises import ENDED, NO_SHARD, Promises
 from tests.support.faulty_ports import Fate, Fates, ProcessDiedError

@@ -9,19 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from function_app.ledger import (
+from function_app.domain.job_plan import spec_from_json
+from function_app.domain.records import (
     NUM_BUCKETS,
-    SETTLED,
-    TRANSITIONS,
+    PERSON,
     DatasetVersion,
     Generation,
     NotificationState,
     RunRecord,
-    RunState,
     ShardState,
 )
-from function_app.records import PERSON
-from function_app.steps.planning import spec_from_json
+from function_app.domain.run_states import SETTLED, TRANSITIONS, RunState
 from shared.manifest import Manifest
 from tests.support.faulty_ports import Fate
 from tests.support.port_calls import PortCall

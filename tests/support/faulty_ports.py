@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from function_app.errors import LedgerConflictError, NotificationError, ServiceUnavailableError
+from function_app.domain.errors import LedgerConflictError, NotificationError, ServiceUnavailableError
 from shared.errors import LandfallError
 from tests.support.port_calls import PortCall
 

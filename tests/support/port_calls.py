@@ -16,10 +16,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from function_app import steps
-from function_app.steps.services import Services
+import function_app
+from function_app.services import Services
 
-STEPS = Path(steps.__file__).parent
+FLOWS = tuple(Path(function_app.__file__).parent / name for name in ("ingest", "runs", "notify", "sweep", "explain"))
+"""The folders whose code decides and calls the ports."""
 NOT_A_PORT = frozenset({"Clock"})
 """Called by itself; time has no effects."""
 
@@ -176,7 +177,7 @@ def call_sites() -> dict[str, str]:
     """Return every place of the steps' source that calls a method which writes: point → file and line."""
     writing = frozenset().union(*WRITES.values())
     found = {}
-    for path in sorted(STEPS.glob("**/*.py")):
+    for path in sorted(path for folder in FLOWS for path in folder.glob("*.py")):
         for owner, call in calls_of(ast.parse(path.read_text())):
             method = {"decide": "record_decision"}.get(called(call), called(call))
             if method in writing and owner != "Services.decide":
@@ -204,7 +205,7 @@ def site_of(frame: FrameType | None) -> str:
     """Name the step that calls: the innermost one that is not the shared way to write a decision."""
     while frame is not None:
         path, owner = Path(frame.f_code.co_filename), frame.f_code.co_qualname.partition(".<locals>")[0]
-        if path.is_relative_to(STEPS) and owner not in ("Services.decide", "<lambda>", "<genexpr>"):
+        if path.parent in FLOWS and owner not in ("Services.decide", "<lambda>", "<genexpr>"):
             return f"{path.stem}.{owner}"
         frame = frame.f_back
     return "outside.the_steps"

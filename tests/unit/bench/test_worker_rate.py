@@ -11,7 +11,7 @@ import pytest
 from bench.disturbance import cpu_s
 from bench.figures import BenchmarkError
 from bench.worker_rate import check_alike, concurrency, requests, small_shard
-from function_app.pipeline_files import load_pipelines
+from function_app.config.pipeline_files import load_pipelines
 from shard_validation import validate_shard
 from shard_validation.sources import LocalFileSource
 from tests.support.processes import REPOSITORY

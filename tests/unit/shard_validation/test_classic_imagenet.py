@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from function_app.pipeline_files import load_pipeline
+from function_app.config.pipeline_files import load_pipeline
 from shard_validation import validate_shard
 from shard_validation.example_message import Example
 from shared.record_framing import frame_record

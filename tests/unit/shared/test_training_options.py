@@ -36,9 +36,9 @@ def test_what_contradicts_itself_is_refused(options: dict[str, Any], message: st
         TrainingOptions(**options)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    """Two mistakes need no two tries."""
-    with pytest.raises(OptionsError, match=r"epochs should be .*; momentum should be"):
+def test_all_mistakes_are_reported_at_once() -> None:
+    """One error lists both."""
+    with pytest.raises(OptionsError, match=r"epochs must be .*; momentum must be"):
         TrainingOptions(epochs=0, momentum=2.0)
 
 

@@ -1,0 +1,216 @@
+"""Why an attempt failed, in one word, and what helps: a table of evidence, and the remedy of each class.
+
+The evidence is Azure ML's status, its error code and message, and the end of the root's log; the first rule that
+matches decides. Exit codes are those of ``shared/exit_codes.py`` and of POSIX.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shared.exit_codes import ExitCode
+
+
+class FailureClass(StrEnum):
+    """Why an attempt failed."""
+
+    PREEMPTED = "preempted"
+    NO_CAPACITY = "no_capacity"
+    IMAGE_BUILD = "image_build"
+    OUT_OF_MEMORY = "out_of_memory"
+    COMMUNICATION = "communication"
+    DATA = "data"
+    USER_CODE = "user_code"
+    TIMEOUT = "timeout"
+    CANCELED = "canceled"
+    UNKNOWN = "unknown"
+
+
+class Remedy(StrEnum):
+    """What is done about it."""
+
+    RESUME = "resume"
+    """Another attempt goes on from the last checkpoint."""
+    WAIT = "wait"
+    """The same, after a while."""
+    SMALLER_BATCH = "smaller_batch"
+    """Half the batch of each process, twice the batches of a step: the global batch stays."""
+    OTHER_SIZE = "other_size"
+    """The next compute of the pipeline's list."""
+    QUARANTINE = "quarantine"
+    """Stop, and train on these data again only where it is forced."""
+    STOP = "stop"
+
+
+RETRYING = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.OTHER_SIZE})
+"""Remedies that are another attempt."""
+
+REMEDIES: Mapping[FailureClass, Remedy] = {
+    FailureClass.PREEMPTED: Remedy.RESUME,
+    FailureClass.NO_CAPACITY: Remedy.OTHER_SIZE,
+    FailureClass.IMAGE_BUILD: Remedy.STOP,
+    FailureClass.OUT_OF_MEMORY: Remedy.SMALLER_BATCH,
+    FailureClass.COMMUNICATION: Remedy.RESUME,
+    FailureClass.DATA: Remedy.QUARANTINE,
+    FailureClass.USER_CODE: Remedy.STOP,
+    FailureClass.TIMEOUT: Remedy.STOP,
+    FailureClass.CANCELED: Remedy.STOP,
+    FailureClass.UNKNOWN: Remedy.STOP,
+}
+"""Where the pipeline says nothing else. What cannot be done gives way: see ``steps/remedies.py``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What is known of an end."""
+
+    status: str
+    """Azure ML's own word: ``Failed`` or ``Canceled``."""
+    error_code: str = ""
+    """The codes from the outside in, as ``UserError/ExecutionFailed``."""
+    error: str = ""
+    log_tail: str = ""
+    ran_s: float = 0.0
+    timeout_s: float = float("inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A class, and the very words that decided."""
+
+    failure_class: FailureClass
+    evidence: str
+
+
+EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
+    ExitCode.USAGE: (FailureClass.USER_CODE, "the command line is wrong"),
+    ExitCode.DATA: (FailureClass.DATA, "the data are not what the manifest says"),
+    ExitCode.PLAN: (FailureClass.USER_CODE, "the data cannot be shared out at this batch size and number of ranks"),
+    ExitCode.MODEL: (FailureClass.USER_CODE, "the model cannot be built"),
+    ExitCode.NON_FINITE_LOSS: (FailureClass.USER_CODE, "the loss became NaN or infinite"),
+    ExitCode.EXPORT: (FailureClass.USER_CODE, "the exported model is not the trained one"),
+    ExitCode.RANK_LOST: (FailureClass.COMMUNICATION, "a rank is dead or stuck"),
+    ExitCode.CHECKPOINT: (FailureClass.USER_CODE, "the checkpoint cannot be resumed from"),
+    ExitCode.RANKS_PARTED: (FailureClass.COMMUNICATION, "ranks have parted"),
+    ExitCode.INTERRUPTED: (FailureClass.PREEMPTED, "interrupted, with a checkpoint saved"),
+    137: (FailureClass.OUT_OF_MEMORY, "killed, as a node without memory left does"),
+    143: (FailureClass.PREEMPTED, "ended by SIGTERM"),
+}
+
+_EXIT = re.compile(
+    r"(?:exit(?:ed)?(?: with)?|return(?:ed)?)(?: status)?(?: code)?:?\s+(?:status code\s+)?(\d{1,3})\b", re.IGNORECASE
+)
+_MAX_QUOTE_CHARS = 200
+
+_ServiceRule = tuple[FailureClass, str]
+SERVICE_RULES: tuple[_ServiceRule, ...] = (
+    (
+        FailureClass.PREEMPTED,
+        r"preempt(?:ed|ion)|low.?priority node|spot (?:vm|node)s?.{0,40}evict|node .{0,40}evicted",
+    ),
+    (FailureClass.TIMEOUT, r"exceeded .{0,40}(?:time ?out|time limit|max(?:imum)? run)|job timed? ?out|JobTimeout"),
+    (
+        FailureClass.NO_CAPACITY,
+        (
+            r"quota|not enough (?:cores|capacity|nodes)|insufficient .{0,30}capacity|AllocationFailed"
+            r"|SkuNotAvailable|out of capacity|no capacity"
+        ),
+    ),
+    (FailureClass.IMAGE_BUILD, r"image ?build|failed to build .{0,40}image|failed to pull .{0,40}image|ImagePull"),
+)
+"""On the service's code and message only: a user's log may say anything about quotas."""
+
+LOG_RULES: tuple[_ServiceRule, ...] = (
+    (
+        FailureClass.OUT_OF_MEMORY,
+        (
+            r"CUDA_ERROR_OUT_OF_MEMORY|CUDA out of memory|OOM when allocating|ResourceExhaustedError"
+            r"|RESOURCE_EXHAUSTED: .{0,60}memory|cudaErrorMemoryAllocation|oom-kill|Out of memory: Kill"
+            r"|\bMemoryError\b"
+        ),
+    ),
+    (
+        FailureClass.COMMUNICATION,
+        (
+            r"NCCL (?:WARN|error|failure)|ncclSystemError|ncclUnhandledCudaError|ncclInternalError|ncclRemoteError"
+            r"|HorovodInternalError|Stalled ranks:|ORTE has lost communication|PRTE has lost communication"
+            r"|MPI_ABORT was invoked|MPI_ERR_|Connection reset by peer|a rank is (?:dead|stuck)"
+        ),
+    ),
+    (FailureClass.DATA, r"DataLossError|corrupted record at|crc mismatch"),
+    (FailureClass.USER_CODE, r"^Traceback \(most recent call last\)"),
+)
+"""On log and message, in this order: a rank without memory makes the others lose their connection."""
+
+
+def classify(evidence: Evidence) -> Finding:
+    """Return the class of an end with the words that decided. Pure; never raises."""
+    rules: tuple[Callable[[Evidence], Finding | None], ...] = (
+        _by_service,
+        _by_memory,
+        _by_exit_code,
+        _by_log,
+        _by_end,
+    )
+    for rule in rules:
+        finding = rule(evidence)
+        if finding is not None:
+            return finding
+    return Finding(failure_class=FailureClass.UNKNOWN, evidence="nothing that is known was seen")
+
+
+def _by_service(evidence: Evidence) -> Finding | None:
+    # Azure ML appends the end of the log to its message: that part is not the service's own word.
+    words = evidence.error.partition(" Error: ")[0]
+    return _first_match(SERVICE_RULES, f"{evidence.error_code}: {words}", "Azure ML says")
+
+
+def _by_memory(evidence: Evidence) -> Finding | None:
+    """Before the exit code: the rank that another one's end has taken with it may be the one that is reported."""
+    return _first_match(LOG_RULES[:1], _told(evidence), "the log says")
+
+
+def _by_exit_code(evidence: Evidence) -> Finding | None:
+    found = _EXIT.search(evidence.error) or _EXIT.search(evidence.log_tail)
+    known = EXIT_CODES.get(int(found[1])) if found else None
+    if found is None or known is None:
+        return None
+    return Finding(failure_class=known[0], evidence=f"exit code {found[1]}: {known[1]}")
+
+
+def _by_log(evidence: Evidence) -> Finding | None:
+    return _first_match(LOG_RULES[1:], _told(evidence), "the log says")
+
+
+def _by_end(evidence: Evidence) -> Finding | None:
+    if evidence.status == "Canceled":
+        if evidence.ran_s >= evidence.timeout_s:
+            text = f"canceled after {evidence.ran_s:.0f} s, its limit was {evidence.timeout_s:.0f} s"
+            return Finding(failure_class=FailureClass.TIMEOUT, evidence=text)
+        return Finding(failure_class=FailureClass.CANCELED, evidence="canceled in Azure ML before its time limit")
+    if "ExecutionFailed" in evidence.error_code or _EXIT.search(evidence.error):
+        words = f"the user's process failed: {evidence.error_code} {evidence.error}"
+        return Finding(failure_class=FailureClass.USER_CODE, evidence=words[:_MAX_QUOTE_CHARS])
+    return None
+
+
+def _told(evidence: Evidence) -> str:
+    return f"{evidence.log_tail}\n{evidence.error}"
+
+
+def _first_match(rules: tuple[_ServiceRule, ...], text: str, who: str) -> Finding | None:
+    for failure_class, pattern in rules:
+        found = re.search(pattern, text, re.IGNORECASE | re.MULTILINE)
+        if found is not None:
+            return Finding(failure_class=failure_class, evidence=f"{who}: {_line_of(text, found)}")
+    return None
+
+
+def _line_of(text: str, found: re.Match[str]) -> str:
+    start = text.rfind("\n", 0, found.start()) + 1
+    end = text.find("\n", found.end())
+    line = text[max(start, found.start() - 80) : end if end >= 0 else None]
+    return " ".join(line.split())[:_MAX_QUOTE_CHARS]

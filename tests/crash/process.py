@@ -22,9 +22,9 @@ from function_app.ports import Ledger
 from function_app.runs.submission import handle_request
 from function_app.services import Services
 from local_azure.guard import die_with_parent
-from tests.support.faulty_ports import ProcessDiedError
+from tests.crash.faulty_ports import ProcessDiedError
+from tests.crash.port_calls import PortCall, watched
 from tests.support.long_shards import serve_uploads
-from tests.support.port_calls import PortCall, watched
 from tests.support.world import World
 
 BROKEN = 70

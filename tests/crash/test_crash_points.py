@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.faulty_ports import ProcessDiedError
+from tests.crash.port_calls import READS, WRITES, call_sites, methods_of_ports
 from tests.crash.process import KilledProcess, Process, State, deliveries, killed, outcome, serve_messages
 from tests.crash.scenario import Scenario
 from tests.crash.scenarios import SCENARIOS, SURVIVING_LOSS
-from tests.support.faulty_ports import ProcessDiedError
-from tests.support.port_calls import READS, WRITES, call_sites, methods_of_ports
 from tests.support.world import World
 
 

@@ -1,4 +1,4 @@
-"""The model of the chain fails where the chain is broken: each test takes one safeguard away."""
+"""The model of the whole chain: no sequence of events breaks a promise, and a missing safeguard is noticed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from function_app.adapters import ledger_rules
 from function_app.domain import job_plan as planning
@@ -23,7 +25,53 @@ from function_app.testing import memory_ledger
 from function_app.testing.memory_ledger import MemoryLedger
 from shared import manifest
 from shared.manifest import ManifestShard, fingerprint
-from tests.support.chain_walk import walk_all
+from tests.crash.chain_model import ChainModel, walk
+
+NUM_WALKS = 20
+"""Enough to notice each missing safeguard below."""
+MORE_WALKS = range(NUM_WALKS, 200)
+
+
+def run_model(max_examples: int) -> None:
+    """Let hypothesis draw sequences; each that breaks a promise is explained."""
+    limits = settings(
+        max_examples=max_examples,
+        stateful_step_count=30,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(ChainModel, settings=limits)
+
+
+def walk_all() -> None:
+    """Take the walks of the gate."""
+    for seed in range(NUM_WALKS):
+        walk(seed)
+
+
+def test_the_chain_keeps_its_promises_in_every_sequence() -> None:
+    """The promises hold after every step, and in the end nothing is left to do."""
+    run_model(20)
+
+
+def test_the_chain_keeps_its_promises_on_every_walk() -> None:
+    """The same, with rare encounters as likely as common ones."""
+    walk_all()
+
+
+@pytest.mark.slow
+def test_the_chain_keeps_its_promises_in_many_more_sequences() -> None:
+    """Ten times as many as in the gate."""
+    run_model(200)
+
+
+@pytest.mark.slow
+def test_the_chain_keeps_its_promises_on_many_more_walks() -> None:
+    """Ten times as many as in the gate."""
+    for seed in MORE_WALKS:
+        walk(seed)
+
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -60,7 +108,7 @@ def a_closing_names_its_run_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryLedger, "claim_auto_run", claim_auto_run)
 
 
-def whoever_sends_does_not_claim(patch: pytest.MonkeyPatch) -> None:
+def a_sender_does_not_claim(patch: pytest.MonkeyPatch) -> None:
     """An outbox row is written whatever its revision is."""
 
     def save_notification(ledger: MemoryLedger, notification: NotificationRecord) -> NotificationRecord:
@@ -155,7 +203,7 @@ BROKEN: tuple[Break, ...] = (
     a_duplicate_counts_again,
     a_closing_overwrites,
     a_closing_names_its_run_twice,
-    whoever_sends_does_not_claim,
+    a_sender_does_not_claim,
     the_outbox_overwrites,
     runs_go_back,
     the_last_writer_wins,
@@ -170,7 +218,7 @@ BROKEN: tuple[Break, ...] = (
 
 @pytest.mark.parametrize("take_away", BROKEN, ids=lambda take_away: take_away.__name__)
 def test_a_safeguard_that_is_missing_is_noticed(take_away: Break, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The very walks that an unbroken chain survives find it."""
+    """The walks that the whole chain survives fail without the safeguard."""
     take_away(monkeypatch)
     with pytest.raises(AssertionError):
         walk_all()

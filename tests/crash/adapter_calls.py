@@ -24,7 +24,7 @@ from azure.storage.blob import BlobClient, BlobServiceClient, ContainerClient
 from azure.storage.queue import QueueClient, QueueServiceClient
 
 from function_app import adapters
-from tests.support.port_calls import FLOWS, called, calls_of, site_of
+from tests.crash.port_calls import FLOWS, called, calls_of, site_of
 
 ADAPTERS = Path(adapters.__file__).parent
 SDK_CLIENTS = (

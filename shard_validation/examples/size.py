@@ -1,27 +1,26 @@
-"""How much memory an example would take once parsed, read off its bytes before anything is parsed.
+"""Estimate the memory of a parsed example from its bytes, before it is parsed.
 
-Many tiny values take up to 30 times their bytes: 16 MB of one-byte integers or of empty features would
-fill half a gigabyte. Small payloads are not worth a look.
+Many tiny values take up to 30 times their encoded size: 16 MB of one-byte integers or of empty features would
+fill half a gigabyte. Small payloads are not scanned.
 Source of the encoding: protobuf.dev, "Encoding".
 """
 
 from __future__ import annotations
 
-from shard_validation.example_layout import Payload
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Fault
+from shard_validation.examples.layout import Payload
+from shard_validation.reasons import Fault, ReasonCode
 
 MIN_SCANNED_BYTES = 512 << 10
 MAX_STEPS = 250_000
-"""Fields looked at; more are taken for too many."""
+"""Fields that are scanned; an example with more is rejected."""
 
 _VARINT, _FIXED64, _LENGTH, _GROUP, _GROUP_END, _FIXED32 = range(6)
 _FIELD_BYTES = 32
-"""What one field or value costs beside its own bytes: a slot in an array, or a view and a length."""
+"""Cost of one field or value besides its own bytes: a slot in an array, or a view and a length."""
 _FEATURE_BYTES = 256
-"""A slot in the map, a Feature and its list."""
+"""Cost of a slot in the map, a Feature and its list."""
 _PACKED_FACTOR = 24
-"""A one-byte integer becomes eight bytes in an array that has grown by doubling."""
+"""A one-byte integer becomes eight bytes in an array that grows by doubling."""
 _MAX_VARINT_BYTES = 10
 
 _EXAMPLE, _FEATURES, _ENTRY, _FEATURE, _BYTES, _FLOATS, _INTS, _OTHER = range(8)
@@ -36,11 +35,11 @@ _CHILD = {
 
 
 class _MalformedError(ValueError):
-    """The bytes are no protobuf; the parser will say so itself."""
+    """The bytes are not protobuf; the parser reports that."""
 
 
 def parsed_size_fault(payload: Payload, max_bytes: int) -> Fault | None:
-    """Return the fault of an example that would take more than ``max_bytes`` of memory."""
+    """Return the fault of an example that would take more than ``max_bytes`` of memory, or None."""
     size = steps = 0
     regions = [(0, len(payload), _EXAMPLE)]
     while regions:
@@ -61,7 +60,7 @@ def parsed_size_fault(payload: Payload, max_bytes: int) -> Fault | None:
 
 
 def _step(payload: Payload, position: int, end: int, level: int) -> tuple[int, int, tuple[int, int, int] | None]:
-    """Read one field; return where the next begins, its cost, and the message in it."""
+    """Read one field; return where the next begins, its cost, and the range and level of the message in it."""
     tag, position = _varint(payload, position, end)
     wire_type, number = tag & 7, tag >> 3
     if wire_type != _LENGTH:

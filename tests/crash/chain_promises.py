@@ -21,8 +21,8 @@ from function_app.domain.records import (
 )
 from function_app.domain.run_states import SETTLED, TRANSITIONS, RunState
 from shared.manifest import Manifest
-from tests.support.faulty_ports import Fate
-from tests.support.port_calls import PortCall
+from tests.crash.faulty_ports import Fate
+from tests.crash.port_calls import PortCall
 from tests.support.world import ALL_SHARDS, WEBHOOK, World
 
 ENDED = ("Completed", "Failed", "Canceled")

@@ -1,10 +1,12 @@
-"""Where the values lie in examples of one layout: learnt from one example, used for those that look like it.
+"""Read the values of an example in place, by the layout of another example of the same length.
 
-Most examples of a dataset have the same features in the same order, of the same sizes. Then the bytes around their
-values are the same in all of them, and a payload whose bytes around the values are those of an example that was
-read before need not be parsed: its values lie where those lay. Everything else goes to the runtime,
-which decides. So does whatever is not written in the one way in which every writer writes it. Large examples of other
-lengths, as JPEGs have, are walked through instead: the few bytes around their values are read one by one.
+Most examples of a dataset have the same features in the same order and of the same sizes. The bytes between their
+values are then equal in all of them. So if a payload agrees, outside the values, with an example that was parsed
+before, its values lie at the same positions and it need not be parsed. Large examples of varying lengths, such as
+those of JPEGs, are walked through instead: the few bytes between their values are read one by one.
+
+Everything else is left to the protobuf runtime, which decides: also encodings that are valid but that no writer
+produces, such as integers with superfluous bytes.
 Source of the encoding: protobuf.dev, "Encoding".
 """
 
@@ -20,34 +22,34 @@ from shared.example_schema import FeatureKind, FeatureSpec
 
 Payload = bytes | memoryview
 Values = Sequence[Any] | None
-"""Of one feature; None where an optional one is not there."""
+"""Values of one feature; None where an optional feature is missing."""
 ReadValues = Callable[[Payload], Sequence[Values] | None]
-"""Returns each feature's values, in the order of the specs, and one item more; None where the runtime must look."""
+"""Returns the values of each feature in the order of the specs, plus one item; None where the runtime must decide."""
 
 _FIRST, _SECOND = 0x0A, 0x12
-"""Tags of fields 1 and 2 with a length before them."""
+"""Tags of the length-delimited fields 1 and 2."""
 _KINDS: dict[int, FeatureKind] = {0x0A: "bytes", 0x12: "float", 0x1A: "int64"}
 _MAX_LENGTHS = 1024
 _MAX_SPANS = 64
-"""With more, comparing is no faster than parsing."""
+"""With more values, comparing is no faster than parsing."""
 _COPIED_BYTES = 16 << 10
-"""Larger values of bytes are handed out as views of the payload, where that is one; more numbers have no layout."""
+"""Larger byte values are returned as views of the payload; more bytes of numbers have no layout."""
 MIN_WALKED_BYTES = 32 << 10
-"""From this size on walking is cheaper than the runtime, which copies the values and writes them again to compare."""
+"""From this size, walking is cheaper than the runtime, which copies the values and serializes them to compare."""
 _FLOAT_BYTES = 4
 _MAX_VARINT_BYTES = 9
-"""Of numbers that are not negative."""
+"""The longest encoding of a number that is not negative."""
 
 _Fields = tuple[Any, ...]
 _GetValues = Callable[[_Fields, Payload], Values]
 
 
 class NotPlainError(ValueError):
-    """The bytes are not what every writer writes, or not worth a layout."""
+    """The payload is not encoded as writers do it, or is not worth a layout."""
 
 
 class _Span(NamedTuple):
-    """Where a value of bytes, or all numbers of a feature, lie."""
+    """Where one byte value, or all numbers of a feature, lie."""
 
     name: str
     kind: FeatureKind
@@ -56,21 +58,21 @@ class _Span(NamedTuple):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Number of bytes."""
         return self.stop - self.start
 
 
 class Layouts:
-    """One layout for each length of a payload, learnt when the length comes for the second time."""
+    """One layout for each payload length, learnt when the length appears for the second time."""
 
     def __init__(self, specs: Sequence[FeatureSpec]) -> None:
         self._specs = specs
         self._num_seen: dict[int, int] = {}
         self.readers: dict[int, ReadValues] = {}
-        """By the payload's length."""
+        """By payload length."""
 
     def learn(self, payload: Payload) -> None:
-        """Take the layout down of a payload that the runtime has parsed, or that was walked through."""
+        """Learn the layout of a payload that was parsed or walked through, and has no fault."""
         size = len(payload)
         num_seen = self._num_seen.get(size, 0)
         if num_seen > 1 or (not num_seen and len(self._num_seen) >= _MAX_LENGTHS):
@@ -84,12 +86,12 @@ class Layouts:
 
 
 def compile_layout(example: bytes, specs: Sequence[FeatureSpec]) -> ReadValues:
-    """Return what reads payloads of the layout of an example that was read before. Raises NotPlainError."""
+    """Return a reader of payloads with the layout of this example. Raises NotPlainError."""
     split = _Split(example)
     unpack, get_around, integers = split.unpack, itemgetter(*split.around), split.integers
     around = get_around(unpack(example))
     getters = [_compile_getter(spec, split) for spec in specs]
-    # one call picks all of them; the first of what lies around stands in for those that need a call of their own
+    # One call picks the values of all features; field 0 is a placeholder for those that need a function.
     get_values = itemgetter(*(0 if callable(get) else get for get in getters), 0)
     others = [(place, get) for place, get in enumerate(getters) if callable(get)]
 
@@ -115,7 +117,7 @@ def compile_layout(example: bytes, specs: Sequence[FeatureSpec]) -> ReadValues:
 
 
 def compile_walk(specs: Sequence[FeatureSpec]) -> ReadValues:
-    """Return what reads payloads of any layout in which all that is wanted is there, plainly written."""
+    """Return a reader of payloads of any layout that have all required features, encoded as writers do it."""
     places = {spec.name: place for place, spec in enumerate(specs)}
     required = [place for place, spec in enumerate(specs) if spec.required]
 
@@ -138,7 +140,7 @@ def compile_walk(specs: Sequence[FeatureSpec]) -> ReadValues:
 
 
 def _read(payload: Payload, span: _Span) -> Sequence[Any]:
-    """Return what lies in a span; integers are looked at even if nobody asks for them. Raises NotPlainError."""
+    """Return the values in a span. Raises NotPlainError, for integers even where the feature is not needed."""
     if span.kind == "float":
         return struct.unpack_from(f"<{span.size // _FLOAT_BYTES}f", payload, span.start)
     if _is_viewed(span):
@@ -148,16 +150,16 @@ def _read(payload: Payload, span: _Span) -> Sequence[Any]:
 
 
 class _Split:
-    """How struct takes a payload apart: what lies around the values, and between that the values themselves."""
+    """A payload split by `struct` into fields: alternately the bytes between the values, and the values."""
 
     def __init__(self, example: bytes) -> None:
         self.spans: dict[str, list[_Span]] = {}
         self.around: list[int] = []
-        """Which of the fields are no values."""
+        """Fields that are not values."""
         self.first: dict[str, int] = {}
-        """A feature's first field, of those that are unpacked."""
+        """First field of each feature."""
         self.integers: list[int] = []
-        """They may be malformed, so they are looked at even if nobody asks for them."""
+        """Fields of integers, which are checked even where the feature is not needed: they may be malformed."""
         layout, num_fields, position = ["<"], 0, 0
         for span in _few_spans(example):
             layout.append(f"{span.start - position}s{_format(span)}")
@@ -189,7 +191,7 @@ def _format(span: _Span) -> str:
 
 
 def _compile_getter(spec: FeatureSpec, split: _Split) -> int | slice | _GetValues:
-    """Return where a feature's values are among the fields, or what returns them."""
+    """Return the index or slice of a feature's values among the fields, or a function that returns them."""
     spans = split.spans.get(spec.name)
     if spans is None and not spec.required:
         return lambda _fields, _payload: None
@@ -208,7 +210,7 @@ def _compile_getter(spec: FeatureSpec, split: _Split) -> int | slice | _GetValue
 
 
 def _integers(content: bytes) -> list[int]:
-    """Return packed integers. Raises NotPlainError for what is negative, or written longer than it need be."""
+    """Return packed integers. Raises NotPlainError for negative ones, and for encodings with superfluous bytes."""
     if content.isascii():
         return list(content)
     values, value, num_bytes = [], 0, 0
@@ -234,7 +236,7 @@ def _few_spans(example: Payload) -> list[_Span]:
 
 
 def _spans(example: Payload) -> Iterator[_Span]:
-    """Yield where the values lie, in order. Raises NotPlainError."""
+    """Yield the spans of the values in order. Raises NotPlainError."""
     position = _inside(example, 0, len(example), _FIRST, to_end=True)[0]
     names: set[str] = set()
     while position < len(example):
@@ -263,7 +265,7 @@ def _spans_of_feature(example: Payload, name: str, feature: int, end: int) -> It
 
 
 def _inside(example: Payload, position: int, end: int, tag: int, *, to_end: bool = False) -> tuple[int, int]:
-    """Return from where to where the content of a field with a length lies. Raises NotPlainError."""
+    """Return start and end of the content of a length-delimited field. Raises NotPlainError."""
     if position >= end or example[position] != tag:
         raise NotPlainError
     length = num_bytes = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from function_app.domain.errors import LedgerConflictError, NotificationError, ServiceUnavailableError
 from shared.errors import LandfallError
-from tests.support.port_calls import PortCall
+from tests.crash.port_calls import PortCall
 
 CONFLICTING = frozenset({"save_run", "save_notification", "save_flights", "record_shard"})
 """Methods that may find that another writer was first."""

@@ -1,7 +1,7 @@
-"""One payload against the pipeline's features: its values read, then checked feature by feature.
+"""Check one payload against the features of a pipeline: read its values, then check them feature by feature.
 
-The protobuf runtime parses; examples of a layout that it has parsed before are read where their values lie, and large
-ones are walked through.
+Values are read in one of three ways, the cheapest first: in place, by the layout of an example that was parsed before
+(`layout`); by walking through a large payload (`layout`); by the protobuf runtime.
 """
 
 from __future__ import annotations
@@ -9,24 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
-from shard_validation.example_layout import MIN_WALKED_BYTES, Layouts, Payload, Values, compile_walk
-from shard_validation.example_message import Example
-from shard_validation.example_size import MIN_SCANNED_BYTES, parsed_size_fault
-from shard_validation.feature_checks import ValuesCheck, compile_feature_check, compile_values_check, missing
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Fault
+from shard_validation.examples.layout import MIN_WALKED_BYTES, Layouts, Payload, Values, compile_walk
+from shard_validation.examples.message import example_class
+from shard_validation.examples.size import MIN_SCANNED_BYTES, parsed_size_fault
+from shard_validation.features import ValuesCheck, compile_values_check, missing
+from shard_validation.reasons import Fault, ReasonCode
 from shard_validation.requirements import DataRequirements
 from shard_validation.statistics import ShardStatistics
 from shared.example_schema import FeatureSpec
 
 PayloadCheck = Callable[[Payload, int], list[Fault] | None]
-"""Takes a payload and the record's index; returns what is wrong with it, None where nothing is."""
+"""Takes a payload and the record's index; returns its faults, or None."""
+FeatureCheck = Callable[[Any, int], Fault | None]
+"""Takes a protobuf ``Feature`` and the record's index."""
+
+_LIST_NAMES = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
 
 
 def compile_payload_check(requirements: DataRequirements, statistics: ShardStatistics) -> PayloadCheck:
-    """Return a check of a whole example against every stated feature."""
+    """Return a check of a whole example against every feature of the pipeline."""
     specs, limits = requirements.features, requirements.limits
     check_values = [compile_values_check(spec, requirements, statistics.feature(spec.name)) for spec in specs]
     layouts = Layouts(specs)
@@ -61,13 +62,15 @@ def _check_all(checks: list[ValuesCheck], values: Sequence[Values], index: int) 
 
 
 def _compile_parsing_check(requirements: DataRequirements, check_values: list[ValuesCheck]) -> PayloadCheck:
-    """Return the check by the protobuf runtime, of payloads of any layout."""
+    """Return a check that uses the protobuf runtime, for payloads of any layout."""
+    from google.protobuf.message import DecodeError
+
     checks = [
-        (spec.name, compile_feature_check(spec, check), spec)
+        (spec.name, _compile_feature_check(spec, check), spec)
         for spec, check in zip(requirements.features, check_values, strict=True)
     ]
     max_unknown_bytes = requirements.limits.max_unknown_bytes
-    parse = Example.FromString
+    parse = example_class().FromString
 
     def check(payload: Payload, index: int) -> list[Fault] | None:
         try:
@@ -88,11 +91,33 @@ def _compile_parsing_check(requirements: DataRequirements, check_values: list[Va
     return check
 
 
+def _compile_feature_check(spec: FeatureSpec, check_values: ValuesCheck) -> FeatureCheck:
+    list_name = _LIST_NAMES[spec.kind]
+    may_be_empty = None in spec.shape
+
+    def check(feature: Any, index: int) -> Fault | None:
+        values = getattr(feature, list_name).value
+        if not values and not (may_be_empty and feature.WhichOneof("kind") == list_name):
+            return _missing_or_wrong(spec, feature, list_name)
+        return check_values(values, index)
+
+    return check
+
+
+def _missing_or_wrong(spec: FeatureSpec, feature: Any, list_name: str) -> Fault | None:
+    kind = feature.WhichOneof("kind")
+    if kind is not None and kind != list_name:
+        return Fault(
+            code=ReasonCode.FEATURE_WRONG_KIND, feature=spec.name, expected=spec.kind, seen=kind.removesuffix("_list")
+        )
+    return _absent(spec)
+
+
 def _absent(spec: FeatureSpec) -> Fault | None:
     return missing(spec) if spec.required else None
 
 
-def _not_protobuf(error: DecodeError) -> Fault:
+def _not_protobuf(error: Exception) -> Fault:
     return Fault(
         code=ReasonCode.EXAMPLE_NOT_PROTOBUF,
         expected="a serialized tf.train.Example",
@@ -101,7 +126,7 @@ def _not_protobuf(error: DecodeError) -> Fault:
 
 
 def _unknown(example: Any, size_bytes: int, max_bytes: int) -> Fault | None:
-    """Compare with what would be written anew: catches what the parser kept as unknown and what it dropped."""
+    """Compare the size with that of the example's own fields: finds what the parser kept as unknown or dropped."""
     example.DiscardUnknownFields()
     unknown = size_bytes - example.ByteSize()
     if unknown <= max_bytes:

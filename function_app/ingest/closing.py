@@ -12,7 +12,7 @@ from function_app.ingest.follow_up import follow_up
 from function_app.ingest.set_check import refuse_set
 from function_app.services import Services
 from shard_validation import ShardStatistics
-from shard_validation.drift import VersionStatistics
+from shard_validation.statistics import VersionStatistics
 from shared.manifest import Manifest, ManifestShard, fingerprint
 
 MAX_TRIES = 5

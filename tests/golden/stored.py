@@ -19,8 +19,7 @@ from function_app.domain.jobs import Workspace
 from function_app.domain.records import DeadLetterState, Generation, NotificationState, RunRecord, ShardState
 from function_app.domain.run_queue import Dropped, Flight, FlightBoard
 from function_app.domain.run_states import RunState
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Reason
+from shard_validation.reasons import Reason, ReasonCode
 from shared.example_schema import FeatureSpec
 from shared.manifest import Manifest, ManifestShard, fingerprint
 from shared.training_report import TrainingReport

@@ -115,7 +115,10 @@ def test_a_warning_is_told_and_the_training_starts() -> None:
     land(world, "v2", ODD)
     world.serve_requests()
     assert (["drift_warned"], 1) == (told(world), len([r for r in world.ledger.runs() if r.dataset_version == V2]))
-    assert "split train: labels (label) should be" in describe_version(V2, world.services).drift.messages[0]
+    assert (
+        "split train: labels (label) are distributed differently"
+        in describe_version(V2, world.services).drift.messages[0]
+    )
 
 
 def test_data_as_before_are_trained_without_a_word() -> None:
@@ -136,7 +139,7 @@ def test_half_as_many_records_are_drift_of_counts() -> None:
     land(world, "v2", EVEN[: len(EVEN) // 2])
     assert ["drift_blocked"] == told(world)
     assert (
-        "split train: 503 records should be within 30% of the 1003"
+        "split train: 503 records, a change of 50% from the 1003"
         in describe_version(V2, world.services).drift.messages[0]
     )
 

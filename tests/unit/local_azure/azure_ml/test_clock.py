@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from local_azure.azure_ml.clock import duration_s, iso
+from local_azure.azure_ml.service import duration_s, iso
 
 
 @pytest.mark.parametrize(

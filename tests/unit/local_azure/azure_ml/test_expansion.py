@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from local_azure.azure_ml.expansion import expand, unknown_placeholders
+from local_azure.azure_ml.spec import expand, unknown_placeholders
 
 
 @pytest.mark.parametrize(

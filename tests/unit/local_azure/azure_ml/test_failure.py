@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local_azure.azure_ml.failure import process_failure, tail_of
+from local_azure.azure_ml.launch import process_failure, tail_of
 
 MPIRUN_SAYS = """prterun detected that one or more processes exited with non-zero status:
    Process name: [prterun-vm-1234@1,1] Exit code:    9

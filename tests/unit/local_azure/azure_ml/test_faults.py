@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from local_azure.azure_ml.api.faults import Fault, Faults
-from local_azure.azure_ml.api.routes import find_route
-from local_azure.azure_ml.errors import ServiceError
+from local_azure.azure_ml.api.emulator import Fault, Faults
+from local_azure.azure_ml.api.http_api import find_route
+from local_azure.azure_ml.service import ServiceError
 
 
 def test_a_script_hits_as_often_as_it_says() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from local_azure.azure_ml.schema import RESOURCES, violations
+from local_azure.azure_ml.api.call import RESOURCES, violations
 from tests.support.processes import REPOSITORY
 
 Body = dict[str, Any]

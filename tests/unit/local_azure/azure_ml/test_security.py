@@ -9,10 +9,8 @@ import jwt
 import pytest
 from cryptography import x509
 
-from local_azure.azure_ml.certificates import certificate_files
-from local_azure.azure_ml.clock import utcnow
-from local_azure.azure_ml.errors import ServiceError
-from local_azure.azure_ml.tokens import TokenIssuer, token_issuer
+from local_azure.azure_ml.api.security import TokenIssuer, certificate_files, token_issuer
+from local_azure.azure_ml.service import ServiceError, utcnow
 
 
 def test_the_server_certificate_is_signed_for_localhost(tmp_path: Path) -> None:
@@ -33,7 +31,7 @@ def test_certificates_are_kept_while_they_are_valid(tmp_path: Path) -> None:
 def test_certificates_are_renewed_before_they_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A twin of last season starts anew."""
     first = certificate_files(tmp_path).ca.read_bytes()
-    monkeypatch.setattr("local_azure.azure_ml.certificates.utcnow", lambda: utcnow() + dt.timedelta(days=84))
+    monkeypatch.setattr("local_azure.azure_ml.api.security.utcnow", lambda: utcnow() + dt.timedelta(days=84))
     assert first != certificate_files(tmp_path).ca.read_bytes()
 
 

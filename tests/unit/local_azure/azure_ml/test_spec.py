@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from local_azure.azure_ml.errors import ServiceError
+from local_azure.azure_ml.service import ServiceError
 from local_azure.azure_ml.spec import job_spec
 from local_azure.azure_ml.workspace import asset_name, output_uri
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunBook
-from local_azure.azure_ml.states import TERMINAL, RunState, may_follow
+from local_azure.azure_ml.runs import TERMINAL, IllegalTransitionError, Run, RunBook, RunState, may_follow
 from local_azure.azure_ml.store import Store
 
 WALK = [

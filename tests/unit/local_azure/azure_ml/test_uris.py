@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from local_azure.azure_ml.errors import JobFailure
-from local_azure.azure_ml.mounts import inside
-from local_azure.azure_ml.uris import BlobLocation, Catalogue, resolve
+from local_azure.azure_ml.service import JobFailure
+from local_azure.azure_ml.staging import inside
+from local_azure.azure_ml.workspace import BlobLocation, Catalogue, resolve
 
 DATASTORES = {"data": BlobLocation(account="acc", container="datasets", path="")}
 OUTPUTS = {("j1", "model"): "azureml://datastores/data/paths/models/j1/"}

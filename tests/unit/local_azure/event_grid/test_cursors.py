@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from local_azure.event_grid.cursors import Cursor
+from local_azure.event_grid.journal import Cursor
 
 
 def test_a_new_cursor_starts_after_the_newest_event(tmp_path: Path) -> None:

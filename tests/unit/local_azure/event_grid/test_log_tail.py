@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from local_azure.event_grid.log_tail import MAX_READ_BYTES, LogTail, Position
+from local_azure.event_grid.access_log import MAX_READ_BYTES, LogTail, Position
 
 
 def _append(path: Path, text: str) -> None:

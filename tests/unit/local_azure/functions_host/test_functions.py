@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from local_azure.functions_host.errors import BindingError
 from local_azure.functions_host.functions import make_function
+from local_azure.functions_host.settings import BindingError
 
 
 def test_settings_are_put_into_bindings_at_any_depth() -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from local_azure.functions_host.indexing_report import describe_failure, describe_no_functions, failing_line
-from local_azure.functions_host.worker_messages import PROTOS
+from local_azure.functions_host.functions import describe_failure, describe_no_functions, failing_line
+from local_azure.functions_host.worker import PROTOS
 
 TRACE = """Traceback (most recent call last):
   File "/opt/runtime/loader.py", line 10, in index

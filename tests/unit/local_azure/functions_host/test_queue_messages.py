@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from azure.storage.queue import QueueMessage
 
-from local_azure.functions_host.queue_messages import UndecodableMessageError, decode_body, message_metadata
+from local_azure.functions_host.queue_trigger import UndecodableMessageError, decode_body, message_metadata
 
 
 def test_text_arrives_as_text_and_bytes_as_bytes() -> None:

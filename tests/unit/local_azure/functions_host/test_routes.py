@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from local_azure.functions_host.errors import BindingError
 from local_azure.functions_host.functions import Function
-from local_azure.functions_host.routes import find_route, make_routes
+from local_azure.functions_host.http_trigger import find_route, make_routes
+from local_azure.functions_host.settings import BindingError
 from tests.support.worker_double import make_trigger
 
 

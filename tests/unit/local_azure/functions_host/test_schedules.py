@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from local_azure.functions_host.errors import BindingError
-from local_azure.functions_host.schedules import parse_schedule
+from local_azure.functions_host.settings import BindingError
+from local_azure.functions_host.timer_trigger import parse_schedule
 
 FRIDAY = datetime(2026, 11, 20, 10, 2, 30, tzinfo=UTC)
 

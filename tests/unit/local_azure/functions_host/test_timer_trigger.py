@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from local_azure.functions_host.invocations import Invoker
-from local_azure.functions_host.schedules import parse_schedule
-from local_azure.functions_host.timer_trigger import TimerListener, TimerStatus
+from local_azure.functions_host.timer_trigger import TimerListener, TimerStatus, parse_schedule
 from tests.support.worker_double import RecordingOutputs, RecordingWorker, make_trigger
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -11,7 +11,7 @@ from function_app.pipeline_files import load_pipelines
 from function_app.settings import read_settings, read_url
 from local_azure.ports import DEFAULTS, Ports
 from local_azure.twin import places as names
-from local_azure.twin.app_settings import app_settings, workspace_settings
+from local_azure.twin.deployment import app_settings, workspace_settings
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import Places
 from local_azure.twin.state import Secrets

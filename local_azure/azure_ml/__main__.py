@@ -41,9 +41,8 @@ def main() -> int:
 
 async def _serve(settings: Settings) -> None:
     stop = stop_on_signals()
-    listening = bind(settings.port)
-    url = f"https://localhost:{port_of(listening)}"
-    with contextlib.closing(Store(settings.state / "state.sqlite3")) as store:
+    with bind(settings.port) as listening, contextlib.closing(Store(settings.state / "state.sqlite3")) as store:
+        url = f"https://localhost:{port_of(listening)}"
         publisher = _publisher(settings)
         bench = _workbench(settings, store, publisher)
         emulator = Emulator(

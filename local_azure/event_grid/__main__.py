@@ -44,9 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def serve(config: Config, port: int, settings: Mapping[str, str]) -> None:
     """Follow storage, take events and deliver them until SIGTERM or SIGINT."""
     stop = stop_on_signals()
-    listening = bind(port)
     following: list[asyncio.Task[None]] = []
     async with AsyncExitStack() as resources:
+        listening = resources.enter_context(bind(port))
         broker = await resources.enter_async_context(await make_broker(config, settings, resources))
         if config.storage:
             source = await _storage_source(config, config.storage, broker, settings, resources)

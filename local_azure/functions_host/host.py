@@ -78,16 +78,16 @@ async def serve(options: Options) -> bool:
     settings = app_settings(options.root, os.environ)
     os.environ.update(settings)
     host = host_options(options.root, settings)
-    listening = bind(options.port)
-    worker = Worker(options.root)
-    outputs = OutputWriter(settings=settings, message_encoding=host.queues.message_encoding)
-    invoker = Invoker(worker=worker, outputs=outputs, root=options.root, verbose=options.verbose)
-    configure_logging(invoker.running, verbose=options.verbose)
-    functions = await worker.index(settings)
-    _log_functions(functions)
-    dev_host = DevHost(options=options, settings=settings, host=host, functions=functions, invoker=invoker)
-    drained = await dev_host.run(listening, stop)
-    worker.stop()
+    with bind(options.port) as listening:
+        worker = Worker(options.root)
+        outputs = OutputWriter(settings=settings, message_encoding=host.queues.message_encoding)
+        invoker = Invoker(worker=worker, outputs=outputs, root=options.root, verbose=options.verbose)
+        configure_logging(invoker.running, verbose=options.verbose)
+        functions = await worker.index(settings)
+        _log_functions(functions)
+        dev_host = DevHost(options=options, settings=settings, host=host, functions=functions, invoker=invoker)
+        drained = await dev_host.run(listening, stop)
+        worker.stop()
     return drained
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.azure_ml import WORKSPACE_ID, AzureMl, command_job, real_client
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
 
 def refusal(emulator: AzureMl, path: str, body: Any) -> tuple[int, str]:

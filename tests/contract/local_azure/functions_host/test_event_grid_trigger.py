@@ -5,10 +5,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.local_azure.functions_host.conftest import SYSTEM_KEY
+from tests.contract.local_azure.functions_host.conftest import SYSTEM_KEY
 from tests.support.dev_host import DevHost
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
 NOTIFICATION = {"aeg-event-type": "Notification"}
 

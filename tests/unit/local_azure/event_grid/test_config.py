@@ -1,3 +1,5 @@
+"""A configuration file that cannot be used is refused before anything is served."""
+
 from __future__ import annotations
 
 import json
@@ -6,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.event_grid import start_event_grid_process
+from local_azure.event_grid.__main__ import main
 
 SUBSCRIPTION = {"name": "s", "topic": "t", "webhook": "http://127.0.0.1:9/x"}
 
@@ -32,14 +34,14 @@ SUBSCRIPTION = {"name": "s", "topic": "t", "webhook": "http://127.0.0.1:9/x"}
         ),
     ],
 )
-def test_a_configuration_that_cannot_be_used_is_explained(tmp_path: Path, config: Any, said: str) -> None:
+def test_a_configuration_that_cannot_be_used_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], config: Any, said: str
+) -> None:
     """One line that names the field, and exit code 1."""
     path = tmp_path / "config.json"
     path.write_text(config if isinstance(config, str) else json.dumps(config), encoding="utf-8")
 
-    process = start_event_grid_process(path, {})
+    status = main(["--port", "0", "--config", str(path)])
 
-    assert 1 == process.popen.wait(30)
-    (line,) = process.output().splitlines()
-    assert line.startswith("event grid: ")
-    assert said in line
+    (line,) = capsys.readouterr().err.splitlines()
+    assert (1, True, True) == (status, line.startswith("event grid: "), said in line), line

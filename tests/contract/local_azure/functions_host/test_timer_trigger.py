@@ -8,7 +8,7 @@ from local_azure.azurite import Azurite
 from local_azure.processes import wait_until
 from tests.support.dev_host import DevHost, fixture_settings, start_dev_host
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
 
 def test_a_timer_fires_on_its_schedule(dev_host: DevHost) -> None:
@@ -18,6 +18,7 @@ def test_a_timer_fires_on_its_schedule(dev_host: DevHost) -> None:
     assert False is fired[0]["past_due"]
 
 
+@pytest.mark.slow
 def test_a_timer_that_was_missed_fires_at_the_next_start_as_past_due(azurite: Azurite, tmp_path: Path) -> None:
     """The last occurrence is remembered in the host's storage over a restart."""
     settings = fixture_settings(azurite.connection_string(), "late", tmp_path / "journal", schedule="*/2 * * * * *")

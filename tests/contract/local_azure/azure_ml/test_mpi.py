@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.azure_ml import AzureMl, mpi_job
 
-pytestmark = [pytest.mark.azurite, pytest.mark.distributed]
+pytestmark = [pytest.mark.azurite, pytest.mark.distributed, pytest.mark.xdist_group("azure_ml")]
 
 SAY_WHO = (
     "import json, os; "
@@ -50,6 +50,7 @@ def test_a_rank_that_fails_ends_the_job_and_its_log_is_told(emulator: AzureMl) -
     assert f"{expected}rank one broke\n" == message.partition("exited with ")[2]
 
 
+@pytest.mark.slow
 def test_horovod_reduces_over_the_ranks(emulator: AzureMl) -> None:
     """The training's environment really communicates: 1 + 2 on both ranks."""
     body = mpi_job(f'python -W ignore -c "{ALLREDUCE}"', environmentVariables={"TF_CPP_MIN_LOG_LEVEL": "3"})

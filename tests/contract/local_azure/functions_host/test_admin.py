@@ -5,7 +5,7 @@ import pytest
 from local_azure.processes import wait_until
 from tests.support.dev_host import DevHost
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
 
 def test_the_status_says_that_the_host_runs(dev_host: DevHost) -> None:

@@ -12,7 +12,7 @@ from local_azure.azurite import DATA_ACCOUNT
 from local_azure.processes import wait_until
 from tests.support.azure_ml import RESOURCE_GROUP, SUBSCRIPTION, WORKSPACE, WORKSPACE_ID, AzureMl, command_job
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
 LONG_FORM = f"azureml://subscriptions/{SUBSCRIPTION}/resourcegroups/{RESOURCE_GROUP}/workspaces/{WORKSPACE}"
 

@@ -8,10 +8,10 @@ import pytest
 
 from local_azure.azurite import Azurite
 from local_azure.processes import wait_until
-from tests.integration.local_azure.functions_host.conftest import Queue, open_queue
+from tests.contract.local_azure.functions_host.conftest import Queue, open_queue
 from tests.support.dev_host import DevHost, fixture_settings, start_dev_host
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
 
 def test_a_message_arrives_once_with_its_metadata(dev_host: DevHost, inbox: Queue) -> None:

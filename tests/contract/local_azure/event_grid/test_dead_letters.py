@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,10 @@ from azure.storage.blob import ContainerClient
 from local_azure.azurite import Azurite
 from local_azure.ports import free_port
 from local_azure.processes import wait_until
-from tests.support.azurite import start_azurite
 from tests.support.event_grid import TOPIC_KEY, EventGrid, custom_event, start_event_grid, storage_settings
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("event_grid")]
 
-CONTAINER = "landfall-dead-letters"
 BLOB_NAME = re.compile(
     r"REFUSED/\d{4}/[1-9]\d?/[1-9]\d?/(0|[1-9]\d?)/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json"
 )
@@ -28,28 +27,23 @@ CLOUD_EVENT = {"id": "c1", "source": "/tests", "specversion": "1.0", "type": "Te
 
 
 @pytest.fixture
-def azurite(tmp_path: Path) -> Iterator[Azurite]:
-    running = start_azurite(tmp_path)
-    yield running
-    running.stop()
-
-
-@pytest.fixture
 def container(azurite: Azurite) -> Iterator[ContainerClient]:
-    with ContainerClient.from_connection_string(azurite.connection_string(), CONTAINER) as client:
+    with ContainerClient.from_connection_string(
+        azurite.connection_string(), f"dead-letters-{uuid.uuid4().hex[:8]}"
+    ) as client:
         client.create_container()
         yield client
 
 
 @pytest.fixture
-def grid(azurite: Azurite, tmp_path: Path) -> Iterator[EventGrid]:
+def grid(azurite: Azurite, container: ContainerClient, tmp_path: Path) -> Iterator[EventGrid]:
     """An emulator that delivers to itself, and whose receiver refuses everything after the handshake."""
     port = free_port()
     subscription = {
         "name": "refused",
         "topic": "azureml",
         "webhook": f"http://127.0.0.1:{port}/webhooks/refused",
-        "dead_letter_container": CONTAINER,
+        "dead_letter_container": container.container_name,
     }
     config = {"topics": ["azureml"], "subscriptions": [subscription]}
     running = start_event_grid(tmp_path, config, storage_settings(azurite), port=port)
@@ -96,5 +90,5 @@ def test_without_its_container_an_event_is_lost(grid: EventGrid, container: Cont
 
     grid.publish("azureml", custom_event("e1"))
 
-    grid.process.await_line("the dead-letter container landfall-dead-letters is missing, event e1 is lost")
+    grid.process.await_line(f"the dead-letter container {container.container_name} is missing, event e1 is lost")
     grid.wait_for("/subscriptions", lambda seen: seen[0]["pending"] == 0, "nothing to be pending")

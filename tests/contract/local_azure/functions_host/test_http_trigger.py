@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.dev_host import DevHost
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
 
 def test_route_parameters_query_headers_and_method_reach_the_function(dev_host: DevHost) -> None:

@@ -17,14 +17,22 @@ import pytest
 
 from local_azure.azurite import Azurite
 from local_azure.processes import wait_until
-from tests.support.azure_ml import AzureMl, cluster_body, command_job, mpi_job, start_azure_ml, start_with_cluster
+from tests.support.azure_ml import (
+    WORKSPACE_ID,
+    AzureMl,
+    cluster_body,
+    command_job,
+    mpi_job,
+    start_azure_ml,
+    start_with_cluster,
+)
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
 
 def node_states(emulator: AzureMl) -> list[str]:
-    """State of every node of the tests' cluster."""
-    (cluster,) = emulator.twin("GET", "cluster")["computes"]
+    """Return the state of every node of the cluster `scales`."""
+    cluster = next(one for one in emulator.twin("GET", "cluster")["computes"] if one["name"] == "scales")
     return [node["state"] for node in cluster["nodes"]]
 
 
@@ -33,16 +41,16 @@ def processes_saying(mark: str) -> list[psutil.Process]:
     return [p for p in psutil.process_iter(["cmdline"]) if mark in " ".join(p.info["cmdline"] or [])]
 
 
-def test_a_cluster_comes_up_from_zero_and_goes_back(tmp_path: Path, azurite: Azurite) -> None:
+def test_a_cluster_comes_up_from_zero_and_goes_back(emulator: AzureMl) -> None:
     """Nodes exist for the job that needs them, idle for a while, and leave."""
-    emulator = start_with_cluster(tmp_path, azurite, "--node-idle-s", "1.5")
+    emulator.put("computes/scales", cluster_body(idle="PT3S")).raise_for_status()
     assert [] == node_states(emulator)
-    emulator.put("jobs/needs-three", command_job("echo", resources={"instanceCount": 3})).raise_for_status()
+    resources = {"computeId": f"{WORKSPACE_ID}/computes/scales", "resources": {"instanceCount": 3}}
+    emulator.put("jobs/needs-three", command_job("echo", **resources)).raise_for_status()
     emulator.await_status("needs-three", "Completed")
     assert ["idle"] * 3 == node_states(emulator)
-    assert 3 == emulator.get("computes/cluster")["properties"]["properties"]["nodeStateCounts"]["idleNodeCount"]
+    assert 3 == emulator.get("computes/scales")["properties"]["properties"]["nodeStateCounts"]["idleNodeCount"]
     wait_until(lambda: node_states(emulator) == [], what="the nodes to leave")
-    emulator.process.stop()
 
 
 class Topic:
@@ -129,7 +137,7 @@ def test_state_outlives_a_restart(tmp_path: Path, azurite: Azurite) -> None:
     second.process.stop()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_no_process_outlives_the_emulator(tmp_path: Path, azurite: Azurite, number: signal.Signals) -> None:
     """However it ends, the command and what the command started end too."""
     mark = f"3{os.getpid()}{number:02d}"
@@ -137,18 +145,17 @@ def test_no_process_outlives_the_emulator(tmp_path: Path, azurite: Azurite, numb
     emulator.put("jobs/lasts", command_job(f"sleep {mark} & sleep {mark}; echo")).raise_for_status()
     wait_until(lambda: len(processes_saying(f"sleep {mark}")) >= 3, what="the command to run")
     emulator.process.popen.send_signal(number)
-    emulator.process.popen.wait(10)
+    emulator.process.await_end()
     wait_until(lambda: not processes_saying(f"sleep {mark}"), what="the command to end")
     assert Counter() == Counter(process.name() for process in processes_saying(f"sleep {mark}"))
 
 
 @pytest.mark.distributed
 @pytest.mark.parametrize("victim", ["mpirun", "guard"])
-def test_no_rank_outlives_what_started_it(tmp_path: Path, azurite: Azurite, victim: str) -> None:
+def test_no_rank_outlives_what_started_it(emulator: AzureMl, victim: str) -> None:
     """A killed mpirun fails the job, and its ranks end; the same for the guard above it."""
     mark = f"3{os.getpid()}{len(victim):02d}"
-    emulator = start_with_cluster(tmp_path, azurite)
-    emulator.put("jobs/ranks", mpi_job(f"exec sleep {mark}")).raise_for_status()
+    emulator.put(f"jobs/{victim}-dies", mpi_job(f"exec sleep {mark}")).raise_for_status()
     ranks = wait_until(
         lambda: found if len(found := [p for p in processes_saying(mark) if p.name() == "sleep"]) == 2 else None,
         what="two ranks",
@@ -159,5 +166,4 @@ def test_no_rank_outlives_what_started_it(tmp_path: Path, azurite: Azurite, vict
     assert killed is not None
     killed.kill()
     wait_until(lambda: not processes_saying(mark), what="the ranks to end")
-    assert "Failed" == emulator.await_status("ranks")
-    emulator.process.stop()
+    assert "Failed" == emulator.await_status(f"{victim}-dies")

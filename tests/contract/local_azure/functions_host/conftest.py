@@ -1,4 +1,4 @@
-"""One Azurite and one dev host for all tests of a process that do not stop them."""
+"""One dev host for all tests that do not stop it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,9 @@ import pytest
 from azure.storage.queue import QueueClient
 
 from local_azure.azurite import Azurite
-from tests.support.azurite import start_azurite
 from tests.support.dev_host import DevHost, fixture_settings, start_dev_host
 
 SYSTEM_KEY = "fixture-system-key"
-
-
-@pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    running = start_azurite(tmp_path_factory.mktemp("azurite"))
-    yield running
-    running.stop()
 
 
 @pytest.fixture(scope="session")

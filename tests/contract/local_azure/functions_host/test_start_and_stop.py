@@ -7,11 +7,11 @@ import pytest
 
 from local_azure.azurite import Azurite
 from local_azure.ports import free_port
-from tests.integration.local_azure.functions_host.conftest import open_queue
+from tests.contract.local_azure.functions_host.conftest import open_queue
 from tests.support.dev_host import fixture_settings, start_dev_host, start_dev_host_process
 from tests.support.processes import child_environment, start_module
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
 HTTP_ONLY = """
 import azure.functions as func
@@ -27,7 +27,7 @@ def say(req: func.HttpRequest) -> str:
 def _refused(app_folder: Path, **settings: str) -> str:
     """Start an app that cannot start, and return what the host said about it."""
     process = start_dev_host_process(app_folder, settings, "--storage-patience-s", "0.5", root=app_folder)
-    assert 1 == process.popen.wait(30)
+    assert 1 == process.await_end()
     (line,) = [line for line in process.output().splitlines() if line.startswith("dev host: ")]
     return line
 
@@ -44,10 +44,19 @@ def _write(app_folder: Path, source: str) -> None:
             "No module named 'nowhere_at_all' (at function_app.py, line 1: import nowhere_at_all)",
         ),
         ("x = 1\ndef broken(:\n", "SyntaxError: invalid syntax (function_app.py, line 2)"),
-        ("raise RuntimeError('no setting X')\n", "RuntimeError: no setting X (at function_app.py, line 1: raise"),
-        ("import sys\nsys.exit('bye')\n", "SystemExit: bye"),
+        pytest.param(
+            *(
+                "raise RuntimeError('no setting X')\n",
+                "RuntimeError: no setting X (at function_app.py, line 1: raise",
+            ),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("import sys\nsys.exit('bye')\n", "SystemExit: bye", marks=pytest.mark.slow),
         ("x = 1\n", "Could not find top level function app instances in function_app.py."),
-        ("import azure.functions as f\na = f.FunctionApp()\nb = f.FunctionApp()\n", "More than one FunctionApp"),
+        pytest.param(
+            *("import azure.functions as f\na = f.FunctionApp()\nb = f.FunctionApp()\n", "More than one FunctionApp"),
+            marks=pytest.mark.slow,
+        ),
         ("import azure.functions as f\na = f.FunctionApp()\n", "its app object has no functions"),
     ],
 )
@@ -106,7 +115,7 @@ def test_a_port_that_is_taken_is_named(app_folder: Path) -> None:
             log=app_folder / "log",
             environment=child_environment(),
         )
-        assert 1 == process.popen.wait(30)
+        assert 1 == process.await_end()
 
     assert f"dev host: port {port} on 127.0.0.1 cannot be used: Address already in use" in process.output()
 

@@ -14,7 +14,6 @@ from azure.eventgrid import EventGridEvent, EventGridPublisherClient, generate_s
 
 from tests.support.event_grid import TOPIC_KEY, EventGrid
 
-
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("event_grid")]
 
 

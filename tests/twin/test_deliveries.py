@@ -8,8 +8,8 @@ import pytest
 
 from cli.demo.observation import TOPIC, WEBHOOK
 from local_azure.processes import wait_until
-from tests.integration.twin.shards import whole_version
 from tests.support.twin import WITHIN_S, TwinUnderTest
+from tests.twin.shards import whole_version
 
 pytestmark = pytest.mark.twin
 

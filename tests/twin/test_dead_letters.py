@@ -12,8 +12,8 @@ from azure.core.exceptions import ResourceExistsError
 from azure.storage.blob import BlobServiceClient
 
 from local_azure.processes import wait_until
-from tests.integration.twin.shards import flip_bit, whole_version
 from tests.support.twin import TwinUnderTest
+from tests.twin.shards import flip_bit, whole_version
 
 pytestmark = pytest.mark.twin
 

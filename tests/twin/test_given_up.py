@@ -16,11 +16,11 @@ from azure.storage.blob import BlobServiceClient
 
 from local_azure.processes import wait_until
 from local_azure.twin.places import DEAD_LETTER_CONTAINER
-from tests.integration.twin.shards import whole_version
 from tests.support.cli import landfall
 from tests.support.twin import TwinUnderTest, options, twin_under_test
+from tests.twin.shards import whole_version
 
-pytestmark = pytest.mark.twin
+pytestmark = [pytest.mark.twin, pytest.mark.slow]
 
 QUEUE = "shard-uploaded"
 TRIES = 5

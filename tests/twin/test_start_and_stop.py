@@ -1,15 +1,16 @@
-"""However and whenever the command is ended, it leaves no process behind."""
+"""What a twin keeps from one start to the next, and that no process is left behind, however it ends."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,71 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from local_azure.processes import Process, wait_until
-from tests.integration.twin.shards import whole_version
 from tests.support.processes import REPOSITORY, child_environment, start_module
-from tests.support.twin import PIPELINES, require_twin_parts
+from tests.support.twin import PIPELINES, WITHIN_S, TwinUnderTest, options, require_twin_parts, twin_under_test
+from tests.twin.shards import whole_version
 
 pytestmark = pytest.mark.twin
 
+SLOW_S = 1.5
+"""Longer than Azure ML waits for open requests when it stops; shorter than the function app may take to stop."""
 READY = "Ready. Ctrl-C stops everything."
-START_S = 180.0
-"""Ten seconds on a machine that has nothing else to do."""
+START_S = 300.0
+"""Deadline; a start takes ten seconds on an idle machine."""
 ENDED_BY = {signal.SIGINT: 0, signal.SIGTERM: 0, signal.SIGKILL: -signal.SIGKILL}
 """Exit status of `landfall up`: being asked to stop is its normal end."""
+
+
+def test_a_second_start_continues_where_the_first_stopped(twin: TwinUnderTest) -> None:
+    """Data and runs are kept, no asset is registered again, and a submission under way was finished before the stop.
+
+    All that beside another twin of the clone: folder and ports differ, and each has its own versions.
+    """
+    with twin_under_test(twin.twin.options) as first:
+        first.upload("steady/before", whole_version())
+        run_id = first.await_settled("steady/before")["run_id"]
+        submitted = stop_amid_submission(first, "steady/amid")
+        first_calls = len(first.client.calls())
+        ports = [set(one.twin.places.ports.numbers.values()) for one in (first, twin)]
+    with twin_under_test(twin.twin.options) as second:
+        calls = second.client.calls()[first_calls:]
+        states = [second.api.run(one)["state"] for one in (run_id, submitted)]
+        second.upload("steady/after", whole_version())
+        assert "registered" == second.await_settled("steady/after")["state"]
+        folder = second.twin.places.folder.name
+    assert ("twin-2", set[int](), {}) == (folder, ports[0] & ports[1], twin.version("steady/before"))
+    assert ("registered", True, set[str]()) == (
+        states[0],
+        states[1] != "submitting",
+        {call["method"] for call in calls} - {"GET"},
+    )
+
+
+def stop_amid_submission(twin: TwinUnderTest, version: str) -> str:
+    """Upload a version and return its run's id while Azure ML holds back the answer to its submission."""
+    twin.client.fail_calls({"match": {"method": "PUT", "path": "/jobs/"}, "do": {"delay_s": SLOW_S}})
+    twin.upload(version, whole_version())
+    run_id = wait_until(lambda: submitting(twin, version), what="the run to be submitted", timeout_s=WITHIN_S)
+    wait_until(lambda: twin.client.pending_call_faults() == 0, what="the call to arrive", timeout_s=WITHIN_S)
+    return run_id
+
+
+def submitting(twin: TwinUnderTest, version: str) -> str | None:
+    """Return the run of a version while it is being submitted."""
+    return next((run["run_id"] for run in twin.runs(version) if run["state"] == "submitting"), None)
+
+
+@pytest.mark.slow
+def test_a_functions_host_of_ones_own_gets_the_settings_in_a_file(tmp_path: Path) -> None:
+    """All but the dev host is started; the file holds the app settings, for the user alone."""
+    with twin_under_test(replace(options(tmp_path), own_host=True)) as twin:
+        places = twin.twin.places
+        values = json.loads(places.local_settings.read_text())["Values"]
+        assert (3, places.host_connection, 0o600) == (
+            len(twin.twin.pids()),
+            values["AzureWebJobsStorage"],
+            stat.S_IMODE(places.local_settings.stat().st_mode),
+        )
 
 
 @contextmanager
@@ -53,7 +108,7 @@ def members(folder: Path) -> dict[psutil.Process, list[str]]:
 
 @dataclass(frozen=True)
 class Words:
-    """What a process says of itself."""
+    """Where a process may name its folder."""
 
     command: list[str]
     others: list[str]
@@ -74,7 +129,7 @@ def words(process: psutil.Process) -> Words:
 def end(up: Process, number: signal.Signals) -> int:
     """Send a signal and return the exit status."""
     up.popen.send_signal(number)
-    return up.popen.wait(60)
+    return up.await_end()
 
 
 def await_none_left(folder: Path) -> list[str]:
@@ -96,6 +151,7 @@ def await_none_left(folder: Path) -> list[str]:
         (READY, signal.SIGINT),
     ],
 )
+@pytest.mark.slow
 def test_a_signal_at_any_moment_leaves_no_process(tmp_path: Path, moment: str, number: signal.Signals) -> None:
     """During start-up as afterwards; SIGINT and SIGTERM are answered at once, after SIGKILL the guards see to it."""
     with starting_twin(tmp_path) as up:
@@ -112,7 +168,9 @@ def test_a_signal_at_any_moment_leaves_no_process(tmp_path: Path, moment: str, n
         )
 
 
-@pytest.mark.parametrize("number", list(ENDED_BY))
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(n, marks=pytest.mark.slow) for n in (signal.SIGTERM, signal.SIGKILL))]
+)
 def test_a_signal_during_a_job_ends_its_ranks(tmp_path: Path, number: signal.Signals) -> None:
     """Mpirun and both ranks, in sessions of their own, end with everything else."""
     with starting_twin(tmp_path) as up:
@@ -127,13 +185,14 @@ def test_a_signal_during_a_job_ends_its_ranks(tmp_path: Path, number: signal.Sig
         )
 
 
+@pytest.mark.slow
 def test_a_part_that_dies_ends_the_twin_with_its_name_and_log(tmp_path: Path) -> None:
     """The user learns which part ended and where its log is, and the others are stopped."""
     with starting_twin(tmp_path) as up:
         up.await_line(READY, timeout_s=START_S)
         guard = psutil.Process(twin_file(tmp_path)["parts"]["Azurite"])
         guard.children()[0].kill()
-        status = up.popen.wait(60)
+        status = up.await_end()
         assert (1, True, [], False) == (
             status,
             f"Error: Azurite ended with status 137. The end of its log {tmp_path / 'twin/logs/azurite.log'}"
@@ -144,8 +203,8 @@ def test_a_part_that_dies_ends_the_twin_with_its_name_and_log(tmp_path: Path) ->
         )
 
 
-def test_a_missing_part_is_said_in_one_sentence(tmp_path: Path) -> None:
-    """Without node there is no Azurite: the message says what to do."""
+def test_a_missing_part_is_one_sentence(tmp_path: Path) -> None:
+    """Without node there is no Azurite; the message says what to do."""
     ended = subprocess.run(
         [sys.executable, "-m", "cli", "up", "--state", str(tmp_path)],
         env=child_environment(PATH="/nowhere"),

@@ -60,8 +60,8 @@ def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, 
 def _machine(name: str | None, pipeline: Path | None) -> Machine:
     stated = None
     if pipeline is not None:
-        from function_app.errors import PipelineError
-        from function_app.pipeline_files import load_pipeline
+        from function_app.config.pipeline_files import load_pipeline
+        from function_app.domain.errors import PipelineError
 
         try:
             stated = load_pipeline(pipeline).train

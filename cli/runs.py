@@ -11,7 +11,7 @@ import yaml
 
 from cli.api_client import ApiClient
 from cli.options import RUN_ID, TRAINABLE, with_api
-from function_app.run_states import SETTLED
+from function_app.domain.run_states import SETTLED
 
 
 @click.command()

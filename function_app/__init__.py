@@ -1,8 +1,10 @@
 """Landfall's submitter: events in, decisions, Azure out.
 
-The Functions host imports this package by name and wants to find one app in it: ``app``, and nothing else.
+The Functions host imports this package by name and expects to find exactly one app in it: ``app``.
 """
 
-from function_app.main import app
+from function_app.functions import build_app
+
+app = build_app()
 
 __all__ = ["app"]

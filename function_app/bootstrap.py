@@ -13,16 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from function_app.dead_letters import SHARD_UPLOADED, TRAINING_REQUESTED
-from function_app.errors import PipelineError, ProblemsError, SettingsError
+from function_app.domain.errors import PipelineError, ProblemsError, SettingsError
+from function_app.domain.events import SHARD_UPLOADED, TRAINING_REQUESTED
 
 if TYPE_CHECKING:
     from function_app.adapters.connections import ConnectionSettings, StorageConnection
-    from function_app.dead_letters import DeadLetterSource
-    from function_app.pipelines import Pipeline
-    from function_app.ports import Notifier
-    from function_app.settings import Settings
-    from function_app.steps.services import Services
+    from function_app.config.pipelines import Pipeline
+    from function_app.config.settings import Settings
+    from function_app.ports import DeadLetterSource, Notifier
+    from function_app.services import Services
 
 HOST_CONNECTION = "AzureWebJobsStorage"
 DATA_CONNECTION = "DataStorage"
@@ -53,10 +52,10 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.documents import BlobDocumentStore
     from function_app.adapters.quarantine import BlobQuarantine
     from function_app.adapters.queues import StorageRequestQueue
-    from function_app.adapters.table_ledger import TableLedger
-    from function_app.script_files import read_script
-    from function_app.slices import PATIENCE, Slices
-    from function_app.steps.services import Services
+    from function_app.adapters.tables import TableLedger
+    from function_app.config.pipeline_files import read_script
+    from function_app.config.settings import PATIENCE, Slices
+    from function_app.services import Services
 
     found = _configuration(environ)
     settings, budget_s = found.settings, found.settings.validation_budget_s
@@ -99,9 +98,8 @@ class _Configuration:
 def _configuration(environ: Mapping[str, str]) -> _Configuration:
     """Read and check everything. Raises SettingsError or PipelineError, listing all that is missing or wrong."""
     from function_app.adapters.connections import read_connection
-    from function_app.host_timeout import check_budget
-    from function_app.pipeline_files import load_pipelines
-    from function_app.settings import read_settings
+    from function_app.config.pipeline_files import load_pipelines
+    from function_app.config.settings import check_budget, read_settings
 
     problems = _Problems()
     host = problems.gather(lambda: read_connection(environ, HOST_CONNECTION))
@@ -119,7 +117,7 @@ def _configuration(environ: Mapping[str, str]) -> _Configuration:
 
 
 def _dead_letter_sources(host_storage: StorageConnection) -> list[DeadLetterSource]:
-    from function_app.adapters.dead_letter_sources import DeadLetterContainer, PoisonQueue
+    from function_app.adapters.dead_letters import DeadLetterContainer, PoisonQueue
 
     poisoned = [PoisonQueue(host_storage, queue) for queue in QUEUES]
     return [*poisoned, DeadLetterContainer(host_storage)]
@@ -164,9 +162,8 @@ def _notifiers(
 
 def _notifier(recipient: str, settings: Settings, environ: Mapping[str, str]) -> Notifier:
     """Return what delivers to a recipient. Raises SettingsError where its address is not set."""
-    from function_app.adapters.event_grid import TopicNotifier
-    from function_app.adapters.webhook import WebhookNotifier
-    from function_app.settings import read_url
+    from function_app.adapters.notifiers import TopicNotifier, WebhookNotifier
+    from function_app.config.settings import read_url
 
     kind, _, setting = recipient.partition(":")
     if kind == "webhook":

@@ -1,35 +1,244 @@
-"""What the steps need of the world, besides the ledger. The adapters implement it; tests have doubles.
+"""What the flows need of the world: protocols that ``adapters`` implements on Azure and ``testing`` in memory.
 
 Every method may raise ServiceUnavailableError where trying again later may help.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Protocol, Self
+from typing import Protocol
 
-from function_app.errors import InvalidEventError
-from function_app.ledger import DatasetVersion, NotificationRecord
+from function_app.domain.events import TrainingRequest
+from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
+from function_app.domain.records import (
+    BlobFacts,
+    DatasetVersion,
+    DeadLetter,
+    Decision,
+    Generation,
+    GivenUp,
+    NotificationRecord,
+    RunRecord,
+    ShardRecord,
+)
+from function_app.domain.run_queue import FlightBoard
 from shard_validation import ShardSource
 
-MAX_REQUEST_BYTES = 4096
-SPEC_HASH_TAG = "landfall.spec_hash"
-"""The tag by which a job that has our name is recognised as the very one that was submitted."""
+
+class ShardLedger(Protocol):
+    """Verdicts on shards, and the counters and split sizes that say when a version is whole.
+
+    Every method may raise ServiceUnavailableError.
+    """
+
+    def claim_split_size(self, version: DatasetVersion, split: str, num_shards: int) -> int:
+        """State that a split has ``num_shards`` shards; return the number on record, the first claim's."""
+        ...
+
+    def move_split_size(self, version: DatasetVersion, split: str, *, held: int, num_shards: int) -> int:
+        """Replace the number on record if it is still ``held``; return the one that is on record then."""
+        ...
+
+    def split_sizes(self, version: DatasetVersion) -> Mapping[str, int]:
+        """Return the number of shards of each split that was claimed; empty for an unknown version."""
+        ...
+
+    def shard(self, version: DatasetVersion, split: str, index: int) -> ShardRecord | None:
+        """Return the verdict on one position."""
+        ...
+
+    def record_shard(self, shard: ShardRecord) -> ShardRecord | None:
+        """Write a verdict and move its bucket's counter, in one transaction; return the row it replaced.
+
+        Raises LedgerConflictError where another writer kept winning.
+        """
+        ...
+
+    def accepted_in_bucket(self, version: DatasetVersion, split: str, bucket: int) -> int:
+        """Return one counter: accepted shards of a split whose index falls into the bucket."""
+        ...
+
+    def shards(self, version: DatasetVersion) -> Iterator[ShardRecord]:
+        """Yield every verdict of a version: O(shards) operations. For closing, the API and sweeps only."""
+        ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class BlobFacts:
-    """A blob as it is now."""
+class VersionLedger(Protocol):
+    """Dataset versions and their closings. Every method may raise ServiceUnavailableError."""
 
-    path: str
-    """Within the data container: ``dataset/version/shard``."""
-    etag: str
-    """Normalised: no quotes, upper case."""
-    size_bytes: int
-    last_modified: datetime
+    def versions(self) -> Iterator[DatasetVersion]:
+        """Yield every dataset version that has a claimed split."""
+        ...
+
+    def add_generation(self, generation: Generation) -> bool:
+        """Insert a closing; False where that number exists (somebody else closed it first)."""
+        ...
+
+    def latest_generation(self, version: DatasetVersion) -> Generation | None:
+        """Return the last closing of a version, None while it was never whole."""
+        ...
+
+    def generations(self, version: DatasetVersion) -> list[Generation]:
+        """Return every closing of a version, the latest first; all but that one are superseded."""
+        ...
+
+    def claim_auto_run(self, generation: Generation, run_id: str) -> str:
+        """Name the run that this closing starts, once; return the name on record, the first claim's."""
+        ...
+
+
+class RunLedger(Protocol):
+    """Runs and their attempts. Every method may raise ServiceUnavailableError."""
+
+    def add_run(self, run: RunRecord) -> bool:
+        """Insert a run: the claim. False where the run id exists."""
+        ...
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """Return a run as it stands."""
+        ...
+
+    def save_run(self, run: RunRecord) -> RunRecord:
+        """Write a changed run if its revision is still the ledger's; return it with the new one.
+
+        Raises IllegalTransitionError where the state on record does not lead to the new one,
+        LedgerConflictError where somebody else wrote first.
+        """
+        ...
+
+    def add_attempt(self, run: RunRecord, following: RunRecord) -> RunRecord:
+        """Save a run, which names the attempt that continues it, and insert that attempt: both or neither.
+
+        Returns the attempt as it is on record. Raises LedgerConflictError where somebody else wrote the run first, or
+        the attempt exists.
+        """
+        ...
+
+    def unfinished_runs(self) -> Iterator[RunRecord]:
+        """Yield the runs that still need care: not settled, or settled and people not told though they should be."""
+        ...
+
+    def runs(self, *, limit: int = 100, dataset: str | None = None) -> list[RunRecord]:
+        """Return the newest runs first."""
+        ...
+
+
+class RunQueueLedger(Protocol):
+    """The run queue: which runs are admitted and which wait. Every method may raise ServiceUnavailableError."""
+
+    def flights(self) -> FlightBoard:
+        """Return which runs go and which wait, as one row; an empty one where nothing was written yet."""
+        ...
+
+    def change_flights(self, change: Callable[[FlightBoard], FlightBoard]) -> tuple[FlightBoard, FlightBoard]:
+        """Apply a pure change as one compare-and-swap; return the board before and after it.
+
+        Nothing is written where it changes nothing. Raises LedgerConflictError where other writers kept winning.
+        """
+        ...
+
+
+class Outbox(Protocol):
+    """Notifications, written before they are sent. Every method may raise ServiceUnavailableError."""
+
+    def add_notification(self, notification: NotificationRecord) -> bool:
+        """Insert an outbox row; False where its key exists."""
+        ...
+
+    def save_notification(self, notification: NotificationRecord) -> NotificationRecord:
+        """Write a changed row under its revision. Raises LedgerConflictError."""
+        ...
+
+    def unsent_notifications(self) -> Iterator[NotificationRecord]:
+        """Yield the rows that are not sent."""
+        ...
+
+    def notifications(self, subject: str) -> list[NotificationRecord]:
+        """Return the rows of one run or version, oldest first."""
+        ...
+
+
+class History(Protocol):
+    """The audit trail of versions, runs and blobs. Every method may raise ServiceUnavailableError."""
+
+    def record_decision(self, decision: Decision) -> None:
+        """Append one line to a subject's story."""
+        ...
+
+    def decisions(self, subject: str) -> list[Decision]:
+        """Return a subject's story, oldest first."""
+        ...
+
+    def decisions_below(self, prefix: str, *, limit: int) -> list[Decision]:
+        """Return the lines of all subjects that begin with ``prefix``, oldest first; at most about ``limit``."""
+        ...
+
+
+class Notes(Protocol):
+    """Counters and marks of the ledger. Every method may raise ServiceUnavailableError."""
+
+    def count(self, name: str, key: str) -> None:
+        """Add one to a counter; its name and key are the caller's, and there should be few of them."""
+        ...
+
+    def counts(self, name: str) -> Mapping[str, int]:
+        """Return the counters of a name, by key."""
+        ...
+
+    def mark(self, name: str) -> str | None:
+        """Return a mark, None where there is none."""
+        ...
+
+    def set_mark(self, name: str, text: str) -> None:
+        """Write a mark over the one before; of several writers at once one wins."""
+        ...
+
+
+class DeadLetterLedger(Protocol):
+    """Dead letters of the ledger. Every method may raise ServiceUnavailableError."""
+
+    def add_dead_letter(self, letter: DeadLetter) -> bool:
+        """Insert a letter; False where its id exists."""
+        ...
+
+    def dead_letter(self, dead_letter_id: str) -> DeadLetter | None:
+        """Return one letter."""
+        ...
+
+    def save_dead_letter(self, letter: DeadLetter) -> DeadLetter:
+        """Write a changed letter under its revision. Raises LedgerConflictError."""
+        ...
+
+    def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
+        """Return letters, those that wait for a replay first, then the last to die first."""
+        ...
+
+
+class Ledger(
+    ShardLedger, VersionLedger, RunLedger, RunQueueLedger, Outbox, History, Notes, DeadLetterLedger, Protocol
+):
+    """The durable ledger as a whole: what Landfall knows for good.
+
+    Two implementations keep the same contract tests: ``adapters/tables`` (Azure Table storage) and ``testing``
+    (in memory).
+    """
+
+
+class DeadLetterSource(Protocol):
+    """A place where the dead are found: a poison queue, a container that Event Grid writes."""
+
+    def given_up(self, *, limit: int) -> Iterator[GivenUp]:
+        """Yield what lies there; what the caller has come back for is taken away then, and not before."""
+        ...
+
+
+class MessageQueue(Protocol):
+    """A queue to which a dead letter can be sent again."""
+
+    def send_text(self, text: str) -> None:
+        """Append a message."""
+        ...
 
 
 class ShardStore(Protocol):
@@ -83,105 +292,12 @@ class DocumentStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingRequest:
-    """One message of the queue ``training-requested``."""
-
-    dataset_version: DatasetVersion
-    generation: int
-    trigger: str
-    """``closed``, ``http`` or ``cli``."""
-    run_id: str | None = None
-    """Where the caller has claimed a run already; None lets the step resolve it."""
-
-    def to_json(self) -> str:
-        """Return the message's text."""
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Read what `to_json` wrote. Raises InvalidEventError."""
-        if len(text) > MAX_REQUEST_BYTES:
-            raise InvalidEventError(f"training request should be at most {MAX_REQUEST_BYTES} bytes, was {len(text)}")
-        try:
-            members = json.loads(text)
-            request = cls(**{**members, "dataset_version": DatasetVersion(**members["dataset_version"])})
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidEventError(f"training request should be what Landfall sends, was not: {error!r}") from error
-        return request._checked()
-
-    def _checked(self) -> Self:
-        version = self.dataset_version
-        texts = (version.dataset, version.version, self.trigger, self.run_id or "-")
-        if not all(isinstance(t, str) and t for t in texts) or type(self.generation) is not int:
-            raise InvalidEventError(f"training request has members of wrong types: {self!r}")
-        return self
-
-
 class RequestQueue(Protocol):
     """The queue ``training-requested``."""
 
     def send(self, request: TrainingRequest) -> None:
         """Append a message."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workspace:
-    """Where jobs run, and what was registered there at deployment."""
-
-    subscription_id: str
-    resource_group: str
-    name: str
-    environment_id: str
-    """Full ARM id with its version, as is ``code_id``."""
-    code_id: str
-    data_datastore: str
-    state_datastore: str
-    runs_datastore: str
-
-    def datastore_uri(self, datastore: str, path: str) -> str:
-        """Return the full form of an ``azureml://`` uri: it means the same from everywhere."""
-        where = f"subscriptions/{self.subscription_id}/resourcegroups/{self.resource_group}/workspaces/{self.name}"
-        return f"azureml://{where}/datastores/{datastore}/paths/{path}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobSpec:
-    """One Azure ML command job, fully resolved; every id is a full ARM id, every uri a full datastore uri."""
-
-    name: str
-    display_name: str
-    experiment: str
-    command: str
-    environment_id: str
-    code_id: str
-    compute: str
-    num_nodes: int
-    processes_per_node: int
-    shm_size: str
-    timeout_s: int
-    inputs: Mapping[str, Mapping[str, str]]
-    """name → {type: uri_file | uri_folder, uri}; read-only mounts."""
-    outputs: Mapping[str, Mapping[str, str]]
-    """name → {type: uri_folder | custom_model, uri}; read-write mounts."""
-    environment_variables: Mapping[str, str] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobStatus:
-    """A job as Azure ML sees it."""
-
-    name: str
-    status: str
-    """Azure ML's own word: ``Queued``, ``Running``, ``Completed`` …"""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    studio_url: str | None = None
-    error: str | None = None
-    """The service's message for a failed job, where it has one."""
-    error_code: str | None = None
-    """The service's codes from the outside in, as ``UserError/ExecutionFailed``."""
 
 
 class JobService(Protocol):
@@ -213,19 +329,6 @@ class JobService(Protocol):
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """Return the end of the root's log, None where there is none (yet)."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelRegistration:
-    """A model version to register: the version is explicit, so a repetition meets itself."""
-
-    name: str
-    version: str
-    path: str
-    """``azureml://jobs/<run_id>/outputs/model``."""
-    description: str
-    tags: Mapping[str, str]
-    """Lineage: run, dataset version, fingerprint, code, metrics."""
 
 
 class ModelRegistry(Protocol):

@@ -1,17 +1,21 @@
-"""Validation of shards and of sets of shards: pure functions over bytes, without Azure and without TensorFlow.
+"""Validation of shards and of sets of shards, without Azure and without TensorFlow.
 
-Start with `validate_shard`; docs/validation.md has the table of reason codes.
+    from pathlib import Path
+    from shard_validation import DataRequirements, LocalFileSource, validate_shard
+
+    with LocalFileSource(Path("train-00000-of-00008.tfrecord")) as source:
+        verdict = validate_shard(source, DataRequirements())  # without features: the integrity of the file
+    print(verdict.accepted, verdict.num_records, [reason.message for reason in verdict.reasons])
+
+docs/validation.md describes what is checked, and every reason code.
 """
 
 from __future__ import annotations
 
-from shard_validation.counts import COUNT_FILES, MAX_COUNTS_BYTES, CountsError, StatedCounts, read_counts
-from shard_validation.drift import Drift, DriftMeasure, VersionStatistics, measure_drift
-from shard_validation.example_message import encode_example
-from shard_validation.limits import Limits
-from shard_validation.names import check_name
-from shard_validation.reason_codes import MEANINGS, ReasonCode
-from shard_validation.reasons import Reason
+from shard_validation.content import check_name
+from shard_validation.drift import Drift, DriftMeasure, measure_drift
+from shard_validation.examples.message import encode_example
+from shard_validation.reasons import MEANINGS, Reason, ReasonCode
 from shard_validation.requirements import (
     CountsPolicy,
     DataRequirements,
@@ -19,8 +23,9 @@ from shard_validation.requirements import (
     DriftAction,
     DriftPolicy,
     ImagePolicy,
+    Limits,
 )
-from shard_validation.sets import check_set
+from shard_validation.sets import COUNT_FILES, MAX_COUNTS_BYTES, CountsError, StatedCounts, check_set, read_counts
 from shard_validation.sources import (
     LocalFileSource,
     ShardSource,
@@ -30,7 +35,7 @@ from shard_validation.sources import (
     SourceGoneError,
     SourceUnavailableError,
 )
-from shard_validation.statistics import FeatureStatistics, ShardStatistics, merge_statistics
+from shard_validation.statistics import FeatureStatistics, ShardStatistics, VersionStatistics, merge_statistics
 from shard_validation.validate import validate_shard, validate_shard_within
 from shard_validation.verdicts import Paused, ShardVerdict
 

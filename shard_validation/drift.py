@@ -1,47 +1,21 @@
-"""How far a version's data moved away from those that the current model was trained on.
+"""Data drift: how far a version differs from the one that the current model was trained on.
 
 Labels: total variation distance of the two histograms, half the sum of the absolute differences of the shares.
-It is the share of records whose label would have to change; 0 for equal, 1 for disjoint. Two samples of the same
-distribution differ by chance, by sqrt(2/pi) standard deviations of each share on average: that much is allowed on
-top of the pipeline's threshold, so that small versions do not cry wolf.
+It is the share of records whose label would have to change: 0 for equal, 1 for disjoint histograms. Two samples of
+one distribution differ by chance, on average by sqrt(2/pi) standard deviations of each share. That much is added to
+the threshold of the pipeline, so that small versions cause no false alarms.
 Counts: the relative change of a split's number of records.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Reason
+from shard_validation.reasons import Reason, ReasonCode
 from shard_validation.requirements import DataRequirements, DriftAction
-from shard_validation.statistics import ShardStatistics, merge_statistics
-
-
-@dataclass(frozen=True, kw_only=True)
-class VersionStatistics:
-    """Of a version, by split: what the manifest keeps."""
-
-    splits: Mapping[str, ShardStatistics] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, shards: Iterable[tuple[str, ShardStatistics]]) -> Self:
-        """Merge shards' statistics, each with its split."""
-        by_split: dict[str, list[ShardStatistics]] = {}
-        for split, statistics in shards:
-            by_split.setdefault(split, []).append(statistics)
-        return cls(splits={split: merge_statistics(parts) for split, parts in sorted(by_split.items())})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON-ready members, for ``Manifest.statistics``."""
-        return {"splits": {split: statistics.to_json() for split, statistics in self.splits.items()}}
-
-    @classmethod
-    def from_json(cls, members: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote; nothing at all where the manifest kept none."""
-        return cls(splits={k: ShardStatistics.from_json(v) for k, v in members.get("splits", {}).items()})
+from shard_validation.statistics import ShardStatistics, VersionStatistics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,25 +26,25 @@ class DriftMeasure:
     split: str
     value: float
     threshold: float
-    """Of the pipeline, and what chance explains."""
+    """The pipeline's threshold plus what chance explains."""
     message: str
 
     @property
     def exceeds(self) -> bool:
-        """Whether the threshold is passed."""
+        """Whether the value is above the threshold."""
         return self.value > self.threshold
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """All figures, and what to do about those that exceed their threshold."""
+    """All measures, and the pipeline's action for those that exceed their threshold."""
 
     measures: tuple[DriftMeasure, ...]
     action: DriftAction
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """What exceeds its threshold; they block where `action` is ``block``, else people are told."""
+        """The measures that exceed their threshold; they block where `action` is ``block``, otherwise they warn."""
         return tuple(
             Reason(
                 code=m.code,
@@ -85,12 +59,12 @@ class Drift:
 
     @property
     def blocks(self) -> bool:
-        """Whether the version must not be trained on."""
+        """Whether drift forbids training on the version."""
         return self.action == "block" and bool(self.reasons)
 
 
 def measure_drift(current: VersionStatistics, reference: VersionStatistics, requirements: DataRequirements) -> Drift:
-    """Compare a version with the one that the current model was trained on; splits that either lacks are left out."""
+    """Compare a version with the one that the current model was trained on, in the splits that both have."""
     policy = requirements.drift
     if policy.action == "ignore":
         return Drift(measures=(), action=policy.action)
@@ -112,8 +86,8 @@ def _count_drift(
             split=split,
             value=change,
             threshold=threshold,
-            message=f"split {split}: {current.num_records} records should be within {threshold:.0%} of the "
-            f"{reference.num_records} that the current model was trained on, changed by {change:.0%}",
+            message=f"split {split}: {current.num_records} records, a change of {change:.0%} from the "
+            f"{reference.num_records} that the current model was trained on (max_count_change is {threshold:.0%})",
         )
 
 
@@ -131,13 +105,13 @@ def _label_drift(
         split=split,
         value=distance,
         threshold=threshold + by_chance,
-        message=f"split {split}: labels ({label}) should be distributed as in the data of the current model, "
-        f"total variation distance at most {threshold:.3f} (and {by_chance:.3f} by chance), was {distance:.3f}",
+        message=f"split {split}: labels ({label}) are distributed differently than in the current model's training "
+        f"data: distance {distance:.3f}, max_label_distance is {threshold:.3f} (plus {by_chance:.3f} by chance)",
     )
 
 
 def total_variation(first: Mapping[str, int], second: Mapping[str, int]) -> tuple[float, float]:
-    """Return the distance of two histograms that are not empty, and how much of it chance alone is worth."""
+    """Return the distance of two non-empty histograms, and the part of it that chance explains."""
     num_first, num_second = sum(first.values()), sum(second.values())
     distance = by_chance = 0.0
     for value in set(first) | set(second):

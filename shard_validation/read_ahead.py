@@ -1,4 +1,4 @@
-"""Reading a source from front to back, the next chunk on its way while this one is looked at."""
+"""Reading a source from front to back: a thread fetches the next chunk while the current one is checked."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from shard_validation.sources import ChunkedSource, RefillingSource, ShardSource
 Chunk = bytes | memoryview
 
 DEFAULT_CHUNK_BYTES = 8 << 20
-"""Of a source that states nothing: what pays off against Blob storage, twice in memory."""
+"""For sources without a preferred size: fast enough with Blob storage, and two chunks are in memory at a time."""
 _NUM_SLOTS = 2
 _NUM_REFILLED_SLOTS = 3
-"""A thread that checks small records hardly lets go of the interpreter: the third has been filled while it did."""
+"""Checking small records rarely releases the interpreter lock; a third slot is filled when it does."""
 
 _Slot = Callable[[int, int], Chunk]
-"""Reads an offset and a length; whoever has the slot may read, so there are never more chunks than slots."""
+"""Reads at an offset a number of bytes. Reading takes a free slot, so there are never more chunks than slots."""
 
 
 def read_ahead(source: ShardSource, start: int = 0) -> Iterator[Chunk]:
-    """Yield the content from ``start`` on, in chunks; two or three are in memory at a time. Raises SourceError.
+    """Yield the content from ``start`` in chunks, two or three of them in memory at a time. Raises SourceError.
 
-    A chunk may be looked at until the next one is asked for: then its memory is filled anew.
+    A chunk is valid until the next one is requested: then its memory is refilled.
     """
     chunk_bytes = source.chunk_bytes if isinstance(source, ChunkedSource) else DEFAULT_CHUNK_BYTES
     if source.size_bytes - start <= chunk_bytes:
@@ -40,7 +40,7 @@ def read_ahead(source: ShardSource, start: int = 0) -> Iterator[Chunk]:
 
 
 class _Reader(Thread):
-    """Reads as long as there are slots. Queues cost a tenth of what a pool's futures do, which small chunks feel."""
+    """Reads while there are free slots. Queues cost a tenth of a pool's futures, which matters for small chunks."""
 
     def __init__(self, source: ShardSource, start: int, chunk_bytes: int) -> None:
         super().__init__(name="read-ahead", daemon=True)
@@ -60,11 +60,11 @@ class _Reader(Thread):
                     return
                 length = min(self._offsets.step, self._size_bytes - offset)
                 self._filled.put((slot, slot(offset, length)))
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for the chunk
+        except BaseException as error:  # noqa: BLE001 - raised again where the chunk is awaited
             self._filled.put(error)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield chunk after chunk. Raises what the source raised."""
+        """Yield the chunks in order. Raises what the source raised."""
         for _ in self._offsets:
             answer = self._filled.get()
             if isinstance(answer, BaseException):
@@ -76,20 +76,20 @@ class _Reader(Thread):
             self._free.put(slot)
 
     def stop(self) -> None:
-        """Wait until nothing is read any more."""
+        """Wait until the thread has ended."""
         self._free.put(None)
         self.join()
 
 
 def _slots(source: ShardSource, chunk_bytes: int) -> list[_Slot]:
-    """Return memory to fill again and again where the source can: new memory costs as much as reading into it."""
+    """Return slots, with memory to reuse where the source can: allocating memory costs as much as reading into it."""
     if isinstance(source, RefillingSource):
         return [_refilled(source, _aligned_memory(chunk_bytes)) for _ in range(_NUM_REFILLED_SLOTS)]
     return [source.read] * _NUM_SLOTS
 
 
 def _aligned_memory(num_bytes: int) -> memoryview:
-    """Return memory that begins where a page does: AMD's Zen copies to other places at a quarter of the speed."""
+    """Return page-aligned memory: AMD's Zen copies to unaligned addresses at a quarter of the speed."""
     return memoryview(mmap(-1, num_bytes))
 
 

@@ -1,21 +1,77 @@
-"""A version's shards as a set: what no shard can show alone. All that is wrong is said, not the first."""
+"""The shards of a version as a set, and the record counts that the dataset states: what no single shard can show."""
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from shard_validation.counts import COUNT_FILES, StatedCounts
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Reason, shown
+from shard_validation.reasons import Reason, ReasonCode, shown
 from shard_validation.requirements import DataRequirements
 from shared.manifest import ManifestShard
+from shared.shard_names import MAX_SHARDS_PER_SPLIT
+
+DATASET_FILE = "dataset.json"
+TFDS_FILE = "dataset_info.json"
+COUNT_FILES = (DATASET_FILE, TFDS_FILE)
+"""Landfall's own file, and that of TensorFlow Datasets."""
+MAX_COUNTS_BYTES = 32 << 20
+FORMAT_VERSION = 1
 
 MAX_LISTED = 10
 """Names or indices in one message."""
-MIN_BROTHERS = 3
-"""With fewer shards there is no telling which one is odd."""
+MIN_SHARDS_TO_COMPARE = 3
+"""With fewer shards in a split, none is the odd one out."""
+
+
+class CountsError(ValueError):
+    """The file with the record counts cannot be read; the message names the member and the problem."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedCounts:
+    """Record counts from ``dataset.json`` or ``dataset_info.json``."""
+
+    source: str
+    """Name of the file."""
+    splits: Mapping[str, tuple[int, ...]]
+    """Records of each shard of a split, by index."""
+
+
+def read_counts(name: str, content: bytes) -> StatedCounts:
+    """Read either file, by its name. Raises CountsError."""
+    if len(content) > MAX_COUNTS_BYTES:
+        raise CountsError(f"{name}: {len(content)} bytes are too many, the limit is {MAX_COUNTS_BYTES}")
+    try:
+        members = json.loads(content)
+        pairs = _tfds_counts(members) if name == TFDS_FILE else _landfall_counts(members)
+        splits = {split: tuple(_count(n) for n in counts) for split, counts in pairs}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CountsError(f"{name}: no record counts of shards can be read from it: {error!r}") from error
+    if any(len(counts) > MAX_SHARDS_PER_SPLIT for counts in splits.values()):
+        raise CountsError(f"{name}: a split has more than {MAX_SHARDS_PER_SPLIT} shards")
+    return StatedCounts(source=name, splits=splits)
+
+
+def _landfall_counts(members: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
+    if members["format_version"] != FORMAT_VERSION:
+        raise ValueError(f"format_version: expected {FORMAT_VERSION}, got {members['format_version']!r}")
+    return [(name, [s["num_records"] for s in split["shards"]]) for name, split in members["splits"].items()]
+
+
+def _tfds_counts(members: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
+    """Follow protobuf's JSON mapping: 64-bit numbers are strings, empty lists are omitted."""
+    return [(split["name"], split.get("shardLengths", [])) for split in members["splits"]]
+
+
+def _count(value: Any) -> int:
+    count = int(value)
+    if isinstance(value, (bool, float)) or count < 0:
+        raise ValueError(f"a record count must be an integer from 0, got {value!r}")
+    return count
 
 
 def check_set(
@@ -25,9 +81,9 @@ def check_set(
     counts: StatedCounts | None = None,
     formats: Mapping[str, str] | None = None,
 ) -> list[Reason]:
-    """Return everything that is wrong with accepted shards taken together; empty where the set is whole and sound.
+    """Return every problem of accepted shards taken together; an empty list means that the set is complete.
 
-    ``formats`` says of each shard's name what it is (``tfrecord``, ``tfrecord gzip`` …), where that is known.
+    ``formats`` maps a shard's name to its format (``tfrecord``, ``tfrecord gzip`` …), where that is known.
     """
     every = sorted(shards)
     by_split: dict[str, list[ManifestShard]] = defaultdict(list)
@@ -38,14 +94,14 @@ def check_set(
         reasons += _positions(split, members)
         reasons += _sizes(members, requirements.small_shard_ratio)
     if requirements.counts != "ignore":
-        reasons += _stated(by_split, counts, is_required=requirements.counts == "required")
+        reasons += _differing_counts(by_split, counts, is_required=requirements.counts == "required")
     return reasons
 
 
 def _missing_splits(by_split: Mapping[str, object], requirements: DataRequirements) -> Iterator[Reason]:
     for split in requirements.splits:
         if split not in by_split:
-            seen = ", ".join(sorted(by_split)) or "no shard"
+            seen = f"shards of {', '.join(sorted(by_split))}" if by_split else "no shards"
             yield _reason(ReasonCode.SET_SPLIT_MISSING, split, f"shards of split {split}", seen)
 
 
@@ -63,7 +119,7 @@ def _positions(split: str, members: Sequence[ManifestShard]) -> Iterator[Reason]
         usual = max(sizes, key=lambda size: len(sizes[size]))
         for size, odd in sizes.items():
             if size != usual:
-                expected = f"-of-{usual:05d}, as {len(sizes[usual])} shards of split {split} say"
+                expected = f"-of-{usual:05d}, as in {len(sizes[usual])} shards of split {split}"
                 yield _reason(ReasonCode.SET_SIZE_CONTRADICTORY, odd[0], expected, _listed(odd))
         return
     size = members[0].num_shards
@@ -79,8 +135,8 @@ def _same_content(shards: Sequence[ManifestShard]) -> Iterator[Reason]:
     for group in alike.values():
         positions = {(s.split, s.index) for s in group}
         if len(positions) > 1 and group[0].num_records:
-            expected = "content of its own in every shard"
-            yield _reason(ReasonCode.SET_SAME_CONTENT, group[1].name, expected, _listed(s.name for s in group))
+            seen = f"the same in {_listed(s.name for s in group)}"
+            yield _reason(ReasonCode.SET_SAME_CONTENT, group[1].name, "different content in every shard", seen)
 
 
 def _sizes(members: Sequence[ManifestShard], ratio: float) -> Iterator[Reason]:
@@ -88,7 +144,7 @@ def _sizes(members: Sequence[ManifestShard], ratio: float) -> Iterator[Reason]:
     for shard in members:
         if not shard.num_records:
             yield _reason(ReasonCode.SET_EMPTY_SHARD, shard.name, "at least one record", "none")
-        elif len(members) >= MIN_BROTHERS and shard.num_records < ratio * median:
+        elif len(members) >= MIN_SHARDS_TO_COMPARE and shard.num_records < ratio * median:
             expected = f"at least {ratio:g} of the median of its split, {median:g} records (small_shard_ratio)"
             yield _reason(ReasonCode.SET_SMALL_SHARD, shard.name, expected, f"{shard.num_records} records")
 
@@ -102,10 +158,10 @@ def _mixed_formats(formats: Mapping[str, str]) -> Iterator[Reason]:
         for data_format, odd in by_format.items():
             if data_format != usual:
                 seen = f"{data_format}: {_listed(odd)}"
-                yield _reason(ReasonCode.SET_FORMATS_MIXED, odd[0], f"{usual}, as most shards are", seen)
+                yield _reason(ReasonCode.SET_FORMATS_MIXED, odd[0], f"{usual}, as in most shards", seen)
 
 
-def _stated(
+def _differing_counts(
     by_split: Mapping[str, Sequence[ManifestShard]], counts: StatedCounts | None, *, is_required: bool
 ) -> Iterator[Reason]:
     if counts is None:
@@ -124,7 +180,7 @@ def _stated(
                 yield _reason(ReasonCode.SET_COUNT_DIFFERS, shard.name, expected, f"{shard.num_records} records")
     for split in sorted(set(by_split) - set(counts.splits)):
         expected = f"counts of split {split} in {counts.source}"
-        yield _reason(ReasonCode.SET_COUNT_DIFFERS, split, expected, "none stated")
+        yield _reason(ReasonCode.SET_COUNT_DIFFERS, split, expected, "none")
 
 
 def _reason(code: ReasonCode, shard: str, expected: str, seen: str) -> Reason:
@@ -133,7 +189,7 @@ def _reason(code: ReasonCode, shard: str, expected: str, seen: str) -> Reason:
         shard=shard,
         expected=shown(expected),
         seen=shown(seen),
-        message=f"{shown(shard)}: should be {shown(expected)}, was {shown(seen)}",
+        message=f"{shown(shard)}: expected {shown(expected)}, got {shown(seen)}",
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a shard's bytes come from: one immutable content, read by ranges."""
+"""Where the bytes of a shard come from: one immutable content, read by ranges."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import os
 from pathlib import Path
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Reason
+from shard_validation.reasons import Reason, ReasonCode
 from shared.errors import LandfallError
 
 
 class ShardSource(Protocol):
-    """One immutable content: a file as it was opened, or a blob pinned to an ETag."""
+    """One immutable content: an opened file, or a blob pinned to its ETag."""
 
     @property
     def name(self) -> str:
@@ -25,41 +24,41 @@ class ShardSource(Protocol):
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes from ``offset``. Raises a SourceError; called from two threads."""
+        """Return exactly ``length`` bytes from ``offset``. Raises SourceError. Called from two threads."""
         ...
 
 
 @runtime_checkable
 class ChunkedSource(Protocol):
-    """A source that knows how much to ask for at a time."""
+    """A source with a preferred read size."""
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes per read that suit it best."""
+        """Preferred bytes per read."""
         ...
 
 
 @runtime_checkable
 class RefillingSource(Protocol):
-    """A source that reads into memory that is there already."""
+    """A source that can read into existing memory."""
 
     def read_into(self, offset: int, memory: memoryview) -> None:
-        """Fill the memory with the bytes from ``offset`` on. Raises a SourceError."""
+        """Fill the memory with the bytes from ``offset``. Raises SourceError."""
         ...
 
 
 class SourceError(LandfallError):
-    """A shard could not be read: no verdict is possible."""
+    """The shard cannot be read, so there is no verdict."""
 
     code: ClassVar[ReasonCode] = ReasonCode.SOURCE_UNAVAILABLE
 
     def reason(self, shard: str) -> Reason:
-        """Return the error as a reason, for those who list it beside verdicts."""
+        """Return the error as a reason, to list it beside verdicts."""
         return Reason(code=self.code, shard=shard, message=str(self))
 
 
 class SourceChangedError(SourceError):
-    """The content is no longer the one that was opened: begin again, never judge it half and half."""
+    """The content is no longer the one that was opened: start the validation again."""
 
     code = ReasonCode.SOURCE_CHANGED
 
@@ -71,20 +70,20 @@ class SourceGoneError(SourceError):
 
 
 class SourceForbiddenError(SourceError):
-    """The shard may not be read (any more)."""
+    """Reading the shard is not allowed, or no longer allowed."""
 
     code = ReasonCode.SOURCE_FORBIDDEN
 
 
 class SourceUnavailableError(SourceError):
-    """The storage did not answer, or not wholly; trying again may help."""
+    """The storage did not answer, or not completely; trying again may help."""
 
 
 class LocalFileSource:
-    """A file. It is pinned to size and modification time, as a blob is to its ETag."""
+    """A local file, pinned to its size and modification time as a blob is to its ETag."""
 
     chunk_bytes = 2 << 20
-    """A chunk that stays in the processor's cache between read and check is worth more than fewer calls."""
+    """Chunks that stay in the processor's cache between reading and checking are faster than fewer, larger reads."""
 
     def __init__(self, path: Path) -> None:
         """Open the file. Raises SourceGoneError, SourceForbiddenError, SourceUnavailableError."""
@@ -95,7 +94,7 @@ class LocalFileSource:
         self.size_bytes = self._identity[0]
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes. Raises SourceChangedError where the file is not the same any more."""
+        """Return exactly ``length`` bytes. Raises SourceChangedError where the file has changed."""
         try:
             content = os.pread(self._file, length, offset)
         except OSError as error:
@@ -104,7 +103,7 @@ class LocalFileSource:
         return content
 
     def read_into(self, offset: int, memory: memoryview) -> None:
-        """Fill the memory. Raises SourceChangedError where the file is not the same any more."""
+        """Fill the memory. Raises SourceChangedError where the file has changed."""
         try:
             num_read = os.preadv(self._file, [memory], offset)
         except OSError as error:
@@ -112,16 +111,16 @@ class LocalFileSource:
         self._check_read(offset, len(memory), num_read)
 
     def fileno(self) -> int:
-        """Return the descriptor; who reads from it by offset asks for himself whether the file is unchanged."""
+        """Return the file descriptor; callers that read from it by offset must call `check_unchanged`."""
         return self._file
 
     def check_unchanged(self) -> None:
-        """Raise SourceChangedError where the file is not the same any more."""
+        """Raise SourceChangedError where the file has changed."""
         if self._identify() != self._identity:
-            raise SourceChangedError(f"{self._path}: the file was changed while it was read; validate it again")
+            raise SourceChangedError(f"{self._path}: the file changed while it was read; validate it again")
 
     def close(self) -> None:
-        """Close the file; reading is over."""
+        """Close the file."""
         os.close(self._file)
 
     def __enter__(self) -> Self:
@@ -139,7 +138,9 @@ class LocalFileSource:
         if is_short or offset + length == self.size_bytes:
             self.check_unchanged()
         if is_short:
-            raise SourceUnavailableError(f"{self._path}: {length} bytes should follow byte {offset}, {num_read} came")
+            raise SourceUnavailableError(
+                f"{self._path}: reading at byte {offset} returned {num_read} of {length} bytes; try again"
+            )
 
     def _failure(self, offset: int, error: OSError) -> SourceUnavailableError:
         return SourceUnavailableError(f"{self._path}: reading at byte {offset} failed: {error}")
@@ -148,11 +149,11 @@ class LocalFileSource:
 def _open(path: Path) -> int:
     try:
         if not path.is_file():
-            raise SourceGoneError(f"{path}: there should be a file, there is none")
+            raise SourceGoneError(f"{path}: no such file")
         return os.open(path, os.O_RDONLY)
     except FileNotFoundError as error:
-        raise SourceGoneError(f"{path}: there should be a file, there is none") from error
+        raise SourceGoneError(f"{path}: no such file") from error
     except PermissionError as error:
-        raise SourceForbiddenError(f"{path}: the file may not be read: {error}") from error
+        raise SourceForbiddenError(f"{path}: reading the file is not allowed: {error}") from error
     except (OSError, ValueError) as error:
         raise SourceUnavailableError(f"{path}: the file cannot be opened: {error}") from error

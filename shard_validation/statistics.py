@@ -1,4 +1,4 @@
-"""What the data look like: gathered record by record, merged over shards, stored with the manifest."""
+"""Statistics of the data: collected record by record, merged over shards and splits, stored with the manifest."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 MAX_DISTINCT = 1024
-"""Distinct values that a histogram keeps; those seen later are only counted, as `other`."""
+"""Distinct values that a histogram keeps; values that appear later are only counted, in `other`."""
 
 
 @dataclass(kw_only=True)
 class FeatureStatistics:
-    """Of one feature, over the records that have it."""
+    """Statistics of one feature over the records that have it."""
 
     num_present: int = 0
     histogram: dict[str, int] = field(default_factory=dict)
     """Value of a scalar int64 or short text → records. Images: ``width x height x channels`` → records."""
     other: int = 0
-    """Records whose value came after the histogram was full."""
+    """Records whose value appeared after the histogram was full."""
     minimum: float | None = None
     maximum: float | None = None
-    """Of all numeric values; of images the number of bytes."""
+    """Range of numeric values; for images and other bytes, of their sizes in bytes."""
 
     def count(self, value: str, times: int = 1) -> None:
         """Count a value."""
@@ -31,14 +31,14 @@ class FeatureStatistics:
             self.other += times
 
     def widen(self, minimum: float | None, maximum: float | None) -> None:
-        """Extend the range so that it holds both values."""
+        """Extend the range to include both values."""
         if minimum is not None and (self.minimum is None or minimum < self.minimum):
             self.minimum = minimum
         if maximum is not None and (self.maximum is None or maximum > self.maximum):
             self.maximum = maximum
 
     def merge(self, other: FeatureStatistics) -> None:
-        """Add another shard's."""
+        """Add the statistics of another shard."""
         self.num_present += other.num_present
         self.other += other.other
         for value, times in other.histogram.items():
@@ -48,19 +48,19 @@ class FeatureStatistics:
 
 @dataclass(kw_only=True)
 class ShardStatistics:
-    """Of one shard, or of several merged."""
+    """Statistics of one shard, or of several merged."""
 
     num_records: int = 0
     num_bytes: int = 0
-    """Of the payloads (Parquet: of the uncompressed pages)."""
+    """Bytes of the payloads (Parquet: of the uncompressed pages)."""
     features: dict[str, FeatureStatistics] = field(default_factory=dict)
 
     def feature(self, name: str) -> FeatureStatistics:
-        """Return one feature's statistics, new where it is the first time."""
+        """Return the statistics of a feature, added on first use."""
         return self.features.setdefault(name, FeatureStatistics())
 
     def merge(self, other: ShardStatistics) -> None:
-        """Add another shard's."""
+        """Add the statistics of another shard."""
         self.num_records += other.num_records
         self.num_bytes += other.num_bytes
         for name, statistics in other.features.items():
@@ -87,8 +87,32 @@ class ShardStatistics:
         return cls(num_records=members["num_records"], num_bytes=members["num_bytes"], features=features)
 
 
+@dataclass(frozen=True, kw_only=True)
+class VersionStatistics:
+    """Statistics of a dataset version by split, as the manifest stores them."""
+
+    splits: Mapping[str, ShardStatistics] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, shards: Iterable[tuple[str, ShardStatistics]]) -> Self:
+        """Merge the statistics of shards, each with the name of its split."""
+        by_split: dict[str, list[ShardStatistics]] = {}
+        for split, statistics in shards:
+            by_split.setdefault(split, []).append(statistics)
+        return cls(splits={split: merge_statistics(parts) for split, parts in sorted(by_split.items())})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON-ready members, for ``Manifest.statistics``."""
+        return {"splits": {split: statistics.to_json() for split, statistics in self.splits.items()}}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote; a manifest without statistics gives none."""
+        return cls(splits={k: ShardStatistics.from_json(v) for k, v in members.get("splits", {}).items()})
+
+
 def merge_statistics(parts: Iterable[ShardStatistics]) -> ShardStatistics:
-    """Return the sum; the parts stay as they are. Any order gives the same, while histograms are not full."""
+    """Return the sum of the parts, which stay unchanged; their order matters only once a histogram is full."""
     total = ShardStatistics()
     for part in parts:
         total.merge(part)

@@ -1,4 +1,4 @@
-"""The verdict on one shard: recognise what it is, hand it to its format's validator."""
+"""Validate one shard: recognise what it is, then run the validator of its format."""
 
 from __future__ import annotations
 
@@ -6,43 +6,45 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shard_validation.content import HEAD_BYTES, Content, name_fault, recognise
-from shard_validation.content_crc import take_crc
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Fault
+from shard_validation.reasons import Fault, ReasonCode
 from shard_validation.requirements import DataRequirements
 from shard_validation.sources import ShardSource
-from shard_validation.task import Progress, ShouldPause, Task
-from shard_validation.tfrecord.validator import validate_tfrecord
-from shard_validation.verdicts import Paused, ShardVerdict
+from shard_validation.verdicts import Paused, Progress, ShardVerdict, ShouldPause, Task
 from shared.shard_names import DataFormat
 
 READ_ONLY = "read_only"
-"""In a checkpoint: the content is no shard, and only its CRC is taken."""
+"""Set in a checkpoint where the content is not a shard, and only its CRC is taken."""
 
 FormatValidator = Callable[[Task], ShardVerdict | Paused]
 
 
+def _validate_tfrecord(task: Task) -> ShardVerdict | Paused:
+    from shard_validation.tfrecord.validator import validate_tfrecord
+
+    return validate_tfrecord(task)
+
+
 def _validate_parquet(task: Task) -> ShardVerdict | Paused:
-    """Load the Parquet code, and pyarrow with it, when the first Parquet shard comes."""
     from shard_validation.parquet.validator import validate_parquet
 
     return validate_parquet(task)
 
 
-FORMATS: Mapping[DataFormat, FormatValidator] = {"tfrecord": validate_tfrecord, "parquet": _validate_parquet}
-"""One function for each format: a new format is a new line here, and in `recognise`."""
+FORMATS: Mapping[DataFormat, FormatValidator] = {"tfrecord": _validate_tfrecord, "parquet": _validate_parquet}
+"""Each imports its code, and pyarrow with it, when it is first needed. A new format is a line here, in `recognise`
+and in `shared.shard_names`."""
 
 
 def validate_shard(
     source: ShardSource, requirements: DataRequirements | None = None, *, progress: Progress | None = None
 ) -> ShardVerdict:
-    """Return the verdict on a shard; without requirements its integrity only.
+    """Return the verdict on a shard; without requirements, on its integrity only.
 
-    Raises a SourceError where the content could not be read, or is not the same any more: no verdict then.
+    Raises SourceError, and gives no verdict, where the content cannot be read or has changed.
     """
     outcome = validate_shard_within(source, requirements, progress=progress)
     if isinstance(outcome, Paused):
-        raise TypeError("a validation that nobody asked to pause did pause")
+        raise TypeError("the validation paused, although no pause was requested")
     return outcome
 
 
@@ -55,11 +57,11 @@ def validate_shard_within(
     checkpoint: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> ShardVerdict | Paused:
-    """Return the verdict, or a checkpoint once ``should_pause`` says so; it is asked after every chunk.
+    """Return the verdict, or a checkpoint once ``should_pause``, which is called after every chunk, returns True.
 
-    ``out_of_time`` is asked within what cannot be paused, a compressed stream or a row group: the shard is then
-    rejected. Handing the checkpoint back goes on from there; the source must be of the same content (ETag).
-    Raises SourceError as `validate_shard`, and ValueError for a checkpoint of another shard.
+    ``out_of_time`` is called within what cannot pause, a compressed stream or a row group; True rejects the shard.
+    Pass the checkpoint back to resume; the source must have the same content (ETag).
+    Raises SourceError as `validate_shard` does, and ValueError for a checkpoint of another shard.
     """
     task = Task(source=source, requirements=requirements or DataRequirements())
     task.progress = progress or task.progress
@@ -102,8 +104,8 @@ def _content_fault(task: Task, content: Content) -> Fault | None:
 
 
 def _read_only(task: Task, position: int) -> ShardVerdict | Paused:
-    """Only take the content's CRC: there is nothing in it to check."""
-    position = take_crc(task, position)
+    """Only take the CRC of content that was rejected as a whole."""
+    position = task.take_content_crc(position)
     if position < task.source.size_bytes:
         checkpoint = {"findings": task.findings(), "position": position, READ_ONLY: True}
         return Paused(checkpoint=checkpoint, bytes_done=position)

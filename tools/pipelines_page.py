@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "pipelines.md"
 
 HEAD = """# Pipeline files
 
-Generated from `function_app/pipelines.py` by `python -m tools.pipelines_page`; a test fails when it is stale.
+Generated from `function_app/config/pipelines.py` by `python -m tools.pipelines_page`; a test fails when it is stale.
 
 One YAML file for each dataset, in the folder that the setting `LANDFALL_PIPELINES_DIR` names. Nothing unknown is
 taken, nothing is coerced, and every mistake of all files is reported at once, with file, field, what was expected and
@@ -68,34 +68,6 @@ WORDS: Mapping[str, str] = {
     "train.shm_size": "Shared memory of the container.",
     "train.options": "See below.",
     "train.overrides": "Which options a caller may ask for otherwise, and within which limits. Nothing else may be.",
-    "train.options.task": "What the labels are.",
-    "train.options.num_classes": "Width of the last layer.",
-    "train.options.image_width": "The same.",
-    "train.options.image_channels": "The same.",
-    "train.options.pixel_std": "The same, the deviation.",
-    "train.options.label_feature": "Key of the label.",
-    "train.options.image_feature": "Key of the image.",
-    "train.options.train_split": "Trained on.",
-    "train.options.validation_split": "Evaluated on.",
-    "train.options.augmentation": "What happens to images of the training split.",
-    "train.options.shuffle_buffer_records": "Of each process.",
-    "train.options.remainder": "What becomes of records that do not fill a step.",
-    "train.options.epochs": "Passes over the training split.",
-    "train.options.per_process_batch_size": "The global batch is this times the world size.",
-    "train.options.optimizer": "Which.",
-    "train.options.learning_rate": "Its rate.",
-    "train.options.schedule": "How the rate falls.",
-    "train.options.decay_factor": "By how much schedule `step` lowers the rate.",
-    "train.options.momentum": "Of `sgd` and `lars`.",
-    "train.options.seed": "Of everything that is drawn.",
-    "train.options.minimum_delta": "Less than this is no improvement.",
-    "train.options.plateau_factor": "By how much the rate is lowered on a plateau.",
-    "train.options.export": "Which epoch's weights become the model.",
-    "train.options.mixed_precision": "In which precision it computes.",
-    "train.options.xla": "Compile the step.",
-    "train.options.autotune": "Let Horovod look for its own settings.",
-    "train.options.checkpoints_kept": "The newest so many.",
-    "train.options.tensorboard": "Write summaries beside the report.",
     "train.overrides.*.minimum": "The least that may be asked for.",
     "train.overrides.*.maximum": "The most that may be asked for.",
     "train.overrides.*.allowed": "The only values that may be asked for; required for texts.",
@@ -120,7 +92,7 @@ def page() -> str:
 def fields() -> Iterator[tuple[str, str, str, str]]:
     """Yield path, type, default and meaning of every field, in the order of the file."""
     sys.path.insert(0, str(ROOT))  # the tools run from anywhere
-    from function_app.pipelines import Pipeline
+    from function_app.config.pipelines import Pipeline
 
     schema = Pipeline.model_json_schema()
     yield from _fields("", schema, schema["$defs"], "Pipeline")
@@ -205,7 +177,7 @@ def _code(value: Any) -> str:
 
 def _docstrings(name: str) -> dict[str, str]:
     """Return the texts that stand below the fields of a class and of those that it extends."""
-    from function_app import pipelines
+    from function_app.config import pipelines
     from shard_validation import DriftPolicy, ImagePolicy, Limits
     from shared.job_arguments import TrainingOptions
 

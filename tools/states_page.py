@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "states.md"
 def main() -> int:
     """Write the page."""
     sys.path.insert(0, str(ROOT))  # the tools run from anywhere
-    from function_app.run_states import states_page
+    from function_app.domain.run_states import states_page
 
     PAGE.write_text(states_page(), encoding="utf-8")
     return 0

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from cli.demo.narration import Observation, news
 from cli.errors import CliError
-from function_app.ledger import SETTLED
+from function_app.domain.run_states import SETTLED
 
 POLL_S = 0.5
 SILENCE_S = 240.0

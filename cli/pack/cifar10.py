@@ -16,7 +16,7 @@ from typing import Any, Literal
 from cli.errors import CliError
 from cli.pack.collection import Entry
 from cli.pack.images import note
-from shard_validation.example_message import Value
+from shard_validation.examples.message import Value
 from shared.example_schema import FeatureSpec
 
 _BATCHES = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from shard_validation.example_message import Value
+from shard_validation.examples.message import Value
 from shared.example_schema import FeatureSpec
 
 

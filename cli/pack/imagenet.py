@@ -15,7 +15,7 @@ from cli.errors import CliError
 from cli.pack.collection import Entry
 from cli.pack.images import entries_by_class, image_files, note, read_file, refuse_two_validations
 from cli.safe_text import one_line
-from shard_validation.example_message import Value
+from shard_validation.examples.message import Value
 from shared.example_schema import FeatureSpec
 
 IMAGE, LABEL = "image/encoded", "image/class/label"

@@ -9,7 +9,7 @@ from pathlib import Path
 from cli.errors import CliError
 from cli.pack.collection import Entry, split_off
 from cli.safe_text import one_line
-from shard_validation.example_message import Value
+from shard_validation.examples.message import Value
 from shard_validation.reasons import shown
 from shared.example_schema import FeatureSpec
 

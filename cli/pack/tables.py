@@ -10,7 +10,7 @@ from typing import Any
 
 from cli.errors import FULL, CliError
 from cli.pack.collection import Entry, split_off
-from shard_validation.example_message import Value
+from shard_validation.examples.message import Value
 from shard_validation.reasons import shown
 from shared.example_schema import FeatureKind, FeatureSpec
 

@@ -19,7 +19,7 @@ from cli.errors import CliError
 from cli.pack.collection import Entry
 from cli.pack.images import note, read_file
 from cli.safe_text import one_line
-from shard_validation.example_message import Value
+from shard_validation.examples.message import Value
 from shared.example_schema import FeatureSpec
 
 TABLES = "Data_Entry_2017*.csv"

@@ -12,7 +12,7 @@ from cli.errors import CliError
 from cli.publish import assets
 from cli.publish.assets import Containers, Publication
 from cli.publish.workspace import AzureMlWorkspace, Cluster, WorkspaceId
-from function_app.pipeline_files import load_pipelines
+from function_app.config.pipeline_files import load_pipelines
 
 ROOT = Path(__file__).resolve().parents[2]
 

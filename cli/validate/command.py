@@ -16,7 +16,7 @@ from cli.progress import validating_bar
 from cli.safe_text import readable_bytes
 from cli.validate.inputs import ShardInput, find_counts, find_inputs
 from cli.validate.judging import Judged, judge_all
-from function_app.errors import PipelineError
+from function_app.domain.errors import PipelineError
 from shard_validation import (
     MAX_COUNTS_BYTES,
     CountsError,
@@ -82,7 +82,7 @@ def load_requirements(pipeline: Path | None) -> DataRequirements | None:
     """Return what a pipeline file requires of the data. Raises click.UsageError where it is wrong."""
     if pipeline is None:
         return None
-    from function_app.pipeline_files import load_pipeline
+    from function_app.config.pipeline_files import load_pipeline
 
     try:
         return load_pipeline(pipeline).data.requirements()

@@ -118,8 +118,8 @@ def open_url(url: str) -> ShardSource:
     from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 
     from function_app.adapters.blobs import BlobShardSource
-    from function_app.etags import normalise_etag
-    from function_app.ports import BlobFacts
+    from function_app.domain.etags import normalise_etag
+    from function_app.domain.records import BlobFacts
 
     shown = shown_address(url)
     try:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from function_app.adapters.credentials import credential
-from function_app.errors import ServiceUnavailableError, SubmissionRefusedError
-from function_app.ports import Workspace
+from function_app.adapters.connections import credential
+from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
+from function_app.domain.jobs import Workspace
 from shared.errors import LandfallError
 
 if TYPE_CHECKING:

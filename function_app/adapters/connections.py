@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from function_app.errors import SettingsError
+from function_app.domain.errors import SettingsError
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -223,3 +223,10 @@ def read_refusal(response: PipelineResponse[Any, Any]) -> None:
     """Read a refusal: that of a download is otherwise left unread, and holds a connection until it is collected."""
     if response.http_response.status_code >= HTTPStatus.BAD_REQUEST:
         response.http_response.read()
+
+
+def credential(client_id: str | None) -> TokenCredential:
+    """Return the user-assigned identity, or whatever azure-identity finds where none is named."""
+    from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
+
+    return ManagedIdentityCredential(client_id=client_id) if client_id else DefaultAzureCredential()

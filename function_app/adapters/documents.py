@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.failures import storage_errors
-from function_app.errors import DocumentTooLargeError
+from function_app.domain.errors import DocumentTooLargeError
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient

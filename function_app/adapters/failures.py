@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from function_app.errors import ServiceUnavailableError
+from function_app.domain.errors import ServiceUnavailableError
 from shared.errors import LandfallError
 
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from function_app.errors import IllegalTransitionError
-from function_app.ledger import SETTLED, TRANSITIONS, RunRecord, RunState, ShardRecord, ShardState
+from function_app.domain.errors import IllegalTransitionError
+from function_app.domain.records import RunRecord, ShardRecord, ShardState
+from function_app.domain.run_states import SETTLED, TRANSITIONS, RunState
 
 
 def same_verdict(stored: ShardRecord | None, shard: ShardRecord) -> bool:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.failures import storage_errors
-from function_app.dead_letters import TRAINING_REQUESTED
-from function_app.ports import TrainingRequest
+from function_app.domain.events import TRAINING_REQUESTED, TrainingRequest
 
 if TYPE_CHECKING:
     from azure.storage.queue import QueueClient

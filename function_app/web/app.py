@@ -9,13 +9,13 @@ from typing import Annotated
 from fastapi import APIRouter, FastAPI, Header, Path, Query, Response
 from starlette.types import ASGIApp
 
-from function_app.errors import NotFoundError
-from function_app.ledger import DatasetVersion, RunState
-from function_app.records import PERSON
-from function_app.steps.cancellation import cancel_run
-from function_app.steps.description import describe_version
-from function_app.steps.run_requests import asked_version, request_run
-from function_app.steps.services import Services
+from function_app.domain.errors import NotFoundError
+from function_app.domain.records import PERSON, DatasetVersion
+from function_app.domain.run_states import RunState
+from function_app.explain.description import describe_version
+from function_app.runs.cancellation import cancel_run
+from function_app.runs.requests import asked_version, request_run
+from function_app.services import Services
 from function_app.web.bodies import Error, NotificationBody, RunBody, RunRequest, RunsBody, VersionBody
 from function_app.web.errors import add_error_handlers
 from function_app.web.given import Given

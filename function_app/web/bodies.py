@@ -8,8 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from function_app.ledger import Generation, RunRecord, RunState, ShardRecord
-from function_app.steps.description import MAX_LISTED, SplitDescription, VersionDescription
+from function_app.domain.records import Generation, RunRecord, ShardRecord
+from function_app.domain.run_states import RunState
+from function_app.explain.description import VersionDescription
+from function_app.ingest.completeness import MAX_LISTED, SplitDescription
 from shard_validation import FeatureStatistics
 
 MAX_FREQUENT = 20

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from function_app.errors import (
+from function_app.domain.errors import (
     LedgerConflictError,
     NotFoundError,
     OverrideError,

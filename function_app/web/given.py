@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from function_app.steps.services import Services
+from function_app.services import Services
 
 
 def _services(request: Request) -> Services:

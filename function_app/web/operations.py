@@ -9,10 +9,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
-from function_app.dead_letters import DeadLetter, DeadLetterState
-from function_app.errors import NotFoundError
-from function_app.steps.dead_letters import replay
-from function_app.steps.sweep import run_sweep
+from function_app.domain.errors import NotFoundError
+from function_app.domain.records import DeadLetter, DeadLetterState
+from function_app.sweep.dead_letters import replay
+from function_app.sweep.sweep import run_sweep
 from function_app.web.bodies import Error
 from function_app.web.given import Given
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
-from function_app.ledger import Decision
-from function_app.steps.why import MAX_LINES
-from function_app.steps.why import why as tell
+from function_app.domain.records import Decision
+from function_app.explain.history import MAX_LINES
+from function_app.explain.history import why as tell
 from function_app.web.bodies import Error
 from function_app.web.given import Given
 

@@ -14,7 +14,7 @@ QUIET_LOGGERS = ("azure", "aiohttp.access", "urllib3", "asyncio", "httpx")
 
 
 class LineFormatter(logging.Formatter):
-    """``10:00:00.123 INFO  shard_uploaded function_app.steps: Shard accepted  shard=train-…``."""
+    """``10:00:00.123 INFO  shard_uploaded function_app.ingest: Shard accepted  shard=train-…``."""
 
     def __init__(self, running: Mapping[str, str]) -> None:
         """``running`` maps invocation ids to function names and may change all the time."""

@@ -1,4 +1,4 @@
-"""A source read in blocks of which the last few are kept, as a file that pyarrow can read."""
+"""A source as a file that pyarrow can read, with a cache of the last few blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_BLOCKS = 6
 
 
 class BlockFile(io.RawIOBase):
-    """Small reads come out of kept blocks, so that pages are not fetched twice; large ones pass by."""
+    """Serves small reads from cached blocks, so that no page is fetched twice; large reads bypass the cache."""
 
     def __init__(self, source: ShardSource) -> None:
         self._source = source
@@ -20,7 +20,7 @@ class BlockFile(io.RawIOBase):
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Return bytes; fewer only at the end of the content. Raises SourceError."""
+        """Return ``length`` bytes, or fewer at the end of the content. Raises SourceError."""
         length = max(0, min(length, self._source.size_bytes - offset))
         if length > BLOCK_BYTES:
             return self._source.read(offset, length)
@@ -43,11 +43,11 @@ class BlockFile(io.RawIOBase):
         return block
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
@@ -55,7 +55,7 @@ class BlockFile(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move as any file does."""
+        """Move the position, as any file does."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size_bytes}[whence]
         self._position = base + offset
         return self._position

@@ -1,4 +1,4 @@
-"""Byte arrays decoded page by page: images are large, and pyarrow holds a page of them four times over.
+"""Columns of byte arrays decoded page by page: images are large, and pyarrow holds a page of them four times over.
 
 Source: apache/parquet-format, Encodings.md (PLAIN, RLE_DICTIONARY) and README.md, "Data Pages".
 """
@@ -7,32 +7,39 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
-from itertools import repeat
+from itertools import accumulate, repeat
 
 from shard_validation.parquet.blocks import BlockFile
-from shard_validation.parquet.byte_streams import ByteStream
-from shard_validation.parquet.decompression import decompress
-from shard_validation.parquet.deferred import MAX_ROWS, DeferredRows, TooManyRowsError
-from shard_validation.parquet.faults import ParquetFaultError
+from shard_validation.parquet.decompression import ByteStream, decompress, open_page
+from shard_validation.parquet.encodings import (
+    BIT_PACKED,
+    LENGTH_BYTES,
+    PLAIN,
+    PLAIN_DICTIONARY,
+    RLE,
+    RLE_DICTIONARY,
+    PageDataError,
+    PlainValues,
+    checked_levels,
+    count_present,
+    hybrid_values,
+    plain_values,
+)
 from shard_validation.parquet.footer import ColumnChunk
-from shard_validation.parquet.levels import LevelsError, hybrid_values
-from shard_validation.parquet.page_streams import open_page
 from shard_validation.parquet.pages import Page, PageKind, read_body
-from shard_validation.reason_codes import ReasonCode
+from shard_validation.reasons import FaultError, ReasonCode
 
-_PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
-_BIT_PACKED = 4
-_ENCODINGS = frozenset({_PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY, _BIT_PACKED})
+_ENCODINGS = frozenset({PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY})
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "BROTLI"})
-_LENGTH_BYTES = 4
 _MAX_BIT_WIDTH = 32
 _TOO_LARGE, _COMPLEX = ReasonCode.PARQUET_PAGE_TOO_LARGE, ReasonCode.PARQUET_TOO_COMPLEX
+MAX_DEFERRED_ROWS = 1_000_000
+"""Rows that refer to a dictionary too large to be held, and values in it; writers abandon such a dictionary early."""
 
 
 class Deferred(Enum):
-    """A value that is not known yet."""
+    """Marks a value that is read later."""
 
     DEFERRED = 0
 
@@ -41,7 +48,7 @@ DEFERRED = Deferred.DEFERRED
 
 
 def decodes(chunk: ColumnChunk) -> bool:
-    """Tell whether `PageDecoder` reads a column chunk; pyarrow reads the others."""
+    """Whether `PageDecoder` reads a column chunk; pyarrow reads the others."""
     return (
         chunk.leaf.physical_type == "BYTE_ARRAY"
         and not chunk.is_nested
@@ -50,38 +57,23 @@ def decodes(chunk: ColumnChunk) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class _Values:
-    """Byte arrays in a row, with the place of each: far smaller than as many objects."""
-
-    content: memoryview
-    places: array[int]
-    """Start and stop of each in turn."""
-
-    def __len__(self) -> int:
-        return len(self.places) // 2
-
-    def __getitem__(self, index: int) -> bytes:
-        return bytes(self.content[self.places[2 * index] : self.places[2 * index + 1]])
-
-
 class PageDecoder:
     """Decodes the pages of one column chunk in order."""
 
     def __init__(self, file: BlockFile, chunk: ColumnChunk, max_held_bytes: int) -> None:
-        """Begin; larger pages, and values in them, than ``max_held_bytes`` are read in pieces, or refused."""
+        """Begin. Pages above ``max_held_bytes`` are read in pieces; values above it are rejected."""
         self._file = file
         self._chunk = chunk
         self._max_held_bytes = max_held_bytes
-        self._dictionary: _Values | None = None
+        self._dictionary: PlainValues | None = None
         self._large_dictionary: Page | None = None
         self._deferred = DeferredRows(0)
         self._num_rows = 0
 
     def values(self, page: Page) -> Iterator[bytes | Deferred | None]:
-        """Yield a data page's values, None where a row has none; keep a dictionary's. Raises ParquetFaultError.
+        """Yield the values of a data page, None where a row has none; keep those of a dictionary. Raises FaultError.
 
-        Of a row that refers to a dictionary too large to be held there is `DEFERRED`: see `deferred`.
+        For a row that refers to a dictionary too large to be held this yields `DEFERRED`: see `deferred`.
         """
         try:
             for value in self._decoded(page):
@@ -89,16 +81,14 @@ class PageDecoder:
                     self._deferred.note(self._num_rows, value)
                 self._num_rows += 1
                 yield DEFERRED if isinstance(value, int) else value
-        except (LevelsError, IndexError) as error:
+        except (PageDataError, IndexError) as error:
             raise self._fault(page, "values as the page's header states", str(error)) from error
         except TooManyRowsError as error:
-            raise self._fault(page, f"a large dictionary for {MAX_ROWS} rows", str(error), _COMPLEX) from error
+            expected = f"at most {MAX_DEFERRED_ROWS} rows and values of a large dictionary"
+            raise self._fault(page, expected, str(error), _COMPLEX) from error
 
     def deferred(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the rows that were deferred, counted from the chunk's first, with their values.
-
-        Raises ParquetFaultError.
-        """
+        """Yield the deferred rows, counted from the first of the chunk, with their values. Raises FaultError."""
         page = self._large_dictionary
         if page is None:
             return
@@ -108,24 +98,24 @@ class PageDecoder:
                 value = self._streamed_value(page, stream)
                 yield from ((row, value) for row in rows)
             stream.finish()
-        except LevelsError as error:
+        except PageDataError as error:
             raise self._fault(page, "values as the page's header states", str(error)) from error
 
     def _decoded(self, page: Page) -> Iterator[bytes | int | None]:
-        """Yield values, and indices of a dictionary that is not held."""
+        """Yield values, or indices of a dictionary that is not held."""
         is_large = page.largest_bytes > self._max_held_bytes
         if page.kind == PageKind.DICTIONARY and is_large:
             self._large_dictionary, self._deferred = page, DeferredRows(page.num_values)
         elif page.kind == PageKind.DICTIONARY:
             content = self._uncompressed(page, self._body(page), page.uncompressed_bytes)
-            self._dictionary = _plain_values(content, page.num_values)
+            self._dictionary = plain_values(content, page.num_values)
         elif page.holds_rows:
             yield from self._streamed_rows(page) if is_large else self._rows(page)
 
     def _streamed_rows(self, page: Page) -> Iterator[bytes | None]:
-        if page.encoding != _PLAIN:
+        if page.encoding != PLAIN:
             seen = f"{page.largest_bytes} bytes of encoding {page.encoding}"
-            raise self._fault(page, f"plain values in pages over {self._max_held_bytes} bytes", seen, _TOO_LARGE)
+            raise self._fault(page, f"plain values in pages above {self._max_held_bytes} bytes", seen, _TOO_LARGE)
         self._held(page, sum(page.level_bytes))
         levels, stream = open_page(self._file, self._chunk, page)
         highest = self._chunk.leaf.max_definition_level
@@ -133,21 +123,19 @@ class PageDecoder:
             levels = levels[page.level_bytes[0] :]
         elif highest:
             self._check_level_encoding(page)
-            levels = stream.take(self._held(page, int.from_bytes(stream.take(_LENGTH_BYTES), "little")))
+            levels = stream.take(self._held(page, int.from_bytes(stream.take(LENGTH_BYTES), "little")))
         present = hybrid_values(memoryview(levels), highest.bit_length(), page.num_values)
-        for level in present if highest else repeat(highest, page.num_values):
-            if level > highest:
-                raise _level_error(level, highest)
+        for level in checked_levels(present, highest) if highest else repeat(highest, page.num_values):
             yield self._streamed_value(page, stream) if level == highest else None
         stream.finish()
 
     def _streamed_value(self, page: Page, stream: ByteStream) -> bytes:
-        return stream.take(self._held(page, int.from_bytes(stream.take(_LENGTH_BYTES), "little")))
+        return stream.take(self._held(page, int.from_bytes(stream.take(LENGTH_BYTES), "little")))
 
     def _held(self, page: Page, size_bytes: int) -> int:
-        """Return the size of what is to be held. Raises ParquetFaultError where that is too much."""
+        """Return the size, where so many bytes may be held. Raises FaultError."""
         if size_bytes > self._max_held_bytes:
-            expected = f"values, and levels, of at most {self._max_held_bytes} bytes (limits.max_page_bytes)"
+            expected = f"values and levels of at most {self._max_held_bytes} bytes (limits.max_page_bytes)"
             raise self._fault(page, expected, f"one of {size_bytes} bytes", _TOO_LARGE)
         return size_bytes
 
@@ -158,13 +146,13 @@ class PageDecoder:
             return
         highest = self._chunk.leaf.max_definition_level
         width = highest.bit_length()
-        num_present = _count_present(hybrid_values(levels, width, page.num_values), highest)
+        num_present = count_present(hybrid_values(levels, width, page.num_values), highest)
         present = self._present(page, content, num_present)
         for level in hybrid_values(levels, width, page.num_values):
             yield next(present) if level == highest else None
 
     def _parts(self, page: Page) -> tuple[memoryview | None, memoryview]:
-        """Return definition levels and values."""
+        """Return the definition levels, where the column has any, and the values."""
         has_levels = self._chunk.leaf.max_definition_level > 0
         if page.kind == PageKind.DATA_V2:
             skipped, num_level_bytes = page.level_bytes
@@ -176,25 +164,25 @@ class PageDecoder:
         if not has_levels:
             return None, content
         self._check_level_encoding(page)
-        stop = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
+        stop = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
         if stop > len(content):
-            raise LevelsError(f"{stop} bytes of levels should begin the page, it has {len(content)}")
-        return content[_LENGTH_BYTES:stop], content[stop:]
+            raise PageDataError(f"{stop} bytes of levels in a page of {len(content)}")
+        return content[LENGTH_BYTES:stop], content[stop:]
 
     def _check_level_encoding(self, page: Page) -> None:
-        if page.level_encodings[0] != _RLE:
-            raise self._fault(page, "definition levels in runs", f"encoding {page.level_encodings[0]}")
+        if page.level_encodings[0] != RLE:
+            raise self._fault(page, "run-length encoded definition levels", f"encoding {page.level_encodings[0]}")
 
     def _present(self, page: Page, content: memoryview, count: int) -> Iterator[bytes | int]:
-        if page.encoding == _PLAIN:
-            values = _plain_values(content, count)
+        if page.encoding == PLAIN:
+            values = plain_values(content, count)
             return (values[i] for i in range(count))
         dictionary = self._dictionary
         has_dictionary = dictionary is not None or self._large_dictionary is not None
-        if page.encoding not in {_PLAIN_DICTIONARY, _RLE_DICTIONARY} or not has_dictionary:
+        if page.encoding not in {PLAIN_DICTIONARY, RLE_DICTIONARY} or not has_dictionary:
             raise self._fault(page, "plain values, or indices of a dictionary", f"encoding {page.encoding}")
         if count and (not content or content[0] > _MAX_BIT_WIDTH):
-            raise LevelsError(f"a bit width of 0 to {_MAX_BIT_WIDTH} should begin the indices")
+            raise PageDataError(f"dictionary indices without a bit width of 0 to {_MAX_BIT_WIDTH}")
         indices = hybrid_values(content[1:], content[0] if content else 0, count)
         return indices if dictionary is None else (dictionary[i] for i in indices)
 
@@ -216,35 +204,43 @@ class PageDecoder:
 
     def _fault(
         self, page: Page, expected: str, seen: str, code: ReasonCode = ReasonCode.PARQUET_PAGE_CORRUPT
-    ) -> ParquetFaultError:
-        return ParquetFaultError(code, expected, seen or "other bytes", page.offset, self._chunk.path)
+    ) -> FaultError:
+        return FaultError(code, expected, seen or "other bytes", page.offset, self._chunk.path)
 
 
-def _plain_values(content: memoryview, count: int) -> _Values:
-    """Find the values of the PLAIN encoding: a length of four bytes before each. Raises LevelsError."""
-    if count * _LENGTH_BYTES > len(content):
-        raise LevelsError(f"{count} values should follow, {len(content)} bytes do")
-    places = array("I")
-    position = 0
-    for i in range(count):
-        start = position + _LENGTH_BYTES
-        position = start + int.from_bytes(content[position:start], "little")
-        if position > len(content):
-            raise LevelsError(f"value {i} should end by byte {len(content)} of the page, ends at byte {position}")
-        places.append(start)
-        places.append(position)
-    return _Values(content, places)
+class TooManyRowsError(ValueError):
+    """More deferred rows, or values of their dictionary, than `MAX_DEFERRED_ROWS`."""
 
 
-def _count_present(levels: Iterator[int], highest: int) -> int:
-    """Return how many rows have a value. Raises LevelsError for a level that the column cannot have."""
-    num_present = 0
-    for level in levels:
-        if level > highest:
-            raise _level_error(level, highest)
-        num_present += level == highest
-    return num_present
+class DeferredRows:
+    """Rows whose value is in a dictionary too large to be held: noted, and read with the dictionary at the end."""
 
+    def __init__(self, num_values: int) -> None:
+        """Begin. Raises TooManyRowsError for more values than `MAX_DEFERRED_ROWS`."""
+        if num_values > MAX_DEFERRED_ROWS:
+            raise TooManyRowsError(f"{num_values} values")
+        self.num_values = num_values
+        self._indices = array("I")
+        self._rows = array("I")
 
-def _level_error(level: int, highest: int) -> LevelsError:
-    return LevelsError(f"definition levels should be at most {highest}, one was {level}")
+    def note(self, row: int, index: int) -> None:
+        """Note a row. Raises IndexError for an index outside the dictionary, and TooManyRowsError."""
+        if index >= self.num_values:
+            raise IndexError(f"index {index} in a dictionary of {self.num_values}")
+        if len(self._rows) >= MAX_DEFERRED_ROWS:
+            raise TooManyRowsError(f"more than {MAX_DEFERRED_ROWS} rows")
+        self._indices.append(index)
+        self._rows.append(row)
+
+    def by_value(self) -> Iterator[array[int]]:
+        """Yield the rows of each value of the dictionary in turn."""
+        counts = array("I", bytes(4 * (self.num_values + 1)))
+        for index in self._indices:
+            counts[index + 1] += 1
+        starts = array("I", accumulate(counts))
+        ends, ordered = starts[:], array("I", bytes(4 * len(self._rows)))
+        for index, row in zip(self._indices, self._rows, strict=True):
+            ordered[ends[index]] = row
+            ends[index] += 1
+        for index in range(self.num_values):
+            yield ordered[starts[index] : ends[index]]

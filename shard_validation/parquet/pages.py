@@ -1,4 +1,4 @@
-"""The pages of a column chunk: every header read, every size bounded before use, every check sum compared.
+"""The pages of a column chunk: every header is read, every size bounded before use, every checksum compared.
 
 Source of the layout: apache/parquet-format, parquet.thrift (PageHeader) and Encodings.md.
 """
@@ -11,22 +11,21 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from shard_validation.limits import Limits
 from shard_validation.parquet.blocks import BlockFile
-from shard_validation.parquet.faults import ParquetFaultError
 from shard_validation.parquet.footer import ColumnChunk
-from shard_validation.parquet.thrift import BOOL, I32, CompactReader, ThriftError, Wanted
-from shard_validation.reason_codes import ReasonCode
+from shard_validation.parquet.thrift import BOOL, I32, CompactReader, ThriftEndError, ThriftError, Wanted
+from shard_validation.reasons import FaultError, ReasonCode
+from shard_validation.requirements import Limits
 
 MAX_HEADER_BYTES = 128 << 10
-"""A header holds the smallest and the largest value; writers cut them."""
+"""A header contains the smallest and the largest value, which writers shorten."""
 _USUAL_HEADER_BYTES = 256
 _MAX_HEADER_VALUES = 200
 MAX_PAGE_VALUES = 1 << 26
 MAX_STREAMED_BYTES = (1 << 31) - 1
-"""A header cannot state more."""
+"""The largest size that a header can state."""
 _PLAIN_ENCODINGS = frozenset({0, 2})
-"""PLAIN, and what old writers call it in a dictionary."""
+"""PLAIN, and PLAIN_DICTIONARY, which old writers state for it in a dictionary."""
 
 _WANTED: Wanted = {
     1: I32,
@@ -40,7 +39,7 @@ _WANTED: Wanted = {
 
 
 class PageKind(IntEnum):
-    """As in parquet.thrift."""
+    """Kinds of pages, numbered as in parquet.thrift."""
 
     DATA = 0
     INDEX = 1
@@ -49,7 +48,7 @@ class PageKind(IntEnum):
 
 
 _DETAILS = {PageKind.DATA: 5, PageKind.DICTIONARY: 7, PageKind.DATA_V2: 8}
-"""The field with what only this kind of page has."""
+"""The header field that is specific to a kind of page."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,22 +57,22 @@ class Page:
 
     kind: PageKind
     offset: int
-    """Of the header."""
+    """Where the header begins."""
     body_offset: int
     compressed_bytes: int
     uncompressed_bytes: int
     num_values: int
     encoding: int
     level_encodings: tuple[int, int]
-    """Of definition and repetition levels; version 1 only."""
+    """Encodings of definition and repetition levels; version 1 only."""
     level_bytes: tuple[int, int]
-    """Of repetition and definition levels, which version 2 does not compress."""
+    """Sizes of repetition and definition levels, which version 2 does not compress."""
     is_compressed: bool
     crc: int | None
 
     @property
     def largest_bytes(self) -> int:
-        """Of its body as it is stored, and uncompressed."""
+        """The larger of the body's stored and uncompressed sizes."""
         return max(self.compressed_bytes, self.uncompressed_bytes)
 
     @property
@@ -83,9 +82,9 @@ class Page:
 
 
 def walk_pages(file: BlockFile, chunk: ColumnChunk, limits: Limits, *, is_streamed: bool = False) -> Iterator[Page]:
-    """Yield the pages of a column chunk in order, larger ones than are held only where they are read as a stream.
+    """Yield the pages of a column chunk in order. Raises FaultError, SourceError.
 
-    Raises ParquetFaultError, SourceError.
+    Pages above ``limits.max_page_bytes`` are faults unless ``is_streamed``: the caller then reads them in pieces.
     """
     max_page_bytes = MAX_STREAMED_BYTES if is_streamed else limits.max_page_bytes
     offset, num_values = chunk.start, 0
@@ -103,15 +102,15 @@ def walk_pages(file: BlockFile, chunk: ColumnChunk, limits: Limits, *, is_stream
 
 
 def read_body(file: BlockFile, chunk: ColumnChunk, page: Page) -> bytes:
-    """Return a page's body as it is stored, its check sum compared where it has one. Raises ParquetFaultError."""
+    """Return the body of a page as it is stored, after comparing its checksum if it has one. Raises FaultError."""
     body = file.read_at(page.body_offset, page.compressed_bytes)
     if page.crc is not None and (crc := zlib.crc32(body)) != page.crc:
         raise crc_fault(chunk, page, crc)
     return body
 
 
-def crc_fault(chunk: ColumnChunk, page: Page, crc: int) -> ParquetFaultError:
-    """Return the fault of a page with another check sum than its header states."""
+def crc_fault(chunk: ColumnChunk, page: Page, crc: int) -> FaultError:
+    """Return the fault of a page whose checksum differs from that in its header."""
     seen = f"{crc:08x} of its {page.compressed_bytes} bytes"
     return _fault(ReasonCode.PARQUET_PAGE_CRC, f"CRC {page.crc:08x}", seen, page.offset, chunk)
 
@@ -134,8 +133,8 @@ def _fields(window: bytes) -> tuple[dict[int, Any], int]:
     return reader.read_struct(_WANTED), reader.position
 
 
-def _header_fault(error: ThriftError, chunk: ColumnChunk, offset: int, num_bytes: int) -> ParquetFaultError:
-    is_cut = num_bytes < MAX_HEADER_BYTES and "should be more" in str(error)
+def _header_fault(error: ThriftError, chunk: ColumnChunk, offset: int, num_bytes: int) -> FaultError:
+    is_cut = num_bytes < MAX_HEADER_BYTES and isinstance(error, ThriftEndError)
     code = ReasonCode.PARQUET_PAGE_CUT if is_cut else ReasonCode.PARQUET_PAGE_CORRUPT
     return _fault(code, "a page header", str(error), offset, chunk)
 
@@ -151,7 +150,7 @@ def _checked(fields: dict[int, Any], offset: int, header_bytes: int, chunk: Colu
         seen = f"{compressed} bytes stored, {page.uncompressed_bytes} uncompressed"
         raise _fault(ReasonCode.PARQUET_PAGE_TOO_LARGE, expected, seen, offset, chunk)
     if body_offset + compressed > chunk.stop:
-        expected = f"the page's end by byte {chunk.stop}, where its column chunk ends"
+        expected = f"a page that ends by byte {chunk.stop}, where its column chunk ends"
         raise _fault(ReasonCode.PARQUET_PAGE_CUT, expected, f"byte {body_offset + compressed}", offset, chunk)
     return page
 
@@ -181,11 +180,11 @@ def _page(fields: dict[int, Any], offset: int, header_bytes: int, chunk: ColumnC
 
 
 def _whole(*values: Any) -> int:
-    """Return the first of some numbers that must not be negative. Raises ValueError."""
+    """Return the first of some non-negative integers. Raises ValueError where one is not."""
     if not all(isinstance(value, int) and value >= 0 for value in values):
-        raise ValueError(f"sizes and counts should not be negative, were {values}")
+        raise ValueError(f"a negative size or count among {values}")
     return int(values[0])
 
 
-def _fault(code: ReasonCode, expected: str, seen: str, offset: int, chunk: ColumnChunk) -> ParquetFaultError:
-    return ParquetFaultError(code, expected, seen, offset, chunk.path)
+def _fault(code: ReasonCode, expected: str, seen: str, offset: int, chunk: ColumnChunk) -> FaultError:
+    return FaultError(code, expected, seen, offset, chunk.path)

@@ -1,4 +1,4 @@
-"""The little of Thrift's compact protocol that a footer and a page header need, every step counted.
+"""The part of Thrift's compact protocol that footers and page headers need, with a limit on the number of values.
 
 Source: apache/thrift, doc/specs/thrift-compact-protocol.md.
 """
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 BOOL, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
-"""Types of values; a boolean field's type is its value."""
+"""Types of values; the type of a boolean field is its value."""
 
 Wanted = Mapping[int, "int | Wanted"]
-"""Field ids to keep: with their type, or with the fields to keep of a struct or of a list's structs.
+"""Field ids to keep, each with its type, or with the fields to keep of a struct or of the structs in a list.
 
-A field of another type is skipped, as Thrift's own readers do; empty fields to keep take any struct or list.
+A field of another type is skipped, as Thrift's own readers do. An empty mapping accepts any struct or list.
 """
 
 _MAX_DEPTH = 32
@@ -25,11 +25,15 @@ _DOUBLE_BYTES = 8
 
 
 class ThriftError(ValueError):
-    """The bytes are not what they should be."""
+    """The bytes are malformed."""
+
+
+class ThriftEndError(ThriftError):
+    """The bytes end too early."""
 
 
 class ThriftTooComplexError(ThriftError):
-    """There is more in it than was allowed for."""
+    """The content has more values, or is nested deeper, than allowed."""
 
 
 class CompactReader:
@@ -41,9 +45,9 @@ class CompactReader:
         self.position = 0
 
     def read_struct(self, wanted: Wanted, depth: int = 0) -> dict[int, Any]:
-        """Return the wanted fields that are there; skip the others. Raises ThriftError."""
+        """Return the wanted fields that are present; skip the others. Raises ThriftError."""
         if depth > _MAX_DEPTH:
-            raise ThriftTooComplexError(f"structs should be nested at most {_MAX_DEPTH} deep")
+            raise ThriftTooComplexError(f"structs nested more than {_MAX_DEPTH} deep")
         found: dict[int, Any] = {}
         field = 0
         while head := self._byte():
@@ -78,7 +82,7 @@ class CompactReader:
             return struct.unpack("<d", self._take(_DOUBLE_BYTES))[0]
         if kind == BINARY:
             return self._take(self._varint())
-        raise ThriftError(f"a value's type should be 1 to 12, was {kind} at byte {self.position}")
+        raise ThriftError(f"a value of unknown type {kind} at byte {self.position}")
 
     def _list(self, wanted: Wanted | None, depth: int) -> list[Any]:
         head = self._byte()
@@ -105,22 +109,22 @@ class CompactReader:
             self._value(kinds & 15, None, depth + 1, in_list=True)
 
     def _check_kinds(self, *kinds: int) -> None:
-        """Refuse types that do not exist; writers state 0 for a list without elements."""
+        """Reject unknown types; the caller skips empty lists, for which writers state 0."""
         if any(not BOOL <= kind <= STRUCT for kind in kinds):
-            raise ThriftError(f"a type should be 1 to 12, was one of {kinds} at byte {self.position}")
+            raise ThriftError(f"an unknown type among {kinds} at byte {self.position}")
 
     def _byte(self) -> int:
         try:
             value = self._content[self.position]
         except IndexError:
-            raise ThriftError(f"there should be more behind byte {self.position}") from None
+            raise ThriftEndError(f"the end at byte {self.position}") from None
         self.position += 1
         return value
 
     def _take(self, length: int) -> bytes:
         stop = self.position + length
         if stop > len(self._content):
-            raise ThriftError(f"{length} bytes should follow byte {self.position}, there are fewer")
+            raise ThriftError(f"fewer than {length} bytes after byte {self.position}")
         value = bytes(self._content[self.position : stop])
         self.position = stop
         return value
@@ -132,7 +136,7 @@ class CompactReader:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:  # noqa: PLR2004 - the continuation bit
                 return value
-        raise ThriftError(f"a number should end within {_MAX_VARINT_BYTES} bytes, at byte {self.position}")
+        raise ThriftError(f"a number of more than {_MAX_VARINT_BYTES} bytes at byte {self.position}")
 
     def _zigzag(self) -> int:
         value = self._varint()

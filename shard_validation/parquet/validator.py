@@ -1,41 +1,50 @@
-"""A Parquet shard: content CRC, footer, schema, then every page of every column chunk."""
+"""Validate a Parquet shard: content CRC, footer, schema, then every page of every column chunk."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from shard_validation.content_crc import take_crc
-from shard_validation.feature_checks import ValuesCheck, compile_values_check, missing
+from shard_validation.features import ValuesCheck, compile_values_check, missing
 from shard_validation.parquet.arrow_columns import batch_rows, open_with_pyarrow, read_rows
 from shard_validation.parquet.blocks import BlockFile
 from shard_validation.parquet.byte_arrays import DEFERRED, PageDecoder, decodes
-from shard_validation.parquet.columns import match_columns
-from shard_validation.parquet.faults import OutOfTimeError, ParquetFaultError
 from shard_validation.parquet.footer import ColumnChunk, column_chunks, read_footer
+from shard_validation.parquet.metadata import Leaf
 from shard_validation.parquet.pages import read_body, walk_pages
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Fault
-from shard_validation.task import Task
-from shard_validation.verdicts import Paused, ShardVerdict
+from shard_validation.reasons import Fault, FaultError, ReasonCode
+from shard_validation.verdicts import Paused, ShardVerdict, Task
+from shared.example_schema import FeatureSpec
 
-ROWS_PER_LOOK = 1024
-"""At the clock, within a page: it may have gigabytes."""
+ROWS_PER_TIME_CHECK = 1024
+"""Within a page, which may have gigabytes."""
 
+_KINDS = {
+    "BOOLEAN": "int64",
+    "INT32": "int64",
+    "INT64": "int64",
+    "FLOAT": "float",
+    "DOUBLE": "float",
+    "BYTE_ARRAY": "bytes",
+    "FIXED_LEN_BYTE_ARRAY": "bytes",
+}
+_LEAVES = ("", ".bytes", ".list.element", ".list.item", ".list.array", ".bag.array_element")
+"""Suffixes of a feature's column: none, Hugging Face's image structure, or a list as various writers name it."""
 _NO_RECORDS = Fault(code=ReasonCode.NO_RECORDS, expected="at least one row", seen="none")
 
 
 def validate_parquet(task: Task) -> ShardVerdict | Paused:
-    """Validate a Parquet shard; it pauses while its CRC is taken, and after any row group."""
+    """Validate a Parquet shard. It can pause while its CRC is taken, and after each row group."""
     checkpoint = task.checkpoint or {"position": 0, "row_group": 0, "num_rows": 0}
-    position = take_crc(task, checkpoint["position"])
+    position = task.take_content_crc(checkpoint["position"])
     if position < task.source.size_bytes:
         return _paused(task, position, 0, 0)
     try:
-        walk = _Walk(task)
+        walk = _ParquetWalk(task)
         if task.checkpoint is None or not checkpoint["row_group"]:
             walk.check_schema()
         return walk.check_row_groups(checkpoint["row_group"], checkpoint["num_rows"])
-    except ParquetFaultError as error:
+    except FaultError as error:
         task.report(error.fault, byte_offset=error.byte_offset)
         return task.verdict()
 
@@ -50,29 +59,42 @@ def _paused(task: Task, position: int, row_group: int, num_rows: int) -> Paused:
     return Paused(checkpoint=checkpoint, bytes_done=position)
 
 
-class _Walk:
-    """The walk over the row groups of one shard."""
+class OutOfTimeError(FaultError):
+    """A row group, which cannot pause, takes longer than one execution: the shard is rejected."""
+
+    def __init__(self, row_group: int, num_rows: int, byte_offset: int, feature: str) -> None:
+        super().__init__(
+            ReasonCode.VALIDATION_TOO_LONG,
+            "row groups that can be read within one execution (write smaller ones)",
+            f"row group {row_group} of {num_rows} rows",
+            byte_offset,
+            feature,
+        )
+
+
+class _ParquetWalk:
+    """One pass over the row groups of a shard."""
 
     def __init__(self, task: Task) -> None:
-        """Read the footer. Raises ParquetFaultError."""
+        """Read the footer. Raises FaultError."""
         self._task = task
         self._limits = task.requirements.limits
         self._file = BlockFile(task.source)
         self._metadata = read_footer(self._file, task.source.size_bytes, self._limits)
         self._reader = open_with_pyarrow(self._file, self._metadata.offset)
-        self._features, self._schema_faults = match_columns(self._metadata.leaves, task.requirements.features)
+        self._features, self._schema_faults = _match_columns(self._metadata.leaves, task.requirements.features)
         self._checks: dict[int, ValuesCheck] = {
             column: compile_values_check(spec, task.requirements, task.statistics.feature(spec.name))
             for column, spec in self._features.items()
         }
 
     def check_schema(self) -> None:
-        """Report what is wrong with the columns as such."""
+        """Report features without a column, or with a column of the wrong type."""
         for fault in self._schema_faults:
             self._task.report(fault)
 
     def check_row_groups(self, row_group: int, num_rows: int) -> ShardVerdict | Paused:
-        """Check row groups from one on; ``num_rows`` lie before it."""
+        """Check row groups from ``row_group`` to the end; ``num_rows`` rows precede it."""
         task, num_groups = self._task, len(self._metadata.row_groups)
         for index in range(row_group, num_groups):
             for chunk in column_chunks(self._metadata, index, num_rows):
@@ -104,7 +126,7 @@ class _Walk:
                 self._check_with_pyarrow(chunk)
         except OutOfTimeError:
             raise
-        except ParquetFaultError as error:
+        except FaultError as error:
             self._task.report(error.fault, byte_offset=error.byte_offset)
 
     def _check_byte_arrays(self, chunk: ColumnChunk) -> None:
@@ -114,7 +136,7 @@ class _Walk:
             self._check_time(chunk)
             self._task.statistics.num_bytes += page.uncompressed_bytes
             for value in decoder.values(page):
-                if row % ROWS_PER_LOOK == 0:
+                if row % ROWS_PER_TIME_CHECK == 0:
                     self._check_time(chunk)
                 if value is not DEFERRED:
                     self._check_row(chunk.column, value, row, page.offset)
@@ -140,7 +162,7 @@ class _Walk:
             row += len(values)
 
     def _check_time(self, chunk: ColumnChunk) -> None:
-        """Raise OutOfTimeError within a row group that takes longer than one execution may."""
+        """Raise OutOfTimeError within a row group that takes too long."""
         if self._task.out_of_time():
             raise OutOfTimeError(chunk.row_group, chunk.num_rows, chunk.start, chunk.path)
 
@@ -155,3 +177,36 @@ class _Walk:
             fault = check(value if isinstance(value, list) else [value], row)
         if fault is not None:
             self._task.report(fault, row, byte_offset)
+
+
+def _match_columns(
+    leaves: Sequence[Leaf], features: tuple[FeatureSpec, ...]
+) -> tuple[dict[int, FeatureSpec], list[Fault]]:
+    """Return the feature of each column that has one, and the faults of the schema."""
+    by_path = {leaf.path: index for index, leaf in enumerate(leaves)}
+    matched: dict[int, FeatureSpec] = {}
+    faults: list[Fault] = []
+    for spec in features:
+        index = next((by_path[spec.name + leaf] for leaf in _LEAVES if spec.name + leaf in by_path), None)
+        if index is None:
+            faults += [missing(spec)] if spec.required else []
+        elif fault := _type_fault(spec, leaves[index]):
+            faults.append(fault)
+        else:
+            matched[index] = spec
+    return matched, faults
+
+
+def _type_fault(spec: FeatureSpec, leaf: Leaf) -> Fault | None:
+    kind = None if leaf.logical_type else _KINDS.get(leaf.physical_type)
+    if kind != spec.kind:
+        seen = f"{leaf.physical_type} ({leaf.logical_type})" if leaf.logical_type else leaf.physical_type
+        return Fault(code=ReasonCode.FEATURE_WRONG_KIND, feature=spec.name, expected=spec.kind, seen=seen)
+    if leaf.max_repetition_level > (1 if spec.shape else 0):
+        return Fault(
+            code=ReasonCode.FEATURE_WRONG_SHAPE,
+            feature=spec.name,
+            expected=f"a column of shape {list(spec.shape)}",
+            seen=f"lists, nested {leaf.max_repetition_level} deep",
+        )
+    return None

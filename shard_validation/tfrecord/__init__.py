@@ -1,1 +1,1 @@
-"""TFRecord shards: framing, compression, and the walk over both."""
+"""TFRecord shards: framing, compression, and the optional accelerator in C."""

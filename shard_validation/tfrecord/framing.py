@@ -1,4 +1,4 @@
-"""TFRecord framing over a stream of chunks: every length bounded before use, both CRCs of every record.
+"""TFRecord framing over a stream of chunks: every length is bounded before use, every CRC is checked.
 
 Source of the layout: shared/record_framing.py.
 """
@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from shard_validation.example_check import PayloadCheck
-from shard_validation.limits import Limits
+from shard_validation.examples.check import PayloadCheck
 from shard_validation.read_ahead import Chunk
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Fault
-from shard_validation.tfrecord.file_reading import SoundStretch
+from shard_validation.reasons import Fault, ReasonCode
+from shard_validation.requirements import Limits
+from shard_validation.tfrecord.native import SoundStretch
 from shard_validation.tfrecord.straddling import StraddlingRecord
 from shared.record_framing import (
     FRAME_OVERHEAD_BYTES,
@@ -37,13 +36,13 @@ _LENGTH = struct.Struct("<Q")
 _MAX_KNOWN_LENGTHS = 4096
 _BATCH_RECORDS = 256
 _COPIED_BYTES = 1 << 10
-"""Payloads below this are copied: a view of so few bytes costs more than the bytes."""
+"""Smaller payloads are copied: a view costs more than so few bytes."""
 _REMEMBERED_BYTES = 32 << 10
-"""From this size on, using a payload's CRC again for that of the content is cheaper than taking it twice."""
+"""From this size, reusing a payload's CRC for the CRC of the content is cheaper than taking it again."""
 
 
 class PayloadCrc(NamedTuple):
-    """The CRC32C of a payload, as it was taken to check it."""
+    """The CRC32C of a payload that was checked."""
 
     offset: int
     num_bytes: int
@@ -51,13 +50,13 @@ class PayloadCrc(NamedTuple):
 
 
 class FramingLostError(ValueError):
-    """Nothing behind this point can be read: where the next record begins is unknown."""
+    """The position of the next record is unknown, so nothing after this point can be read."""
 
 
 class RecordFraming:
-    """Takes chunks in order; reports faults; hands each sound payload to a check.
+    """Takes chunks in order, reports faults, and passes each sound payload to a check.
 
-    After FramingLostError, which follows a reported fault, it must not be fed again.
+    After FramingLostError, which follows a reported fault, it accepts no more chunks.
     """
 
     def __init__(
@@ -69,16 +68,16 @@ class RecordFraming:
         offset: int = 0,
         num_records: int = 0,
     ) -> None:
-        """Begin at a record's first byte, ``offset``, which is the ``num_records``-th record's."""
+        """Begin at ``offset``, the first byte of the record with index ``num_records``."""
         self.offset = offset
-        """Of the first record that is not done."""
+        """Where the first record begins that is not finished."""
         self.num_records = num_records
         self.num_payload_bytes = 0
         self._limits = limits
         self._report = report
         self._check_payload = check_payload
         self.max_payload_bytes = limits.max_record_bytes
-        """Of a record of which nothing is to be said already for its length."""
+        """Longest payload that is not reported because of its length."""
         if check_payload is not None:
             self.max_payload_bytes = min(limits.max_example_bytes, limits.max_record_bytes)
         self._known_lengths: dict[int, int] = {}
@@ -94,15 +93,15 @@ class RecordFraming:
             if self._straddling is None:
                 position = self._scan(chunk, position)
                 self._straddling = StraddlingRecord()
-            position = self._go_on(self._straddling, chunk, position)
+            position = self._take_part(self._straddling, chunk, position)
 
     @property
     def checks_payloads(self) -> bool:
-        """Whether anything is to be said of what is in a sound record."""
+        """Whether the content of records is checked."""
         return self._check_payload is not None
 
     def take_sound(self, stretch: SoundStretch) -> None:
-        """Check the payloads of whole records whose framing and CRCs are sound."""
+        """Check the payloads of whole records whose framing and CRCs were found to be sound."""
         if self._check_payload is not None:
             self._check_sound(self._check_payload, stretch.content(), stretch.ends())
         self.num_payload_bytes += stretch.num_payload_bytes
@@ -117,23 +116,23 @@ class RecordFraming:
             begin = end
 
     def finish(self) -> None:
-        """State that the stream is over: nothing may be left of a record."""
+        """Check that the stream ends with a whole record."""
         record = self._straddling
         if record is not None and record.header:
             is_padding = self.num_records and not any(record.header)
             self._report(_PADDING_FAULT if is_padding else _cut_fault(record), self.num_records, self.offset)
 
     def take_payload_crcs(self) -> list[PayloadCrc]:
-        """Return the CRCs of large payloads that lay within one chunk each, since they were last taken."""
+        """Return the CRCs of large payloads, each within one chunk, since the last call."""
         taken, self._payload_crcs = self._payload_crcs, []
         return taken
 
     def _scan(self, chunk: Chunk, position: int) -> int:
-        """Check the records that lie in the chunk together with the next one's header.
+        """Check the records that lie in the chunk together with the header that follows them.
 
-        This is the loop that decides how fast validation is: one call to unpack for a trailer and the header behind
-        it, no arithmetic for a length that was checked before, and what can be done for many records at once is.
-        Returns where the first record begins that is not whole, or of which something is to be said already.
+        The speed of this loop decides the speed of validation: it unpacks a trailer and the next header in one call,
+        computes nothing for a length whose header CRC was checked before, and handles payloads in batches.
+        Returns where the first record begins that is incomplete or whose header needs a closer look.
         """
         if position > len(chunk) - HEADER_BYTES:
             return position
@@ -158,7 +157,7 @@ class RecordFraming:
             self._check_batch(payloads, stored_crcs, position - begin)
 
     def _is_ordinary(self, length: int, length_crc: int) -> bool:
-        """Whether a header that was not seen before is to be trusted, and nothing is to be said of it."""
+        """Whether a header has a matching CRC and an acceptable length."""
         if not 0 < length <= self.max_payload_bytes or masked_crc32c(_LENGTH.pack(length)) != length_crc:
             return False
         if len(self._known_lengths) < _MAX_KNOWN_LENGTHS:
@@ -166,7 +165,7 @@ class RecordFraming:
         return True
 
     def _check_batch(self, payloads: list[Chunk], stored_crcs: list[int], num_bytes: int) -> None:
-        """Check the CRCs of records in a row, ``num_bytes`` with their framing, and the payloads that are sound."""
+        """Check the CRCs of consecutive records, ``num_bytes`` with their framing, and the sound payloads."""
         crcs = list(map(crc32c, payloads))
         are_sound = are_masked(crcs, stored_crcs)
         if not are_sound or self._check_payload is not None:
@@ -178,7 +177,7 @@ class RecordFraming:
         self.offset += num_bytes
 
     def _check_each(self, payloads: list[Chunk], crcs: list[int], stored_crcs: list[int] | None) -> None:
-        """Report what is wrong with each record; without stored CRCs they are known to fit."""
+        """Report the faults of each record; without stored CRCs, the CRCs are known to match."""
         offset, check_payload = self.offset, self._check_payload
         for i, payload in enumerate(payloads):
             if stored_crcs is not None and mask_crc(crcs[i]) != stored_crcs[i]:
@@ -196,7 +195,7 @@ class RecordFraming:
             offset += FRAME_OVERHEAD_BYTES + len(payload)
 
     def _check_header(self, length: int, length_crc: int) -> None:
-        """Report what is wrong with a header. Raises FramingLostError where it is not to be trusted."""
+        """Report what is wrong with a header. Raises FramingLostError where its length cannot be used."""
         limits, index, offset = self._limits, self.num_records, self.offset
         if masked_crc32c(_LENGTH.pack(length)) != length_crc:
             is_padding = index and not length and not length_crc
@@ -210,8 +209,8 @@ class RecordFraming:
         elif self._check_payload is not None and length > limits.max_example_bytes:
             self._report(_too_large_fault(length, limits.max_example_bytes), index, offset)
 
-    def _go_on(self, record: StraddlingRecord, chunk: Chunk, position: int) -> int:
-        """Take what the chunk has of a record; check it once it is whole. Returns where the rest begins."""
+    def _take_part(self, record: StraddlingRecord, chunk: Chunk, position: int) -> int:
+        """Take the chunk's part of a record; check it once it is complete. Returns the position after it."""
         if not record.has_header():
             position = record.take_header(chunk, position)
             if not record.has_header():

@@ -1,8 +1,8 @@
-/* Reads a stretch of a TFRecord file and checks both CRCs of its records, without the interpreter's lock.
+/* Reads a stretch of a TFRecord file and checks both CRCs of its records, without the interpreter lock.
 
-   It says how many records in a row are sound, and never why one is not: that is left to framing.py, which looks
-   again from there on, so there is one place only that words a fault. Nothing here is needed: without this library
-   (another processor, no compiler) framing.py looks at everything. native.py loads it; tools/native_library.py builds it.
+   It reports how many consecutive records are sound, and never why one is not: framing.py checks again from there, so
+   that messages have one source. The library is optional: without it (another processor, no compiler) framing.py does
+   all the work. native.py loads it; tools/native_library.py builds it.
 
    Layout of a record: shared/record_framing.py. CRC32C (Castagnoli) by carry-less multiplication: V. Gopal and others,
    "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009. Polynomials are written as
@@ -18,15 +18,15 @@
 #define AVX512 __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
 
 enum { HEADER_BYTES = 12, TRAILER_BYTES = 4, FRAME_BYTES = HEADER_BYTES + TRAILER_BYTES };
-/* Read at a time: what has just been read is in the processor's cache when its CRC is taken. */
+/* Bytes read at a time: they are still in the processor's cache when their CRC is taken. */
 enum { PIECE_BYTES = 512 << 10 };
-/* Read at a time to find where records end: one read for many small records. */
+/* Bytes read at a time to find where records end: one read for many small records. */
 enum { WINDOW_BYTES = 4 << 10 };
 
 static const uint32_t POLYNOMIAL = 0x82f63b78; /* without x^32 */
 static const uint32_t ONE = 0x80000000;
 
-/* x^(8 * 2^i - 33): what a CRC is multiplied by to go on over 2^i zero bytes, see `times`. */
+/* x^(8 * 2^i - 33): factor that carries a CRC over 2^i zero bytes, see `times`. */
 static uint32_t doublings[64];
 /* x^(bits + 63) and x^(bits - 1), for the two halves of 128 bits that are carried over 4 registers' bits. */
 static uint64_t carry_128[2], carry_512[2];
@@ -41,7 +41,7 @@ static uint32_t power_of_x(int exponent)
     return power;
 }
 
-/* a * b * x^33: the product has 63 bits, and what takes its CRC multiplies by x^32 and looks at 64. */
+/* a * b * x^33: the product has 63 bits, and the CRC instruction multiplies by x^32 and reads 64 bits. */
 SSE static uint32_t times(uint32_t a, uint32_t b)
 {
     __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128((int)a), _mm_cvtsi32_si128((int)b), 0);
@@ -75,7 +75,7 @@ __attribute__((constructor)) static void prepare(void)
     }
 }
 
-/* The four functions that follow take and return a CRC's bits as they are while it is taken, not inverted. */
+/* The next four functions take and return the running bits of a CRC, without the final inversion. */
 
 SSE static uint32_t over_words(uint32_t crc, const uint8_t *data, uint64_t size)
 {
@@ -96,7 +96,7 @@ SSE static __m128i carried_128(__m128i register_, __m128i carry, const uint8_t *
     return _mm_xor_si128(_mm_xor_si128(first, second), _mm_loadu_si128((const __m128i *)data));
 }
 
-/* Four registers are carried over the data, each over every fourth piece; then they stand for all of it. */
+/* Four registers are folded over the data, each over every fourth piece; their own CRC is then that of the data. */
 SSE static uint32_t over_registers_128(uint32_t crc, const uint8_t *data, uint64_t size)
 {
     enum { EACH = sizeof(__m128i), ALL = 4 * EACH };
@@ -139,14 +139,14 @@ static uint32_t over(uint32_t crc, const uint8_t *data, uint64_t size)
     return is_wide ? over_registers_512(crc, data, size) : over_registers_128(crc, data, size);
 }
 
-/* For tests: the CRC32C of data, by words (0), by registers of 128 bits (1) or of 512 (2). */
+/* For tests: the CRC32C of data by words (0), by registers of 128 bits (1) or of 512 bits (2). */
 uint32_t landfall_crc32c(int way, uint32_t crc, const uint8_t *data, uint64_t size)
 {
     uint32_t (*ways[])(uint32_t, const uint8_t *, uint64_t) = {over_words, over_registers_128, over_registers_512};
     return ~ways[way](~crc, data, size);
 }
 
-/* The CRC of two contents in a row from the CRC of each, as zlib's crc32_combine. */
+/* The CRC of two concatenated contents from the CRC of each, as in zlib's crc32_combine. */
 static uint32_t combined(uint32_t first, uint32_t second, uint64_t second_size)
 {
     for (int i = 0; second_size; second_size >>= 1, i++)
@@ -169,8 +169,8 @@ static int64_t read_at(int file, uint8_t *memory, uint64_t size, uint64_t offset
     }
 }
 
-/* Whole records from `offset` on, taken at their lengths' word: as many bytes as are at least `wanted`, and not more
-   than `room` or than there are up to `size`; 0 where the first is too long, empty, cut, or cannot be read. */
+/* Finds whole records from `offset`, trusting their lengths. Returns their bytes: at least `wanted` where possible, and
+   not more than `room` or than remain up to `size`; 0 where the first is too long, empty, cut, or unreadable. */
 uint64_t landfall_find_end(
     int file, uint64_t offset, uint64_t size, uint64_t wanted, uint64_t room, uint64_t max_payload, uint64_t max_records)
 {
@@ -179,7 +179,7 @@ uint64_t landfall_find_end(
     uint64_t available = size - offset < room ? size - offset : room;
     for (uint64_t i = 0; i < max_records && position < wanted && available - position >= FRAME_BYTES; i++) {
         if (window_end < position + sizeof length) {
-            uint64_t wanted_bytes = length < sizeof window ? sizeof window : sizeof length; /* the next lies far off */
+            uint64_t wanted_bytes = length < sizeof window ? sizeof window : sizeof length; /* the next one is far away */
             int64_t num_read = read_at(file, window, wanted_bytes, offset + position);
             if (num_read < (int64_t)sizeof length)
                 break;
@@ -202,7 +202,7 @@ struct stretch {
     uint64_t num_read;
 };
 
-/* Whether the first `size` bytes of a stretch are in memory. */
+/* Reads until the first `size` bytes of a stretch are in memory. Returns 0 where that fails. */
 static int is_read(struct stretch *stretch, uint64_t size)
 {
     while (stretch->num_read < size) {
@@ -217,7 +217,7 @@ static int is_read(struct stretch *stretch, uint64_t size)
     return 1;
 }
 
-/* Takes the CRC of memory while it is read. Returns 0 where it cannot be read. */
+/* Takes the CRC of memory while it is being read. Returns 0 where reading fails. */
 static int crc_while_read(struct stretch *stretch, uint64_t begin, uint64_t end, uint32_t *crc)
 {
     uint32_t state = ~0u;
@@ -238,8 +238,8 @@ struct findings {
     uint32_t content_crc;
 };
 
-/* Reads `size` bytes from `offset` on into memory, and checks the records that lie there one behind the other. Ends
-   before the first that is not sound, is too long or empty, or cannot be read. `ends` takes where each ends. */
+/* Reads `size` bytes from `offset` into memory, and checks the records that they consist of. Stops before the first
+   record that is not sound, too long, empty or unreadable. `ends` receives where each record ends. */
 void landfall_check(
     int file, uint64_t offset, uint64_t size, uint8_t *memory, uint64_t max_payload, uint64_t max_records, uint32_t *ends,
     struct findings *findings)

@@ -1,4 +1,4 @@
-"""A record that no single chunk holds whole: put together piece by piece, its CRC taken on the way."""
+"""A record that spans chunks: assembled piece by piece, its CRC taken on the way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shared.record_framing import HEADER_BYTES, TRAILER_BYTES, mask_crc
 
 
 class StraddlingRecord:
-    """Header, payload and trailer of one record, as far as they have come."""
+    """Header, payload and trailer of one record, as far as they have been read."""
 
     def __init__(self) -> None:
         self.header = b""
@@ -20,17 +20,17 @@ class StraddlingRecord:
         self._crc = 0
 
     def has_header(self) -> bool:
-        """Whether all of the header has come."""
+        """Whether the header is complete."""
         return len(self.header) == HEADER_BYTES
 
     @property
     def num_payload_bytes(self) -> int:
-        """Payload bytes that have come."""
+        """Payload bytes that have been read."""
         return self._num_payload_bytes
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of the record has come."""
+        """Whether the record is complete."""
         return len(self.trailer) == TRAILER_BYTES
 
     @property
@@ -40,27 +40,27 @@ class StraddlingRecord:
 
     @property
     def payload_crc(self) -> int:
-        """The masked CRC of the payload that came."""
+        """The masked CRC of the payload bytes that have been read."""
         return mask_crc(self._crc)
 
     def take_payload(self) -> bytes:
-        """Return the payload and let go of its pieces; empty where it was not to be kept."""
+        """Return the payload and release it; empty where it was not kept."""
         payload = b"".join(self._pieces)
         self._pieces = []
         return payload
 
     def expect(self, length: int, *, keep_payload: bool) -> None:
-        """Set what the header says, once it has been checked."""
+        """Set the length from the header, which the caller has checked."""
         self.length, self._keeps_payload = length, keep_payload
 
     def take_header(self, chunk: bytes | memoryview, position: int) -> int:
-        """Take what belongs to the header; return where the rest begins."""
+        """Take the bytes of the header; return the position after them."""
         stop = position + HEADER_BYTES - len(self.header)
         self.header += chunk[position:stop]
         return min(stop, len(chunk))
 
     def take_body(self, chunk: bytes | memoryview, position: int) -> int:
-        """Take what belongs to payload and trailer; return where the rest begins."""
+        """Take the bytes of payload and trailer; return the position after them."""
         if self._num_payload_bytes < self.length:
             stop = min(len(chunk), position + self.length - self._num_payload_bytes)
             self._take_payload(memoryview(chunk)[position:stop])

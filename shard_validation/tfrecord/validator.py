@@ -1,4 +1,4 @@
-"""A TFRecord shard from front to back: content CRC, inflation where compressed, framing, examples."""
+"""Validate a TFRecord shard from front to back: content CRC, inflation where compressed, framing, examples."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from typing import Any
 
 from crc32c import crc32c
 
-from shard_validation.example_check import compile_payload_check
+from shard_validation.examples.check import compile_payload_check
 from shard_validation.read_ahead import Chunk, read_ahead
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Fault
-from shard_validation.task import Task
-from shard_validation.tfrecord.file_reading import FileSource, SoundStretch, sound_stretches
+from shard_validation.reasons import Fault, FaultError, ReasonCode
 from shard_validation.tfrecord.framing import FramingLostError, RecordFraming
-from shard_validation.tfrecord.inflating import Inflater, InflatingError
-from shard_validation.tfrecord.native import native_records
-from shard_validation.verdicts import Paused, ShardVerdict
+from shard_validation.tfrecord.inflating import Inflater
+from shard_validation.tfrecord.native import FileSource, SoundStretch, native_records, sound_stretches
+from shard_validation.verdicts import Paused, ShardVerdict, Task
 from shared.crc import combined_crc32c
 
 
 def validate_tfrecord(task: Task) -> ShardVerdict | Paused:
-    """Validate a TFRecord shard; plain ones pause and go on, compressed ones are given up when their time is over."""
-    walk = _Walk(task)
+    """Validate a TFRecord shard. Plain shards can pause; compressed ones are rejected when their time is over."""
+    walk = _TFRecordWalk(task)
     with closing(walk.steps()) as steps:
         for num_bytes in steps:
             task.progress(num_bytes)
@@ -35,8 +32,8 @@ def validate_tfrecord(task: Task) -> ShardVerdict | Paused:
     return task.verdict()
 
 
-class _Walk:
-    """The state of one walk over a shard."""
+class _TFRecordWalk:
+    """One pass over a shard, resumed from a checkpoint where there is one."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -48,17 +45,17 @@ class _Walk:
 
     @property
     def can_pause(self) -> bool:
-        """Not while inflating, whose state cannot be stored; and at the end there is nothing to go on with."""
+        """Whether a checkpoint is possible: the state of an inflater cannot be stored, and the end needs none."""
         return not self.is_inflating and self._position < self._task.source.size_bytes
 
     @property
     def is_inflating(self) -> bool:
-        """Whether there is more to inflate."""
+        """Whether content is left to inflate."""
         is_open = self._inflater is not None and not self._lost
         return is_open and self._position < self._task.source.size_bytes
 
     def steps(self) -> Generator[int]:
-        """Take everything that is left, step by step; yield each step's bytes."""
+        """Check everything that is left, step by step; yield the bytes of each step."""
         for stretch in self._sound_stretches():
             self._framing.take_sound(stretch)
             self._task.crc = combined_crc32c(self._task.crc, stretch.content_crc, stretch.num_bytes)
@@ -69,7 +66,7 @@ class _Walk:
             yield len(chunk)
 
     def _sound_stretches(self) -> Iterator[SoundStretch]:
-        """Return what can be read and checked at once: sound records of a plain file that is not small."""
+        """Return what the accelerator can check: the leading sound records of a plain local file above one chunk."""
         source = self._task.source
         is_plain = self._inflater is None and not self._lost and self._framing.offset == self._position
         if not is_plain or not isinstance(source, FileSource):
@@ -83,18 +80,21 @@ class _Walk:
         )
 
     def _remaining(self) -> Iterator[Chunk]:
-        """Yield the chunks that were not taken yet, having fed the framing what it had begun to look at."""
-        begun = self._framing.offset
+        """Yield the chunks from the current position, after feeding the framing the start of an unfinished record.
+
+        A checkpoint may lie within a record: its first bytes are in the content CRC already, but not in the framing.
+        """
+        begin = self._framing.offset
         if not self._lost and self._inflater is None:
-            while begun < self._position:
-                length = min(1 << 20, self._position - begun)
-                self._framing.feed(self._task.source.read(begun, length))
-                begun += length
+            while begin < self._position:
+                length = min(1 << 20, self._position - begin)
+                self._framing.feed(self._task.source.read(begin, length))
+                begin += length
         self._framing.take_payload_crcs()
         return read_ahead(self._task.source, self._position)
 
     def _take(self, chunk: Chunk) -> None:
-        """Check one chunk; once the framing is lost only the content's CRC goes on."""
+        """Check one chunk; once the framing is lost, only take the CRC of the content."""
         if not self._lost:
             self._check(chunk)
         self._take_crc(chunk)
@@ -106,15 +106,15 @@ class _Walk:
                 self._framing.feed(block)
         except FramingLostError:
             self._lost = True
-        except InflatingError as error:
+        except FaultError as error:
             self._lose(error)
 
     def finish(self) -> None:
-        """Look at what the end of the content says."""
+        """Check the end of the content."""
         if not self._lost and self._inflater is not None:
             try:
                 self._inflater.finish()
-            except InflatingError as error:
+            except FaultError as error:
                 self._lose(error)
         if not self._lost:
             self._framing.finish()
@@ -123,13 +123,13 @@ class _Walk:
             self._task.report(_NO_RECORDS)
 
     def give_up(self) -> None:
-        """Look no further into a compressed stream: only the content's CRC goes on, which can be paused."""
+        """Reject a compressed stream that takes too long; only its content CRC, which can pause, is still taken."""
         self._lost = True
         fault = _too_long(self._position, self._task.source.size_bytes)
         self._task.report(fault, self._framing.num_records, self._position)
 
     def pause(self) -> Paused:
-        """Return a checkpoint at the first record that is not done."""
+        """Return a checkpoint at the first record that is not finished."""
         self._count()
         checkpoint: dict[str, Any] = {
             "findings": self._task.findings(),
@@ -141,7 +141,7 @@ class _Walk:
         return Paused(checkpoint=checkpoint, bytes_done=self._position)
 
     def _take_crc(self, chunk: Chunk) -> None:
-        """Take the content's CRC, from the payloads' where the framing has just taken those."""
+        """Take the CRC of the content, from those of large payloads that the framing has just taken."""
         crc, begin, view = self._task.crc, self._position, memoryview(chunk)
         payload_crcs = self._framing.take_payload_crcs()
         for payload in payload_crcs if self._inflater is None else ():
@@ -153,7 +153,7 @@ class _Walk:
     def _inflated(self, chunk: Chunk) -> Iterator[Chunk]:
         return iter((chunk,)) if self._inflater is None else self._inflater.inflate(chunk)
 
-    def _lose(self, error: InflatingError) -> None:
+    def _lose(self, error: FaultError) -> None:
         self._lost = True
         self._task.report(error.fault, self._framing.num_records, error.byte_offset)
 
@@ -170,7 +170,7 @@ _NO_RECORDS = Fault(code=ReasonCode.NO_RECORDS, expected="at least one record", 
 def _too_long(position: int, size_bytes: int) -> Fault:
     return Fault(
         code=ReasonCode.VALIDATION_TOO_LONG,
-        expected="a compressed shard that is read within one execution: write smaller shards, or plain ones",
+        expected="a compressed shard that can be read within one execution (write smaller or uncompressed shards)",
         seen=f"{position} of {size_bytes} bytes when its time was over",
     )
 

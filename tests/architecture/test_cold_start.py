@@ -20,9 +20,11 @@ HEAVY = (
     "tensorflow",
 )
 FOR_INVOCATIONS = (
-    "function_app.pipelines",
+    "function_app.config.pipelines",
     "horovod_lint",
-    "function_app.steps",
+    "function_app.ingest",
+    "function_app.runs",
+    "function_app.sweep",
     "shard_validation",
 )
 """Of ours: indexing needs none of these."""

@@ -7,9 +7,7 @@ import sys
 from tests.architecture.trees import imports_of
 
 USERS_OF_AZURE_FUNCTIONS = (
-    "function_app/triggers/",
-    "function_app/app.py",
-    "function_app/main.py",
+    "function_app/functions.py",
     "function_app/__init__.py",
 )
 

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 
 from cli.demo.observation import received
-from function_app.ledger import Decision, Ledger, RunRecord, ShardState
+from function_app.domain.records import Decision, RunRecord, ShardState
+from function_app.ports import Ledger
 from tests.chaos.plan import ChaosPlan
 from tests.support.twin import WORKSPACE_ID, TwinUnderTest
 

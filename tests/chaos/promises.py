@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 
-from function_app.ledger import RunState
+from function_app.domain.run_states import RunState
 from tests.chaos.evidence import Evidence
 from tests.chaos.plan import ChaosPlan
 from tests.chaos.report import Finding

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.table_ledger import TableLedger
+from function_app.adapters.tables import TableLedger
 from local_azure.azurite import HOST_ACCOUNT, HOST_ACCOUNT_KEY
 from local_azure.twin.options import TwinOptions
 from tests.chaos.evidence import gather

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from azure.core.exceptions import AzureError
 
-from function_app.errors import ServiceUnavailableError
-from function_app.ledger import SETTLED, Ledger
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.run_states import SETTLED
+from function_app.ports import Ledger
 from local_azure.processes import wait_until
 from tests.chaos.evidence import TOPICS
 from tests.chaos.faults import call_fault, storage_faults

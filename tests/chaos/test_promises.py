@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from function_app.ledger import RunState
+from function_app.domain.run_states import RunState
 from tests.chaos.evidence import Evidence
 from tests.chaos.plan import ChaosPlan
 from tests.chaos.promises import promises

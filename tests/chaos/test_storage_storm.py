@@ -16,18 +16,15 @@ from tests.chaos.faults import storage_faults
 from tests.chaos.storage_proxy import StorageProxy, no_faults, storage_proxy, through
 from tests.crash.azurite_world import AzuriteWorld, serve_queues
 from tests.crash.azurite_world import opened as open_world
-from tests.crash.data_stories import DATA
-from tests.crash.rare_stories import RARE
-from tests.crash.stages import Step, outcome
-from tests.crash.stories import BASIC, Story
-from tests.crash.watched_stories import WATCHED
+from tests.crash.process import Step, outcome
+from tests.crash.scenario import Scenario
+from tests.crash.scenarios import IN_STORAGE
 from tests.support.azurite import start_azurite
 from tests.support.threads import at_once
 from tests.support.world import World
 
 pytestmark = [pytest.mark.azurite, pytest.mark.timeout(1200)]
 
-STORIES = {story.name: story for story in (*BASIC, *RARE, *WATCHED, *DATA)}
 SCENARIOS = ("registered", "preempted", "repaired", "retrained", "canceled by a person", "quarantined")
 SHARE, IN_A_ROW = 0.08, (1, 1, 3)
 """Share of requests at which a fault begins, and its length in requests; three outlast the SDK's retries."""
@@ -54,7 +51,7 @@ def delivered(step: Step, world: AzuriteWorld) -> None:
     raise AssertionError(f"a step failed {MAX_DELIVERIES} times in a row")
 
 
-def played(story: Story, world: AzuriteWorld, proxy: StorageProxy) -> dict[str, object]:
+def played(scenario: Scenario, world: AzuriteWorld, proxy: StorageProxy) -> dict[str, object]:
     """Play a scenario in a storm that ends before the last rounds of the timer; return the final state."""
     with contextlib.ExitStack() as open_worlds:
 
@@ -62,10 +59,10 @@ def played(story: Story, world: AzuriteWorld, proxy: StorageProxy) -> dict[str, 
             return open_worlds.enter_context(contextlib.closing(open_world(closed)))
 
         world.create()
-        story.begin(world, opened, serve_queues)
+        scenario.begin(world, opened, serve_queues)
         inside = opened(world)
-        steps = story.told(serve_queues)
-        proxy.draw = storage_faults(random.Random(story.name), SHARE, IN_A_ROW)  # noqa: S311 (a storm, not secrets)
+        steps = scenario.all_steps(serve_queues)
+        proxy.draw = storage_faults(random.Random(scenario.name), SHARE, IN_A_ROW)  # noqa: S311 (a storm, not secrets)
         for number, step in enumerate(steps):
             if number == len(steps) - CALM:
                 proxy.draw = no_faults
@@ -75,11 +72,11 @@ def played(story: Story, world: AzuriteWorld, proxy: StorageProxy) -> dict[str, 
 
 def played_twice(azurite: Azurite, number: int) -> tuple[dict[str, object], dict[str, object], int]:
     """Play a scenario calmly and in a storm; return both final states and the number of failed requests."""
-    story = STORIES[SCENARIOS[number]]
+    scenario = IN_STORAGE[SCENARIOS[number]]
     calm, stormy = (azurite.connection_string(f"{kind}{number}") for kind in ("calm", "storm"))
     with storage_proxy(azurite.ports) as (proxy, ports):
-        expected = played(story, AzuriteWorld(connection=calm), proxy)
-        seen = played(story, AzuriteWorld(connection=stormy, app_connection=through(stormy, ports)), proxy)
+        expected = played(scenario, AzuriteWorld(connection=calm), proxy)
+        seen = played(scenario, AzuriteWorld(connection=stormy, app_connection=through(stormy, ports)), proxy)
         return expected, seen, proxy.done.total()
 
 

@@ -18,19 +18,16 @@ from azure.storage.queue import QueueClient, TextBase64DecodePolicy
 
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.dead_letter_sources import DEAD_LETTER_CONTAINER, DeadLetterContainer, PoisonQueue
+from function_app.adapters.dead_letters import DEAD_LETTER_CONTAINER, DeadLetterContainer, PoisonQueue
 from function_app.adapters.documents import BlobDocumentStore
-from function_app.adapters.memory_quarantine import MemoryQuarantine
-from function_app.adapters.memory_stores import MemoryShardStore
 from function_app.adapters.quarantine import BlobQuarantine
 from function_app.adapters.queues import StorageRequestQueue
-from function_app.adapters.table_ledger import TABLE_PREFIX, TableLedger
-from function_app.clock import utcnow
-from function_app.dead_letters import SHARD_UPLOADED, TRAINING_REQUESTED
-from function_app.ports import TrainingRequest
-from function_app.steps.submission import handle_request
-from function_app.steps.uploads import CREATED, handle_upload
-from function_app.triggers.upload_events import read_uploads
+from function_app.adapters.tables import TABLE_PREFIX, TableLedger
+from function_app.domain.clock import utcnow
+from function_app.domain.events import CREATED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, read_uploads
+from function_app.ingest.uploads import handle_upload
+from function_app.runs.submission import handle_request
+from function_app.testing.memory_stores import MemoryQuarantine, MemoryShardStore
 from local_azure.processes import wait_until
 from tests.support.world import World
 

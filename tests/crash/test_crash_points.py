@@ -1,80 +1,124 @@
-"""SIGKILL between any two effects of any story: told on by the next process, it ends the same."""
+"""A process that dies between any two effects of any scenario: the next one brings it to the same end."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.crash.data_stories import DATA
-from tests.crash.rare_stories import RARE
-from tests.crash.script_stories import SCRIPTS
-from tests.crash.stages import Stage, State, deliveries, killed, outcome, serve_messages
-from tests.crash.stories import BASIC, Story
-from tests.crash.watched_stories import WATCHED
-from tests.support.port_calls import READS, WRITES, call_sites, methods_of_ports
+from tests.crash.faulty_ports import ProcessDiedError
+from tests.crash.port_calls import READS, WRITES, call_sites, methods_of_ports
+from tests.crash.process import KilledProcess, Process, State, deliveries, killed, outcome, serve_messages
+from tests.crash.scenario import Scenario
+from tests.crash.scenarios import SCENARIOS, SURVIVING_LOSS
 from tests.support.world import World
 
-STORIES = (*BASIC, *RARE, *WATCHED, *DATA, *SCRIPTS)
-NAMES = [story.name for story in STORIES]
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """A scenario that ran undisturbed."""
+
+    points: list[str]
+    """The names of its effects, in order."""
+    before: list[tuple[int, bytes]]
+    """Before each step: the number of effects so far, and the state."""
+    end: World
 
 
-def recorded(story: Story, path: Path) -> tuple[list[str], State]:
-    """Tell a story undisturbed; return its effects in order, and what is left."""
-    State(world=story.begin(World())).save(path)
-    stage = Stage(path=path)
-    stage.tell(story.told(serve_messages))
-    return stage.points, State.load(path)
+def recorded(scenario: Scenario) -> Recording:
+    """Run a scenario undisturbed."""
+    state, process = State(world=scenario.begin(World())), Process()
+    steps, before = scenario.all_steps(serve_messages), list[tuple[int, bytes]]()
+    for number in range(len(steps)):
+        before.append((len(process.points), state.pickled()))
+        process.run(state, steps[: number + 1])
+    return Recording(points=process.points, before=before, end=state.world)
 
 
-def test_every_method_of_every_port_is_known_to_write_or_to_read() -> None:
-    """A method that is added to a port is classified, or this fails: crash points hang on it."""
+def died(scenario: Scenario, recording: Recording, effects: int, *, repeated: bool) -> World:
+    """Let a process die after some effects, and another one continue; return what is left."""
+    done, content = next(one for one in reversed(recording.before) if one[0] < effects or effects == one[0] == 0)
+    steps, state = scenario.all_steps(serve_messages), State.unpickled(content)
+    with pytest.raises(ProcessDiedError):
+        Process(dies_after=effects - done).run(state, steps)
+    Process().run(state, steps, instead=None if repeated else scenario.timer(serve_messages))
+    return state.world
+
+
+def killed_at(scenario: Scenario, path: Path, effects: int, *, repeated: bool) -> World:
+    """Do the same to a real process, with SIGKILL."""
+    State(world=scenario.begin(World())).save(path)
+    steps = scenario.all_steps(serve_messages)
+    if not killed(lambda: KilledProcess(path=path, dies_after=effects).go_on(steps)):
+        raise RuntimeError(f"the process should have died after {effects} effects, and lived")
+    KilledProcess(path=path).go_on(steps, instead=None if repeated else scenario.timer(serve_messages))
+    return State.load(path).world
+
+
+def same_end(expected: World, left: World) -> bool:
+    """Return whether two worlds agree in everything that must not depend on who died when."""
+    return outcome(expected, expected.services) == outcome(left, left.services)
+
+
+def same_deliveries(expected: World, left: World, point: str) -> bool:
+    """Return whether nothing was sent twice, except by a process that died between sending and recording that."""
+    return deliveries(left) == deliveries(expected) or point.startswith("send@notification.")
+
+
+def test_every_method_of_every_port_is_classified_as_writing_or_reading() -> None:
+    """Crash points depend on it, so a method that is added to a port fails here until it is classified."""
     assert methods_of_ports() == {port: WRITES[port] | READS[port] for port in WRITES}
     assert not [port for port in WRITES if WRITES[port] & READS[port]]
 
 
-def test_the_stories_pass_every_effect_of_the_steps(tmp_path: Path) -> None:
-    """Each place of the steps' source that changes the world is a point at which some story is interrupted."""
-    passed = {point for story in STORIES for point in recorded(story, tmp_path / "state")[0]}
+def test_the_scenarios_pass_every_effect_of_the_source() -> None:
+    """Each place of the source that changes the world is a point at which some scenario is interrupted."""
+    passed = {point for scenario in SCENARIOS for point in recorded(scenario).points}
     sites = call_sites()
     unreached = {f"{point} ({sites[point]})" for point in sites.keys() - passed}
     assert (set(), set()) == (unreached, passed - sites.keys())
 
 
-def told_on(story: Story, path: Path, dies_after: int, *, repeated: bool) -> State:
-    """Kill the process at an effect, and let the next one tell the story to its end."""
-    State(world=story.begin(World())).save(path)
-    told = story.told(serve_messages)
-    if not killed(lambda: Stage(path=path, dies_after=dies_after).tell(told)):
-        raise RuntimeError(f"the process should have died after {dies_after} effects, and lived")
-    Stage(path=path).tell(told, instead=None if repeated else story.timer(serve_messages))
-    return State.load(path)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_a_process_that_dies_at_any_effect_is_repeated_to_the_same_end(scenario: Scenario) -> None:
+    """What was not acknowledged is delivered again; a notification is sent twice only if its sender died sending."""
+    recording, wrong = recorded(scenario), []
+    for effects, point in enumerate(["the start", *recording.points]):
+        left = died(scenario, recording, effects, repeated=True)
+        if not same_end(recording.end, left) or not same_deliveries(recording.end, left, point):
+            wrong.append(f"after {point}, effect {effects}")
+    assert [] == wrong
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("story", STORIES, ids=NAMES)
-def test_a_process_killed_at_any_effect_is_repeated_to_the_same_end(story: Story, tmp_path: Path) -> None:
-    """What was not acknowledged is delivered again; a notification is doubled only where its sender died sending."""
-    path = tmp_path / "state"
-    points, expected = recorded(story, path)
-    wrong, once = [], deliveries(expected.world)
-    for number, point in enumerate(["the start", *points]):
-        left = told_on(story, path, number, repeated=True).world
-        same = outcome(expected.world, expected.world.services) == outcome(left, left.services)
-        if not same or (deliveries(left) != once and not point.startswith("send@notification.")):
-            wrong.append(f"after {point}, effect {number}")
+@pytest.mark.parametrize("scenario", SURVIVING_LOSS, ids=str)
+def test_a_process_that_dies_at_any_effect_is_swept_to_the_same_end(scenario: Scenario) -> None:
+    """The interrupted step is never delivered again: the timer alone finds what is left to do."""
+    recording, wrong = recorded(scenario), []
+    for effects, point in enumerate(["the start", *recording.points]):
+        if not same_end(recording.end, died(scenario, recording, effects, repeated=False)):
+            wrong.append(f"after {point}, effect {effects}")
     assert [] == wrong
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("story", [s for s in STORIES if s.survives_loss], ids=lambda story: story.name)
-def test_a_process_killed_at_any_effect_is_swept_to_the_same_end(story: Story, tmp_path: Path) -> None:
-    """What it was at is never delivered again: the timer alone finds what is left to do."""
-    path = tmp_path / "state"
-    points, expected = recorded(story, path)
-    wrong = []
-    for number, point in enumerate(["the start", *points]):
-        left = told_on(story, path, number, repeated=False).world
-        if outcome(expected.world, expected.world.services) != outcome(left, left.services):
-            wrong.append(f"after {point}, effect {number}")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_a_process_killed_at_any_effect_is_repeated_to_the_same_end(scenario: Scenario, tmp_path: Path) -> None:
+    """The same with SIGKILL: nothing of the process survives, not even what a ``finally`` would do."""
+    recording, wrong = recorded(scenario), []
+    for effects, point in enumerate(["the start", *recording.points]):
+        left = killed_at(scenario, tmp_path / "state", effects, repeated=True)
+        if not same_end(recording.end, left) or not same_deliveries(recording.end, left, point):
+            wrong.append(f"after {point}, effect {effects}")
+    assert [] == wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SURVIVING_LOSS, ids=str)
+def test_a_process_killed_at_any_effect_is_swept_to_the_same_end(scenario: Scenario, tmp_path: Path) -> None:
+    """The same with SIGKILL."""
+    recording, wrong = recorded(scenario), []
+    for effects, point in enumerate(["the start", *recording.points]):
+        if not same_end(recording.end, killed_at(scenario, tmp_path / "state", effects, repeated=False)):
+            wrong.append(f"after {point}, effect {effects}")
     assert [] == wrong

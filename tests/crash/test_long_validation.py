@@ -14,9 +14,9 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.table_ledger import TableLedger
-from function_app.ledger import DatasetVersion
-from function_app.pipeline_files import load_pipelines
+from function_app.adapters.tables import TableLedger
+from function_app.config.pipeline_files import load_pipelines
+from function_app.domain.records import DatasetVersion
 from local_azure.azurite import DATA_ACCOUNT, Azurite
 from local_azure.guard import die_with_parent
 from shard_validation import encode_example, validate_shard
@@ -26,7 +26,7 @@ from tests.support.long_validation_process import CHUNK_BYTES, NUM_CHUNKS
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import BytesSource
 from tests.support.world import PIPELINE
-from tests.unit.function_app.test_settings import REQUIRED
+from tests.unit.function_app.config.test_settings import REQUIRED
 
 pytestmark = pytest.mark.azurite
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from function_app.pipeline_files import load_pipeline
+from function_app.config.pipeline_files import load_pipeline
 from shared.training_options import TrainingOptions
 from tests.distributed.ranks import PROGRAMS
 from tests.examples.journeys import DEADLINE_S

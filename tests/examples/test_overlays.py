@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import pytest
 
-from function_app.pipeline_files import load_pipelines, parse_pipeline
-from function_app.pipelines import Pipeline
+from function_app.config.pipeline_files import load_pipelines, parse_pipeline
+from function_app.config.pipelines import Pipeline
 from shared.vm_sizes import vm_size
 from tests.examples.overlays import OVERLAYS, PIPELINES, leaves, overlaid
 from tests.support.processes import REPOSITORY

@@ -10,17 +10,16 @@ from typing import Any, NoReturn
 
 from azure.core.exceptions import ResourceNotFoundError
 
-from function_app.adapters.notification_events import event_members
-from function_app.adapters.table_ledger import TableLedger
-from function_app.dead_letters import DeadLetterState
-from function_app.flights import Dropped, Flight, FlightBoard
-from function_app.pipeline_files import load_pipelines
-from function_app.ports import TrainingRequest, Workspace
-from function_app.records import Generation, NotificationState, RunRecord, ShardState
-from function_app.run_states import RunState
-from function_app.steps.planning import plan_run, planned_run
-from shard_validation.reason_codes import ReasonCode
-from shard_validation.reasons import Reason
+from function_app.adapters.notifiers import event_members
+from function_app.adapters.tables import TableLedger
+from function_app.config.pipeline_files import load_pipelines
+from function_app.domain.events import TrainingRequest
+from function_app.domain.job_plan import plan_run, planned_run
+from function_app.domain.jobs import Workspace
+from function_app.domain.records import DeadLetterState, Generation, NotificationState, RunRecord, ShardState
+from function_app.domain.run_queue import Dropped, Flight, FlightBoard
+from function_app.domain.run_states import RunState
+from shard_validation.reasons import Reason, ReasonCode
 from shared.example_schema import FeatureSpec
 from shared.manifest import Manifest, ManifestShard, fingerprint
 from shared.training_report import TrainingReport

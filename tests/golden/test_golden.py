@@ -18,21 +18,21 @@ import httpx
 import pytest
 
 from cli.main import landfall
-from function_app.adapters.dead_letter_sources import DEAD_LETTER_CONTAINER, POISON_SUFFIX
+from function_app.adapters.dead_letters import DEAD_LETTER_CONTAINER, POISON_SUFFIX
 from function_app.adapters.queues import StorageRequestQueue
 from function_app.bootstrap import QUEUES, build_services
-from function_app.dead_letters import RUN_CHANGED
-from function_app.errors import ProblemsError, SettingsError
-from function_app.failure_classes import EXIT_CODES, REMEDIES, RETRYING, FailureClass, Remedy
-from function_app.main import build_app
-from function_app.pipelines import Pipeline
-from function_app.run_states import SETTLED, TABLE, RunState
-from function_app.steps import drift
+from function_app.config.pipelines import Pipeline
+from function_app.domain.errors import ProblemsError, SettingsError
+from function_app.domain.events import RUN_CHANGED
+from function_app.domain.failures import EXIT_CODES, REMEDIES, RETRYING, FailureClass, Remedy
+from function_app.domain.run_states import SETTLED, TABLE, RunState
+from function_app.functions import build_app
+from function_app.ingest import drift
 from function_app.web.app import build_web_app
 from function_app.web.errors import STATUSES
 from function_app.web.guard import MAX_BODY_BYTES
 from horovod_lint.rules import RULES, RuleCode
-from shard_validation.reason_codes import ReasonCode
+from shard_validation.reasons import ReasonCode
 from shared.job_arguments import JobArguments
 from tests.golden import source_words
 from tests.golden.stored import RecordingAccount, documents, jobs, rows

@@ -11,7 +11,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from function_app.adapters.azure_ml_workspace import WorkspaceClient
-from function_app.ports import Workspace
+from function_app.domain.jobs import Workspace
 from local_azure.azurite import HOST_ACCOUNT, Azurite
 from tests.support.azure_ml import (
     RESOURCE_GROUP,

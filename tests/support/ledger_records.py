@@ -5,15 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from function_app.dead_letters import DeadLetter, dead_letter_id
-from function_app.ledger import (
+from function_app.domain.records import (
     DatasetVersion,
+    DeadLetter,
     Decision,
     Generation,
     NotificationRecord,
     RunRecord,
     ShardRecord,
     ShardState,
+    dead_letter_id,
 )
 
 NOON = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from function_app.adapters.memory_stores import MemoryShardSource, MemoryShardStore
-from function_app.ports import BlobFacts
-from function_app.slices import Slices
-from function_app.steps.uploads import handle_upload
-from function_app.triggers.upload_events import read_uploads
+from function_app.config.settings import Slices
+from function_app.domain.events import read_uploads
+from function_app.domain.records import BlobFacts
+from function_app.ingest.uploads import handle_upload
+from function_app.testing.memory_stores import MemoryShardSource, MemoryShardStore
 from shard_validation import ShardSource
 from tests.support.world import World
 

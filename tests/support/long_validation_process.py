@@ -15,9 +15,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from function_app.bootstrap import build_services
-from function_app.ports import BlobFacts, DocumentStore, ShardStore
-from function_app.slices import Slices
-from function_app.steps.uploads import CREATED, Upload, handle_upload
+from function_app.config.settings import Slices
+from function_app.domain.events import CREATED, Upload
+from function_app.domain.records import BlobFacts
+from function_app.ingest.uploads import handle_upload
+from function_app.ports import DocumentStore, ShardStore
 from shard_validation import ShardSource
 
 CHUNK_BYTES = 1 << 16

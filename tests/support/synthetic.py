@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from function_app.pipeline_files import parse_pipeline
-from function_app.pipelines import Pipeline
+from function_app.config.pipeline_files import parse_pipeline
+from function_app.config.pipelines import Pipeline
 from tests.support.world import World
 
 SYNTHETIC = "speed"

@@ -8,21 +8,25 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from function_app.adapters.memory_azure_ml import MemoryJobs, MemoryModels, MemoryNotifier
-from function_app.adapters.memory_dead_letters import MemoryDeadLetterSource
-from function_app.adapters.memory_ledger import MemoryLedger
-from function_app.adapters.memory_quarantine import MemoryQuarantine
-from function_app.adapters.memory_stores import MemoryDocumentStore, MemoryRequestQueue, MemoryShardStore
-from function_app.dead_letters import SHARD_UPLOADED, TRAINING_REQUESTED, GivenUp
-from function_app.ledger import DatasetVersion, RunRecord
-from function_app.pipeline_files import parse_pipeline
-from function_app.pipelines import Pipeline
-from function_app.ports import TrainingRequest, Workspace
-from function_app.steps.planning import report_path, spec_from_json
-from function_app.steps.reconciliation import reconcile_run
-from function_app.steps.services import Services
-from function_app.steps.submission import handle_request
-from function_app.steps.uploads import CREATED, Upload, handle_upload
+from function_app.config.pipeline_files import parse_pipeline
+from function_app.config.pipelines import Pipeline
+from function_app.domain.events import CREATED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, Upload
+from function_app.domain.job_plan import report_path, spec_from_json
+from function_app.domain.jobs import Workspace
+from function_app.domain.records import DatasetVersion, GivenUp, RunRecord
+from function_app.ingest.uploads import handle_upload
+from function_app.runs.following import reconcile_run
+from function_app.runs.submission import handle_request
+from function_app.services import Services
+from function_app.testing.memory_azure_ml import MemoryJobs, MemoryModels, MemoryNotifier
+from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing.memory_notes import MemoryDeadLetterSource
+from function_app.testing.memory_stores import (
+    MemoryDocumentStore,
+    MemoryQuarantine,
+    MemoryRequestQueue,
+    MemoryShardStore,
+)
 from shard_validation import encode_example
 from shared.record_framing import frame_record
 from shared.training_report import TrainingReport

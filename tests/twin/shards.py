@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shard_validation.example_message import encode_example
+from shard_validation.examples.message import encode_example
 from shared.record_framing import frame_record
 
 NUM_TRAIN, NUM_VALIDATION = 2, 1

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobSasPermissions, BlobServiceClient, generate_blob_sas
 
-from function_app.clock import utcnow
+from function_app.domain.clock import utcnow
 from local_azure.azurite import DATA_ACCOUNT, Azurite
 from tests.support.azurite import start_azurite
 from tests.support.cli import landfall

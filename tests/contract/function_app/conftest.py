@@ -10,9 +10,9 @@ import pytest
 
 from function_app.adapters.azure_ml_workspace import WorkspaceClient
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.memory_ledger import MemoryLedger
-from function_app.adapters.table_ledger import TableLedger
-from function_app.ledger import Ledger
+from function_app.adapters.tables import TableLedger
+from function_app.ports import Ledger
+from function_app.testing.memory_ledger import MemoryLedger
 from local_azure.azurite import DATA_ACCOUNT, Azurite
 from tests.support.azure_ml import AzureMl
 from tests.support.azure_ml_adapter import adapter_client, start_with_code

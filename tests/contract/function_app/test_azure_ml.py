@@ -9,7 +9,7 @@ import pytest
 
 from function_app.adapters.azure_ml import AzureMLJobs
 from function_app.adapters.azure_ml_workspace import WorkspaceClient
-from function_app.errors import ServiceUnavailableError, SubmissionRefusedError
+from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
 from tests.contract.function_app.azure_ml_benches import DATASTORES, job_spec
 from tests.support.azure_ml import WORKSPACE_ID, AzureMl
 

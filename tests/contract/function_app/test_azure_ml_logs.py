@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from function_app.adapters.azure_ml_logs import log_tail
+from function_app.adapters.azure_ml import log_tail
 from function_app.adapters.connections import StorageConnection
 from local_azure.azurite import Azurite
 from tests.chaos.storage_proxy import StorageFault, storage_proxy, through

@@ -12,10 +12,11 @@ import pytest
 from azure.core.exceptions import ResourceExistsError
 
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.dead_letter_sources import HOST_TRIES, DeadLetterContainer, PoisonQueue
-from function_app.adapters.memory_dead_letters import MemoryDeadLetterSource
+from function_app.adapters.dead_letters import HOST_TRIES, DeadLetterContainer, PoisonQueue
 from function_app.adapters.queues import StorageRequestQueue
-from function_app.dead_letters import DeadLetterSource, GivenUp
+from function_app.domain.records import GivenUp
+from function_app.ports import DeadLetterSource
+from function_app.testing.memory_notes import MemoryDeadLetterSource
 from tests.support.ledger_records import NOON
 from tests.support.processes import REPOSITORY
 

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from function_app.dead_letters import DeadLetter, DeadLetterState
-from function_app.errors import LedgerConflictError
-from function_app.ledger import Ledger
+from function_app.domain.errors import LedgerConflictError
+from function_app.domain.records import DeadLetter, DeadLetterState
+from function_app.ports import Ledger
 from tests.support.ledger_records import NOON, dead_letter_record
 from tests.support.threads import at_once
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from function_app.flights import Dropped, Flight, FlightBoard, entered
-from function_app.ledger import Ledger
+from function_app.domain.run_queue import Dropped, Flight, FlightBoard, entered
+from function_app.ports import Ledger
 from tests.support.ledger_records import run_record
 from tests.support.threads import at_once
 

@@ -16,19 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.memory_ledger import MemoryLedger
-from function_app.adapters.table_ledger import TableLedger
-from function_app.errors import IllegalTransitionError, LedgerConflictError
-from function_app.ledger import (
-    NUM_BUCKETS,
-    TRANSITIONS,
-    DatasetVersion,
-    Ledger,
-    RunRecord,
-    RunState,
-    ShardRecord,
-    ShardState,
-)
+from function_app.adapters.tables import TableLedger
+from function_app.domain.errors import IllegalTransitionError, LedgerConflictError
+from function_app.domain.records import NUM_BUCKETS, DatasetVersion, RunRecord, ShardRecord, ShardState
+from function_app.domain.run_states import TRANSITIONS, RunState
+from function_app.ports import Ledger
+from function_app.testing.memory_ledger import MemoryLedger
 from tests.support.ledger_records import NOON, generation_record, run_record, shard_record
 
 VERSIONS = st.sampled_from([DatasetVersion(dataset="d", version=version) for version in ("1", "1|2", "1/2")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
-from function_app.ledger import Ledger
+from function_app.ports import Ledger
 from tests.support.ledger_records import NOON, decision_record
 from tests.support.threads import at_once
 

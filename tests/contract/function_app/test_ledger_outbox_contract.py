@@ -8,9 +8,10 @@ from functools import partial
 
 import pytest
 
-from function_app.adapters.ledger_bounds import RecordTooLargeError
-from function_app.errors import LedgerConflictError
-from function_app.ledger import Ledger, NotificationRecord, NotificationState
+from function_app.adapters.tables.bounds import RecordTooLargeError
+from function_app.domain.errors import LedgerConflictError
+from function_app.domain.records import NotificationRecord, NotificationState
+from function_app.ports import Ledger
 from tests.support.ledger_records import NOON, notification_record
 from tests.support.threads import at_once
 

@@ -8,9 +8,11 @@ from functools import partial
 
 import pytest
 
-from function_app.adapters.ledger_bounds import RecordTooLargeError
-from function_app.errors import IllegalTransitionError, LedgerConflictError
-from function_app.ledger import SETTLED, TRANSITIONS, DatasetVersion, Ledger, RunRecord, RunState
+from function_app.adapters.tables.bounds import RecordTooLargeError
+from function_app.domain.errors import IllegalTransitionError, LedgerConflictError
+from function_app.domain.records import DatasetVersion, RunRecord
+from function_app.domain.run_states import SETTLED, TRANSITIONS, RunState
+from function_app.ports import Ledger
 from tests.support.ledger_records import NOON, run_record
 from tests.support.threads import at_once
 

@@ -9,9 +9,10 @@ from functools import partial
 
 import pytest
 
-from function_app.ledger import NUM_BUCKETS, DatasetVersion, Ledger, ShardRecord, ShardState
+from function_app.domain.records import NUM_BUCKETS, DatasetVersion, ShardRecord, ShardState
+from function_app.ports import Ledger
 from shard_validation import Reason
-from shard_validation.reason_codes import ReasonCode
+from shard_validation.reasons import ReasonCode
 from tests.support.ledger_records import DIGITS, NOON, shard_record
 from tests.support.threads import at_once
 

@@ -7,8 +7,9 @@ from functools import partial
 
 import pytest
 
-from function_app.errors import NotFoundError
-from function_app.ledger import DatasetVersion, Ledger
+from function_app.domain.errors import NotFoundError
+from function_app.domain.records import DatasetVersion
+from function_app.ports import Ledger
 from tests.support.ledger_records import DIGITS, generation_record
 from tests.support.threads import at_once
 

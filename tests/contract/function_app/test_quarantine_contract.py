@@ -10,10 +10,10 @@ import pytest
 
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.memory_quarantine import MemoryQuarantine
-from function_app.adapters.memory_stores import MemoryShardStore
 from function_app.adapters.quarantine import BlobQuarantine
-from function_app.ports import BlobFacts, Quarantine, ShardStore
+from function_app.domain.records import BlobFacts
+from function_app.ports import Quarantine, ShardStore
+from function_app.testing.memory_stores import MemoryQuarantine, MemoryShardStore
 from shard_validation import SourceChangedError, SourceGoneError
 from tests.contract.function_app.conftest import BOTH
 from tests.support.threads import at_once

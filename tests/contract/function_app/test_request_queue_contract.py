@@ -9,10 +9,11 @@ from functools import partial
 import pytest
 
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.memory_stores import MemoryRequestQueue
 from function_app.adapters.queues import StorageRequestQueue
-from function_app.ledger import DatasetVersion
-from function_app.ports import RequestQueue, TrainingRequest
+from function_app.domain.events import TrainingRequest
+from function_app.domain.records import DatasetVersion
+from function_app.ports import RequestQueue
+from function_app.testing.memory_stores import MemoryRequestQueue
 from tests.contract.function_app.conftest import BOTH
 from tests.support.ledger_records import DIGITS
 from tests.support.threads import at_once

@@ -10,9 +10,10 @@ import pytest
 
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.memory_stores import MemoryShardStore
-from function_app.clock import utcnow
-from function_app.ports import BlobFacts, ShardStore
+from function_app.domain.clock import utcnow
+from function_app.domain.records import BlobFacts
+from function_app.ports import ShardStore
+from function_app.testing.memory_stores import MemoryShardStore
 from shard_validation import SourceChangedError, SourceGoneError
 from tests.contract.function_app.conftest import BOTH
 from tests.support.threads import at_once

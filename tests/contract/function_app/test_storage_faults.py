@@ -16,11 +16,12 @@ from function_app.adapters.connections import ConnectionSettings, StorageConnect
 from function_app.adapters.documents import BlobDocumentStore
 from function_app.adapters.failures import StorageRefusedError
 from function_app.adapters.queues import StorageRequestQueue
-from function_app.adapters.table_ledger import TableLedger
-from function_app.clock import utcnow
-from function_app.errors import ServiceUnavailableError
-from function_app.ledger import NotificationState, RunState
-from function_app.ports import BlobFacts, TrainingRequest
+from function_app.adapters.tables import TableLedger
+from function_app.domain.clock import utcnow
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.events import TrainingRequest
+from function_app.domain.records import BlobFacts, NotificationState
+from function_app.domain.run_states import RunState
 from local_azure.azurite import HOST_ACCOUNT, Azurite
 from local_azure.ports import free_port
 from shard_validation import SourceForbiddenError, SourceUnavailableError

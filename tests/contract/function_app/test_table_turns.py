@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.table_ledger import TableLedger
-from function_app.adapters.tables import Tables
-from function_app.dead_letters import DeadLetterState
-from function_app.errors import LedgerConflictError
-from function_app.flights import Flight, entered
-from function_app.ledger import NotificationState, RunState, ShardState
+from function_app.adapters.tables import TableLedger
+from function_app.adapters.tables.client import Tables
+from function_app.domain.errors import LedgerConflictError
+from function_app.domain.records import DeadLetterState, NotificationState, ShardState
+from function_app.domain.run_queue import Flight, entered
+from function_app.domain.run_states import RunState
 from tests.support.interleaving import Turns
 from tests.support.ledger_records import (
     DIGITS,

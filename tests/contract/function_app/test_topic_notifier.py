@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from function_app.adapters.event_grid import TopicNotifier
-from function_app.errors import NotificationError
-from function_app.ledger import NotificationRecord
+from function_app.adapters.notifiers import TopicNotifier
+from function_app.domain.errors import NotificationError
+from function_app.domain.records import NotificationRecord
 from local_azure.azurite import Azurite
 from tests.support.event_grid import TOPIC_KEY, EventGrid, start_event_grid, storage_settings
 

@@ -11,15 +11,14 @@ from urllib.parse import quote
 
 import pytest
 
-from function_app import bootstrap
+from function_app import bootstrap, functions
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.table_ledger import TableLedger
-from function_app.ledger import DatasetVersion, Decision, Ledger, ShardState
-from function_app.ports import BlobFacts
-from function_app.steps.message_failures import failures_of
-from function_app.steps.uploads import OTHERS_UPLOADS
-from function_app.triggers import shard_uploaded as trigger
+from function_app.adapters.tables import TableLedger
+from function_app.domain.records import BlobFacts, DatasetVersion, Decision, ShardState
+from function_app.ingest.uploads import OTHERS_UPLOADS
+from function_app.ports import Ledger
+from function_app.sweep.dead_letters import failures_of
 from local_azure.azurite import DATA_ACCOUNT, Azurite
 from shard_validation import ShardSource, SourceForbiddenError, encode_example
 from shared.record_framing import frame_record
@@ -64,7 +63,7 @@ class Uploads:
         from azure.functions import QueueMessage
 
         message = event(self.name, path)
-        function = trigger.shard_uploaded.build().get_user_function()
+        function = functions.shard_uploaded.build().get_user_function()
         function(QueueMessage(id="1", body=message.encode()))
         return message
 

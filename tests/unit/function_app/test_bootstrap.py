@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from function_app.bootstrap import build_services
-from function_app.errors import PipelineError, SettingsError
+from function_app.domain.errors import PipelineError, SettingsError
 from horovod_lint import ScriptError
 from tests.support.world import PIPELINE
-from tests.unit.function_app.test_settings import REQUIRED
+from tests.unit.function_app.config.test_settings import REQUIRED
 
 CONNECTION = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/a"
 

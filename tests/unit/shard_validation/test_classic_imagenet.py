@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from function_app.pipeline_files import load_pipeline
+from function_app.config.pipeline_files import load_pipeline
 from shard_validation import validate_shard
-from shard_validation.example_message import Example
+from shard_validation.examples.message import example_class
 from shared.record_framing import frame_record
 from tests.support.processes import REPOSITORY
 from tests.support.shards import BytesSource, image_bytes
@@ -31,7 +31,7 @@ def classic_shard(label: int) -> bytes:
 
 def classic_example(texts: dict[str, bytes], numbers: dict[str, int], boxes: list[float]) -> bytes:
     """Return an example; an image without boxes has empty lists of them."""
-    example = Example()
+    example = example_class()()
     features = example.features.feature
     for name, text in texts.items():
         features[name].bytes_list.value.append(text)

@@ -57,7 +57,7 @@ def test_labels_drifted() -> None:
     drift = measure_drift(version(a=8000, b=2000), version(a=5000, b=5000), requirements())
     assert [Code.DRIFT_LABELS] == [r.code for r in drift.reasons]
     assert drift.blocks
-    assert "was 0.300" in drift.reasons[0].message
+    assert "distance 0.300" in drift.reasons[0].message
 
 
 def test_small_versions_do_not_cry_wolf() -> None:

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from shard_validation import ReasonCode as Code
 from shard_validation import encode_example
-from shard_validation.example_layout import (
+from shard_validation.examples.layout import (
     MIN_WALKED_BYTES,
     Layouts,
     NotPlainError,
     compile_layout,
     compile_walk,
 )
-from shard_validation.example_message import Example
+from shard_validation.examples.message import example_class
 from shared.example_schema import FeatureSpec
 from tests.support.example_bytes import example_bytes
 from tests.support.shards import LABEL, framed, judged, labelled, place
@@ -45,7 +45,7 @@ LISTS = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
 
 def parsed(payload: bytes) -> list[Sequence[object] | None]:
     """Return each feature's values as the runtime reads them; None where it is not there."""
-    features = Example.FromString(payload).features.feature
+    features = example_class().FromString(payload).features.feature
     return [
         list(getattr(features[spec.name], LISTS[spec.kind]).value) if spec.name in features else None
         for spec in SPECS
@@ -100,7 +100,7 @@ def test_damage(position: int, byte: int, second: int) -> None:
     for values in (read(EXAMPLE, payload), walked(payload)):
         if values is not None:
             assert repr(parsed(payload)) == repr(values)
-            assert len(payload) == Example.FromString(payload).ByteSize()
+            assert len(payload) == example_class().FromString(payload).ByteSize()
 
 
 def test_large_values_are_views() -> None:

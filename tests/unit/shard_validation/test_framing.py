@@ -82,8 +82,8 @@ def test_message_says_what_was_expected_and_seen() -> None:
     """The message alone says which shard, which record, where, what was expected and what was seen."""
     reason = only_reason(judged(framed(RECORDS)[:-1], name="train-00000-of-00001"))
     expected = (
-        f"train-00000-of-00001, record 2 at byte {THIRD}: should be 4 bytes of trailer, "
-        "was the end of the file after 3"
+        f"train-00000-of-00001, record 2 at byte {THIRD}: expected 4 bytes of trailer, "
+        "got the end of the file after 3"
     )
     assert expected == reason.message
 

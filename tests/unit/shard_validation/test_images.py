@@ -10,7 +10,8 @@ import pytest
 
 from shard_validation import ImagePolicy, Limits, encode_example
 from shard_validation import ReasonCode as Code
-from shard_validation.images import ImageFaultError, read_image_header
+from shard_validation.images import read_image_header
+from shard_validation.reasons import FaultError
 from shared.example_schema import FeatureSpec
 from tests.support.shards import framed, image_bytes, judged, only_reason
 
@@ -160,5 +161,5 @@ def test_marker_walk_ends() -> None:
     whole = image_bytes("JPEG")
     filled = whole[:2] + b"\xff" * 50 + whole[2:]
     assert (16, 12) == (read_image_header(filled).width, read_image_header(filled).height)
-    with pytest.raises(ImageFaultError, match="a JPEG frame header"):
+    with pytest.raises(FaultError, match="a JPEG frame header"):
         read_image_header(b"\xff\xd8\xff\xff\xff\xff")

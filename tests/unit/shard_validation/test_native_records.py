@@ -24,7 +24,7 @@ from shard_validation import (
     validate_shard_within,
 )
 from shard_validation.tfrecord import native
-from shard_validation.tfrecord.file_reading import sound_stretches
+from shard_validation.tfrecord.native import sound_stretches
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import LABEL, NAME, BytesSource, FileBytesSource, framed, labelled
 

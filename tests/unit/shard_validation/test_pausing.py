@@ -100,7 +100,7 @@ def test_checkpoint_of_another_shard() -> None:
     """A checkpoint of another content is refused."""
     paused = validate_shard_within(BytesSource(SHARD, chunk_bytes=50), should_pause=lambda: True)
     assert isinstance(paused, Paused)
-    with pytest.raises(ValueError, match="checkpoint should be of"):
+    with pytest.raises(ValueError, match="the checkpoint is from"):
         validate_shard_within(BytesSource(SHARD + b"more"), checkpoint=paused.checkpoint)
 
 

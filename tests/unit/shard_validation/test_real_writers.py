@@ -112,10 +112,10 @@ def test_both_descriptions_in_one_process(folder: Path) -> None:
         # the package's own __init__ needs azure.functions, which the training's environment has not
         "package = types.ModuleType('function_app'); package.__path__ = [sys.argv[1] + '/function_app']\n"
         "sys.modules['function_app'] = package\n"
-        "from shard_validation.example_message import Example, encode_example\n"
+        "from shard_validation.examples.message import encode_example, example_class\n"
         "import tensorflow as tf\n"
         "theirs = tf.train.Example.FromString(encode_example({'label': [1, 2], 'x': 0.5, 'text': 'a'}))\n"
-        "ours = Example.FromString(theirs.SerializeToString())\n"
+        "ours = example_class().FromString(theirs.SerializeToString())\n"
         "values = ours.features.feature\n"
         "print(json.dumps([list(values['label'].int64_list.value), values['x'].float_list.value[0],"
         " values['text'].bytes_list.value[0].decode()]))\n"

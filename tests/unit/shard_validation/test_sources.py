@@ -83,7 +83,7 @@ def test_file_cut_while_it_is_read(path: Path) -> None:
 
 def test_file_that_is_not_there(tmp_path: Path) -> None:
     """A missing file, and a folder, are gone."""
-    with pytest.raises(SourceGoneError, match="there should be a file"):
+    with pytest.raises(SourceGoneError, match="no such file"):
         LocalFileSource(tmp_path / "absent")
     with pytest.raises(SourceGoneError):
         LocalFileSource(tmp_path)

@@ -45,7 +45,7 @@ def test_an_unknown_flag_is_a_usage_error(capsys: pytest.CaptureFixture[str]) ->
     ("flags", "message"),
     [
         (["--optimizer", "magic"], "invalid choice: 'magic'"),
-        (["--epochs", "0"], "epochs should be at least 1, was 0"),
+        (["--epochs", "0"], "epochs must be at least 1, got 0"),
     ],
 )
 def test_an_option_out_of_bounds_is_a_usage_error(

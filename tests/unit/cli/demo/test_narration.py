@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from cli.demo.narration import RUN_STATES, Lines, Observation, RunView, news
-from function_app.ledger import RunState
+from function_app.domain.run_states import RunState
 from shared.progress import Progress
 
 RUN = RunView(run_id="landfall-digits-v1-abc-a1", state="submitted")

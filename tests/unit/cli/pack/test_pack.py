@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.pack.collection import Entry, deal, split_off
-from shard_validation.example_message import Example
+from shard_validation.examples.message import example_class
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
 from tests.support.cli import landfall
 from tests.support.shards import image_bytes
@@ -25,7 +25,7 @@ def records(shard: Path) -> list[Any]:
     content, found = shard.read_bytes(), []
     while content:
         length = int.from_bytes(content[:8], "little")
-        features = Example.FromString(content[HEADER_BYTES : HEADER_BYTES + length]).features.feature
+        features = example_class().FromString(content[HEADER_BYTES : HEADER_BYTES + length]).features.feature
         found.append({name: getattr(features[name], features[name].WhichOneof("kind")).value[0] for name in features})
         content = content[length + FRAME_OVERHEAD_BYTES :]
     return found

@@ -6,7 +6,7 @@ import pytest
 from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
 
 from function_app.adapters.connections import MAX_SETTING_CHARS, StorageConnection, read_connection
-from function_app.errors import SettingsError
+from function_app.domain.errors import SettingsError
 
 NAME = "DataStorage"
 STRING = "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=c2VjcmV0;EndpointSuffix=core.windows.net"

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from function_app.adapters.dead_letter_events import UNKNOWN, Written, events_given_up
-from function_app.dead_letters import RUN_CHANGED, SHARD_UPLOADED, GivenUp
+from function_app.adapters.dead_letters import UNKNOWN, Written, events_given_up
+from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED
+from function_app.domain.records import GivenUp
 from tests.support.ledger_records import NOON
 
 STORAGE_EVENT = {

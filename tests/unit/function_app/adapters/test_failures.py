@@ -12,7 +12,7 @@ from azure.core.exceptions import (
 )
 
 from function_app.adapters.failures import StorageRefusedError, storage_errors
-from function_app.errors import ServiceUnavailableError
+from function_app.domain.errors import ServiceUnavailableError
 from shared.errors import LandfallError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.processes import REPOSITORY, child_environment
 
-MODULES = ["table_ledger", "memory_ledger", "blobs", "documents", "queues", "memory_stores", "connections"]
+MODULES = ["tables", "blobs", "documents", "queues", "connections", "notifiers", "dead_letters", "azure_ml"]
 PROGRAM = """
 import importlib, sys
 import function_app

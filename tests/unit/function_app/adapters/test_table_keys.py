@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from function_app.adapters.table_keys import MAX_NAME_CHARS, after, ascending, descending, escaped, joined
+from function_app.adapters.tables.rows import MAX_NAME_CHARS, after, ascending, descending, escaped, joined
 
 NAMES = st.text(max_size=300)
 TIMES = st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(4000, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 (hypothesis adds the zone)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.data.tables import EntityProperty
 
-from function_app.adapters.ledger_bounds import (
+from function_app.adapters.tables.bounds import (
     MAX_CONTENT_CHARS,
     MAX_DETAILS_CHARS,
     MAX_LOG_TAIL_CHARS,
@@ -21,8 +21,8 @@ from function_app.adapters.ledger_bounds import (
     bounded_run,
     bounded_shard,
 )
-from function_app.adapters.table_rows import from_columns, to_columns
-from function_app.ledger import Decision, NotificationRecord, RunRecord, ShardRecord, ShardState
+from function_app.adapters.tables.rows import from_columns, to_columns
+from function_app.domain.records import Decision, NotificationRecord, RunRecord, ShardRecord, ShardState
 from shard_validation import Reason, ReasonCode
 from tests.support.ledger_records import decision_record, notification_record, run_record, shard_record
 

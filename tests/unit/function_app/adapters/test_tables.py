@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from function_app.adapters.tables import MAX_BACKOFF_S, MAX_TRIES, tries
-from function_app.errors import LedgerConflictError
+from function_app.adapters.tables.client import MAX_BACKOFF_S, MAX_TRIES, tries
+from function_app.domain.errors import LedgerConflictError
 
 
 def test_the_first_try_comes_at_once() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from function_app.adapters.webhook import WebhookNotifier
-from function_app.errors import NotificationError
-from function_app.ledger import NotificationRecord
+from function_app.adapters.notifiers import WebhookNotifier
+from function_app.domain.errors import NotificationError
+from function_app.domain.records import NotificationRecord
 
 NOTIFICATION = NotificationRecord(
     key="landfall-digits-v1-a1/registered/webhook:LANDFALL_WEBHOOK_PEOPLE",

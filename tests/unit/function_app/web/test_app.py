@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from function_app.errors import ServiceUnavailableError, SettingsError
-from function_app.steps.reconciliation import reconcile_run
-from function_app.steps.services import Services
+from function_app.domain.errors import ServiceUnavailableError, SettingsError
+from function_app.runs.following import reconcile_run
+from function_app.services import Services
 from function_app.web.app import build_web_app
 from function_app.web.guard import MAX_BODY_BYTES
 from tests.support.synthetic import SYNTHETIC, synthetic_world

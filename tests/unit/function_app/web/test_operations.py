@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from function_app.dead_letters import SHARD_UPLOADED, GivenUp
+from function_app.domain.events import SHARD_UPLOADED
+from function_app.domain.records import GivenUp
 from tests.support.ledger_records import NOON
 from tests.support.world import ALL_SHARDS, World
 from tests.unit.function_app.web.test_app import call, error

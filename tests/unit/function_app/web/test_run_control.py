@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from function_app.adapters.memory_azure_ml import MemoryJobs
-from function_app.steps.reconciliation import reconcile_run
+from function_app.runs.following import reconcile_run
+from function_app.testing.memory_azure_ml import MemoryJobs
 from tests.support.world import World, pipeline
 from tests.unit.function_app.web.test_app import call
 
@@ -111,5 +111,5 @@ def test_a_bad_script_is_answered_with_its_findings() -> None:
     world.services = replace(world.services, read_script=lambda _: script)
     answer = call(world, "POST", "/api/runs", json={"dataset": "digits", "version": "v1"})
     error = answer.json()["error"]
-    details = ["scripts/mine.py:2: missing_init: rank is called, and hvd.init() nowhere"]
+    details = ["scripts/mine.py:2: missing_init: rank is called, but hvd.init() never"]
     assert (422, "script_refused", details) == (answer.status_code, error["code"], error["details"])

@@ -9,7 +9,7 @@ TRACE = """Traceback (most recent call last):
   File "/opt/runtime/loader.py", line 10, in index
     importlib.import_module(name)
   File "/srv/app/function_app.py", line 3, in <module>
-    from function_app.main import app
+    from function_app.functions import app
   File "/srv/app/.venv/lib/site-packages/pkg/__init__.py", line 7, in <module>
     import missing
 ModuleNotFoundError: No module named 'missing'

@@ -7,8 +7,8 @@ from pathlib import Path
 from cli.demo.following import SILENCE_S
 from cli.publish.assets import CODE_NAME, DATASTORES, ENVIRONMENT_NAME
 from cli.publish.workspace import WorkspaceId
-from function_app.pipeline_files import load_pipelines
-from function_app.settings import read_settings, read_url
+from function_app.config.pipeline_files import load_pipelines
+from function_app.config.settings import read_settings, read_url
 from local_azure.ports import DEFAULTS, Ports
 from local_azure.twin import places as names
 from local_azure.twin.deployment import app_settings, workspace_settings

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from shard_validation.parquet.decompression import decompress
-from shard_validation.parquet.levels import LevelsError, hybrid_values
+from shard_validation.parquet.encodings import PageDataError, hybrid_values
 from shard_validation.parquet.metadata import MetadataError, metadata_of
 from shard_validation.parquet.thrift import I32, CompactReader, ThriftError, ThriftTooComplexError
 
@@ -47,7 +47,7 @@ def test_hybrid_values(content: str, bit_width: int, count: int, expected: list[
 )
 def test_broken_hybrid_values(content: str, bit_width: int, count: int) -> None:
     """What ends early or cannot be is an error, and nothing else."""
-    with pytest.raises(LevelsError):
+    with pytest.raises(PageDataError):
         list(hybrid_values(memoryview(bytes.fromhex(content)), bit_width, count))
 
 

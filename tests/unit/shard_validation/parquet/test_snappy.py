@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_validation.parquet.byte_streams import ByteStream
-from shard_validation.parquet.levels import LevelsError
-from shard_validation.parquet.snappy import decompressed
+from shard_validation.parquet.decompression import ByteStream, snappy_pieces
+from shard_validation.parquet.encodings import PageDataError
 
 SNAPPY = pa.Codec("snappy")
 REPETITIVE = st.lists(st.tuples(st.binary(max_size=40), st.integers(1, 60)), max_size=60).map(
@@ -29,7 +28,7 @@ def in_pieces(content: bytes, size: int) -> Iterator[bytes]:
 def test_same_bytes(content: bytes, size: int) -> None:
     """Copies that overlap themselves, literals of every length: all bytes come back, however they are cut."""
     compressed = SNAPPY.compress(content, asbytes=True)
-    assert content == b"".join(decompressed(ByteStream(in_pieces(compressed, size))))
+    assert content == b"".join(snappy_pieces(ByteStream(in_pieces(compressed, size))))
 
 
 def test_more_than_the_window() -> None:
@@ -37,7 +36,7 @@ def test_more_than_the_window() -> None:
     chance = random.Random(0)  # noqa: S311 - bytes that do not compress
     content = b"".join(chance.randbytes(50_000) + bytes(30_000) + b"abc" * 9_000 for _ in range(60))
     compressed = SNAPPY.compress(content, asbytes=True)
-    pieces = list(decompressed(ByteStream(in_pieces(compressed, 1 << 16))))
+    pieces = list(snappy_pieces(ByteStream(in_pieces(compressed, 1 << 16))))
     assert content == b"".join(pieces)
     assert max(map(len, pieces)) < 3 << 20
 
@@ -52,8 +51,8 @@ def test_anything_else(content: bytes, flips: list[tuple[int, int]]) -> None:
     for place, mask in flips:
         damaged[place % len(damaged)] ^= mask
     try:
-        size = sum(map(len, decompressed(ByteStream(in_pieces(bytes(damaged[:400]), 7)))))
-    except LevelsError:
+        size = sum(map(len, snappy_pieces(ByteStream(in_pieces(bytes(damaged[:400]), 7)))))
+    except PageDataError:
         return
     stated, shift = 0, 0
     for byte in damaged:
@@ -66,16 +65,16 @@ def test_anything_else(content: bytes, flips: list[tuple[int, int]]) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "1 bytes should follow"),
-        (b"\xff" * 6, "a size should begin"),
-        (b"\x05\x01\x01", "look back 1 to 0 bytes, looked back 1"),
-        (b"\x05\x00a\x09\x00\x00", "looked back 0"),
+        (b"", "1 bytes too early"),
+        (b"\xff" * 6, "do not begin with a size"),
+        (b"\x05\x01\x01", "refer back 1 bytes, of 0"),
+        (b"\x05\x00a\x09\x00\x00", "refer back 0 bytes"),
         (b"\x02\x10abcde", "3 bytes longer"),
-        (b"\x05\x10ab", "3 bytes should follow"),
-        (b"\x05\xfc\xff\xff\xff\xff", "should follow, the page is over"),
+        (b"\x05\x10ab", "3 bytes too early"),
+        (b"\x05\xfc\xff\xff\xff\xff", "the page ends"),
     ],
 )
 def test_what_is_wrong_is_said(content: bytes, words: str) -> None:
     """An empty page, an endless size, copies of nothing, too much and too little."""
-    with pytest.raises(LevelsError, match=words):
-        list(decompressed(ByteStream(iter((content,)))))
+    with pytest.raises(PageDataError, match=words):
+        list(snappy_pieces(ByteStream(iter((content,)))))

@@ -1,0 +1,211 @@
+"""Where the dead are found: poison queues, and the container into which Event Grid writes what it gave up."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from function_app.adapters.connections import StorageConnection
+from function_app.adapters.failures import storage_errors
+from function_app.adapters.tables.bounds import MAX_PAYLOAD_CHARS
+from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED
+from function_app.domain.records import GivenUp
+
+if TYPE_CHECKING:
+    from azure.storage.blob import BlobProperties, ContainerClient
+    from azure.storage.queue import QueueMessage
+
+POISON_SUFFIX = "-poison"
+HOST_TRIES = 5
+"""``maxDequeueCount`` of host.json: so often the host has tried what it gives up."""
+DEAD_LETTER_CONTAINER = "landfall-dead-letters"
+MAX_BLOB_BYTES = 8 << 20
+"""Event Grid's events are 1 MB at most, and one blob holds a few."""
+LEASE_S = 300
+"""How long a message that is being taken is hidden from other sweeps."""
+
+
+class PoisonQueue:
+    """Implements DeadLetterSource over the poison queue of one queue."""
+
+    def __init__(self, connection: StorageConnection, queue: str, lease_s: int = LEASE_S) -> None:
+        self._connection = connection
+        self._source = queue
+        self._lease_s = lease_s
+
+    def given_up(self, *, limit: int) -> Iterator[GivenUp]:
+        """See DeadLetterSource. One operation for every 32 messages, and one for each of them."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        name = self._source + POISON_SUFFIX
+        with storage_errors(f"take from queue {name}"):
+            queue = self._connection.queue_service.get_queue_client(name)
+            messages = queue.receive_messages(
+                messages_per_page=min(32, limit), visibility_timeout=self._lease_s, max_messages=limit
+            )
+            try:
+                for message in messages:
+                    yield self._given_up(message)
+                    queue.delete_message(message)
+            except ResourceNotFoundError:
+                return  # the host makes the queue for the first that dies
+
+    def _given_up(self, message: QueueMessage) -> GivenUp:
+        from function_app.domain.clock import utcnow
+
+        payload, error = _decoded(message.content)
+        return GivenUp(
+            source=self._source,
+            payload=payload,
+            identity=payload,
+            error=error,
+            tries=1 if error else HOST_TRIES,
+            died_at=message.inserted_on or utcnow(),
+            death=message.id,
+        )
+
+
+def _decoded(content: str) -> tuple[str, str]:
+    """Return a message's text and what is wrong with it; one that is not encoded is taken as it is."""
+    try:
+        return base64.b64decode(content, validate=True).decode(), ""
+    except ValueError:
+        return content, "the message is not base64, as host.json asks for, or no text; a replay encodes it"
+
+
+class DeadLetterContainer:
+    """Implements DeadLetterSource over Event Grid's blobs, ``SUBSCRIPTION/year/month/day/hour/id.json``."""
+
+    def __init__(self, connection: StorageConnection, container: str = DEAD_LETTER_CONTAINER) -> None:
+        self._connection = connection
+        self._container_name = container
+
+    def given_up(self, *, limit: int) -> Iterator[GivenUp]:
+        """See DeadLetterSource. One operation for the list, two for each blob.
+
+        A blob that a row cannot hold stays where it is: its letter says so, and nothing of it is lost.
+        """
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with storage_errors(f"read the dead letters of container {self._container_name}"):
+            container = self._connection.blob_service.get_container_client(self._container_name)
+            try:
+                for number, blob in enumerate(container.list_blobs(), start=1):
+                    yield from _taken(container, blob)
+                    if number == limit:
+                        return
+            except ResourceNotFoundError:
+                return  # no container: the deployment has none, or a sweep at the same time was quicker
+
+
+def _taken(container: ContainerClient, blob: BlobProperties) -> Iterator[GivenUp]:
+    name, written = f"blob {blob.name}", Written(at=blob.last_modified, etag=blob.etag)
+    if blob.size > MAX_BLOB_BYTES:
+        error = f"{name} should be at most {MAX_BLOB_BYTES} bytes, is {blob.size}: it stays in its container"
+        yield unreadable(blob.name, error, written)
+        return
+    text = _downloaded(container, blob)
+    whole = True
+    for given_up in events_given_up(text, name=name, written=written):
+        whole = whole and given_up.is_whole
+        yield given_up
+    if whole:
+        container.delete_blob(blob.name)
+
+
+def _downloaded(container: ContainerClient, blob: BlobProperties) -> str:
+    if not blob.size:
+        return ""  # an empty blob has no byte 0 to begin with
+    content: bytes = container.download_blob(blob.name, 0, MAX_BLOB_BYTES).readall()
+    return content.decode(errors="replace")
+
+
+MAX_EVENTS = 5000
+"""Of a blob; more than Event Grid's own limit of a batch."""
+UNKNOWN = "event-grid"
+"""The source of what is no event of ours."""
+
+_MEMBERS = frozenset(
+    {"deadletterreason", "deliveryattempts", "lastdeliveryoutcome", "publishtime", "lastdeliveryattempttime"}
+)
+_MAX_TEXT_CHARS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """When a blob was written, and the name of what was written then."""
+
+    at: datetime
+    etag: str
+
+
+def events_given_up(text: str, *, name: str, written: Written) -> Iterator[GivenUp]:
+    """Yield the events of one blob; one that cannot be understood is one letter."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        yield unreadable(text, f"{name} should hold a JSON array of events, does not: {error}", written)
+        return
+    events = document if isinstance(document, list) else [document]
+    if len(events) > MAX_EVENTS or not all(isinstance(event, Mapping) for event in events):
+        yield unreadable(text, f"{name} should hold at most {MAX_EVENTS} events, and nothing else", written)
+        return
+    for event in events:
+        yield _given_up(event, written)
+
+
+def unreadable(text: str, error: str, written: Written) -> GivenUp:
+    """Return what is left to say of a blob that is not what Event Grid writes."""
+    return GivenUp(
+        source=UNKNOWN,
+        payload=text,
+        identity="",
+        error=error,
+        tries=0,
+        died_at=written.at,
+        death=written.etag,
+        is_whole=False,
+    )
+
+
+def _given_up(event: Mapping[str, Any], written: Written) -> GivenUp:
+    said = {name.lower(): value for name, value in event.items() if name.lower() in _MEMBERS}
+    own = {name: value for name, value in event.items() if name.lower() not in _MEMBERS}
+    payload = json.dumps(own, sort_keys=True)
+    reason, outcome = _text(said.get("deadletterreason")), _text(said.get("lastdeliveryoutcome"))
+    tries = said.get("deliveryattempts")
+    return GivenUp(
+        source=_source(_text(event.get("eventType") or event.get("type"))),
+        payload=payload,
+        identity=_text(event.get("id")),
+        error=f"Event Grid gave up ({reason or 'no reason given'}), last outcome: {outcome or 'not stated'}",
+        tries=tries if isinstance(tries, int) and 0 <= tries <= MAX_EVENTS else 0,
+        died_at=_time(said.get("lastdeliveryattempttime")) or written.at,
+        death=written.etag,
+        is_whole=len(payload) <= MAX_PAYLOAD_CHARS,
+    )
+
+
+def _source(event_type: str) -> str:
+    if event_type.startswith("Microsoft.Storage."):
+        return SHARD_UPLOADED
+    if event_type.startswith("Microsoft.MachineLearningServices.Run"):
+        return RUN_CHANGED
+    return event_type or UNKNOWN
+
+
+def _text(value: object) -> str:
+    return value[:_MAX_TEXT_CHARS] if isinstance(value, str) else ""
+
+
+def _time(value: object) -> datetime | None:
+    """Read a time as Event Grid writes it, with up to seven digits of a second; None where it is none."""
+    try:
+        time = datetime.fromisoformat(_text(value))
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

@@ -1,0 +1,130 @@
+"""The Event Grid topic for notifications."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+import uuid
+from email.message import Message
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from function_app.adapters.connections import credential
+from function_app.domain.errors import NotificationError
+from function_app.domain.records import NotificationRecord
+
+if TYPE_CHECKING:
+    from azure.eventgrid import EventGridPublisherClient
+
+OPTIONS: dict[str, Any] = {"connection_timeout": 5, "read_timeout": 30, "retry_total": 2}
+
+
+class TopicNotifier:
+    """Implements Notifier; the client is built at the first notification."""
+
+    def __init__(self, endpoint: str, *, key: str | None, client_id: str | None) -> None:
+        self._endpoint = endpoint
+        self._key = key
+        self._client_id = client_id
+        self._client: EventGridPublisherClient | None = None
+        self._lock = threading.Lock()
+
+    def send(self, notification: NotificationRecord) -> None:
+        """See Notifier. Subscribers that get the same ``id`` twice have been told once."""
+        from azure.core.exceptions import AzureError
+        from azure.core.messaging import CloudEvent
+
+        members = event_members(notification)
+        event = CloudEvent(
+            source=members["source"],
+            type=members["type"],
+            id=event_id(notification),
+            time=notification.created_at,
+            subject=members["subject"],
+            datacontenttype=members["datacontenttype"],
+            data=members["data"],
+        )
+        try:
+            self._publisher().send([event], **self._transport_options())
+        except AzureError as error:
+            detail = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+            raise NotificationError(f"the topic at {urlsplit(self._endpoint).hostname} refused: {detail}") from error
+
+    def _transport_options(self) -> dict[str, Any]:
+        """A token over plain http is refused by the SDK, and rightly; this machine's loopback is the exception."""
+        return {"enforce_https": False} if self._key is None and self._endpoint.startswith("http://") else {}
+
+    def _publisher(self) -> EventGridPublisherClient:
+        from azure.core.credentials import AzureKeyCredential
+        from azure.eventgrid import EventGridPublisherClient
+
+        with self._lock:
+            if self._client is None:
+                access = AzureKeyCredential(self._key) if self._key else credential(self._client_id)
+                self._client = EventGridPublisherClient(self._endpoint, access, **OPTIONS)
+            return self._client
+
+
+TIMEOUT_S = 15
+MAX_ANSWER_BYTES = 4096
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A notification goes where the setting says, and nowhere else."""
+
+    def redirect_request(  # noqa: PLR0917 (urllib's own signature)
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> None:
+        """Follow nothing: the answer then is an error with the redirect's status."""
+
+
+class WebhookNotifier:
+    """Implements Notifier. The address is a secret: it is in no message."""
+
+    def __init__(self, url: str) -> None:
+        """Take an address that `settings.read_url` has checked."""
+        self._url = url
+        handlers: tuple[Any, ...] = (_NoRedirect(),)
+        if url.startswith("http://"):  # this machine: no proxy knows it
+            handlers = (*handlers, urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def send(self, notification: NotificationRecord) -> None:
+        """See Notifier. A receiver that gets the same ``id`` twice has been told once."""
+        body = json.dumps(event_members(notification)).encode()
+        headers = {"Content-Type": "application/json", "Idempotency-Key": event_id(notification)}
+        request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310 (checked)
+        try:
+            with self._opener.open(request, timeout=TIMEOUT_S) as answer:
+                answer.read(MAX_ANSWER_BYTES)
+        except urllib.error.HTTPError as error:
+            with error:
+                seen = error.read(MAX_ANSWER_BYTES).decode(errors="replace")[:200]
+            raise NotificationError(f"{notification.recipient} answered {error.code}: {seen!r}") from error
+        except (OSError, ValueError) as error:
+            raise NotificationError(f"{notification.recipient} did not answer: {type(error).__name__}") from error
+
+
+_NAMESPACE = uuid.UUID("8c5a4b6e-5d0c-5f0e-9a43-3f0f5d4a7b11")
+"""Any fixed one will do; a changed one would make old notifications new."""
+
+
+def event_id(notification: NotificationRecord) -> str:
+    """Return the event's id, made of the idempotency key: the same at every try."""
+    return str(uuid.uuid5(_NAMESPACE, notification.key))
+
+
+def event_members(notification: NotificationRecord) -> dict[str, Any]:
+    """Return the members of a CloudEvent 1.0."""
+    return {
+        "specversion": "1.0",
+        "id": event_id(notification),
+        "type": f"landfall.{notification.outcome}",
+        "source": "/landfall",
+        "subject": notification.subject,
+        "time": notification.created_at.isoformat(),
+        "datacontenttype": "application/json",
+        "data": dict(notification.content),
+    }

@@ -1,0 +1,23 @@
+"""The ledger in Azure Table storage: seven tables, one class for each."""
+
+from __future__ import annotations
+
+from function_app.adapters.connections import StorageConnection
+from function_app.adapters.tables.client import Tables
+from function_app.adapters.tables.history import TableNotes, TableStory
+from function_app.adapters.tables.outbox import TableDeadLetters, TableOutbox
+from function_app.adapters.tables.run_queue import TableFlights
+from function_app.adapters.tables.runs import TableRuns
+from function_app.adapters.tables.shards import TableShards
+from function_app.adapters.tables.versions import TableVersions
+
+TABLE_PREFIX = "landfall"
+
+
+class TableLedger(
+    TableShards, TableVersions, TableRuns, TableFlights, TableOutbox, TableStory, TableDeadLetters, TableNotes
+):
+    """Implements Ledger. Nothing is asked of the account, and no SDK imported, before the first call."""
+
+    def __init__(self, connection: StorageConnection, *, prefix: str = TABLE_PREFIX) -> None:
+        super().__init__(Tables(connection, prefix))

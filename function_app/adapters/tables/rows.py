@@ -1,0 +1,178 @@
+"""Ledger records as columns of a table row, and back.
+
+A string property holds 64 KiB of UTF-16 at most: longer texts go on in ``name_1``, ``name_2`` … A member that a row
+does not have takes the record's default, so rows written by an older version stay readable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import string
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import MISSING, Field, fields
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar, cast, get_type_hints
+
+from function_app.domain.records import (
+    DatasetVersion,
+    DeadLetter,
+    Decision,
+    Generation,
+    NotificationRecord,
+    RunRecord,
+    ShardRecord,
+)
+from shard_validation import Reason
+
+MAX_COLUMN_CHARS = 16_000
+"""Code points; at two UTF-16 units each they stay below 32 Ki units."""
+
+R = TypeVar("R", ShardRecord, Generation, RunRecord, NotificationRecord, Decision, DeadLetter)
+
+Columns = dict[str, Any]
+
+_NOT_STORED = "revision"
+"""It is the mark of the row's writer, see ``tables.new_writer``."""
+
+
+def to_columns(
+    record: ShardRecord | Generation | RunRecord | NotificationRecord | Decision | DeadLetter,
+) -> Columns:
+    """Return a record's columns: plain ones for people to look at, JSON for what is nested."""
+    columns: Columns = {}
+    for member in fields(record):
+        if member.name != _NOT_STORED:
+            columns |= _column(member.name, getattr(record, member.name))
+    return columns
+
+
+def from_columns(record_class: type[R], columns: Mapping[str, Any], *, revision: str | None = None) -> R:
+    """Return the record that ``to_columns`` took apart; ``revision`` for those that have one."""
+    hints = _hints(cast("Hashable", record_class))
+    members = {f.name: _member(f, hints[f.name], columns) for f in fields(record_class)}
+    if revision is not None:
+        members[_NOT_STORED] = revision
+    return record_class(**members)
+
+
+@cache
+def _hints(record_class: Hashable) -> dict[str, Any]:
+    # records.py imports Reason for type checkers only: indexing the functions must not load the validator.
+    return get_type_hints(record_class, localns={"Reason": Reason})
+
+
+def _column(name: str, value: Any) -> Columns:
+    columns: Columns
+    match value:
+        case None:
+            columns = {}
+        case DatasetVersion():
+            columns = {"dataset": value.dataset, "version": value.version}
+        case datetime():
+            columns = {name: value.isoformat()}
+        case bool():  # before the whole numbers, of which it is one
+            columns = {name: json.dumps(value)}
+        case int():
+            columns = {name: (value, "Edm.Int64")}
+        case str():  # the enumerations too: their values are the stored words
+            columns = long_text(name, str(value))
+        case tuple():
+            columns = long_text(name, json.dumps([reason.to_json() for reason in value]))
+        case _:
+            columns = long_text(name, json.dumps(value))
+    return columns
+
+
+def long_text(name: str, text: str) -> Columns:
+    """Return the columns that hold a text of any length."""
+    starts = range(0, max(len(text), 1), MAX_COLUMN_CHARS)
+    return {f"{name}_{n}" if n else name: text[s : s + MAX_COLUMN_CHARS] for n, s in enumerate(starts)}
+
+
+def _member(member: Field[Any], hint: Any, columns: Mapping[str, Any]) -> Any:
+    if hint is DatasetVersion:
+        return DatasetVersion(dataset=columns["dataset"], version=columns["version"])
+    if member.name not in columns:
+        return _default(member)
+    return _reader(hint)(columns, member.name)
+
+
+def _default(member: Field[Any]) -> Any:
+    if member.default_factory is not MISSING:
+        return member.default_factory()
+    return None if member.default is MISSING else member.default
+
+
+def _reader(hint: Any) -> Callable[[Mapping[str, Any], str], Any]:
+    if hint in (datetime, datetime | None):
+        return lambda columns, name: datetime.fromisoformat(columns[name])
+    if hint in (int, int | None):
+        return lambda columns, name: columns[name].value
+    if hint == tuple[Reason, ...]:
+        return lambda columns, name: tuple(map(Reason.from_json, json.loads(read_long_text(columns, name))))
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return lambda columns, name: hint(columns[name])
+    if hint in (str, str | None):
+        return read_long_text
+    return lambda columns, name: json.loads(read_long_text(columns, name))
+
+
+def read_long_text(columns: Mapping[str, Any], name: str) -> str:
+    """Return what `long_text` took apart."""
+    parts = [columns[name]]
+    while (following := f"{name}_{len(parts)}") in columns:
+        parts.append(columns[following])
+    return "".join(parts)
+
+
+MAX_NAME_CHARS = 200
+"""Two names, a bucket and separators fit into 512 characters; a run id of 255 has a key of its own."""
+
+_DIGEST_CHARS = 32
+_SAFE = frozenset((string.ascii_letters + string.digits + "-_.").encode())
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_END_OF_TIME_US = 10**17 - 1
+
+
+def escaped(name: str, *, max_chars: int = MAX_NAME_CHARS) -> str:
+    """Return a name as part of a key: other than letters, digits and ``-_.`` becomes ``~XX``, byte by byte.
+
+    The tilde, because a percent sign in a key is decoded once too often by some clients. A name that is too long
+    keeps its beginning and ends in its digest.
+    """
+    encoded = name.encode("utf-8", "surrogatepass")
+    text = "".join(chr(byte) if byte in _SAFE else f"~{byte:02X}" for byte in encoded)
+    if len(text) <= max_chars:
+        return text
+    digest = hashlib.sha256(encoded).hexdigest()[:_DIGEST_CHARS]
+    return f"{text[: max_chars - _DIGEST_CHARS - 2]}~~{digest}"
+
+
+def joined(*parts: str) -> str:
+    """Join escaped parts into one key."""
+    return "|".join(parts)
+
+
+def after(prefix: str) -> str:
+    """Return the least key that is greater than every ``prefix|…``."""
+    return prefix + chr(ord("|") + 1)
+
+
+def ascending(time: datetime) -> str:
+    """Return a time so that keys sort with the oldest first; microseconds are kept."""
+    return f"{_microseconds(time):017d}"
+
+
+def descending(time: datetime) -> str:
+    """Return a time so that keys sort with the newest first; microseconds are kept."""
+    return f"{_END_OF_TIME_US - _microseconds(time):017d}"
+
+
+def _microseconds(time: datetime) -> int:
+    if time.tzinfo is None:
+        raise ValueError(f"time should be aware, was {time.isoformat()}")
+    return (time - _EPOCH) // _MICROSECOND

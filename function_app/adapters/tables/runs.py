@@ -1,0 +1,103 @@
+"""The table of runs: one partition, so that a run and the rows that lead to it change together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from function_app.adapters.ledger_rules import check_transition, is_unfinished
+from function_app.adapters.tables.bounds import bounded_run
+from function_app.adapters.tables.client import Change, Row, Tables, new_writer
+from function_app.adapters.tables.rows import after, descending, escaped, from_columns, joined, to_columns
+from function_app.domain.errors import LedgerConflictError
+from function_app.domain.records import RunRecord
+
+_PARTITION = "runs"
+_IN_RANGE = f"PartitionKey eq '{_PARTITION}' and RowKey ge @low and RowKey lt @high"
+_MAX_RUN_ID_CHARS = 255
+
+
+class TableRuns:
+    """Rows ``run|time|run_id`` hold runs, the newest first; ``id|run_id`` and ``open|run_id`` lead to them."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def add_run(self, run: RunRecord) -> bool:
+        """See Ledger."""
+        return self._tables.create("runs", _PARTITION, _new_rows(bounded_run(run)), new_writer())
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """See Ledger. Two operations."""
+        pointer = self._tables.get("runs", _PARTITION, _id_key("id", run_id))
+        return None if pointer is None else self._followed(pointer)
+
+    def save_run(self, run: RunRecord) -> RunRecord:
+        """See Ledger. Two operations."""
+        run, writer = bounded_run(run), new_writer()
+        self._tables.replace("runs", _PARTITION, self._changes(run), writer)
+        return replace(run, revision=writer)
+
+    def add_attempt(self, run: RunRecord, following: RunRecord) -> RunRecord:
+        """See Ledger. Two operations: all rows change in one transaction."""
+        following, writer = bounded_run(following), new_writer()
+        changes = [*self._changes(bounded_run(run)), *_new_rows(following)]
+        self._tables.replace("runs", _PARTITION, changes, writer)
+        return replace(following, revision=writer)
+
+    def _changes(self, run: RunRecord) -> list[Change]:
+        """Return what saving a run changes, its own row first."""
+        row = self._tables.get("runs", _PARTITION, _run_key(run))
+        if row is None or row.writer != run.revision:
+            raise LedgerConflictError(f"run {run.run_id} was changed, or is not there: read it again")
+        stored = _run(row)
+        check_transition(run.run_id, stored.state, run.state)
+        return [Change(key=row.key, columns=to_columns(run), etag=row.etag), *_open_changes(stored, run)]
+
+    def unfinished_runs(self) -> Iterator[RunRecord]:
+        """See Ledger. One operation, and one for each unfinished run."""
+        for pointer in self._tables.scan("runs", _IN_RANGE, low="open|", high=after("open")):
+            run = self._followed(pointer)
+            if run is not None and is_unfinished(run):
+                yield run
+
+    def runs(self, *, limit: int = 100, dataset: str | None = None) -> list[RunRecord]:
+        """See Ledger."""
+        condition, names = _IN_RANGE, {}
+        if dataset is not None:
+            condition, names = f"{_IN_RANGE} and dataset eq @dataset", {"dataset": dataset}
+        rows = self._tables.scan("runs", condition, limit, low="run|", high=after("run"), **names)
+        return [_run(row) for row in rows]
+
+    def _followed(self, pointer: Row) -> RunRecord | None:
+        row = self._tables.get("runs", _PARTITION, pointer.columns["row"])
+        return None if row is None else _run(row)
+
+
+def _new_rows(run: RunRecord) -> list[Change]:
+    pointer = {"row": _run_key(run)}
+    rows = [
+        Change(key=_id_key("id", run.run_id), columns=pointer),
+        Change(key=_run_key(run), columns=to_columns(run)),
+    ]
+    return [*rows, Change(key=_id_key("open", run.run_id), columns=pointer)] if is_unfinished(run) else rows
+
+
+def _open_changes(stored: RunRecord, run: RunRecord) -> list[Change]:
+    """What becomes of the row that lists the run among the unfinished ones."""
+    if is_unfinished(stored) == is_unfinished(run):
+        return []
+    columns = {"row": _run_key(run)} if is_unfinished(run) else None
+    return [Change(key=_id_key("open", run.run_id), columns=columns)]
+
+
+def _run_key(run: RunRecord) -> str:
+    return joined("run", descending(run.created_at), escaped(run.run_id, max_chars=_MAX_RUN_ID_CHARS))
+
+
+def _id_key(kind: str, run_id: str) -> str:
+    return joined(kind, escaped(run_id, max_chars=_MAX_RUN_ID_CHARS))
+
+
+def _run(row: Row) -> RunRecord:
+    return from_columns(RunRecord, row.columns, revision=row.writer)

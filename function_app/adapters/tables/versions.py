@@ -1,0 +1,123 @@
+"""The table of dataset versions: sizes of their splits, and their closings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from function_app.adapters.tables.bounds import bounded_generation
+from function_app.adapters.tables.client import Change, Row, Tables, new_writer, tries
+from function_app.adapters.tables.rows import after, escaped, from_columns, joined, to_columns
+from function_app.domain.errors import LedgerConflictError, NotFoundError
+from function_app.domain.records import DatasetVersion, Generation
+
+_LAST_GENERATION = 10**9 - 1
+_IN_RANGE = "PartitionKey eq @partition and RowKey ge @low and RowKey lt @high"
+
+
+class TableVersions:
+    """Partition ``dataset|version``; rows ``split|name`` and ``generation|number``, the last closing first."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def claim_split_size(self, version: DatasetVersion, split: str, num_shards: int) -> int:
+        """See Ledger. One operation for every caller but the first."""
+        partition, key = _partition(version), joined("split", escaped(split))
+        columns = _size_columns(version, split, num_shards)
+        for _ in tries(f"{version}, split {split}"):
+            row = self._tables.get("versions", partition, key)
+            if row is not None:
+                return int(row.columns["num_shards"].value)
+            if self._tables.create("versions", partition, [Change(key=key, columns=columns)], new_writer()):
+                break
+        return num_shards
+
+    def move_split_size(self, version: DatasetVersion, split: str, *, held: int, num_shards: int) -> int:
+        """See Ledger. Two operations where nobody interferes."""
+        partition, key = _partition(version), joined("split", escaped(split))
+        columns = _size_columns(version, split, num_shards)
+        for _ in tries(f"{version}, split {split}"):
+            row = self._tables.get("versions", partition, key)
+            if row is None:
+                return num_shards
+            if (size := int(row.columns["num_shards"].value)) != held:
+                return size
+            if self._replaced(partition, Change(key=key, columns=columns, etag=row.etag)):
+                break
+        return num_shards
+
+    def split_sizes(self, version: DatasetVersion) -> Mapping[str, int]:
+        """See Ledger."""
+        rows = self._scan(version, "split")
+        return {row.columns["split"]: int(row.columns["num_shards"].value) for row in rows}
+
+    def versions(self) -> Iterator[DatasetVersion]:
+        """See Ledger. Scans the table: a few rows for each version."""
+        last: DatasetVersion | None = None
+        for row in self._tables.scan(
+            "versions", "RowKey ge @low and RowKey lt @high", low="split|", high=after("split")
+        ):
+            version = DatasetVersion(dataset=row.columns["dataset"], version=row.columns["version"])
+            if version != last:  # the splits of a version follow one another: they share a partition
+                yield version
+            last = version
+
+    def add_generation(self, generation: Generation) -> bool:
+        """See Ledger."""
+        change = Change(key=_generation_key(generation), columns=to_columns(bounded_generation(generation)))
+        return self._tables.create("versions", _partition(generation.dataset_version), [change], new_writer())
+
+    def latest_generation(self, version: DatasetVersion) -> Generation | None:
+        """See Ledger."""
+        row = next(self._scan(version, "generation", limit=1), None)
+        return None if row is None else from_columns(Generation, row.columns)
+
+    def generations(self, version: DatasetVersion) -> list[Generation]:
+        """See Ledger."""
+        return [from_columns(Generation, row.columns) for row in self._scan(version, "generation")]
+
+    def claim_auto_run(self, generation: Generation, run_id: str) -> str:
+        """See Ledger."""
+        partition, key = _partition(generation.dataset_version), _generation_key(generation)
+        for _ in tries(f"closing {generation.number} of {generation.dataset_version}"):
+            row = self._tables.get("versions", partition, key)
+            if row is None:
+                raise NotFoundError(
+                    f"generation {generation.number} of {generation.dataset_version} is not on record"
+                )
+            stored = from_columns(Generation, row.columns)
+            if stored.auto_run_id is not None:
+                return stored.auto_run_id
+            if self._name_auto_run(partition, row, replace(stored, auto_run_id=run_id)):
+                break
+        return run_id
+
+    def _name_auto_run(self, partition: str, row: Row, generation: Generation) -> bool:
+        return self._replaced(partition, Change(key=row.key, columns=to_columns(generation), etag=row.etag))
+
+    def _replaced(self, partition: str, change: Change) -> bool:
+        """Try once; False where the row was changed meanwhile."""
+        try:
+            self._tables.replace("versions", partition, [change], new_writer())
+        except LedgerConflictError:
+            return False
+        return True
+
+    def _scan(self, version: DatasetVersion, kind: str, limit: int | None = None) -> Iterator[Row]:
+        return self._tables.scan(
+            "versions", _IN_RANGE, limit, partition=_partition(version), low=f"{kind}|", high=after(kind)
+        )
+
+
+def _size_columns(version: DatasetVersion, split: str, num_shards: int) -> dict[str, object]:
+    size = (num_shards, "Edm.Int64")
+    return {"dataset": version.dataset, "version": version.version, "split": split, "num_shards": size}
+
+
+def _partition(version: DatasetVersion) -> str:
+    return joined(escaped(version.dataset), escaped(version.version))
+
+
+def _generation_key(generation: Generation) -> str:
+    return joined("generation", f"{_LAST_GENERATION - generation.number:09d}")

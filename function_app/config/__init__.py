@@ -1,0 +1,1 @@
+"""App settings and pipeline files: typed, bounded, checked when they are loaded."""

@@ -1,0 +1,1 @@
+"""Records, states and decisions without any I/O."""

@@ -1,0 +1,137 @@
+"""The state machine of a run, in one table: states, legal transitions, and who may cause them.
+
+``docs/states.md`` is generated from it: ``python -m tools.states_page``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+
+class RunState(StrEnum):
+    """A run's state, as stored."""
+
+    PLANNED = "planned"
+    SUBMITTING = "submitting"
+    SUBMITTED = "submitted"
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    LOST = "lost"
+    REGISTERED = "registered"
+    NOT_REGISTERED = "not_registered"
+    SUPPRESSED = "suppressed"
+
+
+class Actor(StrEnum):
+    """Who moves a run."""
+
+    SUBMISSION = "submission"
+    RECONCILIATION = "reconciliation"
+    PERSON = "person"
+    SWEEP = "sweep"
+
+
+MEANINGS: Mapping[RunState, str] = {
+    RunState.PLANNED: "Written down and not submitted: it is about to be, or waits for its turn.",
+    RunState.SUBMITTING: "One handler is sending the job to Azure ML; its claim ends by itself.",
+    RunState.SUBMITTED: "Azure ML has the job.",
+    RunState.QUEUED: "Azure ML builds the image, or waits for nodes.",
+    RunState.RUNNING: "The job runs, or its outputs are being written.",
+    RunState.COMPLETED: "The job ended well; the gate has not decided yet.",
+    RunState.FAILED: "The job ended badly, or Azure ML refused it; another attempt may follow.",
+    RunState.CANCELED: "Canceled by a person, by a newer generation, or by the job's time limit.",
+    RunState.LOST: "Azure ML does not know the job that was submitted, or its cluster is gone.",
+    RunState.REGISTERED: "The gate held: the model is registered.",
+    RunState.NOT_REGISTERED: "The job completed and no model was registered; the reason says why.",
+    RunState.SUPPRESSED: "Never submitted: a newer request took its place, or a person canceled the run before it.",
+}
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One legal move."""
+
+    source: RunState
+    target: RunState
+    actors: frozenset[Actor]
+
+
+_S = RunState
+_SUBMITTERS = frozenset({Actor.SUBMISSION, Actor.SWEEP})
+_FOLLOWERS = frozenset({Actor.RECONCILIATION, Actor.SWEEP})
+_CANCELERS = frozenset({Actor.SUBMISSION, Actor.PERSON, Actor.SWEEP})
+"""A person cancels; so does the submission of a newer generation, where the pipeline says cancel_and_train."""
+
+
+def _moves(source: RunState, targets: tuple[RunState, ...], actors: frozenset[Actor]) -> tuple[Transition, ...]:
+    return tuple(Transition(source, target, actors) for target in targets)
+
+
+TABLE: tuple[Transition, ...] = (
+    *_moves(_S.PLANNED, (_S.SUBMITTING,), _SUBMITTERS),
+    *_moves(_S.PLANNED, (_S.SUPPRESSED,), _CANCELERS | _FOLLOWERS),
+    *_moves(_S.PLANNED, (_S.CANCELED,), _CANCELERS),
+    *_moves(_S.SUBMITTING, (_S.SUBMITTED, _S.FAILED), _SUBMITTERS),
+    *_moves(_S.SUBMITTING, (_S.CANCELED,), _CANCELERS),
+    *_moves(_S.SUBMITTED, (_S.QUEUED, _S.RUNNING, _S.COMPLETED, _S.FAILED, _S.CANCELED, _S.LOST), _FOLLOWERS),
+    *_moves(_S.QUEUED, (_S.RUNNING, _S.COMPLETED, _S.FAILED, _S.CANCELED, _S.LOST), _FOLLOWERS),
+    *_moves(_S.RUNNING, (_S.COMPLETED, _S.FAILED, _S.CANCELED, _S.LOST), _FOLLOWERS),
+    *_moves(_S.COMPLETED, (_S.REGISTERED, _S.NOT_REGISTERED), _FOLLOWERS),
+)
+"""Only forward. ``notified`` is no state but a time beside it: whoever looks later still sees how it ended.
+
+A running job is canceled by asking Azure ML; the run ends canceled when the job has ended, which reconciliation sees.
+"""
+
+_ACTORS = {(move.source, move.target): move.actors for move in TABLE}
+TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
+    state: frozenset(move.target for move in TABLE if move.source is state) for state in RunState
+}
+SETTLED = frozenset(state for state, following in TRANSITIONS.items() if not following)
+"""States that a run never leaves; what is left to do then is to tell people."""
+
+
+def is_legal(source: RunState, target: RunState, actor: Actor) -> bool:
+    """Whether an actor may move a run from one state to another."""
+    return actor in _ACTORS.get((source, target), frozenset())
+
+
+def states_page() -> str:
+    """Return the page ``docs/states.md``, generated from the table."""
+    lines = [
+        "# States of a run",
+        "",
+        "Generated from `function_app/domain/run_states.py` by `python -m tools.states_page`. A test compares them.",
+        "A transition that is not in the table is refused under the row's ETag, logged with both states, and",
+        "changes nothing.",
+        "",
+        "| state | meaning | settled |",
+        "|---|---|---|",
+        *(f"| `{state}` | {MEANINGS[state]} | {'yes' if state in SETTLED else ''} |" for state in RunState),
+        "",
+        "| from | to | who may cause it |",
+        "|---|---|---|",
+        *_rows(),
+        "",
+        "Once a run is settled, `notified_at` says when everybody was told how it ended. Nobody is told of a",
+        "suppressed run, nor of an attempt that another one continues: the run that took its place is told of.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rows() -> list[str]:
+    rows = []
+    for source, moves in groupby(TABLE, key=lambda move: move.source):
+        for actors, same in groupby(moves, key=lambda move: move.actors):
+            targets = ", ".join(f"`{move.target}`" for move in same)
+            rows.append(f"| `{source}` | {targets} | {', '.join(sorted(actors))} |")
+    return rows
+
+
+AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})

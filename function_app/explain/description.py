@@ -1,0 +1,55 @@
+"""What is known of a dataset version, for people: what is there, what is missing, what was rejected and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from function_app.config.pipelines import Pipeline
+from function_app.domain.errors import NotFoundError
+from function_app.domain.records import DatasetVersion, Generation, RunRecord
+from function_app.ingest.completeness import MAX_LISTED, SplitDescription, refusal_messages, split_descriptions
+from function_app.ingest.drift import DriftFindings, drift_findings
+from function_app.services import Services
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionDescription:
+    """One dataset version."""
+
+    dataset_version: DatasetVersion
+    pipeline: Pipeline
+    splits: tuple[SplitDescription, ...]
+    generation: Generation | None
+    """The latest closing; None while it was never whole."""
+    superseded: tuple[Generation, ...]
+    """The closings before the latest one, the last first."""
+    refusal: tuple[str, ...]
+    """Why the shards, all there, do not hold as a set; empty where nothing is known against them."""
+    drift: DriftFindings
+    """The latest closing against the data that the then current model was trained on."""
+    runs: tuple[RunRecord, ...]
+    """Newest first."""
+
+
+def describe_version(version: DatasetVersion, services: Services) -> VersionDescription:
+    """Return what the ledger knows. Raises NotFoundError where that is nothing at all."""
+    pipeline = services.pipelines.get(version.dataset)
+    if pipeline is None:
+        raise NotFoundError(f"dataset {version.dataset} has no pipeline")
+    if not pipeline.data.is_synthetic and not services.ledger.split_sizes(version):
+        raise NotFoundError(f"no shard of {version} has come yet")
+    runs = services.ledger.runs(dataset=version.dataset)
+    closings = services.ledger.generations(version)
+    generation = closings[0] if closings else None
+    if pipeline.data.is_synthetic and generation is None:
+        raise NotFoundError(f"nobody has asked for a run of {version} yet")
+    return VersionDescription(
+        dataset_version=version,
+        pipeline=pipeline,
+        splits=tuple(split_descriptions(pipeline, version, services)),
+        generation=generation,
+        superseded=tuple(closings[1 : MAX_LISTED + 1]),
+        refusal=refusal_messages(version, services),
+        drift=DriftFindings() if generation is None else drift_findings(generation, services),
+        runs=tuple(run for run in runs if run.dataset_version == version),
+    )

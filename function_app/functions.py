@@ -1,0 +1,128 @@
+"""The function app: every trigger, in the order of the flow. Each decodes one payload and makes one call.
+
+The host indexes this module at every cold start, so each trigger imports what it needs when it is first called.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from functools import cache
+from typing import TYPE_CHECKING
+
+from azure.functions import (
+    AuthLevel,
+    Blueprint,
+    Context,
+    EventGridEvent,
+    FunctionApp,
+    HttpMethod,
+    HttpRequest,
+    HttpResponse,
+    QueueMessage,
+    TimerRequest,
+)
+
+from function_app.bootstrap import services
+from function_app.domain.errors import ProblemsError
+from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED
+
+if TYPE_CHECKING:
+    from azure.functions import AsgiMiddleware
+
+HOST_STORAGE = "AzureWebJobsStorage"
+METHODS = (HttpMethod.GET, HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH, HttpMethod.DELETE, HttpMethod.HEAD)
+"""Every method that a caller may try, so that the API answers a wrong one with an error of its own."""
+
+logger = logging.getLogger(__name__)
+triggers = Blueprint()
+
+
+def build_app() -> FunctionApp:
+    """Return a new app. The host reads an app's functions once, so each test builds its own."""
+    app = FunctionApp(http_auth_level=AuthLevel.FUNCTION)
+    app.register_functions(triggers)
+    return app
+
+
+@triggers.function_name("shard_uploaded")
+@triggers.queue_trigger(arg_name="message", queue_name=SHARD_UPLOADED, connection=HOST_STORAGE)
+def shard_uploaded(message: QueueMessage) -> None:
+    """Validate the shards whose upload Event Grid reports."""
+    from function_app.domain.events import read_uploads
+    from function_app.ingest.uploads import handle_upload
+    from function_app.sweep.dead_letters import failures_on_record
+
+    body = message.get_body()
+    with failures_on_record(SHARD_UPLOADED, body, services()):
+        for upload in read_uploads(body, num_deliveries=message.dequeue_count or 1):
+            handle_upload(upload, services())
+
+
+@triggers.function_name("training_requested")
+@triggers.queue_trigger(arg_name="message", queue_name=TRAINING_REQUESTED, connection=HOST_STORAGE)
+def training_requested(message: QueueMessage) -> None:
+    """Submit the run that a closing or a caller asks for."""
+    from function_app.domain.events import TrainingRequest
+    from function_app.runs.submission import handle_request
+    from function_app.sweep.dead_letters import failures_on_record
+
+    body = message.get_body()
+    with failures_on_record(TRAINING_REQUESTED, body, services()):
+        handle_request(TrainingRequest.from_json(body), services())
+
+
+@triggers.function_name("run_changed")
+@triggers.event_grid_trigger(arg_name="event")
+def run_changed(event: EventGridEvent) -> None:
+    """Look at the run that the event names; the status in the event is not trusted."""
+    from function_app.runs.following import handle_run_event, read_run_id
+    from function_app.sweep.dead_letters import failures_on_record
+
+    with failures_on_record(RUN_CHANGED, event.id, services()):
+        handle_run_event(read_run_id(event.subject, event.get_json()), services())
+
+
+@triggers.function_name("reconcile")
+@triggers.timer_trigger(arg_name="timer", schedule="%LANDFALL_RECONCILE_SCHEDULE%", run_on_startup=False)
+def reconcile(timer: TimerRequest) -> None:
+    """Run the sweep: compare the ledger with storage and Azure ML, and repair the difference."""
+    from function_app.sweep.sweep import sweep
+
+    del timer  # a late tick does the same as one in time
+    sweep(services())
+
+
+@triggers.function_name("health")
+@triggers.route("api/health", methods=["GET"], auth_level=AuthLevel.ANONYMOUS)
+def health(req: HttpRequest) -> HttpResponse:
+    """Answer 200 where settings and pipelines can be read, otherwise 503. Open to all, so it says no more."""
+    del req
+    try:
+        pipelines = sorted(pipeline.pipeline for pipeline in services().pipelines.values())
+    except ProblemsError as error:
+        logger.error(f"the app is misconfigured:\n{error}", extra={"action": "misconfigured"})  # noqa: TRY400
+        problems = len(error.problems)
+        return _answer(503, {"status": "misconfigured", "problems": problems, "see": "the log of function health"})
+    return _answer(200, {"status": "ok", "pipelines": pipelines})
+
+
+def _answer(status: int, members: dict[str, object]) -> HttpResponse:
+    return HttpResponse(json.dumps(members), status_code=status, mimetype="application/json")
+
+
+@triggers.function_name("http_api")
+@triggers.route("{*route}", methods=METHODS, auth_level=AuthLevel.FUNCTION)
+async def http_api(req: HttpRequest, context: Context) -> HttpResponse:
+    """Pass every other HTTP request to the web app."""
+    answer: HttpResponse = await _middleware().handle_async(req, context)
+    return answer
+
+
+@cache
+def _middleware() -> AsgiMiddleware:
+    from azure.functions import AsgiMiddleware
+
+    from function_app.web.app import build_web_app
+
+    return AsgiMiddleware(build_web_app(services))

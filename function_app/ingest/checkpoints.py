@@ -1,0 +1,157 @@
+"""Checkpoints of long validations: one document for each blob, replaced as the work goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from function_app.domain.records import BlobFacts
+from function_app.domain.shard_paths import ShardPlace
+from function_app.services import Services
+from shard_validation import ReasonCode, ShardStatistics, ShardVerdict
+from shard_validation.reasons import Fault
+from shared.errors import LandfallError
+
+logger = logging.getLogger(__name__)
+
+FORMAT_VERSION = 2
+"""To be raised with every change of what validation puts into a checkpoint: older ones are then left alone."""
+MAX_CHECKPOINT_BYTES = 16 << 20
+"""A thousand features with full histograms; usually it is some kilobytes."""
+
+
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredCheckpoint:
+    """How far a validation has come; as it is by default, it has not begun."""
+
+    checkpoint: Mapping[str, Any] | None = None
+    """None: somebody has begun, and nothing is stored yet."""
+    bytes_done: int = 0
+    num_executions: int = 0
+    """Those that gave up their turn; not those that died."""
+    num_starts: int = 0
+    """Executions that began from here and came no further: one may be under way, the others ended without a word."""
+    num_restarts: int = 0
+    """How often what was stored was of no use and it began anew: this is not forgotten where it comes further."""
+    saved_at: datetime = NEVER
+
+
+def load_checkpoint(place: ShardPlace, facts: BlobFacts, services: Services) -> StoredCheckpoint | None:
+    """Return where to go on; None where nothing is stored for these bytes and these requirements."""
+    content = services.documents.read(_path(place), max_bytes=MAX_CHECKPOINT_BYTES)
+    if content is None:
+        return None
+    try:
+        return _understood(json.loads(content), _identity(place, facts))
+    except (ValueError, KeyError, TypeError):
+        logger.exception(f"checkpoint {_path(place)} is not understood", extra={"action": "checkpoint_refused"})
+        return None
+
+
+def _understood(members: Mapping[str, Any], identity: Mapping[str, Any]) -> StoredCheckpoint | None:
+    if members["identity"] != identity:
+        return None
+    return StoredCheckpoint(
+        checkpoint=members["checkpoint"],
+        bytes_done=members["bytes_done"],
+        num_executions=members["num_executions"],
+        num_starts=members.get("num_starts", 0),  # not in what was stored before they were counted
+        num_restarts=members.get("num_restarts", 0),
+        saved_at=datetime.fromisoformat(members["saved_at"]),
+    )
+
+
+def save_checkpoint(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: Services) -> bool:
+    """Store it as of now, over what was stored for the blob before; False where it is too large for that."""
+    members = {**vars(reached), "identity": _identity(place, facts), "saved_at": services.clock().isoformat()}
+    content = json.dumps(members).encode()
+    if len(content) > MAX_CHECKPOINT_BYTES:
+        return False
+    services.documents.write(_path(place), content)
+    return True
+
+
+def forget_checkpoint(place: ShardPlace, services: Services) -> None:
+    """Delete what is stored for the blob, if anything is."""
+    services.documents.delete(_path(place))
+
+
+def _path(place: ShardPlace) -> str:
+    return f"validations/{place.path}.json"
+
+
+def _identity(place: ShardPlace, facts: BlobFacts) -> dict[str, Any]:
+    """What a checkpoint belongs to: these bytes, looked at with these requirements by this code."""
+    requirements = json.dumps(place.pipeline.data.requirements().to_json(), sort_keys=True)
+    return {
+        "format_version": FORMAT_VERSION,
+        "path": place.path,
+        "etag": facts.etag,
+        "requirements": hashlib.sha256(requirements.encode()).hexdigest(),
+    }
+
+
+MAX_STARTS = 5
+"""From one place, as often as the host delivers a message (``maxDequeueCount`` of host.json)."""
+
+
+@contextmanager
+def counted_execution(place: ShardPlace, facts: BlobFacts, services: Services) -> Iterator[StoredCheckpoint]:
+    """Count an execution before it begins; yield where it begins, and the how many-th from there it is.
+
+    One that raises what Landfall raises on purpose has come to an end: storage that is away is no fault of the shard.
+    """
+    stored = load_checkpoint(place, facts, services) or StoredCheckpoint()
+    begun = replace(stored, num_starts=stored.num_starts + 1)
+    save_checkpoint(place, facts, begun, services)
+    try:
+        yield begun
+    except LandfallError:
+        _take_back(place, facts, services)
+        raise
+
+
+def is_exhausted(begun: StoredCheckpoint) -> bool:
+    """Whether as many executions as are allowed began from here before this one, and came no further."""
+    return begun.num_starts > MAX_STARTS
+
+
+def interrupted_verdict(facts: BlobFacts, begun: StoredCheckpoint, services: Services) -> ShardVerdict:
+    """Return the verdict on a shard that nobody comes to the end of. Nothing of it is read."""
+    name = services.shards.open(facts).name
+    fault = Fault(
+        code=ReasonCode.VALIDATION_INTERRUPTED,
+        expected="an execution that comes further: write smaller records, row groups or shards, or give the app more "
+        "memory, and upload it again",
+        seen=f"{begun.num_starts - 1} executions that ended without a verdict (killed, out of memory, or an error)",
+    )
+    return ShardVerdict(
+        shard=name,
+        accepted=False,
+        num_records=0,
+        size_bytes=facts.size_bytes,
+        crc32c="00000000",
+        data_format=None,
+        reasons=(fault.at(name, byte_offset=begun.bytes_done),),
+        num_reasons=1,
+        statistics=ShardStatistics(),
+    )
+
+
+def _take_back(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
+    try:
+        stored = load_checkpoint(place, facts, services)
+        if stored is not None and stored.num_starts:
+            save_checkpoint(place, facts, replace(stored, num_starts=stored.num_starts - 1), services)
+    except LandfallError:
+        # The store may be what failed. The original error goes on to the host, which delivers again.
+        logger.exception("a validation could not be taken back", extra={"action": "count_failed"})

@@ -1,0 +1,162 @@
+"""Closing a dataset version: cheap to find out, done exactly once for each content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from function_app.config.pipelines import Pipeline
+from function_app.domain.errors import LedgerConflictError
+from function_app.domain.records import NUM_BUCKETS, DatasetVersion, Generation, ShardRecord, ShardState
+from function_app.ingest.follow_up import follow_up
+from function_app.ingest.set_check import refuse_set
+from function_app.services import Services
+from shard_validation import ShardStatistics
+from shard_validation.statistics import VersionStatistics
+from shared.manifest import Manifest, ManifestShard, fingerprint
+
+MAX_TRIES = 5
+CLOCK_SKEW = timedelta(seconds=30)
+"""By how much the clocks of two instances may differ, generously: Azure keeps them within a second."""
+
+
+def close_if_whole(pipeline: Pipeline, shard: ShardRecord, services: Services) -> None:
+    """Close the shard's version if that shard was the last.
+
+    Only a shard whose bucket is full looks at the other buckets, and only a whole version is read: O(1) operations
+    for each shard, whatever their number.
+    """
+    version = shard.dataset_version
+    if not _bucket_is_full(version, shard.split, shard.num_shards, shard.bucket, services):
+        return
+    latest = services.ledger.latest_generation(version)
+    if latest is not None and shard.validated_at < latest.closed_at - CLOCK_SKEW:
+        # A late duplicate: the closing has seen this verdict. Only what follows it may have been interrupted.
+        follow_up(pipeline, latest, services)
+        return
+    close_version(pipeline, version, services)
+
+
+def close_version(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation | None:
+    """Close a version if all shards of all required splits are accepted; return its generation, None while open."""
+    if not _all_buckets_are_full(pipeline, version, services):
+        return None
+    generation = _generation(pipeline, version, services)
+    if generation is not None:
+        follow_up(pipeline, generation, services)
+    return generation
+
+
+def _all_buckets_are_full(pipeline: Pipeline, version: DatasetVersion, services: Services) -> bool:
+    sizes = services.ledger.split_sizes(version)
+    if not pipeline.data.splits:
+        return False  # synthetic: no upload closes anything
+    if any(split not in sizes for split in pipeline.data.splits):
+        return False
+    return all(
+        _bucket_is_full(version, split, sizes[split], bucket, services)
+        for split in pipeline.data.splits
+        for bucket in range(min(NUM_BUCKETS, sizes[split]))
+    )
+
+
+def _bucket_is_full(version: DatasetVersion, split: str, num_shards: int, bucket: int, services: Services) -> bool:
+    expected = len(range(bucket, num_shards, NUM_BUCKETS))
+    return services.ledger.accepted_in_bucket(version, split, bucket) == expected
+
+
+def _generation(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation | None:
+    """Return the generation of the shards as they are: the latest one, or a new one. None where one went missing."""
+    for _ in range(MAX_TRIES):
+        rows = _accepted(services.ledger.shards(version), pipeline)
+        if not _is_complete(rows, pipeline):
+            return None  # A shard was rejected since the counters were read; the next good one closes.
+        latest = services.ledger.latest_generation(version)
+        manifest = _manifest(pipeline, version, rows, number=latest.number + 1 if latest else 1)
+        if latest is not None and latest.fingerprint == manifest.fingerprint:
+            return latest
+        formats = {row.name: row.content_format for row in rows if row.content_format is not None}
+        if refuse_set(pipeline, manifest, formats, services):
+            return None
+        generation = described(manifest, services)
+        services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
+        if services.ledger.add_generation(generation):
+            _tell_story(generation, services)
+            return generation
+    raise LedgerConflictError(
+        f"{version}: was closed by others {MAX_TRIES} times in a row; it will be looked at again"
+    )
+
+
+def _accepted(rows: Iterable[ShardRecord], pipeline: Pipeline) -> list[ShardRecord]:
+    wanted = (r for r in rows if r.state is ShardState.ACCEPTED and r.split in pipeline.data.splits)
+    return sorted(wanted, key=lambda row: (row.split, row.index))
+
+
+def _is_complete(rows: list[ShardRecord], pipeline: Pipeline) -> bool:
+    for split in pipeline.data.splits:
+        own = [row for row in rows if row.split == split]
+        if not own or [(row.index, row.num_shards) for row in own] != [(n, len(own)) for n in range(len(own))]:
+            return False
+    return True
+
+
+def _manifest(pipeline: Pipeline, version: DatasetVersion, rows: list[ShardRecord], number: int) -> Manifest:
+    shards = tuple(
+        ManifestShard(
+            split=row.split,
+            index=row.index,
+            num_shards=row.num_shards,
+            name=row.name,
+            size_bytes=row.size_bytes,
+            crc32c=row.crc32c,
+            num_records=row.num_records,
+        )
+        for row in rows
+    )
+    return Manifest(
+        dataset=version.dataset,
+        version=version.version,
+        generation=number,
+        fingerprint=fingerprint(shards),
+        data_format=pipeline.data.format,
+        features=pipeline.data.feature_specs(),
+        shards=shards,
+        statistics=_statistics(rows).to_json(),
+    )
+
+
+def _statistics(rows: list[ShardRecord]) -> VersionStatistics:
+    """Merge what validation saw; a shard whose statistics the ledger had to cut is left out."""
+    return VersionStatistics.of(
+        (row.split, ShardStatistics.from_json(row.statistics)) for row in rows if "features" in row.statistics
+    )
+
+
+def described(manifest: Manifest, services: Services) -> Generation:
+    """Return the ledger's row of a closing."""
+    version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
+    return Generation(
+        dataset_version=version,
+        number=manifest.generation,
+        fingerprint=manifest.fingerprint,
+        manifest_path=f"manifests/{version}/g{manifest.generation}-{manifest.fingerprint[:12]}.json",
+        num_shards=len(manifest.shards),
+        num_records=sum(shard.num_records for shard in manifest.shards),
+        closed_at=services.clock(),
+    )
+
+
+def _tell_story(generation: Generation, services: Services) -> None:
+    services.decide(
+        str(generation.dataset_version),
+        "version_closed" if generation.number == 1 else "version_changed",
+        f"whole with {generation.num_shards} shards and {generation.num_records} records: "
+        f"generation {generation.number}",
+        fingerprint=generation.fingerprint,
+        manifest=generation.manifest_path,
+    )
+    if generation.number > 1:
+        before, number = generation.number - 1, generation.number
+        reason = f"generation {before} is superseded by generation {number}"
+        services.decide(str(generation.dataset_version), "generation_superseded", reason)

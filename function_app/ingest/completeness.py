@@ -1,0 +1,93 @@
+"""What a dataset version has and what it is missing, split by split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from function_app.config.pipelines import Pipeline
+from function_app.domain.records import DatasetVersion, ShardRecord, ShardState
+from function_app.ingest.set_check import last_refusal
+from function_app.services import Services
+from shard_validation import DataRequirements, ShardStatistics
+
+MAX_LISTED = 1000
+"""Of missing or rejected shards: an answer stays readable, and says how many there are in all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitDescription:
+    """One required split."""
+
+    split: str
+    num_shards: int | None
+    """None: no shard has come yet, so nobody knows."""
+    accepted: int
+    missing: tuple[str, ...]
+    """Names of shards that have not come, or were rejected."""
+    rejected: tuple[ShardRecord, ...]
+    num_rejected: int
+    size_bytes: int
+    """Of the accepted shards, as ``statistics``."""
+    statistics: ShardStatistics
+    label: str | None
+    """The feature whose histogram is the labels'."""
+    kinds: Mapping[str, str]
+    """Of each feature: int64, float or bytes."""
+
+
+def missing_shards(pipeline: Pipeline, version: DatasetVersion, services: Services) -> list[str]:
+    """Return the names of shards that keep a version open."""
+    return [name for split in split_descriptions(pipeline, version, services) for name in split.missing]
+
+
+def refusal_messages(version: DatasetVersion, services: Services) -> tuple[str, ...]:
+    """Return what was found wrong with a version as a set."""
+    refusal = last_refusal(version, services)
+    return () if refusal is None else tuple(refusal.details.get("messages", ()))
+
+
+def split_descriptions(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Iterator[SplitDescription]:
+    """Yield what there is of each split that the pipeline requires."""
+    sizes = services.ledger.split_sizes(version)
+    rows = list(services.ledger.shards(version)) if sizes else []
+    requirements = pipeline.data.requirements()
+    for split in pipeline.data.splits:
+        own = [row for row in rows if row.split == split and row.num_shards == sizes.get(split)]
+        yield _split(split, sizes.get(split), own, requirements)
+
+
+def _split(
+    split: str, num_shards: int | None, rows: list[ShardRecord], requirements: DataRequirements
+) -> SplitDescription:
+    good = [row for row in rows if row.state is ShardState.ACCEPTED]
+    accepted = {row.index for row in good}
+    rejected = sorted((row for row in rows if row.state is ShardState.REJECTED), key=lambda row: row.index)
+    if num_shards is None:
+        missing = [f"{split}-*: no shard of this split has come yet"]
+    else:
+        absent = (index for index in range(num_shards) if index not in accepted)
+        missing = [f"{split}-{index:05d}-of-{num_shards:05d}" for index in absent]
+    return SplitDescription(
+        split=split,
+        num_shards=num_shards,
+        accepted=len(accepted),
+        missing=tuple(missing),
+        rejected=tuple(rejected[:MAX_LISTED]),
+        num_rejected=len(rejected),
+        size_bytes=sum(row.size_bytes for row in good),
+        statistics=merged_statistics(good),
+        label=requirements.label,
+        kinds={feature.name: feature.kind for feature in requirements.features},
+    )
+
+
+def merged_statistics(rows: Iterable[ShardRecord]) -> ShardStatistics:
+    """Merge what validation saw; a shard whose statistics the ledger had to cut only counts its records."""
+    total = ShardStatistics()
+    for row in rows:
+        if "features" in row.statistics:
+            total.merge(ShardStatistics.from_json(row.statistics))
+        else:
+            total.num_records += row.num_records
+    return total

@@ -1,0 +1,186 @@
+"""Drift: the data of a closing against those that the current model was trained on, measured and told once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from function_app.config.pipelines import Pipeline
+from function_app.domain.errors import DocumentTooLargeError
+from function_app.domain.records import Generation, RunRecord
+from function_app.domain.run_states import RunState
+from function_app.notify.outbox import add_notifications, deliver
+from function_app.services import Services
+from shard_validation import Drift, VersionStatistics, measure_drift
+from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError
+
+MAX_RUNS = 1000
+"""Of a dataset: a model older than so many runs is not looked for."""
+MAX_LISTED = 50
+BLOCKED, WARNED, MEASURED = "drift_blocked", "drift_warned", "drift_measured"
+"""What was decided; the first two are outcomes of notifications, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Comparison:
+    """A closing, the run whose model is the current one, and how far their data differ."""
+
+    generation: Generation
+    trained: RunRecord
+    drift: Drift
+
+    @property
+    def decision(self) -> str:
+        """What is done about it."""
+        if self.drift.blocks:
+            return BLOCKED
+        return WARNED if self.drift.reasons else MEASURED
+
+    @property
+    def text(self) -> str:
+        """One sentence for people, with all figures that exceed their threshold."""
+        version, trained = self.generation.dataset_version, self.trained
+        model = f"{trained.dataset_version}, which the current model was trained on ({trained.run_id})"
+        if self.decision == MEASURED:
+            return f"{version} was compared with {model}: none of {len(self.drift.measures)} figures is too far off"
+        figures = "; ".join(reason.message for reason in self.drift.reasons[:MAX_LISTED])
+        so = ", so nothing was trained; ask for a run if one is wanted" if self.decision == BLOCKED else ""
+        return f"{version} differs from {model}{so}: {figures}"
+
+    @property
+    def measures(self) -> list[dict[str, Any]]:
+        """Every figure with its threshold."""
+        return [
+            {"code": str(m.code), "split": m.split, "value": m.value, "threshold": m.threshold, "exceeds": m.exceeds}
+            for m in self.drift.measures[:MAX_LISTED]
+        ]
+
+
+def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: Services) -> bool:
+    """Whether a closing must start no training by itself; people may still ask for a run.
+
+    What was found once stands, also when another model is registered later: nobody is told two things of one closing.
+    A pipeline that blocks no more lets go what it had blocked.
+    """
+    action = pipeline.data.drift.action
+    if action == "ignore":
+        return False
+    findings = _findings(generation, services)
+    if findings is None:
+        findings = _measure(pipeline, generation, services)
+        services.ledger.set_mark(_mark(generation), json.dumps(findings))
+    return action == "block" and findings["decision"] == BLOCKED
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftFindings:
+    """What was found of a closing when it was measured; empty where there was nothing to compare it with."""
+
+    trained_on: str | None = None
+    """The dataset version of the then current model."""
+    messages: tuple[str, ...] = ()
+    """Of the figures that exceed their thresholds."""
+    measures: tuple[Mapping[str, Any], ...] = ()
+    """All figures: code, split, value, threshold, exceeds."""
+
+
+def drift_findings(generation: Generation, services: Services) -> DriftFindings:
+    """Return what is on record of a closing's drift."""
+    findings = _findings(generation, services) or {}
+    return DriftFindings(
+        trained_on=findings.get("trained_on"),
+        messages=tuple(findings.get("messages", ())),
+        measures=tuple(findings.get("measures", ())),
+    )
+
+
+def _findings(generation: Generation, services: Services) -> dict[str, Any] | None:
+    text = services.ledger.mark(_mark(generation))
+    if text is None:
+        return None
+    findings: dict[str, Any] = json.loads(text)
+    return findings
+
+
+def _mark(generation: Generation) -> str:
+    return f"drift/{generation.dataset_version}/g{generation.number}"
+
+
+def _measure(pipeline: Pipeline, generation: Generation, services: Services) -> dict[str, Any]:
+    run = _trained_on(pipeline, services)
+    reference = None if run is None else _statistics(_closing_of(run, services), services)
+    current = None if reference is None else _statistics(generation, services)
+    if run is None or reference is None or current is None:
+        return {"decision": None, "messages": []}  # the first model has nothing to be compared with
+    drift = measure_drift(current, reference, pipeline.data.requirements())
+    comparison = _Comparison(generation=generation, trained=run, drift=drift)
+    if comparison.decision != MEASURED:
+        _tell_people(comparison, pipeline, services)
+    _tell_story(comparison, services)
+    return {
+        "decision": comparison.decision,
+        "messages": [r.message for r in drift.reasons[:MAX_LISTED]],
+        "measures": comparison.measures,
+        "trained_on": str(run.dataset_version),
+    }
+
+
+def _trained_on(pipeline: Pipeline, services: Services) -> RunRecord | None:
+    """Return the newest run of the pipeline whose model was registered."""
+    runs = services.ledger.runs(limit=MAX_RUNS, dataset=pipeline.dataset)
+    registered = (r for r in runs if r.pipeline == pipeline.pipeline and r.state is RunState.REGISTERED)
+    return next(registered, None)
+
+
+def _closing_of(run: RunRecord, services: Services) -> Generation | None:
+    generations = services.ledger.generations(run.dataset_version)
+    return next((g for g in generations if g.number == run.generation), None)
+
+
+def _statistics(generation: Generation | None, services: Services) -> VersionStatistics | None:
+    """Read what the manifest keeps; None where it cannot be read, which the story says."""
+    if generation is None:
+        return None
+    try:
+        content = services.documents.read(generation.manifest_path, max_bytes=MAX_MANIFEST_BYTES)
+        return VersionStatistics.from_json(Manifest.from_json(content or b"").statistics)
+    except (ManifestError, DocumentTooLargeError, KeyError, TypeError) as error:
+        reason = f"drift cannot be measured: {generation.manifest_path}: {error}"
+        services.decide(str(generation.dataset_version), "drift_not_measured", reason)
+        return None
+
+
+def _tell_people(comparison: _Comparison, pipeline: Pipeline, services: Services) -> None:
+    generation = comparison.generation
+    version = generation.dataset_version
+    add_notifications(
+        pipeline,
+        subject=str(version),
+        outcome=comparison.decision,
+        occasion=f"g{generation.number}",
+        content={
+            "text": comparison.text,
+            "dataset": version.dataset,
+            "version": version.version,
+            "generation": generation.number,
+            "fingerprint": generation.fingerprint,
+            "trained_on": str(comparison.trained.dataset_version),
+            "run_id": comparison.trained.run_id,
+            "measures": comparison.measures,
+            "reasons": [reason.to_json() for reason in comparison.drift.reasons[:MAX_LISTED]],
+        },
+        services=services,
+    )
+    deliver(str(version), services)
+
+
+def _tell_story(comparison: _Comparison, services: Services) -> None:
+    services.decide(
+        str(comparison.generation.dataset_version),
+        comparison.decision,
+        comparison.text,
+        trained_on=comparison.trained.run_id,
+        measures=comparison.measures,
+    )

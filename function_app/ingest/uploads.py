@@ -1,0 +1,199 @@
+"""A shard has landed, or so somebody says: look at it, judge it, write that down, see whether it was the last."""
+
+from __future__ import annotations
+
+import logging
+
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.events import CREATED, FINAL_WRITES, Upload
+from function_app.domain.records import BlobFacts, ShardRecord, ShardState
+from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, shard_place
+from function_app.ingest.checkpoints import (
+    StoredCheckpoint,
+    counted_execution,
+    forget_checkpoint,
+    interrupted_verdict,
+    is_exhausted,
+)
+from function_app.ingest.closing import close_if_whole, close_version
+from function_app.ingest.rejected_copies import keep_rejected
+from function_app.ingest.split_claims import claim_conflict
+from function_app.ingest.time_budget import CONTINUED, is_long, validate_in_slices
+from function_app.services import Services
+from shard_validation import (
+    ReasonCode,
+    ShardVerdict,
+    SourceChangedError,
+    SourceForbiddenError,
+    SourceGoneError,
+    SourceUnavailableError,
+)
+from shard_validation.reasons import shown
+
+MAX_ROUNDS = 5
+"""A shard overwritten more often than this while it is looked at is left to its next delivery."""
+OTHERS_UPLOADS = "upload_events_of_others"
+"""The counter of what lies where nobody waits for shards: other containers, datasets without a pipeline."""
+
+logger = logging.getLogger(__name__)
+
+
+def handle_upload(upload: Upload, services: Services) -> None:
+    """Follow one event to its end. Raises ServiceUnavailableError where it should be delivered again."""
+    if upload.container != services.data_container or not _is_near_shards(upload.path, services):
+        # By the day, not by the path: whatever else is written in the account must not fill the ledger.
+        services.ledger.count(OTHERS_UPLOADS, f"{services.clock():%Y-%m-%d}")
+        logger.info(f"{shown(upload.path)} is nobody's shard", extra={"action": "foreign_upload"})
+        return
+    if reason := _irrelevance(upload):
+        _suppress(upload.path, reason, services, event_id=upload.event_id)
+        return
+    if counted := counted_version(upload.path, services.pipelines):
+        closed = close_version(*counted, services)  # a set that was refused for its counts may hold now
+        found = "not whole, or does not hold together" if closed is None else f"generation {closed.number}"
+        services.decide(upload.path, "counts_stated", f"looked at its version, which is {found}")
+        return
+    try:
+        place = shard_place(upload.path, services.pipelines)
+    except NotAShardError as error:
+        _suppress(upload.path, str(error), services, event_id=upload.event_id)
+        return
+    judge_shard(place, services, is_counted=upload.is_repeated or upload.event_type == CONTINUED)
+
+
+def judge_shard(place: ShardPlace, services: Services, *, is_counted: bool = False) -> None:
+    """Bring the ledger's verdict on one position up to date with the store, and close the version if it is whole.
+
+    ``is_counted``: count the execution also where the shard is short, in case it dies.
+    """
+    for _ in range(MAX_ROUNDS):
+        facts = services.shards.facts(place.path)
+        if facts is None:
+            _suppress(place.path, "the blob is gone", services)
+            return
+        try:
+            shard = _verdict_on(place, facts, services, is_counted=is_counted)
+        except SourceChangedError:
+            continue
+        # Another handler may have judged newer content and written first: the last writer looks again.
+        if shard is None or _is_current(shard, services):
+            if shard is not None and shard.state is ShardState.ACCEPTED:
+                close_if_whole(place.pipeline, shard, services)
+            return
+    raise ServiceUnavailableError(f"{place.path} was overwritten {MAX_ROUNDS} times while it was looked at")
+
+
+def _is_current(shard: ShardRecord, services: Services) -> bool:
+    facts = services.shards.facts(f"{shard.dataset_version}/{shard.name}")
+    return facts is not None and facts.etag == shard.etag
+
+
+def _is_near_shards(path: str, services: Services) -> bool:
+    """Whether a path lies in the folder of a version of some pipeline's dataset, where shards and few others lie."""
+    folders = path.split("/")
+    return len(folders) == 3 and folders[0] in services.pipelines  # noqa: PLR2004 (dataset, version, shard)
+
+
+def _irrelevance(upload: Upload) -> str | None:
+    """Say why an event changes nothing; None where it may."""
+    if upload.event_type == CONTINUED:
+        return None
+    if upload.event_type != CREATED:
+        return f"{upload.event_type[:100]} changes nothing: a closed version stays as it was"
+    if upload.api not in FINAL_WRITES:
+        return f"{upload.api[:100]!r} leaves the blob incomplete: the event that counts is still to come"
+    return None
+
+
+def _verdict_on(place: ShardPlace, facts: BlobFacts, services: Services, *, is_counted: bool) -> ShardRecord | None:
+    """Return the verdict on these very bytes, from the ledger or new; None where they can have none."""
+    known = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
+    if known is not None and (known.name, known.etag) == (place.shard.name, facts.etag):
+        _suppress(place.path, f"this content was judged already: {known.state}", services, etag=facts.etag)
+        return known
+    if reason := _position_conflict(place, known, services):
+        code, message = reason
+        services.decide(place.path, "shard_rejected", message, code=str(code))
+        services.decide(str(place.dataset_version), "shard_rejected", message, code=str(code), shard=place.shard.name)
+        return None
+    judge = _judge_counted if is_counted or is_long(facts, services) else _judge
+    return judge(place, facts, services)
+
+
+def _position_conflict(
+    place: ShardPlace, known: ShardRecord | None, services: Services
+) -> tuple[ReasonCode, str] | None:
+    """Say why a file cannot stand at its position: another one does, or its ``-of-N`` contradicts the others."""
+    version, shard = place.dataset_version, place.shard
+    if conflict := claim_conflict(place, services):
+        return ReasonCode.SET_SIZE_CONTRADICTORY, conflict
+    if known is None or known.name == shard.name or services.shards.facts(f"{version}/{known.name}") is None:
+        return None
+    return ReasonCode.SET_NAMES_COLLIDE, (
+        f"{place.path}: index {shard.index} of {shard.split} is taken by {known.name}; delete one of the two"
+    )
+
+
+def _judge_counted(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardRecord | None:
+    with counted_execution(place, facts, services) as begun:
+        return _judge(place, facts, services, begun)
+
+
+def _judge(
+    place: ShardPlace, facts: BlobFacts, services: Services, begun: StoredCheckpoint | None = None
+) -> ShardRecord | None:
+    """Validate and record. Raises SourceChangedError where the content changed meanwhile."""
+    try:
+        verdict = _validate(place, facts, begun, services)
+        if verdict is not None:
+            keep_rejected(place, facts, verdict, services)  # first: a verdict on record is not looked at again
+    except SourceGoneError:
+        _suppress(place.path, "the blob was deleted while it was read", services)
+        return None
+    except SourceForbiddenError as error:
+        services.decide(place.path, "shard_unreadable", str(error), etag=facts.etag)
+        raise  # delivered again while somebody may put it right, and then given up with this very reason
+    except SourceUnavailableError as error:
+        raise ServiceUnavailableError(f"{place.path} could not be read: {error}") from error
+    if verdict is None:
+        return None  # another message goes on
+    record = _record(place, facts, verdict, services)
+    services.ledger.record_shard(record)
+    if begun is not None:
+        forget_checkpoint(place, services)
+    first = verdict.reasons[0].message if verdict.reasons else f"accepted with {verdict.num_records} records"
+    services.decide(place.path, f"shard_{record.state}", first, etag=facts.etag, crc32c=verdict.crc32c)
+    return record
+
+
+def _validate(
+    place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint | None, services: Services
+) -> ShardVerdict | None:
+    if begun is not None and is_exhausted(begun):
+        return interrupted_verdict(facts, begun, services)
+    if begun is not None and is_long(facts, services):
+        return validate_in_slices(place, facts, begun, services)
+    return services.validate(services.shards.open(facts), place.pipeline.data.requirements())
+
+
+def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: Services) -> ShardRecord:
+    return ShardRecord(
+        dataset_version=place.dataset_version,
+        split=place.shard.split,
+        index=place.shard.index,
+        num_shards=place.shard.num_shards,
+        name=place.shard.name,
+        etag=facts.etag,
+        state=ShardState.ACCEPTED if verdict.accepted else ShardState.REJECTED,
+        size_bytes=verdict.size_bytes,
+        crc32c=verdict.crc32c,
+        num_records=verdict.num_records,
+        content_format=verdict.content_format,
+        validated_at=services.clock(),
+        reasons=verdict.reasons,
+        statistics=verdict.statistics.to_json(),
+    )
+
+
+def _suppress(path: str, reason: str, services: Services, **details: str) -> None:
+    services.decide(path, "event_suppressed", reason, **details)

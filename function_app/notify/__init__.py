@@ -1,0 +1,1 @@
+"""Notifications: written to the outbox first, then sent."""

@@ -1,0 +1,111 @@
+"""Telling people how a run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from function_app.config.pipelines import Pipeline
+from function_app.domain.records import RunRecord
+from function_app.domain.run_states import SETTLED, RunState
+from function_app.notify.outbox import add_notifications, deliver
+from function_app.runs.transitions import change_run
+from function_app.services import Services
+
+MAX_LOG_TAIL_CHARS = 4000
+"""Of a notification: a chat message takes no more."""
+
+
+def tell_about_run(run: RunRecord, services: Services) -> RunRecord:
+    """Write and send the notifications of a settled run; ``notified_at`` is set once all are sent."""
+    if run.state not in SETTLED or run.state is RunState.SUPPRESSED or run.notified_at is not None:
+        return run
+    pipeline = services.pipelines.get(run.dataset_version.dataset)
+    if pipeline is not None:
+        add_notifications(pipeline, subject=run.run_id, outcome=run.state, content=_content(run), services=services)
+    if not deliver(run.run_id, services):
+        return run
+    now = services.clock()
+    return change_run(
+        services.ledger, run.run_id, lambda row: None if row.notified_at else replace(row, notified_at=now)
+    )
+
+
+def _content(run: RunRecord) -> dict[str, Any]:
+    """Return what a recipient gets: facts for programs, and one text for people."""
+    return {
+        "text": _text(run),
+        "outcome": str(run.state),
+        "run_id": run.run_id,
+        "attempt": run.attempt,
+        "pipeline": run.pipeline,
+        "dataset": run.dataset_version.dataset,
+        "version": run.dataset_version.version,
+        "generation": run.generation,
+        "fingerprint": run.fingerprint,
+        "model_name": run.model_name,
+        "model_version": run.model_version,
+        "metrics": dict(run.metrics),
+        "reason": run.reason,
+        "failure_class": run.failure_class,
+        "remedy": run.remedy,
+        "log_tail": run.log_tail[-MAX_LOG_TAIL_CHARS:] if run.log_tail else None,
+    }
+
+
+def _text(run: RunRecord) -> str:
+    if run.state is RunState.REGISTERED:
+        metrics = ", ".join(f"{name} {value:.4g}" for name, value in sorted(run.metrics.items()))
+        return f"{run.dataset_version}: model {run.model_name} version {run.model_version} is registered ({metrics})."
+    words = {
+        RunState.NOT_REGISTERED: "was trained, and no model is registered",
+        RunState.FAILED: "could not be trained",
+        RunState.CANCELED: "was not trained to the end, the run was canceled",
+        RunState.LOST: "may not have been trained, the run is lost",
+    }
+    return f"{run.dataset_version} {words[run.state]}: {run.reason or 'no reason given'} (run {run.run_id})."
+
+
+def warn_once(
+    pipeline: Pipeline,
+    *,
+    subject: str,
+    outcome: str,
+    occasion: str = "",
+    content: Mapping[str, Any],
+    services: Services,
+) -> bool:
+    """Tell people, unless they were told on this occasion; True where this call did it.
+
+    The sweep that calls this sends what is in the outbox afterwards. ``content`` has a ``text``.
+    """
+    lines = services.ledger.decisions(subject)
+    if any(line.action == outcome and line.details.get("occasion", "") == occasion for line in lines):
+        return False
+    add_notifications(
+        pipeline, subject=subject, outcome=outcome, occasion=occasion, content=content, services=services
+    )
+    services.decide(subject, outcome, str(content["text"]), occasion=occasion)
+    return True
+
+
+def held_since(subject: str, name: str, services: Services, *, holds: bool, reason: str) -> datetime | None:
+    """Return since when a condition holds, None where it does not; its begin and its end are lines of the story."""
+    over = f"{name}_over"
+    lines = services.ledger.decisions(subject)
+    last = next((line for line in reversed(lines) if line.action in (name, over)), None)
+    begun = last is not None and last.action == name
+    if holds != begun:
+        services.decide(subject, name if holds else over, reason)
+        return services.clock() if holds else None
+    return last.at if last is not None and holds else None
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration for people: two units at most."""
+    minutes = int(seconds // 60)
+    days, hours = minutes // 1440, minutes // 60 % 24
+    units = ((days, "d"), (hours, "h")) if days else ((hours, "h"), (minutes % 60, "min"))
+    return " ".join(f"{number} {unit}" for number, unit in units if number) or "0 min"

@@ -1,0 +1,101 @@
+"""The outbox: a notification is written before it is sent, and sent by whoever claims it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from function_app.config.pipelines import Pipeline
+from function_app.domain.errors import LedgerConflictError, NotificationError
+from function_app.domain.records import NotificationRecord, NotificationState
+from function_app.services import Services
+from shared.errors import LandfallError
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE = timedelta(seconds=30)
+LONGEST_PAUSE = timedelta(hours=1)
+
+
+def add_notifications(
+    pipeline: Pipeline,
+    *,
+    subject: str,
+    outcome: str,
+    occasion: str = "",
+    content: Mapping[str, Any],
+    services: Services,
+) -> None:
+    """Write one row for each recipient; rows that exist stay. ``occasion`` tells equal outcomes apart."""
+    for recipient in dict.fromkeys(pipeline.notify):
+        key = "/".join(part for part in (subject, outcome, occasion, recipient) if part)
+        row = NotificationRecord(
+            key=key,
+            subject=subject,
+            outcome=outcome,
+            recipient=recipient,
+            content=content,
+            created_at=services.clock(),
+        )
+        services.ledger.add_notification(row)
+
+
+def deliver(subject: str, services: Services) -> bool:
+    """Send what is due of one subject; True where nothing is left to send."""
+    rows = services.ledger.notifications(subject)
+    sent = [deliver_one(row, services) for row in rows]  # all of them: one that fails holds up no other
+    return all(sent)
+
+
+def deliver_one(row: NotificationRecord, services: Services) -> bool:
+    """Send one notification if it is due and nobody else is at it; True where it is sent."""
+    if row.state is NotificationState.SENT:
+        return True
+    if row.not_before is not None and services.clock() < row.not_before:
+        return False
+    try:
+        lease = services.clock() + services.claim_lease
+        claimed = services.ledger.save_notification(replace(row, state=NotificationState.SENDING, not_before=lease))
+    except LedgerConflictError:
+        logger.info(f"notification {row.key} was claimed by another handler", extra={"action": "claim_lost"})
+        return False
+    return _send(claimed, services)
+
+
+def _send(claimed: NotificationRecord, services: Services) -> bool:
+    try:
+        notifier = services.notifiers.get(claimed.recipient)
+        if notifier is None:
+            raise NotificationError(f"no pipeline names the recipient {claimed.recipient} any more")
+        notifier.send(claimed)
+    except LandfallError as error:
+        _postpone(claimed, str(error), services)
+        return False
+    now = services.clock()
+    sent = replace(claimed, state=NotificationState.SENT, tries=claimed.tries + 1, sent_at=now, not_before=None)
+    services.ledger.save_notification(sent)
+    services.decide(claimed.subject, "notification_sent", f"told {claimed.recipient}: {claimed.outcome}")
+    return True
+
+
+def _postpone(claimed: NotificationRecord, problem: str, services: Services) -> None:
+    tries = claimed.tries + 1
+    again = replace(
+        claimed,
+        state=NotificationState.PENDING,
+        tries=tries,
+        last_error=problem[:1000],
+        not_before=_next_try(tries, services.clock()),
+    )
+    services.ledger.save_notification(again)
+    services.decide(
+        claimed.subject, "notification_failed", f"could not tell {claimed.recipient} (try {tries}): {problem[:500]}"
+    )
+
+
+def _next_try(tries: int, now: datetime) -> datetime:
+    pause: timedelta = FIRST_PAUSE * (1 << min(tries - 1, 10))
+    return now + min(LONGEST_PAUSE, pause)

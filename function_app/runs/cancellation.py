@@ -1,0 +1,70 @@
+"""Canceling a run: at once where Azure ML has no job of it, otherwise by asking and waiting for the job's end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from function_app.domain.errors import NotFoundError, RunEndedError
+from function_app.domain.failures import Remedy
+from function_app.domain.records import GENERATION, PERSON, RunRecord
+from function_app.domain.run_states import SETTLED, Actor, RunState
+from function_app.runs.admission import awaits_attempt, last_attempt
+from function_app.runs.following import FOLLOWED, ask_cancel, end_run, reconcile_run
+from function_app.runs.transitions import change_run
+from function_app.services import Services
+
+
+def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: Services) -> RunRecord:
+    """Cancel the attempt that a run has come to; asking again changes nothing.
+
+    Raises NotFoundError, and RunEndedError where the run has ended otherwise.
+    """
+    attempt = last_attempt(run_id, services)
+    if attempt is None:
+        raise NotFoundError(f"run {run_id} is not on record")
+    run, is_new = _marked(attempt.run_id, canceled_by, reason, services)
+    if is_new:
+        services.decide(run.run_id, "cancel_requested", reason, canceled_by=canceled_by)
+    ended = run.state is RunState.COMPLETED or (run.state in SETTLED and run.state is not RunState.CANCELED)
+    if ended and run.canceled_by is None:
+        raise RunEndedError(f"run {run.run_id} cannot be canceled: it is {run.state}")
+    by = Actor.PERSON if canceled_by == PERSON else Actor.SUBMISSION
+    if run.state in FOLLOWED:
+        ask_cancel(run, services)
+        return reconcile_run(run.run_id, services) or run
+    return end_run(run, services, by=by)
+
+
+def cancel_superseded(run: RunRecord, services: Services) -> None:
+    """Cancel what goes on an older generation of the same version, so that this run can start."""
+    flight = services.ledger.flights().going_of(run.pipeline)
+    version = run.dataset_version
+    if flight is None or (flight.dataset, flight.version) != (version.dataset, version.version):
+        return
+    if flight.generation < run.generation:
+        reason = f"superseded by generation {run.generation}"
+        try:
+            cancel_run(flight.first_run_id, canceled_by=GENERATION, reason=reason, services=services)
+        except RunEndedError as error:
+            services.decide(flight.first_run_id, "cancel_suppressed", str(error))
+
+
+def _marked(run_id: str, canceled_by: str, reason: str, services: Services) -> tuple[RunRecord, bool]:
+    """Write down that a run is to end canceled; return it, and whether this was news."""
+    is_new, now = False, services.clock()
+
+    def change(run: RunRecord) -> RunRecord | None:
+        nonlocal is_new
+        known = run.canceled_by in (PERSON, canceled_by)
+        ended = run.state is RunState.COMPLETED or (run.state in SETTLED and not awaits_attempt(run))
+        is_new = not (known or ended)
+        if not is_new:
+            return None
+        run = replace(run, cancel_requested_at=now, canceled_by=canceled_by, cancel_reason=reason)
+        if run.state in SETTLED:
+            return replace(run, remedy=Remedy.STOP, remedy_reason=reason)
+        if run.state is not RunState.PLANNED:
+            return run
+        return replace(run, state=RunState.CANCELED, state_since=now, ended_at=now, reason=reason)
+
+    return change_run(services.ledger, run_id, change), is_new

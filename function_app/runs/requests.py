@@ -1,0 +1,240 @@
+"""Somebody asks for a run: on a version that is whole or on synthetic data, within what the pipeline offers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from function_app.config.pipelines import Limit, Pipeline
+from function_app.domain.errors import (
+    LedgerConflictError,
+    NotFoundError,
+    OverrideError,
+    VersionNameError,
+    VersionNotWholeError,
+)
+from function_app.domain.events import TrainingRequest
+from function_app.domain.job_plan import TAG, Plan, plan_run, planned_run, signed_plan
+from function_app.domain.records import DatasetVersion, Generation, RunRecord
+from function_app.domain.run_states import AWAITING_SUBMISSION, RunState
+from function_app.ingest.closing import described
+from function_app.ingest.completeness import missing_shards, refusal_messages
+from function_app.runs.admission import last_attempt
+from function_app.runs.holds import refuse_quarantined
+from function_app.runs.script_check import (
+    MAX_TOLD,
+    ScriptCheck,
+    check_script,
+    refuse_bad_script,
+    with_script_errors,
+)
+from function_app.services import Services
+from shared.job_arguments import TrainingOptions
+from shared.manifest import SYNTHETIC, Manifest, fingerprint
+
+
+def asked_version(dataset: str, version: str | None, services: Services) -> DatasetVersion:
+    """Return which version a caller means. Raises NotFoundError, VersionNameError."""
+    return version_meant(_pipeline(dataset, services), dataset, version)
+
+
+def request_run(
+    version: DatasetVersion,
+    overrides: Mapping[str, Any],
+    *,
+    trigger: str,
+    services: Services,
+    forced_by: str | None = None,
+) -> tuple[RunRecord, bool]:
+    """Plan and claim a run and put it into the queue; return it, and whether it is new.
+
+    ``forced_by``, the key of a request, trains again on purpose, whatever was trained before: the same key means the
+    same run, so that a repeated call does not double it.
+
+    Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError, ScriptRefusedError.
+    """
+    pipeline = _pipeline(version.dataset, services)
+    options = overridden(pipeline, overrides)
+    generation = _closing(pipeline, version, services)
+    check = check_script(pipeline, services)
+    if forced_by is None:
+        refuse_quarantined(generation, services)
+        refuse_bad_script(pipeline, check)
+    plan = unspent_plan(pipeline, generation, services, options=options, forced_by=forced_by)
+    plan = with_script_errors(plan, check)
+    now = services.clock()
+    planned = planned_run(plan, pipeline, generation, trigger=trigger, now=now, forced_by=forced_by)
+    is_new = services.ledger.add_run(planned)
+    run = planned if is_new else services.ledger.run(plan.run_id) or planned
+    if is_new:
+        _tell_story(run, overrides, check, services)
+    if run.state in AWAITING_SUBMISSION:
+        # also where it exists: whoever claimed it may have died before this line
+        request = TrainingRequest(
+            dataset_version=version, generation=generation.number, trigger=trigger, run_id=run.run_id
+        )
+        services.requests.send(request)
+    return run, is_new
+
+
+def _pipeline(dataset: str, services: Services) -> Pipeline:
+    pipeline = services.pipelines.get(dataset)
+    if pipeline is None:
+        raise NotFoundError(f"dataset {dataset} has no pipeline")
+    return pipeline
+
+
+def _closing(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation:
+    if pipeline.data.is_synthetic:
+        return synthetic_closing(pipeline, version, services)
+    generation = services.ledger.latest_generation(version)
+    if generation is None:
+        raise _not_whole(pipeline, version, services)
+    return generation
+
+
+def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: Services) -> VersionNotWholeError:
+    missing = missing_shards(pipeline, version, services)
+    refusal = () if missing else refusal_messages(version, services)
+    problem = f"refused as a set for {len(refusal)} reasons" if refusal else f"not whole: {len(missing)} missing"
+    return VersionNotWholeError(f"{version} is {problem}", missing=(*missing, *refusal))
+
+
+def _tell_story(run: RunRecord, overrides: Mapping[str, Any], check: ScriptCheck, services: Services) -> None:
+    version = run.dataset_version
+    services.decide(run.run_id, "run_planned", f"for {version}, trigger {run.trigger}", overrides=dict(overrides))
+    if run.forced_by is not None:
+        reason = f"run {run.run_id} trains again on purpose: asked for with force, request {run.forced_by}"
+        services.decide(run.run_id, "run_forced", reason)
+        services.decide(str(version), "run_forced", reason)
+    if check.errors:
+        services.decide(run.run_id, "script_errors_forced", check.told)
+    if check.warnings:
+        services.decide(run.run_id, "script_warnings", "; ".join(check.warnings[:MAX_TOLD]))
+
+
+MAX_TEXT_CHARS = 200
+
+
+def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> TrainingOptions:
+    """Return the options to train with. Raises OverrideError naming the field and its limit."""
+    options = pipeline.train.options
+    for name, value in overrides.items():
+        limit = pipeline.train.overrides.get(name)
+        if limit is None:
+            offered = ", ".join(sorted(pipeline.train.overrides)) or "none"
+            raise OverrideError(f"{name[:100]} may not be overridden; pipeline {pipeline.pipeline} offers {offered}")
+        _check_type(name, value, getattr(options, name))
+        _check_limit(name, value, limit)
+    return replace(options, **{name: _like(getattr(options, name), value) for name, value in overrides.items()})
+
+
+def _check_type(name: str, value: Any, own: Any) -> None:
+    """Compare with the type of the pipeline's own value; a whole number is a number, a truth value is none."""
+    accepted = (int, float) if isinstance(own, float) else type(own)
+    if isinstance(value, bool) != isinstance(own, bool) or not isinstance(value, accepted):
+        raise OverrideError(f"{name} should be {type(own).__name__}, was {str(value)[:100]!r}")
+    if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
+        raise OverrideError(f"{name} should be at most {MAX_TEXT_CHARS} characters, was {len(value)}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise OverrideError(f"{name} should be a finite number, was {value}")
+
+
+def _check_limit(name: str, value: Any, limit: Limit) -> None:
+    if limit.allowed and value not in limit.allowed:
+        raise OverrideError(f"{name} should be one of {list(limit.allowed)}, was {value!r}")
+    if limit.minimum is not None and value < limit.minimum:
+        raise OverrideError(f"{name} should be at least {limit.minimum}, was {value}")
+    if limit.maximum is not None and value > limit.maximum:
+        raise OverrideError(f"{name} should be at most {limit.maximum}, was {value}")
+
+
+def _like(own: Any, value: Any) -> Any:
+    return float(value) if isinstance(own, float) else value
+
+
+FORCED_TAG = TAG + "forced"
+MAX_NAMES = 100
+"""Of one request: as often the same data may come back, or be suppressed, before somebody has to look."""
+WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
+
+
+def unspent_plan(
+    pipeline: Pipeline,
+    generation: Generation,
+    services: Services,
+    *,
+    options: TrainingOptions | None = None,
+    forced_by: str | None = None,
+) -> Plan:
+    """Return the plan of a request under the first of its names that can still lead to a model, or has.
+
+    ``forced_by`` makes it another request: whatever was trained before, this one has names of its own.
+    """
+    for number in range(MAX_NAMES):
+        again = "/".join([*([f"forced by {forced_by}"] if forced_by else []), *([str(number)] if number else [])])
+        plan = plan_run(pipeline, generation, services.workspace, options=options, again=again or None)
+        run = last_attempt(plan.run_id, services)
+        if run is None or not _is_spent(run, generation):
+            return _tagged(plan) if forced_by else plan
+    raise LedgerConflictError(
+        f"{generation.dataset_version}: the same training was given up {MAX_NAMES} times; ask for it with force"
+    )
+
+
+def _tagged(plan: Plan) -> Plan:
+    """Say on the job, too, that it trains again on purpose."""
+    return signed_plan(
+        plan.logical_run, plan.attempt, replace(plan.spec, tags={**plan.spec.tags, FORCED_TAG: "true"})
+    )
+
+
+def _is_spent(run: RunRecord, generation: Generation) -> bool:
+    """Whether a run was never submitted, or ended badly on an earlier generation of the same content."""
+    if run.state is RunState.SUPPRESSED:
+        return True
+    given_up = run.state in WITHOUT_A_MODEL or run.cancel_requested_at is not None
+    return given_up and run.generation != generation.number
+
+
+VERSION = SYNTHETIC
+"""The name of the one version."""
+FIRST = 1
+"""Its only generation: there is nothing in it that could change."""
+
+
+def version_meant(pipeline: Pipeline, dataset: str, version: str | None) -> DatasetVersion:
+    """Return which version is asked for; that of synthetic data need not be named. Raises VersionNameError."""
+    if pipeline.data.is_synthetic and version in (None, VERSION):
+        return DatasetVersion(dataset=dataset, version=VERSION)
+    if pipeline.data.is_synthetic:
+        raise VersionNameError(f"{dataset} is synthetic and has no versions: ask for {dataset} alone, not {version}")
+    if version is None:
+        raise VersionNameError(
+            f"which version of {dataset}? Only synthetic data have none: ask for {dataset}/VERSION"
+        )
+    return DatasetVersion(dataset=dataset, version=version)
+
+
+def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation:
+    """Return the closing that every run of the pipeline is on; the first caller writes it down."""
+    known = services.ledger.latest_generation(version)
+    if known is not None:
+        return known
+    manifest = Manifest(
+        dataset=version.dataset,
+        version=version.version,
+        generation=FIRST,
+        fingerprint=fingerprint(()),
+        data_format=pipeline.data.format,
+        features=(),
+        shards=(),
+    )
+    generation = described(manifest, services)
+    services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
+    if services.ledger.add_generation(generation):
+        reason = "synthetic: the training draws its records itself, and there is no shard to wait for"
+        services.decide(str(version), "version_closed", reason, manifest=generation.manifest_path)
+    return generation

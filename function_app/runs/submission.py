@@ -1,0 +1,184 @@
+"""From a training request to one Azure ML job: claim, act under a deterministic name, record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from function_app.config.pipelines import Pipeline
+from function_app.domain.errors import NotFoundError, SubmissionRefusedError
+from function_app.domain.events import TrainingRequest
+from function_app.domain.job_plan import plan_run, planned_run, spec_from_json
+from function_app.domain.records import Generation, RunRecord
+from function_app.domain.run_states import Actor, RunState
+from function_app.runs.admission import take_off
+from function_app.runs.attempts import judged_refusal, tell_verdict
+from function_app.runs.cancellation import cancel_superseded
+from function_app.runs.following import ask_cancel, end_run
+from function_app.runs.holds import why_quarantined
+from function_app.runs.requests import unspent_plan
+from function_app.runs.script_check import refused_for_its_script, script_refusal
+from function_app.runs.transitions import change_run, move_run
+from function_app.services import Services
+
+
+def handle_request(request: TrainingRequest, services: Services) -> None:
+    """Follow one training request to its job. Raises ServiceUnavailableError where it should be delivered again."""
+    run = _claimed_run(request, services) if request.run_id is None else services.ledger.run(request.run_id)
+    if run is None and request.run_id is not None:
+        raise NotFoundError(f"training request names run {request.run_id}, which is not on record")
+    if run is not None:
+        submit_run(run, services)
+
+
+def submit_run(run: RunRecord, services: Services, *, by: Actor = Actor.SUBMISSION) -> RunRecord:
+    """Submit a planned run; one that a dead handler left behind is submitted again, under the same name.
+
+    Raises ServiceUnavailableError where Azure ML did not answer: the claim is given back, and another delivery or the
+    sweep tries again.
+    """
+    if run.state is RunState.PLANNED and not _may_start(run, services, by):
+        return run
+    run, claimed = _claim_submission(run.run_id, services)
+    if not claimed:
+        until = run.claimed_until if run.state is RunState.SUBMITTING else None
+        at_it = f": another handler is at it, until {until:%Y-%m-%d %H:%M:%S} UTC at most" if until else ""
+        services.decide(run.run_id, "request_suppressed", f"the run is {run.state} already{at_it}")
+        return end_run(run, services, by=by)
+    try:
+        if run.cancel_requested_at is not None and services.jobs.status(run.run_id) is None:
+            return _never_submitted(run, services, by)
+        if problem := script_refusal(run, services):
+            return _refused(run, problem, refused_for_its_script(), services, by)
+        services.jobs.submit(spec_from_json(run.spec))
+    except SubmissionRefusedError as error:
+        return _refused(run, str(error), judged_refusal(run, str(error), services), services, by)
+    except Exception:
+        change_run(services.ledger, run.run_id, _without_claim)
+        raise
+    return _submitted(run, services, by)
+
+
+def _may_start(run: RunRecord, services: Services, by: Actor) -> bool:
+    """Whether a planned run is to be submitted now: its time has come, its data are the latest, it has its place."""
+    if run.not_before is not None and services.clock() < run.not_before:
+        if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
+            told = f"it is not to be submitted before {run.not_before:%Y-%m-%d %H:%M:%S} UTC"
+            services.decide(run.run_id, "request_suppressed", told)
+        return False
+    if reason := _why_untrainable(run, services):
+        _give_up(run, f"{reason} before it was submitted", services, by)
+        return False
+    return take_off(run, services, by=by)
+
+
+def _why_untrainable(run: RunRecord, services: Services) -> str | None:
+    """Say what became of a run's data since it was planned; None where nothing did."""
+    latest = services.ledger.latest_generation(run.dataset_version)
+    if latest is not None and latest.number > run.generation:
+        return f"superseded by generation {latest.number}"
+    if run.forced_by is not None:
+        return None  # somebody insists
+    quarantined = why_quarantined(run.dataset_version, run.generation, services)
+    return None if quarantined is None else f"its data were quarantined ({quarantined})"
+
+
+def _give_up(run: RunRecord, reason: str, services: Services, by: Actor) -> None:
+    """End a run that makes no sense any more. Of a later attempt people are told: the first one's end is owed."""
+    target = RunState.SUPPRESSED if run.attempt == 1 else RunState.CANCELED
+    now = services.clock()
+    run, moved = move_run(services.ledger, run.run_id, target, by=by, now=now, ended_at=now, reason=reason)
+    if moved:
+        services.decide(run.run_id, f"run_{run.state}", reason, by=by)
+    end_run(run, services, by=by)
+
+
+def _claim_submission(run_id: str, services: Services) -> tuple[RunRecord, bool]:
+    """Take the submission of a run that nobody is at; return the run, and whether it is this caller's to submit."""
+    claimed, now = False, services.clock()
+
+    def change(run: RunRecord) -> RunRecord | None:
+        nonlocal claimed
+        abandoned = run.state is RunState.SUBMITTING and (run.claimed_until is None or run.claimed_until <= now)
+        claimed = run.state is RunState.PLANNED or abandoned
+        if not claimed:
+            return None
+        since = run.state_since if abandoned else now
+        return replace(run, state=RunState.SUBMITTING, state_since=since, claimed_until=now + services.claim_lease)
+
+    return change_run(services.ledger, run_id, change), claimed
+
+
+def _without_claim(run: RunRecord) -> RunRecord | None:
+    return replace(run, claimed_until=None) if run.state is RunState.SUBMITTING else None
+
+
+def _never_submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord:
+    """End a run that was canceled after a handler had died over its submission, and before Azure ML had it."""
+    now, reason = services.clock(), run.cancel_reason
+    run, moved = move_run(services.ledger, run.run_id, RunState.CANCELED, by=by, now=now, ended_at=now, reason=reason)
+    if moved:
+        services.decide(run.run_id, "run_canceled", reason or "", by=by)
+    return end_run(run, services, by=by)
+
+
+def _submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord:
+    now = services.clock()
+    run, moved = move_run(services.ledger, run.run_id, RunState.SUBMITTED, by=by, now=now, submitted_at=now)
+    if run.cancel_requested_at is not None:
+        ask_cancel(run, services)  # it came while the job was on its way
+    if moved:
+        reason = f"submitted to {run.spec['compute']}: {run.num_nodes} nodes, {run.world_size} processes"
+        services.decide(run.run_id, "run_submitted", reason, spec_hash=run.spec_hash)
+        services.decide(str(run.dataset_version), "run_submitted", f"run {run.run_id}", trigger=run.trigger)
+    return run
+
+
+def _claimed_run(request: TrainingRequest, services: Services) -> RunRecord | None:
+    """Return the run that a closing starts: this one, or the one that was claimed before. None: nothing to do."""
+    version = request.dataset_version
+    generation = services.ledger.latest_generation(version)
+    if generation is None:
+        raise NotFoundError(f"training request for {version}, which has never been whole")
+    if generation.number != request.generation:
+        reason = f"generation {request.generation} is superseded by {generation.number}"
+        services.decide(str(version), "request_suppressed", reason)
+        return None
+    pipeline = services.pipelines.get(version.dataset)
+    if pipeline is None:
+        services.decide(str(version), "request_suppressed", f"dataset {version.dataset} has no pipeline any more")
+        return None
+    run = claim_run(pipeline, generation, trigger=request.trigger, services=services)
+    if pipeline.on_change == "cancel_and_train":
+        cancel_superseded(run, services)
+    return run
+
+
+def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, services: Services) -> RunRecord:
+    """Name the closing's run, once, and write it down; return the run on record."""
+    plan = unspent_plan(pipeline, generation, services)
+    run_id = services.ledger.claim_auto_run(generation, plan.run_id)
+    if run_id != plan.run_id:
+        # Claimed before a deployment changed what the plan resolves to. The name stands; its row may be missing
+        # where the claimer died in between.
+        logical_run = run_id.rpartition("-a")[0]
+        plan = plan_run(pipeline, generation, services.workspace, logical_run=logical_run)
+    planned = planned_run(plan, pipeline, generation, trigger=trigger, now=services.clock())
+    if services.ledger.add_run(planned):
+        services.decide(run_id, "run_planned", f"for {generation.dataset_version}, trigger {trigger}")
+    run = services.ledger.run(run_id)
+    if run is None:
+        raise NotFoundError(f"run {run_id} was written and is not on record; the ledger is not whole")
+    return run
+
+
+def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: Services, by: Actor) -> RunRecord:
+    now = services.clock()
+    run, moved = move_run(
+        services.ledger, run.run_id, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
+    )
+    if moved:
+        services.decide(run.run_id, "submission_refused", problem, by=by)
+        tell_verdict(run, services)
+    return end_run(run, services, by=by)

@@ -1,0 +1,1 @@
+"""What events have missed: found by comparing the ledger with storage and Azure ML."""

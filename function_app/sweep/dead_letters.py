@@ -1,0 +1,231 @@
+"""Dead letters: what was given up is taken to the ledger with its error, and sent again when somebody says so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+from function_app.domain.errors import InvalidEventError, LedgerConflictError, NotFoundError, ReplayRefusedError
+from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest
+from function_app.domain.records import DeadLetter, DeadLetterState, Decision, GivenUp, dead_letter_id
+from function_app.notify.outbox import add_notifications
+from function_app.runs.following import handle_run_event, read_run_id
+from function_app.services import Services
+from shared.errors import LandfallError
+
+logger = logging.getLogger(__name__)
+
+MAX_COLLECTED = 200
+"""Of one source in one sweep: the timer comes again."""
+NO_ERROR_KNOWN = (
+    "no error is on record: the handler never came to an end (killed, out of memory or out of time), or the app was "
+    "misconfigured; the log of the function app has more"
+)
+
+
+def collect_dead_letters(services: Services) -> int:
+    """Take what lies at the sources into the ledger; return how many there were."""
+    collected = 0
+    for source in services.dead_letter_sources:
+        for given_up in source.given_up(limit=MAX_COLLECTED):
+            bury(given_up, services)
+            collected += 1
+    return collected
+
+
+def bury(given_up: GivenUp, services: Services) -> DeadLetter:
+    """Write a letter, or reopen the one that died before; doing it again changes nothing."""
+    letter = _letter(given_up, services)
+    if services.ledger.add_dead_letter(letter):
+        _tell(letter, services)
+        return letter
+    known = services.ledger.dead_letter(letter.dead_letter_id)
+    if known is None or known.state is DeadLetterState.WAITING or not _is_later(letter, known):
+        return known or letter  # seen before: its source could not be told that it was taken
+    again = replace(
+        letter,
+        revision=known.revision,
+        num_deaths=known.num_deaths + 1,
+        num_replays=known.num_replays,
+        replayed_at=known.replayed_at,
+    )
+    saved = services.ledger.save_dead_letter(again)
+    _tell(saved, services)
+    return saved
+
+
+def replay(name: str, services: Services) -> DeadLetter:
+    """Deliver a letter's payload again; safe at any time, because every handler looks at the world first.
+
+    Raises NotFoundError, ReplayRefusedError.
+    """
+    letter = services.ledger.dead_letter(name)
+    if letter is None:
+        raise NotFoundError(f"dead letter {name} is not on record")
+    _deliver(letter, services)
+    # recorded afterwards: whoever dies in between leaves a letter that waits, and is replayed once more
+    replayed = replace(
+        letter,
+        state=DeadLetterState.REPLAYED,
+        num_replays=letter.num_replays + 1,
+        replayed_at=services.clock(),
+    )
+    try:
+        replayed = services.ledger.save_dead_letter(replayed)
+    except LedgerConflictError:
+        logger.info(f"dead letter {name} was replayed by somebody else too", extra={"action": "conflict"})
+        replayed = services.ledger.dead_letter(name) or replayed
+    services.decide(
+        story_of(letter),
+        "dead_letter_replayed",
+        f"sent to {letter.source} again",
+        dead_letter_id=letter.dead_letter_id,
+    )
+    return replayed
+
+
+def story_of(letter: DeadLetter) -> str:
+    """Return the subject under which a letter's lines are told."""
+    return letter.subject or f"dead-letter/{letter.dead_letter_id}"
+
+
+def _deliver(letter: DeadLetter, services: Services) -> None:
+    name = letter.dead_letter_id
+    if not letter.is_whole:
+        raise ReplayRefusedError(f"dead letter {name} was too large to be kept whole: upload or ask again instead")
+    queue = services.queues.get(letter.source)
+    if queue is not None:
+        queue.send_text(letter.payload)
+    elif letter.source == RUN_CHANGED:
+        event = first_event(letter.payload)
+        handle_run_event(read_run_id(str(event.get("subject") or ""), event.get("data")), services)
+    else:
+        offered = ", ".join(sorted([*services.queues, RUN_CHANGED]))
+        raise ReplayRefusedError(f"dead letter {name} is of {letter.source}; what can be replayed is {offered}")
+
+
+def _is_later(letter: DeadLetter, known: DeadLetter) -> bool:
+    """Whether a letter died anew; within one second, which is all that storage tells, only its name says so."""
+    return letter.died_at > known.died_at or (letter.died_at == known.died_at and letter.death != known.death)
+
+
+def _letter(given_up: GivenUp, services: Services) -> DeadLetter:
+    failures = failures_of(given_up.source, given_up.identity, services)
+    reasons = [text for text in (failures[-1].reason if failures else "", given_up.error) if text]
+    return DeadLetter(
+        dead_letter_id=dead_letter_id(given_up.source, given_up.payload),
+        source=given_up.source,
+        subject=subject_of(given_up.source, given_up.payload),
+        payload=given_up.payload,
+        is_whole=given_up.is_whole,
+        error="; ".join(reasons) or NO_ERROR_KNOWN,
+        tries=max(given_up.tries, len(failures)),
+        died_at=given_up.died_at,
+        death=given_up.death,
+    )
+
+
+def _tell(letter: DeadLetter, services: Services) -> None:
+    """Put it into the story, and tell people where a pipeline says whom."""
+    name = letter.dead_letter_id
+    text = f"{letter.source}: given up after {letter.tries} tries: {letter.error}"
+    services.decide(story_of(letter), "dead_letter", text, dead_letter_id=name)
+    pipeline = services.pipelines.get(letter.subject.partition("/")[0])
+    if pipeline is None:
+        return
+    add_notifications(
+        pipeline,
+        subject=letter.subject,
+        outcome="dead_letter",
+        occasion=f"{name}.{letter.num_deaths}",
+        content={
+            "text": f"A message about {letter.subject} was given up after {letter.tries} tries: "
+            f"{letter.error[:1000]} "
+            f"When the cause is gone: landfall dead-letters replay {name}",
+            "dead_letter_id": name,
+            "source": letter.source,
+            "error": letter.error[:4000],
+            "tries": letter.tries,
+        },
+        services=services,
+    )
+
+
+_BLOB = re.compile(r"/blobServices/default/containers/[^/]+/blobs/(?P<path>.+)", re.DOTALL)
+
+
+def subject_of(source: str, payload: str) -> str:
+    """Return a blob's path, a run id or ``dataset/version``; empty where the payload names none."""
+    try:
+        if source == TRAINING_REQUESTED:
+            request = TrainingRequest.from_json(payload)
+            return request.run_id or str(request.dataset_version)
+        event = first_event(payload)
+        if source == RUN_CHANGED:
+            return read_run_id(str(event.get("subject") or ""), event.get("data"))
+    except InvalidEventError:
+        return ""
+    match = _BLOB.fullmatch(str(event.get("subject") or ""))
+    return unquote(match["path"]) if source == SHARD_UPLOADED and match else ""
+
+
+def first_event(payload: str) -> Mapping[str, Any]:
+    """Return the event of a payload, the first where it holds several. Raises InvalidEventError."""
+    try:
+        document = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise InvalidEventError(f"payload should be JSON, was not: {error}") from error
+    event = document[0] if isinstance(document, list) and document else document
+    if not isinstance(event, Mapping):
+        raise InvalidEventError(f"payload should hold an event, was {type(event).__name__}")
+    return event
+
+
+FAILED = "handler_failed"
+MAX_ERROR_CHARS = 2000
+
+
+@contextmanager
+def failures_on_record(source: str, identity: str | bytes, services: Services) -> Iterator[None]:
+    """Let an error through to the host, after it was written down under the message's identity.
+
+    ``identity`` is a queue message's body, or an event's id: whatever is still known when the message was given up.
+    """
+    try:
+        yield
+    except Exception as error:
+        _record(source, identity, error, services)
+        raise
+
+
+def failures_of(source: str, identity: str, services: Services) -> list[Decision]:
+    """Return what was recorded of a message's failures, oldest first."""
+    lines = services.ledger.decisions(_subject(source, identity))
+    return [line for line in lines if line.action == FAILED]
+
+
+def in_words(error: Exception) -> str:
+    """Return an error on one bounded line; one that nobody foresaw with its kind."""
+    text = " ".join(str(error).split())[:MAX_ERROR_CHARS]
+    return text if isinstance(error, LandfallError) and text else f"{type(error).__name__}: {text}"
+
+
+def _record(source: str, identity: str | bytes, error: Exception, services: Services) -> None:
+    text = identity.decode(errors="replace") if isinstance(identity, bytes) else identity
+    try:
+        services.decide(_subject(source, text), FAILED, in_words(error), source=source)
+    except LandfallError:
+        # The ledger may be what failed. The original error goes on to the host, which delivers again.
+        logger.exception("a handler's error could not be put on record", extra={"action": "record_failed"})
+
+
+def _subject(source: str, identity: str) -> str:
+    digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"message/{source}/{digest[:32]}"

@@ -1,0 +1,173 @@
+"""Storage against the ledger: shards that have landed and that nobody told us about.
+
+One pass over the listing. A closed version whose blobs are those of the last look costs two reads; every other one
+costs a scan of its verdicts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+
+from function_app.config.pipelines import Pipeline
+from function_app.domain.records import BlobFacts, DatasetVersion, Generation, ShardRecord, ShardState
+from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
+from function_app.ingest.split_claims import backed_sizes
+from function_app.ingest.time_budget import is_under_way
+from function_app.services import Services
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What one look at a version's verdicts has shown."""
+
+    blobs: str
+    """Digest of the version's blobs and of what its pipeline asks for; empty where some are too young to judge."""
+    last_verdict_at: datetime | None
+    last_accepted_at: datetime | None
+    num_rejected: int
+
+    def has_changed_since(self, generation: Generation) -> bool:
+        """Whether a verdict is younger than the closing, so that the closing may not have seen it."""
+        return self.last_accepted_at is not None and self.last_accepted_at > generation.closed_at
+
+
+@dataclass(kw_only=True)
+class Inventory:
+    """What a pass over the listing leaves for the care of the versions."""
+
+    unchanged: dict[DatasetVersion, Generation] = field(default_factory=dict)
+    """Closed, cared for, and storage is as it was then."""
+    looks: dict[DatasetVersion, Look] = field(default_factory=dict)
+    """Of versions in which nothing was missed."""
+    seen: set[DatasetVersion] = field(default_factory=set)
+    """Versions that have blobs."""
+    listed: set[str] = field(default_factory=set)
+    """Datasets whose listing was read to its end."""
+
+
+def missed_shards(pipeline: Pipeline, services: Services, inventory: Inventory) -> Iterator[ShardPlace]:
+    """Yield the shards of a dataset whose content has no verdict; the youngest are left to their own events."""
+    blobs = services.shards.list(f"{pipeline.dataset}/")
+    for folder, of_version in groupby(blobs, key=lambda facts: facts.path.split("/")[1:2]):
+        facts = list(of_version)
+        version = _version(facts, services)
+        if folder and version is not None:
+            inventory.seen.add(version)
+            yield from _missed_of_version(version, pipeline, facts, services, inventory)
+    inventory.listed.add(pipeline.dataset)
+
+
+def unchanged_closing(
+    version: DatasetVersion, pipeline: Pipeline, services: Services, inventory: Inventory
+) -> Generation | None:
+    """Return the closing of a version that is as it was at the last look: with its blobs, or without any."""
+    if version in inventory.unchanged or not _is_absent(version, inventory):
+        return inventory.unchanged.get(version)
+    generation = services.ledger.latest_generation(version)
+    if generation is None:
+        return None
+    same = services.ledger.mark(_mark_name(version)) == _mark(generation, _digest(pipeline, []))
+    return generation if same else None
+
+
+def look_at(version: DatasetVersion, pipeline: Pipeline, services: Services, inventory: Inventory) -> Look:
+    """Return the look of the pass, or look now: shards were missed, or the version has no blobs any more."""
+    if version in inventory.looks:
+        return inventory.looks[version]
+    blobs = _digest(pipeline, []) if _is_absent(version, inventory) else ""
+    return _look(services.ledger.shards(version), blobs=blobs)
+
+
+def remember(version: DatasetVersion, generation: Generation, look: Look, services: Services) -> None:
+    """Note that a closed version is cared for as it is, so that the next pass can leave it out."""
+    if look.blobs:
+        services.ledger.set_mark(_mark_name(version), _mark(generation, look.blobs))
+
+
+def _missed_of_version(
+    version: DatasetVersion, pipeline: Pipeline, facts: list[BlobFacts], services: Services, inventory: Inventory
+) -> Iterator[ShardPlace]:
+    blobs = _digest(pipeline, facts)
+    generation = services.ledger.latest_generation(version)
+    if generation is not None and services.ledger.mark(_mark_name(version)) == _mark(generation, blobs):
+        inventory.unchanged[version] = generation
+        return
+    rows = list(services.ledger.shards(version))
+    youngest = max((one.last_modified for one in facts), default=None)
+    ripe = youngest is None or services.clock() - youngest >= services.sweep_grace
+    found = list(_understood(facts, services))
+    missed = list(_without_verdict(version, found, rows, services))
+    if not missed:
+        inventory.looks[version] = _look(rows, blobs=blobs if ripe else "")
+    # a long shard that another execution is at is not missed, but the version is not settled either
+    yield from (place for place, one in missed if not is_under_way(place, one, services))
+
+
+def _is_absent(version: DatasetVersion, inventory: Inventory) -> bool:
+    return version.dataset in inventory.listed and version not in inventory.seen
+
+
+def _version(facts: list[BlobFacts], services: Services) -> DatasetVersion | None:
+    """Return the version of which some blob is a shard; other folders beside are nobody's."""
+    return next((place.dataset_version for place, _ in _understood(facts, services)), None)
+
+
+def _understood(blobs: Iterable[BlobFacts], services: Services) -> Iterator[tuple[ShardPlace, BlobFacts]]:
+    for facts in blobs:
+        try:
+            yield shard_place(facts.path, services.pipelines), facts
+        except NotAShardError:
+            continue  # its event has a line in the story; a sweep would add one every few minutes
+
+
+def _without_verdict(
+    version: DatasetVersion, found: list[tuple[ShardPlace, BlobFacts]], rows: list[ShardRecord], services: Services
+) -> Iterator[tuple[ShardPlace, BlobFacts]]:
+    sizes = services.ledger.split_sizes(version)
+    verdicts = {(row.split, row.index): row for row in rows}
+    names = {place.shard.name for place, _ in found}
+    backed = backed_sizes(place for place, _ in found)
+    for place, facts in found:
+        size = sizes.get(place.shard.split, place.shard.num_shards)
+        contradictory = size != place.shard.num_shards and size in backed[place.shard.split]
+        verdict = verdicts.get((place.shard.split, place.shard.index))
+        ripe = services.clock() - facts.last_modified >= services.sweep_grace
+        if ripe and not contradictory and not _stands(verdict, facts, names):
+            yield place, facts
+
+
+def _stands(verdict: ShardRecord | None, facts: BlobFacts, names: set[str]) -> bool:
+    """Whether the position has its verdict: on this content, or on another file that is still there."""
+    if verdict is None:
+        return False
+    if facts.path.endswith(f"/{verdict.name}"):
+        return verdict.etag == facts.etag
+    return verdict.name in names
+
+
+def _look(rows: Iterable[ShardRecord], *, blobs: str) -> Look:
+    known = list(rows)
+    accepted = [row.validated_at for row in known if row.state is ShardState.ACCEPTED]
+    return Look(
+        blobs=blobs,
+        last_verdict_at=max((row.validated_at for row in known), default=None),
+        last_accepted_at=max(accepted, default=None),
+        num_rejected=len(known) - len(accepted),
+    )
+
+
+def _digest(pipeline: Pipeline, facts: list[BlobFacts]) -> str:
+    lines = [",".join(pipeline.data.splits), *(f"{one.path}\0{one.etag}" for one in facts)]
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _mark_name(version: DatasetVersion) -> str:
+    return f"inventory/{version}"
+
+
+def _mark(generation: Generation, blobs: str) -> str:
+    return f"g{generation.number} {blobs}"

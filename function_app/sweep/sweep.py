@@ -1,0 +1,159 @@
+"""The sweep: whatever can be missed is looked for, and repaired by the very steps that missed it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
+
+from function_app.config.pipelines import Pipeline
+from function_app.domain.records import DatasetVersion, Generation, RunRecord
+from function_app.domain.run_states import AWAITING_SUBMISSION, Actor
+from function_app.domain.shard_paths import ShardPlace
+from function_app.ingest.closing import close_version
+from function_app.ingest.follow_up import follow_up
+from function_app.ingest.time_budget import leave_to_queue, needs_own_execution
+from function_app.ingest.uploads import judge_shard
+from function_app.notify.outbox import deliver_one
+from function_app.runs.admission import sweep_flights
+from function_app.runs.following import reconcile_run
+from function_app.runs.submission import submit_run
+from function_app.services import Services
+from function_app.sweep.adoption import care_for_unknown_jobs
+from function_app.sweep.dead_letters import collect_dead_letters
+from function_app.sweep.inventory import Inventory, look_at, missed_shards, remember, unchanged_closing
+from function_app.sweep.watchdog import tell_if_stalled, watch_run
+from shared.errors import LandfallError
+
+logger = logging.getLogger(__name__)
+
+MAX_SHARDS = 500
+"""Judged in one sweep, for each dataset: the timer has other work, and comes again."""
+
+_Thing = TypeVar("_Thing")
+
+
+class SweepError(LandfallError):
+    """Parts of a sweep failed; the others were done, and the next sweep tries again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepReport:
+    """What a sweep found and did."""
+
+    shards_judged: int
+    versions: int
+    versions_unchanged: int
+    runs: int
+    notifications: int
+    dead_letters: int
+    unknown_jobs: int
+    problems: tuple[str, ...]
+
+
+def sweep(services: Services) -> None:
+    """Compare the ledger with storage and Azure ML, and repair the difference. Raises SweepError at the end."""
+    problems = run_sweep(services).problems
+    if problems:
+        raise SweepError(f"{len(problems)} parts of the sweep failed; the first: {problems[0]}")
+
+
+def run_sweep(services: Services) -> SweepReport:
+    """Do the same, and report what failed instead of raising it."""
+    ledger, problems, tally = services.ledger, list[str](), Counter[str]()
+    inventory = Inventory()
+
+    def each(name: str, things: Iterable[_Thing], care: Callable[[_Thing], object]) -> None:
+        problems.extend(_each(_counted(things, name, tally), care))
+
+    for pipeline in services.pipelines.values():
+        missed = islice(missed_shards(pipeline, services, inventory), MAX_SHARDS)
+        each("shards_judged", missed, lambda place: _judge_missed(place, services))
+    each("versions", ledger.versions(), lambda version: _care_for_version(version, inventory, services))
+    each("runs", ledger.unfinished_runs(), lambda run: _care_for_run(run, services))
+    problems += _each([services], sweep_flights)
+    for name, care in (("unknown_jobs", care_for_unknown_jobs), ("dead_letters", collect_dead_letters)):
+        problems.extend(_each([services], lambda given, name=name, care=care: tally.update({name: care(given)})))  # type: ignore[misc]
+    each("notifications", ledger.unsent_notifications(), lambda row: deliver_one(row, services))
+    return SweepReport(
+        shards_judged=tally["shards_judged"],
+        versions=tally["versions"],
+        versions_unchanged=len(inventory.unchanged),
+        runs=tally["runs"],
+        notifications=tally["notifications"],
+        dead_letters=tally["dead_letters"],
+        unknown_jobs=tally["unknown_jobs"],
+        problems=tuple(problems),
+    )
+
+
+def _counted(things: Iterable[_Thing], name: str, tally: Counter[str]) -> Iterator[_Thing]:
+    for thing in things:
+        tally[name] += 1
+        yield thing
+
+
+def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterator[str]:
+    """Care for one after the other; what fails is yielded in words, and holds up no other."""
+    try:
+        for thing in things:
+            try:
+                care(thing)
+            except LandfallError as error:
+                logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
+                yield str(error)
+    except LandfallError as error:
+        logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
+        yield str(error)
+
+
+def _judge_missed(place: ShardPlace, services: Services) -> None:
+    """Judge a shard, and have a long or deadly one judged by the queue: the timer has other work."""
+    facts = services.shards.facts(place.path)
+    if facts is not None and needs_own_execution(place, facts, services):
+        leave_to_queue(place, facts, services)
+    else:
+        judge_shard(place, services, is_counted=True)
+
+
+def _care_for_version(version: DatasetVersion, inventory: Inventory, services: Services) -> None:
+    pipeline = services.pipelines.get(version.dataset)
+    if pipeline is None:
+        return
+    generation = unchanged_closing(version, pipeline, services, inventory)
+    if generation is not None:
+        inventory.unchanged[version] = generation
+    else:
+        generation = _looked_after(pipeline, version, inventory, services)
+    if generation is not None and services.clock() - generation.closed_at >= services.sweep_grace:
+        follow_up(pipeline, generation, services)
+
+
+def _looked_after(
+    pipeline: Pipeline, version: DatasetVersion, inventory: Inventory, services: Services
+) -> Generation | None:
+    """Close what is whole and tell of what is stalled; return the closing whose follow-up is still to be seen to."""
+    look = look_at(version, pipeline, services, inventory)
+    generation = services.ledger.latest_generation(version)
+    if generation is None or look.has_changed_since(generation):
+        closed = close_version(pipeline, version, services)
+        if closed is None:
+            tell_if_stalled(pipeline, version, look, services)
+        elif closed == generation and not look.num_rejected:
+            remember(version, closed, look, services)  # identical bytes came again
+        return None
+    if look.num_rejected:
+        tell_if_stalled(pipeline, version, look, services)
+    else:
+        remember(version, generation, look, services)
+    return generation
+
+
+def _care_for_run(run: RunRecord, services: Services) -> None:
+    if run.state not in AWAITING_SUBMISSION:
+        watch_run(reconcile_run(run.run_id, services, by=Actor.SWEEP) or run, services)
+    elif services.clock() - run.state_since >= services.sweep_grace:
+        submit_run(run, services, by=Actor.SWEEP)

@@ -1,0 +1,155 @@
+"""Runs that take longer than they should: people are told what to ask for, and a run without its cluster is lost."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from function_app.config.pipelines import Pipeline
+from function_app.domain.records import DatasetVersion, RunRecord
+from function_app.domain.run_states import Actor, RunState
+from function_app.ingest.completeness import missing_shards
+from function_app.notify.messages import held_since, in_words, warn_once
+from function_app.runs.following import FOLLOWED, reconcile_run
+from function_app.runs.transitions import move_run
+from function_app.services import Services
+from function_app.sweep.inventory import Look
+from shared.vm_sizes import vm_size
+
+WAITING = frozenset({RunState.SUBMITTED, RunState.QUEUED})
+NOT_RESPONDING = "NotResponding"
+"""Azure ML's word; a run may come back from it to any earlier one."""
+CLUSTER_GONE_AFTER = timedelta(minutes=10)
+"""So long a cluster must be missing before its runs are given up: one that is made again takes less."""
+
+
+def watch_run(run: RunRecord, services: Services) -> None:
+    """Tell people of what takes longer than the pipeline allows; end a run whose cluster is gone."""
+    pipeline = services.pipelines.get(run.dataset_version.dataset)
+    if pipeline is None or run.state not in FOLLOWED:
+        return
+    if run.state in WAITING:
+        _watch_queue(run, pipeline, services)
+        _watch_cluster(run, services)
+    elif _stopped_responding(run, pipeline, services):
+        _watch_cluster(run, services)
+
+
+def _watch_queue(run: RunRecord, pipeline: Pipeline, services: Services) -> None:
+    since = run.submitted_at or run.state_since
+    waited_s = (services.clock() - since).total_seconds()
+    if waited_s < pipeline.watch.queued_after_s:
+        return
+    text = (
+        f"Run {run.run_id} of {run.dataset_version} has waited {in_words(waited_s)} for {run.num_nodes} nodes of "
+        f"{pipeline.train.vm_size} on cluster {run.spec.get('compute')}. {what_to_ask_for(run, pipeline)}"
+    )
+    content = {
+        "text": text,
+        "run_id": run.run_id,
+        "compute": run.spec.get("compute"),
+        "vm_size": pipeline.train.vm_size,
+        "num_nodes": run.num_nodes,
+        "waiting_since": since.isoformat(timespec="seconds"),
+    }
+    warn_once(pipeline, subject=run.run_id, outcome="run_waiting", content=content, services=services)
+
+
+def what_to_ask_for(run: RunRecord, pipeline: Pipeline) -> str:
+    """Say what quota the run needs, and what is known of its VM size."""
+    size = pipeline.train.vm_size
+    match = re.match(r"Standard_[A-Za-z]+(\d+)", size)
+    vcpus = f", {int(match[1]) * run.num_nodes} vCPUs in all" if match else ""
+    words = (
+        f"Ask for quota of the VM family of {size} in the workspace's region: {run.num_nodes} nodes{vcpus}; and see "
+        f"that the cluster's maximum is at least {run.num_nodes} nodes. With quota at hand the region may be out of "
+        "capacity: another size or region helps then."
+    )
+    known = vm_size(size)
+    if known is not None and known.retired:
+        return f"{words} {size} is {known.retired}; its successor is {known.successor}."
+    return words
+
+
+def _stopped_responding(run: RunRecord, pipeline: Pipeline, services: Services) -> bool:
+    status = services.jobs.status(run.run_id)
+    silent = status is not None and status.status == NOT_RESPONDING
+    since = held_since(
+        run.run_id,
+        "run_not_responding",
+        services,
+        holds=silent,
+        reason=f"Azure ML says: {status.status if status else 'no such job'}",
+    )
+    if since is None:
+        return False
+    silent_s = (services.clock() - since).total_seconds()
+    if silent_s >= pipeline.watch.not_responding_after_s:
+        text = (
+            f"Run {run.run_id} of {run.dataset_version} has not responded for {in_words(silent_s)}: its nodes may be "
+            "gone, and cost money if they are not. Look at it in the studio; landfall cancel ends it."
+        )
+        warn_once(
+            pipeline,
+            subject=run.run_id,
+            outcome="run_silent",
+            occasion=since.isoformat(),
+            content={"text": text, "run_id": run.run_id, "since": since.isoformat(timespec="seconds")},
+            services=services,
+        )
+    return True
+
+
+def _watch_cluster(run: RunRecord, services: Services) -> None:
+    compute = str(run.spec.get("compute"))
+    missing = not services.jobs.has_compute(compute)
+    reason = f"cluster {compute} {'is missing in' if missing else 'is back in'} the workspace"
+    since = held_since(run.run_id, "cluster_missing", services, holds=missing, reason=reason)
+    if since is None or services.clock() - since < CLUSTER_GONE_AFTER:
+        return
+    reason = (
+        f"cluster {compute} is gone from the workspace since {since.isoformat(timespec='seconds')}: nothing can run "
+        f"the job any more, and it was canceled. Make the cluster again, then: landfall submit "
+        f"{run.dataset_version} --force"
+    )
+    now = services.clock()
+    run, moved = move_run(
+        services.ledger, run.run_id, RunState.LOST, by=Actor.SWEEP, now=now, ended_at=now, reason=reason
+    )
+    if moved:
+        services.decide(run.run_id, "run_lost", reason, by=Actor.SWEEP)
+    reconcile_run(run.run_id, services, by=Actor.SWEEP)
+
+
+MAX_NAMED = 20
+
+
+def tell_if_stalled(pipeline: Pipeline, version: DatasetVersion, look: Look, services: Services) -> None:
+    """Warn where nothing has come for longer than the pipeline allows, and the version is not whole."""
+    if look.last_verdict_at is None:
+        return  # nothing has been judged: whoever began has not come as far as a shard
+    idle_s = (services.clock() - look.last_verdict_at).total_seconds()
+    if idle_s < pipeline.watch.stalled_after_s:
+        return
+    missing = missing_shards(pipeline, version, services)
+    if not missing:
+        return  # refused as a set: its owners were told why
+    named = ", ".join(missing[:MAX_NAMED])
+    more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
+    content = {
+        "text": f"{version} is not whole, and nothing has come for {in_words(idle_s)}. Missing: {named}{more}.",
+        "dataset": version.dataset,
+        "version": version.version,
+        "num_missing": len(missing),
+        "missing": missing[:MAX_NAMED],
+        "num_rejected": look.num_rejected,
+        "last_shard_at": look.last_verdict_at.isoformat(timespec="seconds"),
+    }
+    warn_once(
+        pipeline,
+        subject=str(version),
+        outcome="version_stalled",
+        occasion=look.last_verdict_at.isoformat(),
+        content=content,
+        services=services,
+    )

@@ -1,0 +1,102 @@
+"""Azure ML and the recipients in memory: shipped for tests and trials, under the adapters' contract tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from function_app.domain.errors import SubmissionRefusedError
+from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
+from function_app.domain.records import NotificationRecord
+
+RUN_ID_TAG = "landfall.run_id"
+_ENDED = frozenset({"Completed", "Failed", "Canceled"})
+
+
+@dataclass(kw_only=True)
+class MemoryJobs:
+    """Implements JobService; ``become`` is what the service would do on its own."""
+
+    submitted: dict[str, JobSpec] = field(default_factory=dict)
+    """By name, as they were first sent."""
+    submissions: list[str] = field(default_factory=list)
+    """Names in the order of the calls, repetitions too."""
+    statuses: dict[str, JobStatus] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
+    refusal: str | None = None
+    """Where set, every submission is refused with it."""
+    deleted_computes: set[str] = field(default_factory=set)
+    """All others exist."""
+
+    def become(self, name: str, status: str, *, error: str | None = None, error_code: str | None = None) -> None:
+        """Move a job to one of Azure ML's statuses."""
+        self.statuses[name] = replace(self.statuses[name], status=status, error=error, error_code=error_code)
+
+    def forget(self, name: str) -> None:
+        """Lose a job, as a deleted workspace does."""
+        del self.statuses[name]
+
+    def submit(self, spec: JobSpec) -> JobStatus:
+        """See JobService."""
+        if self.refusal is not None:
+            raise SubmissionRefusedError(self.refusal)
+        self.submissions.append(spec.name)
+        met = self.submitted.setdefault(spec.name, spec)
+        if met != spec:
+            raise SubmissionRefusedError(f"submit job {spec.name}: the name is taken by another spec")
+        return self.statuses.setdefault(
+            spec.name, JobStatus(name=spec.name, status="NotStarted", tags=dict(spec.tags))
+        )
+
+    def status(self, name: str) -> JobStatus | None:
+        """See JobService."""
+        return self.statuses.get(name)
+
+    def cancel(self, name: str) -> None:
+        """See JobService."""
+        if name not in self.statuses:
+            raise SubmissionRefusedError(f"cancel job {name}: Azure ML does not know it")
+        if self.statuses[name].status not in _ENDED:
+            self.become(name, "Canceled")
+
+    def ours(self) -> list[JobStatus]:
+        """See JobService."""
+        return [status for status in self.statuses.values() if RUN_ID_TAG in status.tags]
+
+    def has_compute(self, name: str) -> bool:
+        """See JobService."""
+        return name not in self.deleted_computes
+
+    def log_tail(self, name: str, *, max_bytes: int) -> str | None:
+        """See JobService."""
+        log = self.logs.get(name)
+        return None if log is None else log.encode()[-max_bytes:].decode(errors="replace")
+
+
+@dataclass(kw_only=True)
+class MemoryModels:
+    """Implements ModelRegistry."""
+
+    registered: dict[tuple[str, str], ModelRegistration] = field(default_factory=dict)
+    """By name and version."""
+    refusal: str | None = None
+
+    def register(self, registration: ModelRegistration) -> None:
+        """See ModelRegistry."""
+        if self.refusal is not None:
+            raise SubmissionRefusedError(self.refusal)
+        met = self.registered.setdefault((registration.name, registration.version), registration)
+        if met.path != registration.path:
+            raise SubmissionRefusedError(
+                f"model {registration.name} version {registration.version} is of another run"
+            )
+
+
+@dataclass(kw_only=True)
+class MemoryNotifier:
+    """Implements Notifier; what a recipient got is in ``received``."""
+
+    received: list[NotificationRecord] = field(default_factory=list)
+
+    def send(self, notification: NotificationRecord) -> None:
+        """See Notifier."""
+        self.received.append(notification)

@@ -1,0 +1,233 @@
+"""The ledger in memory: shipped for tests and trials; it keeps the same contract tests as the tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from function_app.adapters.ledger_rules import check_transition, counter_change, is_unfinished, same_verdict
+from function_app.adapters.tables.bounds import (
+    bounded_decision,
+    bounded_generation,
+    bounded_notification,
+    bounded_run,
+    bounded_shard,
+)
+from function_app.domain.errors import LedgerConflictError, NotFoundError
+from function_app.domain.records import (
+    DatasetVersion,
+    Decision,
+    Generation,
+    NotificationRecord,
+    NotificationState,
+    RunRecord,
+    ShardRecord,
+)
+from function_app.domain.run_queue import FlightBoard
+from function_app.testing.memory_notes import MemoryNotes
+
+
+class MemoryLedger(MemoryNotes):
+    """Everything in dictionaries under one lock; the public attributes are there to be asserted on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.split_rows: dict[tuple[DatasetVersion, str], int] = {}
+        self.shard_rows: dict[tuple[DatasetVersion, str, int], ShardRecord] = {}
+        self.counters: Counter[tuple[DatasetVersion, str, int]] = Counter()
+        self.generation_rows: dict[tuple[DatasetVersion, int], Generation] = {}
+        self.run_rows: dict[str, RunRecord] = {}
+        self.notification_rows: dict[tuple[str, str], NotificationRecord] = {}
+        self.board = FlightBoard()
+
+    # -- shards ---------------------------------------------------------------------------------------------
+    def claim_split_size(self, version: DatasetVersion, split: str, num_shards: int) -> int:
+        """See Ledger."""
+        with self._lock:
+            return self.split_rows.setdefault((version, split), num_shards)
+
+    def move_split_size(self, version: DatasetVersion, split: str, *, held: int, num_shards: int) -> int:
+        """See Ledger."""
+        with self._lock:
+            if self.split_rows.get((version, split)) == held:
+                self.split_rows[version, split] = num_shards
+            return self.split_rows.get((version, split), num_shards)
+
+    def split_sizes(self, version: DatasetVersion) -> Mapping[str, int]:
+        """See Ledger."""
+        with self._lock:
+            return {split: size for (owner, split), size in self.split_rows.items() if owner == version}
+
+    def shard(self, version: DatasetVersion, split: str, index: int) -> ShardRecord | None:
+        """See Ledger."""
+        with self._lock:
+            return self.shard_rows.get((version, split, index))
+
+    def record_shard(self, shard: ShardRecord) -> ShardRecord | None:
+        """See Ledger."""
+        shard = bounded_shard(shard)
+        key = (shard.dataset_version, shard.split, shard.index)
+        with self._lock:
+            stored = self.shard_rows.get(key)
+            if not same_verdict(stored, shard):
+                self.shard_rows[key] = shard
+                self.counters[shard.dataset_version, shard.split, shard.bucket] += counter_change(stored, shard)
+            return stored
+
+    def accepted_in_bucket(self, version: DatasetVersion, split: str, bucket: int) -> int:
+        """See Ledger."""
+        with self._lock:
+            return self.counters[version, split, bucket]
+
+    def shards(self, version: DatasetVersion) -> Iterator[ShardRecord]:
+        """See Ledger."""
+        with self._lock:
+            return iter([row for row in self.shard_rows.values() if row.dataset_version == version])
+
+    # -- versions -------------------------------------------------------------------------------------------
+    def versions(self) -> Iterator[DatasetVersion]:
+        """See Ledger."""
+        with self._lock:
+            return iter(sorted({version for version, _ in self.split_rows}))
+
+    def add_generation(self, generation: Generation) -> bool:
+        """See Ledger."""
+        key = (generation.dataset_version, generation.number)
+        with self._lock:
+            if key in self.generation_rows:
+                return False
+            self.generation_rows[key] = bounded_generation(generation)
+            return True
+
+    def latest_generation(self, version: DatasetVersion) -> Generation | None:
+        """See Ledger."""
+        with self._lock:
+            rows = (row for row in self.generation_rows.values() if row.dataset_version == version)
+            return max(rows, key=lambda row: row.number, default=None)
+
+    def generations(self, version: DatasetVersion) -> list[Generation]:
+        """See Ledger."""
+        with self._lock:
+            rows = [row for row in self.generation_rows.values() if row.dataset_version == version]
+        return sorted(rows, key=lambda row: row.number, reverse=True)
+
+    def claim_auto_run(self, generation: Generation, run_id: str) -> str:
+        """See Ledger."""
+        key = (generation.dataset_version, generation.number)
+        with self._lock:
+            stored = self.generation_rows.get(key)
+            if stored is None:
+                raise NotFoundError(
+                    f"generation {generation.number} of {generation.dataset_version} is not on record"
+                )
+            if stored.auto_run_id is None:
+                stored = self.generation_rows[key] = replace(stored, auto_run_id=run_id)
+            return stored.auto_run_id or run_id
+
+    # -- runs -----------------------------------------------------------------------------------------------
+    def add_run(self, run: RunRecord) -> bool:
+        """See Ledger."""
+        with self._lock:
+            if run.run_id in self.run_rows:
+                return False
+            self.run_rows[run.run_id] = replace(bounded_run(run), revision=self._revision())
+            return True
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """See Ledger."""
+        with self._lock:
+            return self.run_rows.get(run_id)
+
+    def save_run(self, run: RunRecord) -> RunRecord:
+        """See Ledger."""
+        with self._lock:
+            stored = self.run_rows.get(run.run_id)
+            if stored is None or stored.revision != run.revision:
+                raise LedgerConflictError(f"run {run.run_id} was changed, or is not there: read it again")
+            check_transition(run.run_id, stored.state, run.state)
+            saved = self.run_rows[run.run_id] = replace(bounded_run(run), revision=self._revision())
+            return saved
+
+    def add_attempt(self, run: RunRecord, following: RunRecord) -> RunRecord:
+        """See Ledger."""
+        with self._lock:
+            if following.run_id in self.run_rows:
+                raise LedgerConflictError(f"run {following.run_id} is there already: read again")
+            following = bounded_run(following)
+            self.save_run(run)
+            added = self.run_rows[following.run_id] = replace(following, revision=self._revision())
+            return added
+
+    def unfinished_runs(self) -> Iterator[RunRecord]:
+        """See Ledger."""
+        with self._lock:
+            return iter([row for _, row in sorted(self.run_rows.items()) if is_unfinished(row)])
+
+    def runs(self, *, limit: int = 100, dataset: str | None = None) -> list[RunRecord]:
+        """See Ledger."""
+        with self._lock:
+            rows = [r for r in self.run_rows.values() if dataset in (None, r.dataset_version.dataset)]
+        rows.sort(key=lambda row: row.run_id)  # as the table does it where two are of the same time
+        return sorted(rows, key=lambda row: row.created_at, reverse=True)[:limit]
+
+    # -- single flight --------------------------------------------------------------------------------------
+    def flights(self) -> FlightBoard:
+        """See Ledger."""
+        with self._lock:
+            return self.board
+
+    def change_flights(self, change: Callable[[FlightBoard], FlightBoard]) -> tuple[FlightBoard, FlightBoard]:
+        """See Ledger."""
+        with self._lock:
+            before, after = self.board, change(self.board)
+            if after != before:
+                self.board = after
+            return before, after
+
+    # -- outbox ---------------------------------------------------------------------------------------------
+    def add_notification(self, notification: NotificationRecord) -> bool:
+        """See Ledger."""
+        key = (notification.subject, notification.key)
+        with self._lock:
+            if key in self.notification_rows:
+                return False
+            self.notification_rows[key] = replace(bounded_notification(notification), revision=self._revision())
+            return True
+
+    def save_notification(self, notification: NotificationRecord) -> NotificationRecord:
+        """See Ledger."""
+        key = (notification.subject, notification.key)
+        with self._lock:
+            stored = self.notification_rows.get(key)
+            if stored is None or stored.revision != notification.revision:
+                raise LedgerConflictError(
+                    f"notification {notification.key} was changed, or is not there: read it again"
+                )
+            saved = self.notification_rows[key] = replace(
+                bounded_notification(notification), revision=self._revision()
+            )
+            return saved
+
+    def unsent_notifications(self) -> Iterator[NotificationRecord]:
+        """See Ledger."""
+        with self._lock:
+            rows = [r for r in self.notification_rows.values() if r.state is not NotificationState.SENT]
+        return iter(sorted(rows, key=lambda row: row.created_at))
+
+    def notifications(self, subject: str) -> list[NotificationRecord]:
+        """See Ledger."""
+        with self._lock:
+            rows = [r for r in self.notification_rows.values() if r.subject == subject]
+        return sorted(rows, key=lambda row: row.created_at)
+
+    # -- the story ------------------------------------------------------------------------------------------
+    def record_decision(self, decision: Decision) -> None:
+        """See Ledger."""
+        with self._lock:
+            self.decision_rows[decision.subject].append(bounded_decision(decision))
+
+    def decisions(self, subject: str) -> list[Decision]:
+        """See Ledger."""
+        with self._lock:
+            return sorted(self.decision_rows.get(subject, ()), key=lambda row: row.at)

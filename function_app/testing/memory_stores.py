@@ -1,0 +1,156 @@
+"""Shards, documents and the queue in memory: shipped for tests and trials, under the adapters' contract tests."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from function_app.adapters.documents import check_size
+from function_app.domain.clock import utcnow
+from function_app.domain.events import TrainingRequest
+from function_app.domain.records import BlobFacts
+from function_app.ports import Clock
+from shard_validation import ShardSource, SourceChangedError, SourceGoneError
+
+
+class MemoryShardStore:
+    """Implements ShardStore; ``put`` and ``delete`` are what the data owner does."""
+
+    def __init__(self, clock: Clock = utcnow) -> None:
+        self.blobs: dict[str, tuple[BlobFacts, bytes]] = {}
+        self._clock = clock
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def put(self, path: str, content: bytes) -> BlobFacts:
+        """Upload a blob: every upload has an ETag of its own, also of the same bytes."""
+        with self._lock:
+            etag = f"0X{next(self._numbers):016X}"
+            facts = BlobFacts(path=path, etag=etag, size_bytes=len(content), last_modified=self._clock())
+            self.blobs[path] = (facts, content)
+            return facts
+
+    def delete(self, path: str) -> None:
+        """Delete a blob."""
+        with self._lock:
+            del self.blobs[path]
+
+    def facts(self, path: str) -> BlobFacts | None:
+        """See ShardStore."""
+        with self._lock:
+            return self.blobs[path][0] if path in self.blobs else None
+
+    def open(self, facts: BlobFacts) -> ShardSource:
+        """See ShardStore."""
+        return MemoryShardSource(self, facts)
+
+    def list(self, prefix: str) -> Iterator[BlobFacts]:
+        """See ShardStore."""
+        with self._lock:
+            return iter([facts for path, (facts, _) in sorted(self.blobs.items()) if path.startswith(prefix)])
+
+
+@dataclass(frozen=True)
+class MemoryShardSource:
+    """Implements ShardSource, pinned as a blob is."""
+
+    store: MemoryShardStore
+    facts: BlobFacts
+
+    @property
+    def name(self) -> str:
+        """The last segment of the path."""
+        return self.facts.path.rpartition("/")[2]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the pinned content."""
+        return self.facts.size_bytes
+
+    def read(self, offset: int, length: int) -> bytes:
+        """See ShardSource."""
+        path = self.facts.path
+        current, content = self.store.blobs.get(path, (None, b""))
+        if current is None:
+            raise SourceGoneError(f"{path}: there should be a blob, there is none")
+        if current.etag != self.facts.etag:
+            raise SourceChangedError(
+                f"{path}: should be the content with ETag {self.facts.etag}, is {current.etag} now"
+            )
+        return content[offset : offset + length]
+
+
+class MemoryDocumentStore:
+    """Implements DocumentStore."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def write_once(self, path: str, content: bytes) -> bool:
+        """See DocumentStore."""
+        with self._lock:
+            if path in self.documents:
+                return False
+            self.documents[path] = content
+            return True
+
+    def write(self, path: str, content: bytes) -> None:
+        """See DocumentStore."""
+        with self._lock:
+            self.documents[path] = content
+
+    def delete(self, path: str) -> None:
+        """See DocumentStore."""
+        with self._lock:
+            self.documents.pop(path, None)
+
+    def read(self, path: str, *, max_bytes: int) -> bytes | None:
+        """See DocumentStore."""
+        content = self.documents.get(path)
+        if content is not None:
+            check_size(path, len(content), max_bytes)
+        return content
+
+
+class MemoryRequestQueue:
+    """Implements RequestQueue and MessageQueue; ``messages`` are what the trigger would be given."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def send(self, request: TrainingRequest) -> None:
+        """See RequestQueue."""
+        self.send_text(request.to_json())
+
+    def send_text(self, text: str) -> None:
+        """See MessageQueue."""
+        self.messages.append(text)
+
+    @property
+    def requests(self) -> list[TrainingRequest]:
+        """The messages, read."""
+        return [TrainingRequest.from_json(message) for message in self.messages]
+
+
+class MemoryQuarantine:
+    """Implements Quarantine; ``blobs`` are there to be asserted on."""
+
+    def __init__(self, shards: MemoryShardStore) -> None:
+        self.shards = shards
+        self.blobs: dict[tuple[str, str], bytes] = {}
+        """By container and path."""
+
+    def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
+        """See Quarantine."""
+        content = self.shards.open(facts).read(0, facts.size_bytes)
+        if (container, path) in self.blobs:
+            return False
+        self.blobs[container, path] = content
+        return True
+
+    def note(self, container: str, path: str, content: bytes) -> None:
+        """See Quarantine."""
+        self.blobs[container, path] = content

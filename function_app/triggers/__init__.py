@@ -1,1 +1,0 @@
-"""The triggers: decode one payload, call one step, nothing else."""

@@ -1,0 +1,1 @@
+"""`tf.train.Example` payloads: parsed, and checked against the features of a pipeline."""

@@ -1,0 +1,142 @@
+"""Scenarios of bad input: data that drift or are rejected, sets with wrong numbers, and scripts with errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from function_app.adapters.failures import StorageRefusedError
+from function_app.domain.records import BlobFacts
+from function_app.runs.requests import request_run
+from function_app.testing.memory_stores import MemoryQuarantine
+from shard_validation import DriftPolicy
+from tests.crash.process import Step
+from tests.crash.scenario import (
+    Scenario,
+    Serve,
+    changed,
+    end_jobs,
+    run_jobs,
+    settle,
+    tell_of_runs,
+    trained,
+    upload,
+    uploads,
+)
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content
+
+DRIFTED = shard_content(*[9] * 500)
+WRONG = "train-00000-of-00004.tfrecord"
+
+
+class ClosedQuarantine(MemoryQuarantine):
+    """Takes nothing."""
+
+    def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
+        """See Quarantine."""
+        raise StorageRefusedError(f"{container} may not be written: {facts.path} to {path}")
+
+
+def registered(serve: Serve) -> list[Step]:
+    """A version is trained on, and its model registered."""
+    return [*trained()(serve), lambda world: settle(world, "Completed", serve)]
+
+
+def drifted(serve: Serve) -> list[Step]:
+    """A shard of a version whose model is registered changes, and its labels with it."""
+    return [*upload(TRAIN_SHARDS[0], DRIFTED), serve]
+
+
+def watch_drift(action: str) -> Step:
+    """Return what has the pipeline train on changes, unless they are drift and that blocks."""
+
+    def prepare(world: World) -> None:
+        policy = DriftPolicy(action=action)  # type: ignore[arg-type]  # a word of the policy, as the caller's
+        world.change_pipeline(
+            on_change="train", data=pipeline().data.model_copy(update={"drift": policy, "small_shard_ratio": 0.0})
+        )
+
+    return prepare
+
+
+def unreadable_manifest(serve: Serve) -> list[Step]:
+    """What the model was trained on is not known any more."""
+    return [lambda world: world.overwrite_manifests(b"?"), *changed(serve)]
+
+
+def quarantined(serve: Serve) -> list[Step]:
+    """A shard is rejected at first."""
+    return [*upload(ALL_SHARDS[0], b"no records"), *uploads(*ALL_SHARDS), serve]
+
+
+def ask_for_copies(world: World) -> None:
+    """The pipeline names a container."""
+    world.change_pipeline(quarantine="quarantine")
+
+
+def close_quarantine(world: World) -> None:
+    """The container may not be written."""
+    ask_for_copies(world)
+    world.quarantine = ClosedQuarantine(world.shards)
+    world.services = replace(world.services, quarantine=world.quarantine)
+
+
+def begun_wrongly(serve: Serve) -> list[Step]:
+    """The first shard is of a wrong set; it is deleted, and the right ones come."""
+    return [*upload(WRONG), lambda world: world.remove(f"{VERSION}/{WRONG}"), *uploads(*ALL_SHARDS), serve]
+
+
+DATA = (
+    Scenario(name="drift blocks", steps=drifted, prelude=registered, prepare=watch_drift("block")),
+    Scenario(name="drift warns", steps=drifted, prelude=registered, prepare=watch_drift("warn")),
+    Scenario(name="drift unmeasured", steps=unreadable_manifest, prelude=registered, prepare=watch_drift("block")),
+    Scenario(name="quarantined", steps=quarantined, prepare=ask_for_copies),
+    Scenario(name="quarantine closed", steps=quarantined, prepare=close_quarantine),
+    Scenario(name="begun wrongly", steps=begun_wrongly),
+)
+
+
+BAD = b"""import horovod.tensorflow as hvd
+import os
+print(hvd.rank())
+os.environ["NCCL_IB_DISABLE"] = "1"
+"""
+
+
+def bad_script(_: str) -> bytes:
+    """Return a script with an error, and a warning on a size with InfiniBand."""
+    return BAD
+
+
+def with_bad_script(world: World) -> None:
+    """Deploy a pipeline with it."""
+    own = {"script": "scripts/mine.py", "vm_size": "Standard_ND96asr_v4"}
+    world.change_pipeline(train=pipeline().train.model_copy(update=own))
+    world.services = replace(world.services, read_script=bad_script)
+
+
+def insist(world: World) -> None:
+    """Ask with force, as a repeated call does: under the same key."""
+    if world.services.ledger.latest_generation(VERSION) is not None:
+        request_run(VERSION, {}, trigger="http", services=world.services, forced_by="key-1")
+
+
+def refused(serve: Serve) -> list[Step]:
+    """A version lands, and its pipeline's script has errors."""
+    return [*uploads(*ALL_SHARDS), serve]
+
+
+def forced(serve: Serve) -> list[Step]:
+    """Somebody insists."""
+    return [insist, serve, run_jobs, lambda world: end_jobs(world, "Completed"), tell_of_runs]
+
+
+SCRIPTS = (
+    Scenario(name="a script with errors", steps=refused, prepare=with_bad_script),
+    Scenario(
+        name="a script with errors, forced",
+        steps=forced,
+        prepare=with_bad_script,
+        prelude=refused,
+        survives_loss=False,
+    ),
+)

@@ -1,0 +1,120 @@
+"""All scenarios: the common ones here, the others in the files of their subject. Together they pass every effect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from function_app.domain.errors import NotificationError
+from function_app.domain.events import TrainingRequest
+from function_app.domain.records import NotificationRecord
+from function_app.runs.following import handle_run_event
+from function_app.runs.submission import handle_request
+from function_app.testing.memory_azure_ml import MemoryNotifier
+from tests.crash.data_scenarios import DATA, SCRIPTS
+from tests.crash.process import Step
+from tests.crash.rare_scenarios import RARE
+from tests.crash.scenario import Scenario, Serve, asked, changed, retrain, trained, upload, uploads
+from tests.crash.watched_scenarios import WATCHED
+from tests.support.world import ALL_SHARDS, VERSION, WEBHOOK, World
+
+
+class ReluctantNotifier(MemoryNotifier):
+    """Takes nothing at the first try."""
+
+    refused: bool = False
+
+    def send(self, notification: NotificationRecord) -> None:
+        """See Notifier."""
+        if not self.refused:
+            self.refused = True
+            raise NotificationError("nobody is at home")
+        super().send(notification)
+
+
+def repaired(serve: Serve) -> list[Step]:
+    """A shard is rejected at first."""
+    return [*upload(ALL_SHARDS[0], b"no records"), *uploads(*ALL_SHARDS), serve]
+
+
+def irrelevant(_: Serve) -> list[Step]:
+    """Events that lead to nothing: of others, of gone blobs, of sets under another N, of runs nobody knows."""
+    contradictory = upload("train-00000-of-00009.tfrecord")
+    return [
+        lambda world: world.deliver("elsewhere/v1/train-00000-of-00001.tfrecord"),
+        lambda world: world.deliver(f"{VERSION}/{ALL_SHARDS[0]}"),
+        lambda world: world.deliver(f"{VERSION}/train-00001-of-00001.tfrecord"),
+        lambda world: handle_run_event("landfall-nobody-knows-a1", world.services),
+        lambda world: handle_run_event("another-project", world.services),
+        *contradictory,
+        lambda world: ask_closing(world, generation=1),
+        lambda world: ask_closing(world, generation=7),
+    ]
+
+
+def ask_closing(world: World, generation: int) -> None:
+    """A closing's message arrives, of whatever generation."""
+    if world.services.ledger.latest_generation(VERSION) is not None:
+        handle_request(
+            TrainingRequest(dataset_version=VERSION, generation=generation, trigger="closed"), world.services
+        )
+
+
+def refuse(world: World) -> None:
+    """Azure ML will take no job."""
+    world.jobs.refusal = "there is no such cluster"
+
+
+def be_reluctant(world: World) -> None:
+    """The webhook takes nothing at the first try."""
+    world.people = ReluctantNotifier()
+    notifiers = {"topic": world.topic, WEBHOOK: world.people}
+    world.services = replace(world.services, notifiers=notifiers)
+
+
+def ask_more(world: World) -> None:
+    """The gate asks for more than the training reaches."""
+    pipeline = world.services.pipelines["digits"]
+    register = pipeline.register_
+    if register is None:
+        raise ValueError("the pipeline of the tests should have a gate")
+    require = [one.model_copy(update={"at_least": 0.99}) for one in register.require]
+    world.change_pipeline(register_=register.model_copy(update={"require": tuple(require)}))
+
+
+def contradicted(serve: Serve) -> list[Step]:
+    """A version states of itself what cannot be read, until somebody corrects that."""
+    mended = [
+        lambda world: world.deliver(world.put("dataset.json", b"{}")),
+        lambda world: world.deliver(f"{VERSION}/{ALL_SHARDS[0]}"),
+    ]
+    return [lambda world: world.put("dataset.json", b"no JSON"), *uploads(*ALL_SHARDS), *mended, serve]
+
+
+def unnoticed(_: Serve) -> list[Step]:
+    """Shards are uploaded, and all their events are lost."""
+    return [lambda world: [world.put(name) for name in ALL_SHARDS], lambda world: world.clock.move(hours=1)]
+
+
+BASIC = (
+    Scenario(name="registered", steps=trained()),
+    Scenario(name="not registered", steps=trained(), prepare=ask_more),
+    Scenario(name="failed", steps=trained("Failed"), job_end="Failed"),
+    Scenario(name="canceled", steps=trained("Canceled"), job_end="Canceled"),
+    Scenario(name="lost", steps=trained("forgotten"), job_end="forgotten"),
+    Scenario(name="refused", steps=trained(), prepare=refuse),
+    Scenario(name="recipient away", steps=trained(), prepare=be_reluctant),
+    Scenario(name="changed", steps=changed, prelude=trained()),
+    Scenario(name="retrained", steps=changed, prelude=trained(), prepare=retrain),
+    Scenario(name="repaired", steps=repaired),
+    Scenario(name="contradicted", steps=contradicted),
+    Scenario(name="irrelevant", steps=irrelevant, prelude=trained()),
+    Scenario(name="asked", steps=asked, prelude=trained(), survives_loss=False),
+    Scenario(
+        name="swept", steps=lambda _: [lambda w: [w.put(n) for n in ALL_SHARDS], lambda w: w.clock.move(hours=1)]
+    ),
+)
+
+SCENARIOS = (*BASIC, *RARE, *WATCHED, *DATA, *SCRIPTS)
+SURVIVING_LOSS = [scenario for scenario in SCENARIOS if scenario.survives_loss]
+IN_STORAGE = {scenario.name: scenario for scenario in SCENARIOS if scenario not in SCRIPTS}
+"""By name, those that are also run on real storage: a check of scripts makes no requests of its own."""

@@ -1,0 +1,117 @@
+"""Recorded upload events, and payloads that are none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.functions.queue import QueueMessage
+
+from function_app import functions
+from function_app.domain.errors import InvalidEventError
+from function_app.domain.events import CREATED, MAX_EVENTS, MAX_PAYLOAD_BYTES, Upload, read_uploads
+from function_app.functions import build_app
+from function_app.ingest.uploads import handle_upload
+from shard_validation import DataRequirements, ShardSource, ShardVerdict, validate_shard
+from tests.support.world import World, shard_content
+
+EVENTS = Path(__file__).resolve().parents[3] / "events"
+PATH = "digits/2026-11-20/train-00003-of-00008.tfrecord"
+
+
+def recorded(name: str) -> bytes:
+    """A recorded payload."""
+    return (EVENTS / f"{name}.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "api"),
+    [
+        ("blob_created_put_blob", "PutBlob"),
+        ("blob_created_put_block_list", "PutBlockList"),
+        ("blob_created_same_write_other_id", "PutBlockList"),
+        ("blob_created_copy_blob", "CopyBlob"),
+        ("blob_created_hns_flush_with_close", "FlushWithClose"),
+        ("blob_created_hns_create_file_zero_bytes", "CreateFile"),
+        ("blob_created_cloudevent", "PutBlob"),
+    ],
+)
+def test_a_recorded_event_names_container_and_path(name: str, api: str) -> None:
+    """Both envelopes, hosts blob and dfs, single and in a list."""
+    (upload,) = read_uploads(recorded(name))
+    expected = Upload(event_type=CREATED, api=api, container="datasets", path=PATH, event_id=upload.event_id)
+    assert expected == upload
+
+
+def test_a_percent_encoded_path_is_decoded_once() -> None:
+    """A percent sign in the name itself stays one."""
+    (upload,) = read_uploads(recorded("blob_created_encoded_name"))
+    assert "digits/2026 11 20/train-00003-of-00008%2B.tfrecord" == upload.path
+
+
+@pytest.mark.parametrize("path", sorted(EVENTS.glob("blob_*.json")), ids=lambda path: path.stem)
+def test_no_recorded_event_ends_as_poison(path: Path) -> None:
+    """What Event Grid really sends is judged or suppressed."""
+    world = World()
+    world.shards.put(PATH, shard_content(1))
+    for upload in read_uploads(path.read_bytes()):
+        handle_upload(upload, world.services)
+    assert 1 == sum(len(lines) for lines in world.ledger.decision_rows.values())
+
+
+def test_several_events_in_one_message_are_all_read() -> None:
+    """Event Grid batches where it is told to."""
+    events = [json.loads(recorded(f"blob_created_{name}"))[0] for name in ("put_blob", "copy_blob")]
+    assert ["PutBlob", "CopyBlob"] == [upload.api for upload in read_uploads(json.dumps(events))]
+
+
+@pytest.mark.parametrize(("num_deliveries", "num_stored"), [(1, 0), (2, 1)])
+def test_the_host_says_whether_somebody_may_have_died_of_a_message(
+    monkeypatch: pytest.MonkeyPatch, num_deliveries: int, num_stored: int
+) -> None:
+    """A first delivery of a short shard costs nothing more; of a second one it is written down that it began."""
+    world = World()
+    world.shards.put(PATH, shard_content(1))
+    stored: list[int] = []
+
+    def validate(source: ShardSource, requirements: DataRequirements) -> ShardVerdict:
+        stored.append(len(world.documents.documents))
+        return validate_shard(source, requirements)
+
+    monkeypatch.setattr(functions, "services", lambda: replace(world.services, validate=validate))
+    (function,) = (f for f in build_app().get_functions() if f.get_function_name() == "shard_uploaded")
+    function.get_user_function()(QueueMessage(body=recorded("blob_created_put_blob"), dequeue_count=num_deliveries))
+    assert ([num_stored], {}) == (stored, world.documents.documents)
+
+
+def event(**changes: Any) -> dict[str, Any]:
+    """A recorded event with members exchanged, or taken out where they are None."""
+    (members,) = json.loads(recorded("blob_created_put_blob"))
+    return {name: value for name, value in (members | changes).items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (b"", "payload should be JSON"),
+        (b"\xff\xfe", "payload should be JSON"),
+        (b"[" * 100_000, "payload should be JSON"),
+        (b"x" * (MAX_PAYLOAD_BYTES + 1), f"payload should be at most {MAX_PAYLOAD_BYTES} bytes"),
+        (b"[]", f"payload should hold 1 to {MAX_EVENTS} events, held 0"),
+        (b"[{}]", "data should be an object"),
+        (b"[1]", "an event should be a JSON object, was int"),
+        (json.dumps(event(subject=None)).encode(), "event: subject should be a text"),
+        (json.dumps(event(subject="/blobServices/default")).encode(), "subject should be /blobServices/default/"),
+        (json.dumps(event(subject=["x"])).encode(), "event: subject should be a text"),
+        (json.dumps(event(eventType=None)).encode(), "event: eventType should be a text"),
+        (json.dumps([event()] * (MAX_EVENTS + 1)).encode(), f"payload should hold 1 to {MAX_EVENTS} events"),
+    ],
+)
+def test_what_cannot_be_understood_raises_and_ends_as_poison(payload: bytes, message: str) -> None:
+    """With a message that says what was expected."""
+    with pytest.raises(InvalidEventError) as caught:
+        read_uploads(payload)
+    assert message in str(caught.value)

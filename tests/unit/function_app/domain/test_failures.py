@@ -1,0 +1,110 @@
+"""Why an attempt failed: the table against messages as Azure ML, NCCL, MPI, TensorFlow and our training write."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from function_app.domain.failures import EXIT_CODES, REMEDIES, RETRYING, Evidence, FailureClass, classify
+from tests.support.processes import REPOSITORY
+from training_job.exit_codes import ExitCode
+
+EXITED = (
+    "Execution failed. User process 'python' exited with status code {code}. Please check log file "
+    "'user_logs/std_log_process_00.txt' for error details. Error: {tail}"
+)
+
+
+def exited(code: int, tail: str = "") -> str:
+    """Azure ML's words for a process that ended badly, the end of its log appended."""
+    return EXITED.format(code=code, tail=tail)
+
+
+@pytest.mark.parametrize(
+    ("expected", "error_code", "error", "log_tail"),
+    [
+        ("preempted", "UserError", "The job was preempted because low-priority capacity was reclaimed.", ""),
+        ("preempted", "", "Node tvmps_1 was evicted: Spot VM eviction", ""),
+        ("preempted", "UserError/ExecutionFailed", exited(75), "training failed (rank 0): SIGTERM: saved step 410"),
+        ("preempted", "UserError/ExecutionFailed", exited(143), ""),
+        ("no_capacity", "UserError/QuotaExceeded", "Not enough cores", ""),
+        ("no_capacity", "", "Operation could not be completed as it results in exceeding approved Total Quota", ""),
+        ("no_capacity", "AllocationFailed", "Allocation failed. We do not have sufficient capacity", ""),
+        ("image_build", "UserError/ImageBuildFailure", "Image build failed. For more details, check log file", ""),
+        ("image_build", "", "Failed to pull Docker image mcr.example/landfall:1", ""),
+        (
+            "out_of_memory",
+            "UserError/ExecutionFailed",
+            exited(1),
+            "tensorflow ... OOM when allocating tensor with shape[64]",
+        ),
+        ("out_of_memory", "", exited(1), "2026 E gpu CUDA_ERROR_OUT_OF_MEMORY: out of memory"),
+        ("out_of_memory", "", exited(15), "OOM when allocating tensor\nHorovodInternalError: a rank is dead"),
+        ("out_of_memory", "", exited(137), ""),
+        ("communication", "", exited(1), "node-1:12:99 [0] NCCL WARN Net : Connection closed by remote peer"),
+        ("communication", "", exited(1), "Stalled ranks:\n0: [DistributedGradientTape]"),
+        ("communication", "", exited(1), "PRTE has lost communication with a remote daemon."),
+        ("communication", "UserError/ExecutionFailed", exited(15), "training failed (rank 0): rank 1 is dead"),
+        ("communication", "", exited(17), ""),
+        ("data", "UserError/ExecutionFailed", exited(10), "training failed: shard train-00001 should have CRC32C"),
+        ("data", "", exited(1), "tensorflow.python.framework.errors_impl.DataLossError: corrupted record at 12"),
+        ("user_code", "UserError/ExecutionFailed", exited(13), "the loss became NaN at step 12"),
+        ("user_code", "UserError/ExecutionFailed", exited(1), "Traceback (most recent call last):\nKeyError: 'x'"),
+        ("user_code", "UserError/ExecutionFailed", exited(1, "about to fail: there is no column"), ""),
+        ("unknown", "", "", ""),
+        ("unknown", "ServiceError", "Something went wrong.", ""),
+    ],
+)
+def test_what_was_seen_decides_on_the_class(expected: str, error_code: str, error: str, log_tail: str) -> None:
+    """One row for each kind of message; the finding quotes what decided."""
+    finding = classify(Evidence(status="Failed", error_code=error_code, error=error, log_tail=log_tail))
+    assert expected == finding.failure_class, finding
+    assert finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("expected", "ran_s", "error"),
+    [
+        ("canceled", 10.0, ""),
+        ("timeout", 3600.0, ""),
+        ("timeout", 10.0, "The job exceeded its time limit of 3600 seconds"),
+        ("preempted", 10.0, "low priority node was preempted"),
+    ],
+)
+def test_a_canceled_job_was_ended_by_a_person_or_by_its_limit(expected: str, ran_s: float, error: str) -> None:
+    """Azure ML cancels at the time limit, and says Canceled for both."""
+    finding = classify(Evidence(status="Canceled", error=error, ran_s=ran_s, timeout_s=3600.0))
+    assert expected == finding.failure_class
+
+
+def test_a_users_log_about_quotas_is_no_word_of_the_service() -> None:
+    """Also where Azure ML appends the log's end to its message."""
+    error = exited(1, "Traceback (most recent call last): ValueError: quota of labels preempted")
+    finding = classify(Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=error))
+    assert FailureClass.USER_CODE == finding.failure_class
+
+
+def test_every_exit_code_of_the_training_has_a_class() -> None:
+    """A code that is added there must be added here; 0 and 1 say nothing."""
+    codes = {int(code) for code in ExitCode} - {ExitCode.SUCCESS, ExitCode.UNEXPECTED}
+    assert codes <= set(EXIT_CODES)
+
+
+def test_every_class_has_a_remedy_and_a_person_has_the_last_word() -> None:
+    """Nothing is left to chance."""
+    assert (set(FailureClass), False) == (set(REMEDIES), REMEDIES[FailureClass.CANCELED] in RETRYING)
+
+
+@given(st.text(), st.text(), st.text())
+def test_whatever_was_seen_has_a_class_and_bounded_evidence(error_code: str, error: str, log_tail: str) -> None:
+    """Logs hold anything."""
+    finding = classify(Evidence(status="Failed", error_code=error_code, error=error, log_tail=log_tail))
+    assert len(finding.evidence) <= 300
+
+
+def test_the_page_on_attempts_names_every_class_with_its_remedy() -> None:
+    """What users read is what is done."""
+    rows = [line.split("|") for line in (REPOSITORY / "docs" / "attempts.md").read_text().splitlines()]
+    stated = {row[1].strip(" `"): row[3].split("`")[1] for row in rows if len(row) == 5 and "`" in row[3]}
+    assert {str(name): str(remedy) for name, remedy in REMEDIES.items()} == stated

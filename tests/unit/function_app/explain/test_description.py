@@ -1,0 +1,48 @@
+"""Describing a version: what is there, what is missing, what was rejected and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from function_app.domain.errors import NotFoundError
+from function_app.domain.records import DatasetVersion
+from function_app.explain.description import describe_version
+from tests.support.world import TRAIN_SHARDS, VERSION, World
+
+
+def test_missing_and_rejected_shards_are_named() -> None:
+    """A rejected shard is missing, too: it has to come again."""
+    world = World()
+    world.land(TRAIN_SHARDS[0])
+    world.deliver(world.put(TRAIN_SHARDS[1], b"broken"))
+    described = describe_version(VERSION, world.services)
+    train, validation = described.splits
+    assert (2, 1, ("train-00001-of-00002",)) == (train.num_shards, train.accepted, train.missing)
+    assert [TRAIN_SHARDS[1]] == [row.name for row in train.rejected]
+    assert (None, ("validation-*: no shard of this split has come yet",)) == (
+        validation.num_shards,
+        validation.missing,
+    )
+    assert described.generation is None
+
+
+def test_a_closed_version_has_its_generation_and_runs() -> None:
+    """Nothing is missing then."""
+    world = World()
+    run = world.land_all()
+    described = describe_version(VERSION, world.services)
+    assert ([()] * 2, 1, [run.run_id]) == (
+        [split.missing for split in described.splits],
+        described.generation and described.generation.number,
+        [one.run_id for one in described.runs],
+    )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [("letters", "dataset letters has no pipeline"), ("digits", "no shard of digits/v9 has come")],
+)
+def test_what_nobody_knows_is_not_found(dataset: str, message: str) -> None:
+    """And the message says which of the two it is."""
+    with pytest.raises(NotFoundError, match=message):
+        describe_version(DatasetVersion(dataset=dataset, version="v9"), World().services)

@@ -1,0 +1,260 @@
+"""One upload's event: what is judged, what is suppressed and why, what happens when the world moves meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.records import BlobFacts, ShardRecord, ShardState
+from function_app.ingest.uploads import OTHERS_UPLOADS
+from function_app.testing.memory_stores import MemoryShardStore
+from shard_validation import (
+    DataRequirements,
+    ReasonCode,
+    ShardSource,
+    ShardVerdict,
+    SourceUnavailableError,
+    validate_shard,
+)
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content
+
+NAME = TRAIN_SHARDS[0]
+PATH = f"digits/v1/{NAME}"
+
+
+@dataclass
+class Interrupted:
+    """A validator during whose work something happens to the store, as often as told."""
+
+    happens: Callable[[], None]
+    times: int = 1
+    calls: int = field(default=0)
+
+    def __call__(self, source: ShardSource, requirements: DataRequirements) -> ShardVerdict:
+        self.calls += 1
+        if self.calls <= self.times:
+            self.happens()
+        return validate_shard(source, requirements)
+
+
+def row(world: World) -> ShardRecord | None:
+    """The verdict on the shard of these tests."""
+    return world.ledger.shard(VERSION, "train", 0)
+
+
+def only_reason(world: World, path: str = PATH) -> str:
+    """The reason of the only decision about a path, which must be a suppression."""
+    (decision,) = world.ledger.decisions(path)
+    assert "event_suppressed" == decision.action
+    return decision.reason
+
+
+def test_a_good_shard_is_accepted_with_what_was_seen_of_it() -> None:
+    """The row holds what the manifest will say."""
+    world = World()
+    facts = world.shards.put(PATH, shard_content(1, 2, 3))
+    world.deliver(PATH)
+    stored = row(world)
+    assert stored is not None
+    assert (ShardState.ACCEPTED, facts.etag, 3, facts.size_bytes) == (
+        stored.state,
+        stored.etag,
+        stored.num_records,
+        stored.size_bytes,
+    )
+    assert ["shard_accepted"] == world.actions(PATH)
+
+
+def test_a_flipped_bit_is_rejected_naming_record_and_offset() -> None:
+    """The owner must be able to find it."""
+    world = World()
+    content = bytearray(shard_content(1, 2))
+    content[-6] ^= 1
+    world.deliver(world.put(NAME, bytes(content)))
+    stored = row(world)
+    assert stored is not None
+    (reason,) = stored.reasons
+    assert (ShardState.REJECTED, ReasonCode.PAYLOAD_CRC, NAME, 1) == (
+        stored.state,
+        reason.code,
+        reason.shard,
+        reason.record_index,
+    )
+    assert reason.byte_offset == len(content) // 2
+
+
+def test_a_good_shard_over_a_bad_one_is_accepted() -> None:
+    """That is how an owner mends a version."""
+    world = World()
+    world.deliver(world.put(NAME, b"not a shard"))
+    world.deliver(world.put(NAME))
+    stored = row(world)
+    assert ShardState.ACCEPTED == (stored and stored.state)
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"event_type": "Microsoft.Storage.BlobDeleted"}, "Microsoft.Storage.BlobDeleted changes nothing"),
+        ({"api": "CreateFile"}, "'CreateFile' leaves the blob incomplete"),
+    ],
+)
+def test_an_event_that_is_none_of_ours_is_suppressed_with_its_reason(members: dict[str, str], reason: str) -> None:
+    """Somebody can ask why nothing happened."""
+    world = World()
+    world.put(NAME)
+    world.deliver(PATH, **members)
+    assert reason in only_reason(world)
+    assert row(world) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("digits/v1/", "a shard's path should be"),
+        (f"digits/2026 11 20/{NAME}", "a version should be"),
+        (f"digits/../{NAME}", "a version should be"),
+        ("digits/v1/README.md", "shard name should look like"),
+        ("digits/v1/train-00002-of-00002.tfrecord", "shard index should be below 2"),
+        ("digits/v1/test-00000-of-00002.tfrecord", "asks for splits train, validation, not for test"),
+    ],
+)
+def test_a_path_that_means_no_shard_is_suppressed_with_its_reason(path: str, reason: str) -> None:
+    """Anything else in the folder of a version is ignored, and says so."""
+    world = World()
+    world.shards.put(path, shard_content(1))
+    world.deliver(path)
+    assert reason in only_reason(world, path)
+
+
+@pytest.mark.parametrize(
+    ("container", "path"),
+    [
+        ("other", PATH),
+        ("datasets", "digits"),
+        ("datasets", "digits/v1/_temporary/0/part-00000"),
+        ("datasets", f"letters/v1/{NAME}"),
+    ],
+)
+def test_what_lies_where_nobody_waits_for_shards_is_counted_by_the_day(container: str, path: str) -> None:
+    """However much is written there: one row for each day, and no story."""
+    world = World()
+    for _ in range(3):
+        world.deliver(path, container=container)
+    world.clock.move(days=1)
+    world.deliver(path, container=container)
+    assert ({"2026-11-20": 3, "2026-11-21": 1}, []) == (world.ledger.counts(OTHERS_UPLOADS), world.actions(path))
+
+
+def test_a_blob_that_is_gone_is_suppressed() -> None:
+    """The event was true when it was sent."""
+    world = World()
+    world.deliver(PATH)
+    assert "the blob is gone" == only_reason(world)
+
+
+def test_a_second_delivery_does_not_validate_again() -> None:
+    """Identity of a write is path and ETag."""
+    world = World()
+    world.services = replace(world.services, validate=(validator := Interrupted(lambda: None)))
+    path = world.put(NAME)
+    world.deliver(path)
+    world.deliver(path, event_id="another")
+    assert (1, ["shard_accepted", "event_suppressed"]) == (validator.calls, world.actions(path))
+
+
+def test_a_shard_overwritten_while_it_is_read_is_judged_anew() -> None:
+    """Never half of one content and half of another."""
+    world = World()
+    world.services = replace(world.services, validate=(validator := Interrupted(lambda: void(world.put(NAME)))))
+    world.deliver(world.put(NAME))
+    stored, facts = row(world), world.shards.facts(PATH)
+    assert stored is not None
+    assert facts is not None
+    assert (2, facts.etag) == (validator.calls, stored.etag)
+
+
+def test_a_shard_that_never_rests_is_left_to_its_next_delivery() -> None:
+    """Rounds are bounded: another upload brings another event."""
+    world = World()
+    world.services = replace(world.services, validate=Interrupted(lambda: void(world.put(NAME)), times=99))
+    with pytest.raises(ServiceUnavailableError, match="overwritten 5 times"):
+        world.deliver(world.put(NAME))
+
+
+def test_a_shard_deleted_while_it_is_read_has_no_verdict() -> None:
+    """Nothing is left that could be judged."""
+    world = World()
+    world.services = replace(world.services, validate=Interrupted(lambda: world.shards.delete(PATH)))
+    world.deliver(world.put(NAME))
+    assert ("the blob was deleted while it was read", None) == (only_reason(world), row(world))
+
+
+def test_a_store_that_does_not_answer_has_the_event_delivered_again() -> None:
+    """No verdict is better than a wrong one."""
+    world = World()
+
+    def silence() -> None:
+        raise SourceUnavailableError("storage answered 503")
+
+    world.services = replace(world.services, validate=Interrupted(silence))
+    with pytest.raises(ServiceUnavailableError, match=r"could not be read: storage answered 503"):
+        world.deliver(world.put(NAME))
+    assert row(world) is None
+
+
+class LateWriter(MemoryShardStore):
+    """A store in which the shard is overwritten right after it was judged."""
+
+    looks = 0
+    late: Callable[[], None] = staticmethod(lambda: None)
+
+    def facts(self, path: str) -> BlobFacts | None:
+        """Answer, and at the second look first let somebody overwrite the blob."""
+        self.looks += 1
+        if self.looks == 2:
+            self.late()
+        return super().facts(path)
+
+
+def test_whoever_writes_last_looks_again() -> None:
+    """A slow handler must not leave its verdict on old content over a quick handler's on the new one."""
+    world = World()
+    store = LateWriter(world.clock)
+    store.late = lambda: void(store.put(PATH, shard_content(9)))
+    store.put(PATH, shard_content(1))
+    world.services = replace(world.services, shards=store)
+    world.deliver(PATH)
+    stored, facts = row(world), store.blobs[PATH][0]
+    assert (facts.etag, ["shard_accepted", "shard_accepted"]) == (stored and stored.etag, world.actions(PATH))
+
+
+def test_a_contradictory_number_of_shards_is_rejected_and_harms_nobody() -> None:
+    """The first shard's N stands; the other file is rejected with its reason and its position stays free."""
+    world = World()
+    world.land(NAME, "train-00001-of-00003.tfrecord")
+    (decision,) = [d for d in world.ledger.decisions(str(VERSION)) if d.action == "shard_rejected"]
+    position = world.ledger.shard(VERSION, "train", 1)
+    assert (ReasonCode.SET_SIZE_CONTRADICTORY, None) == (decision.details["code"], position)
+    world.land(*ALL_SHARDS[1:])
+    assert world.ledger.latest_generation(VERSION) is not None
+
+
+def test_two_files_for_one_position_are_told_apart() -> None:
+    """The first one stands while it is there; once it is deleted the other may have the position."""
+    world = World()
+    other = NAME.removesuffix(".tfrecord")
+    world.land(NAME, other)
+    stored = row(world)
+    assert (NAME, ["shard_rejected"]) == (stored and stored.name, world.actions(f"digits/v1/{other}"))
+    world.shards.delete(PATH)
+    world.deliver(f"digits/v1/{other}")
+    stored = row(world)
+    assert other == (stored and stored.name)
+
+
+def void(_: object) -> None:
+    """Take a value and give none."""

@@ -1,0 +1,119 @@
+"""The outbox: written before sent, claimed before sent, tried again after a pause, sent once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from function_app.domain.errors import NotificationError
+from function_app.domain.records import NotificationRecord, NotificationState, RunRecord
+from function_app.notify.outbox import LONGEST_PAUSE, deliver, deliver_one
+from function_app.runs.following import reconcile_run
+from function_app.sweep.sweep import sweep
+from tests.support.world import WEBHOOK, World
+
+
+@dataclass
+class Refusing:
+    """A recipient that refuses the first tries."""
+
+    refusals: int
+    received: list[NotificationRecord] = field(default_factory=list)
+    tries: int = 0
+
+    def send(self, notification: NotificationRecord) -> None:
+        """Refuse, or take it."""
+        self.tries += 1
+        if self.tries <= self.refusals:
+            raise NotificationError("people answered 500")
+        self.received.append(notification)
+
+
+def ended_with(people: Refusing) -> tuple[World, RunRecord]:
+    """A world whose run has ended and whose people are hard to reach."""
+    world = World()
+    world.services = replace(world.services, notifiers={"topic": world.topic, WEBHOOK: people})
+    run = world.land_all()
+    world.end_job(run)
+    reconcile_run(run.run_id, world.services)
+    return world, world.only_run()
+
+
+def row(world: World, run: RunRecord) -> NotificationRecord:
+    """The outbox row of the webhook."""
+    (found,) = [n for n in world.ledger.notifications(run.run_id) if n.recipient == WEBHOOK]
+    return found
+
+
+def test_one_recipient_out_of_reach_holds_up_no_other() -> None:
+    """And the run stays in care until everybody is told."""
+    world, run = ended_with(Refusing(refusals=1))
+    stored = row(world, run)
+    assert (1, None) == (len(world.topic.received), run.notified_at)
+    assert (NotificationState.PENDING, 1, "people answered 500") == (stored.state, stored.tries, stored.last_error)
+
+
+def test_a_failed_delivery_is_tried_again_after_its_pause() -> None:
+    """Not before: the receiver may be down because of us."""
+    people = Refusing(refusals=1)
+    world, run = ended_with(people)
+    deliver(run.run_id, world.services)
+    assert 1 == people.tries
+    world.clock.move(minutes=1)
+    sweep(world.services)
+    run = world.only_run()
+    assert (2, 1, True) == (people.tries, len(people.received), run.notified_at is not None)
+
+
+def test_pauses_grow_and_stay_bounded() -> None:
+    """A receiver that is gone for a day is still told."""
+    people = Refusing(refusals=30)
+    world, run = ended_with(people)
+    for _ in range(30):
+        world.clock.move(hours=1)
+        before = world.clock()
+        deliver(run.run_id, world.services)
+        stored = row(world, run)
+        assert stored.not_before is None or stored.not_before - before <= LONGEST_PAUSE + LONGEST_PAUSE / 100
+    assert 1 == len(people.received)
+
+
+def test_a_claimed_delivery_is_left_to_its_claimer() -> None:
+    """Two handlers at once send one notification."""
+    people = Refusing(refusals=1)
+    world, run = ended_with(people)
+    world.clock.move(minutes=1)
+    stored = row(world, run)
+    assert deliver_one(stored, world.services)
+    assert not deliver_one(stored, world.services)
+    assert 1 == len(people.received)
+
+
+def test_an_interrupted_delivery_is_taken_up_after_its_lease() -> None:
+    """The claimer died; the idempotency key tells the receiver if it had got through."""
+    people = Refusing(refusals=1)
+    world, run = ended_with(people)
+    stored = row(world, run)
+    world.ledger.save_notification(replace(stored, state=NotificationState.SENDING))
+    world.clock.move(minutes=3)
+    sweep(world.services)
+    assert (1, NotificationState.SENT) == (len(people.received), row(world, run).state)
+
+
+def test_a_recipient_that_no_pipeline_names_any_more_stays_in_the_outbox() -> None:
+    """It is not forgotten: the row says why nobody was told."""
+    people = Refusing(refusals=1)
+    world, run = ended_with(people)
+    world.services = replace(world.services, notifiers={})
+    world.clock.move(minutes=1)
+    deliver(run.run_id, world.services)
+    assert f"no pipeline names the recipient {WEBHOOK} any more" == row(world, run).last_error
+
+
+def test_a_run_whose_pipeline_tells_nobody_is_done() -> None:
+    """There is nothing left to do for it."""
+    world = World()
+    world.change_pipeline(notify=())
+    run = world.land_all()
+    world.end_job(run)
+    reconcile_run(run.run_id, world.services)
+    assert (True, []) == (world.only_run().notified_at is not None, list(world.ledger.unfinished_runs()))

@@ -1,0 +1,252 @@
+"""Another attempt: where it helps, as often and for as much as the pipeline allows, and people are told once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from function_app.config.pipelines import Attempts, Size
+from function_app.domain.errors import VersionQuarantinedError
+from function_app.domain.failures import FailureClass, Remedy
+from function_app.domain.records import PERSON, RunRecord
+from function_app.domain.run_states import RunState
+from function_app.runs.cancellation import cancel_run
+from function_app.runs.following import reconcile_run
+from function_app.runs.requests import request_run
+from function_app.sweep.sweep import sweep
+from tests.support.world import VERSION, World
+
+PREEMPTED = "The job was preempted"
+NO_QUOTA = "Not enough quota for Standard_NC6s_v3"
+OUT_OF_MEMORY = "OOM when allocating tensor"
+BIGGER = Size(compute="landfall-a100", vm_size="Standard_ND96asr_v4", processes_per_node=8, price_per_node_hour=20.0)
+
+
+def world_with(**attempts: Any) -> World:
+    """A world whose pipeline bounds its attempts."""
+    world = World()
+    world.change_pipeline(attempts=Attempts(**attempts))
+    return world
+
+
+def fail(world: World, run: RunRecord, error: str = PREEMPTED, *, after_hours: float = 0.0) -> RunRecord:
+    """Let a run's job run, fail and be looked at; return the newest run there is."""
+    world.jobs.become(run.run_id, "Running")
+    reconcile_run(run.run_id, world.services)
+    world.clock.move(hours=after_hours)
+    world.jobs.become(run.run_id, "Failed", error=error)
+    reconcile_run(run.run_id, world.services)
+    world.serve_requests()
+    return world.ledger.runs()[0]
+
+
+def outcomes(world: World) -> list[tuple[str, str]]:
+    """What the topic was told."""
+    return [(n.subject, n.outcome) for n in world.topic.received]
+
+
+def test_a_preempted_run_goes_on_from_its_checkpoint_under_the_next_name() -> None:
+    """The same logical run, the same checkpoints, a report and a model of its own; nobody is told yet."""
+    world = World()
+    first = world.land_all()
+    second = fail(world, first)
+    assert (f"{first.logical_run}-a2", 2, RunState.SUBMITTED, []) == (
+        second.run_id,
+        second.attempt,
+        second.state,
+        outcomes(world),
+    )
+    before, after = first.spec, second.spec
+    assert ["checkpoints"] == [
+        name for name in before["outputs"] if before["outputs"][name] == after["outputs"][name]
+    ]
+    assert (before["command"], second.run_id) == (after["command"], after["tags"]["landfall.run_id"])
+    assert "attempt 2)" in after["display_name"]
+    stored = world.stands(first)
+    assert ("preempted", "resume", second.run_id) == (stored.failure_class, stored.remedy, stored.next_run_id)
+
+
+def test_people_are_told_once_how_the_logical_run_ended() -> None:
+    """Two attempts fail, the third is registered; the story has each decision."""
+    world = World()
+    first = world.land_all()
+    third = fail(world, fail(world, first))
+    assert RunState.REGISTERED == world.finish(third).state
+    assert [(third.run_id, "registered")] == outcomes(world)
+    story = world.actions(first.run_id)
+    assert ["failure_classified", "attempt_planned"] == story[story.index("failure_classified") :][:2]
+
+
+def test_attempts_are_bounded_and_the_last_ones_failure_is_told() -> None:
+    """Once, with the class and why it was not tried again."""
+    world = world_with(max=2)
+    last = fail(world, fail(world, world.land_all()))
+    assert (2, RunState.FAILED, "stop", "2 of 2 attempts are made") == (
+        last.attempt,
+        last.state,
+        last.remedy,
+        last.remedy_reason,
+    )
+    assert [(last.run_id, "failed")] == outcomes(world)
+    assert "preempted" == world.topic.received[0].content["failure_class"]
+
+
+@pytest.mark.parametrize("error", ["exited with status code 13.", "Image build failed", ""])
+def test_what_no_repetition_mends_is_not_repeated(error: str) -> None:
+    """User code, an image that cannot be built, and what nobody understands."""
+    world = World()
+    run = fail(world, world.land_all(), error)
+    assert (1, "stop", RunState.FAILED) == (run.attempt, run.remedy, run.state)
+
+
+def test_without_room_on_the_cluster_the_next_size_is_tried_and_then_waited_for() -> None:
+    """Each of the list once; the environment follows the size."""
+    world = world_with(other_sizes=(BIGGER,), wait_s=600, max=3)
+    second = fail(world, world.land_all(), NO_QUOTA)
+    assert ("landfall-a100", 8, 16, None) == (
+        second.spec["compute"],
+        second.spec["processes_per_node"],
+        second.world_size,
+        second.spec["environment_variables"].get("NCCL_IB_DISABLE"),
+    )
+    third = fail(world, second, NO_QUOTA)
+    assert (RunState.PLANNED, "landfall-a100", 600) == (
+        third.state,
+        third.spec["compute"],
+        round(((third.not_before or third.created_at) - third.created_at).total_seconds()),
+    )
+
+
+def test_an_attempt_that_waits_starts_when_its_time_has_come() -> None:
+    """The sweep brings it on its way, not before."""
+    world = world_with(wait_s=600)
+    second = fail(world, world.land_all(), NO_QUOTA)
+    states = []
+    for _ in range(3):
+        world.clock.move(minutes=5)
+        sweep(world.services)
+        states.append(world.stands(second).state)
+    assert [RunState.PLANNED, RunState.SUBMITTED] == [states[0], states[-1]]
+
+
+def test_without_memory_half_the_batch_is_tried() -> None:
+    """The global batch stays: twice as many batches for each step."""
+    world = World()
+    second = fail(world, world.land_all(), OUT_OF_MEMORY)
+    assert "--per-process-batch-size 16 --gradient-accumulation 2 " in second.spec["command"]
+    third = fail(world, second, OUT_OF_MEMORY)
+    assert "--per-process-batch-size 8 --gradient-accumulation 4 " in third.spec["command"]
+
+
+def test_the_pipelines_own_remedy_goes_before_the_built_in_one() -> None:
+    """Here a time limit is no reason to stop."""
+    world = world_with(remedies={FailureClass.TIMEOUT: Remedy.RESUME})
+    run = world.land_all()
+    world.clock.move(hours=2)
+    world.jobs.become(run.run_id, "Canceled")
+    reconcile_run(run.run_id, world.services)
+    assert ("timeout", 2) == (world.stands(run).failure_class, world.ledger.runs()[0].attempt)
+
+
+def test_node_hours_are_bounded_and_the_next_attempt_gets_what_is_left() -> None:
+    """Two nodes for 1.25 hours of 3 leave two nodes 15 minutes, and then nothing."""
+    world = world_with(max_node_hours=3.0)
+    second = fail(world, world.land_all(), after_hours=1.25)
+    assert 899 <= second.spec["timeout_s"] <= 900
+    last = fail(world, second, after_hours=0.25)
+    assert (2, "stop", "nothing is left of attempts.max_node_hours") == (
+        last.attempt,
+        last.remedy,
+        last.remedy_reason,
+    )
+
+
+def test_money_is_bounded_at_the_pipelines_prices() -> None:
+    """Three attempts are allowed, and paid for is one and a half."""
+    world = world_with(max_cost=9.0)
+    train = world.services.pipelines["digits"].train.model_copy(update={"price_per_node_hour": 3.0})
+    world.change_pipeline(attempts=Attempts(max_cost=9.0), train=train)
+    second = fail(world, world.land_all(), after_hours=1.0)
+    assert 1799 <= second.spec["timeout_s"] <= 1800
+    last = fail(world, second, after_hours=0.5)
+    assert "nothing is left of attempts.max_cost" == last.remedy_reason
+
+
+def test_data_that_make_a_training_fail_are_quarantined() -> None:
+    """Nothing trains on them again unless somebody insists; people are told once."""
+    world = World()
+    run = fail(world, world.land_all(), "exited with status code 10.")
+    assert ("data", "quarantine", [(run.run_id, "failed")]) == (run.failure_class, run.remedy, outcomes(world))
+    assert 1 == world.actions(VERSION).count("version_quarantined")
+    with pytest.raises(VersionQuarantinedError, match=f"quarantined: run {run.run_id} failed over its data"):
+        request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
+    forced, is_new = request_run(VERSION, {}, trigger="http", services=world.services, forced_by="k")
+    assert (True, "k") == (is_new, forced.forced_by)
+
+
+def test_data_that_have_changed_are_not_tried_again() -> None:
+    """The shards of the older generation are not there any more; the newer one follows."""
+    world = World()
+    world.change_pipeline(on_change="train")
+    first = world.land_all()
+    second = world.change_shard(5)
+    fail(world, first)
+    stored = world.stands(first)
+    assert ("stop", "its data are superseded by generation 2") == (stored.remedy, stored.remedy_reason)
+    assert RunState.SUBMITTED == world.stands(second).state
+
+
+def test_an_attempt_keeps_its_runs_place() -> None:
+    """What is armed behind the run waits for its last attempt."""
+    world = World()
+    first = world.train()
+    armed = world.train(version="v2")
+    fail(world, first)
+    second = world.ledger.run(f"{first.logical_run}-a2")
+    assert second is not None
+    assert (RunState.SUBMITTED, RunState.PLANNED) == (second.state, world.stands(armed).state)
+    world.finish(second)
+    assert RunState.SUBMITTED == world.stands(armed).state
+
+
+def test_a_run_that_a_person_canceled_is_not_tried_again() -> None:
+    """Also where its job then fails, and where the attempt was only planned."""
+    world = world_with(wait_s=600)
+    first = world.land_all()
+    second = fail(world, first, NO_QUOTA)
+    found = cancel_run(first.run_id, canceled_by=PERSON, reason="enough", services=world.services)
+    for _ in range(4):
+        world.clock.move(minutes=5)
+        sweep(world.services)
+    assert (second.run_id, RunState.CANCELED, [(second.run_id, "canceled")], [first.run_id]) == (
+        found.run_id,
+        found.state,
+        outcomes(world),
+        world.jobs.submissions,
+    )
+
+
+def test_canceled_in_the_studio_is_not_tried_again() -> None:
+    """Azure ML says Canceled long before the time limit: a person was it."""
+    world = World()
+    run = world.finish(world.land_all(), "Canceled")
+    assert (RunState.CANCELED, "canceled", "stop", 1) == (
+        run.state,
+        run.failure_class,
+        run.remedy,
+        len(world.ledger.runs()),
+    )
+
+
+def test_a_handler_that_died_before_the_attempt_was_planned_is_made_up_for() -> None:
+    """What was decided stands on the run's row from the write that made it failed."""
+    world = World()
+    first = world.land_all()
+    second = fail(world, first)
+    del world.ledger.run_rows[second.run_id]
+    stored = world.stands(first)
+    world.ledger.run_rows[first.run_id] = type(stored)(**{**vars(stored), "next_run_id": None})
+    sweep(world.services)
+    world.serve_requests()
+    assert second.run_id in world.ledger.run_rows

@@ -1,0 +1,220 @@
+"""Canceling: in every state, once for people, and nothing follows by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from function_app.domain.errors import NotFoundError, RunEndedError, ServiceUnavailableError
+from function_app.domain.jobs import JobSpec, JobStatus
+from function_app.domain.records import PERSON, RunRecord
+from function_app.domain.run_states import RunState
+from function_app.runs.cancellation import cancel_run
+from function_app.runs.following import reconcile_run
+from function_app.runs.requests import request_run
+from function_app.runs.submission import submit_run
+from function_app.sweep.sweep import sweep
+from function_app.testing.memory_azure_ml import MemoryJobs
+from tests.support.world import ALL_SHARDS, VERSION, World
+
+REASON = "canceled by a person over the API"
+
+
+def canceled(world: World, run: RunRecord) -> RunRecord:
+    """The run after a person has canceled it."""
+    return cancel_run(run.run_id, canceled_by=PERSON, reason=REASON, services=world.services)
+
+
+class SlowJobs(MemoryJobs):
+    """A service that takes its time to end a job."""
+
+    asked: int = 0
+
+    def cancel(self, name: str) -> None:
+        """Take note."""
+        self.asked += 1
+        if self.statuses[name].status not in ("Completed", "Canceled"):
+            self.become(name, "CancelRequested")
+
+
+def outcomes(world: World) -> list[tuple[str, str]]:
+    """What the topic was told."""
+    return [(n.subject, n.outcome) for n in world.topic.received]
+
+
+@pytest.mark.parametrize("status", ["NotStarted", "Queued", "Running"])
+def test_a_run_that_azure_ml_has_ends_canceled_when_its_job_has(status: str) -> None:
+    """Submitted, queued or running: asked once, told once, however often it is repeated."""
+    world = World()
+    run = world.land_all()
+    world.jobs.become(run.run_id, status)
+    reconcile_run(run.run_id, world.services)
+    for _ in range(3):
+        found = canceled(world, run)
+    assert (RunState.CANCELED, REASON, [(run.run_id, "canceled")]) == (found.state, found.reason, outcomes(world))
+    assert 1 == world.actions(run.run_id).count("cancel_requested")
+
+
+def test_a_planned_run_is_canceled_without_a_word_to_azure_ml() -> None:
+    """There is no job; the message that is still in the queue starts none."""
+    world = World()
+    world.land(*ALL_SHARDS)
+    run, _ = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
+    assert RunState.CANCELED == canceled(world, run).state
+    world.requests.messages.pop(0)  # of the closing
+    world.serve_requests()
+    assert ([], [(run.run_id, "canceled")]) == (world.jobs.submissions, outcomes(world))
+
+
+def test_a_run_that_is_being_submitted_is_canceled_right_after() -> None:
+    """The request comes while the job is on its way: whoever sends it asks for its end."""
+    world = World()
+
+    class CanceledMeanwhile(MemoryJobs):
+        def submit(self, spec: JobSpec) -> JobStatus:
+            assert RunState.SUBMITTING == canceled(world, world.only_run()).state
+            return super().submit(spec)
+
+    world.services = replace(world.services, jobs=CanceledMeanwhile())
+    run = world.land_all()
+    found = reconcile_run(run.run_id, world.services)
+    assert found is not None
+    assert (RunState.CANCELED, REASON) == (found.state, found.reason)
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_submission_that_was_abandoned_and_canceled_sends_no_job(*, arrived: bool) -> None:
+    """The handler died before or behind the call; the sweep finds out which, and the run ends canceled."""
+    world = World()
+    run = world.land_all()
+    if not arrived:
+        world.jobs.forget(run.run_id)
+    world.ledger.run_rows[run.run_id] = replace(run, state=RunState.SUBMITTING)
+    canceled(world, run)
+    for _ in range(2):
+        world.clock.move(minutes=5)
+        sweep(world.services)
+    assert (RunState.CANCELED, 1 + arrived) == (world.stands(run).state, len(world.jobs.submissions))
+
+
+def test_a_cancellation_is_asked_for_again_until_the_job_has_ended() -> None:
+    """The first call may have been lost."""
+    jobs = SlowJobs()
+    world = World(jobs=jobs)
+    run = world.land_all()
+    assert RunState.SUBMITTED == canceled(world, run).state
+    world.jobs.become(run.run_id, "Running")
+    reconcile_run(run.run_id, world.services)
+    assert jobs.asked >= 2
+    assert RunState.CANCELED == world.finish(run, "Canceled").state
+
+
+def test_a_service_that_does_not_answer_leaves_the_wish_on_record() -> None:
+    """The caller is told to try again; the sweep does so anyway."""
+    world = World()
+    run = world.land_all()
+
+    class Unavailable(MemoryJobs):
+        def cancel(self, name: str) -> None:
+            raise ServiceUnavailableError(f"cancel job {name}: Azure ML did not answer")
+
+    world.services = replace(world.services, jobs=Unavailable(statuses=world.jobs.statuses))
+    with pytest.raises(ServiceUnavailableError):
+        canceled(world, run)
+    world.services = replace(world.services, jobs=world.jobs)
+    for _ in range(2):
+        sweep(world.services)
+    assert RunState.CANCELED == world.stands(run).state
+
+
+def test_a_job_that_completes_before_the_cancellation_reaches_it_registers_nothing() -> None:
+    """A person said that it should end; the run ends canceled and says how its job ended."""
+    world = World(jobs=SlowJobs())
+    run = world.land_all()
+    canceled(world, run)
+    found = world.finish(run)
+    assert (RunState.CANCELED, f"{REASON} (the job itself: completed)", {}) == (
+        found.state,
+        found.reason,
+        world.models.registered,
+    )
+
+
+def test_what_waits_for_a_run_that_a_person_cancels_is_disarmed() -> None:
+    """No follow-up starts by itself; it says why."""
+    world = World()
+    first = world.train()
+    armed = world.train(version="v2")
+    canceled(world, first)
+    for _ in range(2):
+        world.clock.move(minutes=5)
+        sweep(world.services)
+        world.serve_requests()
+    run = world.stands(armed)
+    assert (RunState.SUPPRESSED, f"a person canceled the run that it waited for: {first.run_id}") == (
+        run.state,
+        run.reason,
+    )
+    assert ([first.run_id], [(first.run_id, "canceled")]) == (world.jobs.submissions, outcomes(world))
+
+
+def test_what_waits_is_disarmed_too_where_another_attempt_was_canceled() -> None:
+    """The job had failed, and who planned its next attempt had died: the run stays failed, and nothing follows."""
+    world = World()
+    first, armed = world.train(), world.train(version="v2")
+    failed = replace(world.stands(first), state=RunState.FAILED, ended_at=world.clock(), remedy="resume")
+    world.ledger.run_rows[first.run_id] = failed
+    canceled(world, first)
+    world.serve_requests()
+    assert (RunState.FAILED, RunState.SUPPRESSED) == (world.stands(first).state, world.stands(armed).state)
+    assert ([first.run_id], [(first.run_id, "failed")]) == (world.jobs.submissions, outcomes(world))
+
+
+def test_what_is_asked_for_after_the_cancellation_starts_when_the_job_has_ended() -> None:
+    """That is another decision, taken in the knowledge of the first."""
+    world = World(jobs=SlowJobs())
+    first = world.train()
+    canceled(world, first)
+    later, _ = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
+    world.serve_requests()
+    world.finish(first, "Canceled")
+    assert RunState.SUBMITTED == world.stands(later).state
+
+
+def test_an_armed_run_can_be_canceled_and_what_goes_is_left_alone() -> None:
+    """People are told of it: somebody asked for it by name."""
+    world = World()
+    first = world.train()
+    armed = world.train(version="v2")
+    assert RunState.CANCELED == canceled(world, armed).state
+    assert (RunState.SUBMITTED, (), [(armed.run_id, "canceled")]) == (
+        world.stands(first).state,
+        world.ledger.board.armed,
+        outcomes(world),
+    )
+
+
+def test_a_run_that_has_ended_otherwise_cannot_be_canceled() -> None:
+    """Nothing is changed, and the caller learns how it ended."""
+    world = World()
+    run = world.finish(world.land_all())
+    with pytest.raises(RunEndedError, match="cannot be canceled: it is registered"):
+        canceled(world, run)
+    assert run == world.stands(run)
+
+
+def test_a_run_that_is_not_on_record_cannot_be_canceled() -> None:
+    """Names are not made up."""
+    with pytest.raises(NotFoundError):
+        cancel_run("landfall-nobody-a1", canceled_by=PERSON, reason=REASON, services=World().services)
+
+
+def test_a_canceled_run_is_not_submitted_by_a_handler_that_read_it_before() -> None:
+    """The claim looks at the row, not at what was read."""
+    world = World()
+    world.land(*ALL_SHARDS)
+    run, _ = request_run(VERSION, {}, trigger="http", services=world.services)
+    canceled(world, run)
+    assert (RunState.CANCELED, []) == (submit_run(run, world.services).state, world.jobs.submissions)
+    assert () == world.ledger.board.going

@@ -1,0 +1,259 @@
+"""Following runs: Azure ML's word counts, ends are final, and the gate decides with numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.records import RunRecord
+from function_app.domain.run_states import Actor, RunState
+from function_app.runs.following import reconcile_run
+from function_app.runs.registration import model_version
+from function_app.runs.transitions import move_run
+from function_app.testing.memory_azure_ml import MemoryJobs
+from shared.training_report import MAX_REPORT_BYTES
+from tests.support.world import World
+from tests.unit.function_app.runs.test_submission import Unavailable
+
+
+def reconciled(world: World, run: RunRecord) -> RunRecord:
+    """The run after a look at Azure ML."""
+    found = reconcile_run(run.run_id, world.services)
+    assert found is not None
+    return found
+
+
+def ended(status: str = "Completed", **metrics: float) -> tuple[World, RunRecord]:
+    """A world whose run has ended, and the run after a look."""
+    world = World()
+    run = world.land_all()
+    world.end_job(run, status, **metrics)
+    return world, reconciled(world, run)
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("NotStarted", RunState.SUBMITTED),
+        ("Starting", RunState.SUBMITTED),
+        ("Provisioning", RunState.QUEUED),
+        ("Preparing", RunState.QUEUED),
+        ("Queued", RunState.QUEUED),
+        ("Running", RunState.RUNNING),
+        ("Finalizing", RunState.RUNNING),
+        ("CancelRequested", RunState.SUBMITTED),
+        ("NotResponding", RunState.SUBMITTED),
+        ("Paused", RunState.SUBMITTED),
+        ("Unknown", RunState.SUBMITTED),
+        ("InventedTomorrow", RunState.SUBMITTED),
+    ],
+)
+def test_a_status_leads_to_its_state_or_changes_nothing(status: str, state: RunState) -> None:
+    """Words that say nothing about progress leave the run as it was."""
+    world = World()
+    run = world.land_all()
+    world.jobs.become(run.run_id, status)
+    assert state == reconciled(world, run).state
+
+
+def test_a_run_never_goes_back() -> None:
+    """After NotResponding a job may report an earlier status: ours stays."""
+    world = World()
+    run = world.land_all()
+    world.jobs.become(run.run_id, "Running")
+    reconciled(world, run)
+    world.jobs.become(run.run_id, "Queued")
+    assert RunState.RUNNING == reconciled(world, run).state
+
+
+def test_a_completed_run_whose_gate_holds_is_registered_with_its_lineage() -> None:
+    """The model leads back to run, data and code."""
+    world, run = ended(val_accuracy=0.97, val_loss=0.1)
+    (model,) = world.models.registered.values()
+    assert (RunState.REGISTERED, "digits-cnn", model_version(run)) == (run.state, run.model_name, run.model_version)
+    assert ({"val_accuracy": 0.97, "val_loss": 0.1}, f"azureml://jobs/{run.run_id}/outputs/model") == (
+        run.metrics,
+        model.path,
+    )
+    lineage = {name: model.tags[f"landfall.{name}"] for name in ("run_id", "dataset_version", "fingerprint", "code")}
+    assert {
+        "run_id": run.run_id,
+        "dataset_version": "digits/v1",
+        "fingerprint": run.fingerprint,
+        "code": "landfall-training/versions/abc",
+    } == lineage
+
+
+def test_looking_again_registers_and_tells_nothing_again() -> None:
+    """However often an event or the timer comes."""
+    world, run = ended()
+    for _ in range(3):
+        reconciled(world, run)
+    assert (1, 1, 1) == (len(world.models.registered), len(world.topic.received), len(world.people.received))
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        ({"val_accuracy": 0.94}, "val_accuracy should be at least 0.95, was 0.94"),
+        ({"val_loss": 0.1}, "val_accuracy should be in the training report; it has val_loss"),
+    ],
+)
+def test_a_gate_that_does_not_hold_registers_nothing_and_says_why(metrics: dict[str, float], reason: str) -> None:
+    """With the numbers that decided."""
+    world, run = ended("Completed", **metrics)
+    assert (RunState.NOT_REGISTERED, reason, metrics) == (run.state, run.reason, run.metrics)
+    assert ({}, ["not_registered"]) == (world.models.registered, [n.outcome for n in world.topic.received])
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (None, "the job completed without a training report; it should be at digits/v1/"),
+        (b"{", "/report/training_report.json: not a training report"),
+        (b"x" * (MAX_REPORT_BYTES + 1), "should be at most"),
+    ],
+)
+def test_a_report_that_cannot_be_read_is_no_evidence(report: bytes | None, reason: str) -> None:
+    """The run ends not registered; it does not stay completed for ever."""
+    world = World()
+    run = world.land_all()
+    world.write_report(run, {"val_accuracy": 1.0})
+    (path,) = world.run_outputs.documents
+    if report is None:
+        del world.run_outputs.documents[path]
+    else:
+        world.run_outputs.documents[path] = report
+    world.jobs.become(run.run_id, "Completed")
+    found = reconciled(world, run)
+    assert RunState.NOT_REGISTERED == found.state
+    assert reason in (found.reason or "")
+
+
+def test_a_report_on_other_data_is_no_evidence() -> None:
+    """A model must lead back to the data that the run is for."""
+    world = World()
+    run = world.land_all()
+    world.write_report(run, {"val_accuracy": 1.0}, fingerprint="e" * 64)
+    world.jobs.become(run.run_id, "Completed")
+    assert f"should be on data {run.fingerprint[:12]}, was on eeeeeeeeeeee" in (reconciled(world, run).reason or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [({"register_": None}, "pipeline digits registers no model"), (None, "the dataset's pipeline is gone")],
+)
+def test_without_a_gate_nothing_is_registered(changes: dict[str, Any] | None, reason: str) -> None:
+    """Nobody said what a good model is."""
+    world = World()
+    run = world.land_all()
+    world.end_job(run)
+    if changes is None:
+        world.services = replace(world.services, pipelines={})
+    else:
+        world.change_pipeline(**changes)
+    found = reconciled(world, run)
+    assert RunState.NOT_REGISTERED == found.state
+    assert (found.reason or "").startswith(reason)
+
+
+def test_a_registry_that_refuses_is_a_reason() -> None:
+    """The evidence was good; the model is not there all the same, and people must know."""
+    world = World()
+    run = world.land_all()
+    world.models.refusal = "no right to register"
+    world.end_job(run)
+    assert (RunState.NOT_REGISTERED, "no right to register") == (
+        (found := reconciled(world, run)).state,
+        found.reason,
+    )
+
+
+def test_a_failed_run_keeps_error_and_log_tail_and_tells_people() -> None:
+    """What a person starts from."""
+    world = World()
+    run = world.land_all()
+    world.jobs.logs[run.run_id] = "Traceback …\nValueError: no\n"
+    world.jobs.become(run.run_id, "Failed", error="exit status 1")
+    found = reconciled(world, run)
+    assert (RunState.FAILED, "exit status 1 The log ends with: ValueError: no", "Traceback …\nValueError: no\n") == (
+        found.state,
+        found.reason,
+        found.log_tail,
+    )
+    assert ({}, "ValueError: no" in str(world.people.received[0].content["log_tail"])) == (
+        world.models.registered,
+        True,
+    )
+
+
+class Silent(MemoryJobs):
+    """A service that gives the status and no log."""
+
+    def log_tail(self, name: str, *, max_bytes: int) -> str | None:
+        """Time out."""
+        raise ServiceUnavailableError(f"read {max_bytes} of the log of job {name}: Azure ML did not answer")
+
+
+def test_a_log_that_cannot_be_read_holds_up_no_end() -> None:
+    """The run has failed whether its log can be had or not."""
+    world = World(jobs=Silent())
+    run = world.land_all()
+    world.jobs.become(run.run_id, "Failed")
+    found = reconciled(world, run)
+    assert (RunState.FAILED, None) == (found.state, found.log_tail)
+
+
+def test_a_canceled_run_ends_canceled() -> None:
+    """Nothing follows by itself."""
+    world, run = ended("Canceled")
+    assert (RunState.CANCELED, ["canceled"]) == (run.state, [n.outcome for n in world.topic.received])
+
+
+def test_a_job_that_azure_ml_does_not_know_is_lost_after_a_while() -> None:
+    """Right after the submission it may not be known yet."""
+    world = World()
+    run = world.land_all()
+    world.jobs.forget(run.run_id)
+    assert RunState.SUBMITTED == reconciled(world, run).state
+    world.clock.move(minutes=16)
+    found = reconciled(world, run)
+    assert RunState.LOST == found.state
+    assert "does not know the job that was submitted at 2026-11-20T12:00:00+00:00" in (found.reason or "")
+
+
+def test_a_run_that_is_not_on_record_is_not_ours() -> None:
+    """The caller decides what to make of it."""
+    assert reconcile_run("landfall-other-a1", World().services) is None
+
+
+def test_a_service_that_does_not_answer_leaves_everything_as_it_is() -> None:
+    """The next look will tell."""
+    world = World()
+    run = world.land_all()
+    world.services = replace(world.services, jobs=Unavailable())
+    with pytest.raises(ServiceUnavailableError):
+        reconcile_run(run.run_id, world.services)
+    assert RunState.SUBMITTED == world.only_run().state
+
+
+def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> None:
+    """Digits only, as Azure ML numbers versions itself."""
+    run = World().land_all()
+    later = replace(run, created_at=run.created_at.replace(second=59))
+    assert model_version(run) == model_version(replace(run, state=RunState.COMPLETED))
+    assert (True, 18, True) == (
+        model_version(run).isdigit(),
+        len(model_version(run)),
+        model_version(run) < model_version(later),
+    )
+
+
+def test_an_illegal_move_changes_nothing() -> None:
+    """A settled run stays settled, whoever comes late."""
+    world, run = ended()
+    found, moved = move_run(world.ledger, run.run_id, RunState.RUNNING, by=Actor.RECONCILIATION, now=world.clock())
+    assert (False, RunState.REGISTERED) == (moved, found.state)

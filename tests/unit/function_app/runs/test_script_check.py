@@ -1,0 +1,171 @@
+"""A pipeline's own script: looked at before its job is submitted, refused for its errors, let through by force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from function_app.domain.errors import ScriptRefusedError
+from function_app.domain.records import RunRecord
+from function_app.domain.run_states import RunState
+from function_app.runs.following import reconcile_run
+from function_app.runs.requests import request_run
+from function_app.runs.submission import submit_run
+from function_app.sweep.sweep import run_sweep
+from horovod_lint import ScriptError
+from tests.support.world import ALL_SHARDS, VERSION, World, pipeline
+
+GOOD = "import horovod.tensorflow as hvd\nhvd.init()\n"
+BAD = "import horovod.tensorflow as hvd\nprint(hvd.rank())\nepochs = 10 // hvd.size()\n"
+SLOW = GOOD + 'import os\nos.environ["NCCL_IB_DISABLE"] = "1"\n'
+
+
+def world_with(script: str, **train: object) -> World:
+    """A world whose pipeline has a script of its own."""
+    world = World()
+    settings = {"script": "scripts/mine.py", **train}
+    world.change_pipeline(train=pipeline().train.model_copy(update=settings))
+    deploy(world, script)
+    return world
+
+
+def deploy(world: World, script: str) -> None:
+    """Put the script beside the pipeline."""
+    world.services = replace(world.services, read_script=lambda _: script.encode())
+
+
+def asked(world: World, key: str | None = None) -> RunRecord:
+    """What a person is answered who asks for a run, with force where a key is given."""
+    run, _ = request_run(VERSION, {}, trigger="http", services=world.services, forced_by=key)
+    return run
+
+
+def test_a_script_without_errors_is_submitted() -> None:
+    """Under its own command."""
+    world = world_with(GOOD)
+    run = world.land_all()
+    assert ("submitted", True) == (
+        run.state,
+        world.jobs.submitted[run.run_id].command.startswith("python scripts/mine.py"),
+    )
+
+
+def test_a_closing_with_a_bad_script_ends_failed_and_people_are_told_why() -> None:
+    """Reason, story and notification name file, line and code; nothing reaches Azure ML."""
+    world = world_with(BAD)
+    run = world.land_all()
+    assert ("failed", "user_code", "stop", {}) == (run.state, run.failure_class, run.remedy, world.jobs.submitted)
+    for text in (
+        run.reason or "",
+        *(d.reason for d in world.ledger.decisions(run.run_id) if d.action == "submission_refused"),
+    ):
+        assert "scripts/mine.py:2: missing_init" in text
+        assert "scripts/mine.py:3: epochs_divided" in text
+    assert [True] == ["missing_init" in str(sent.content) for sent in world.topic.received]
+
+
+def test_the_sweep_refuses_what_a_dead_handler_left_behind() -> None:
+    """The place in the single flight is given back, too."""
+    world = world_with(BAD)
+    world.land(*ALL_SHARDS)
+    world.requests.messages.clear()
+    world.clock.move(hours=1)
+    run_sweep(world.services)
+    world.serve_requests()
+    assert ("failed", {}) == (world.only_run().state, world.jobs.submitted)
+    deploy(world, GOOD)
+    assert "submitted" == world.train(version="v2").state
+
+
+def test_asking_for_a_run_with_a_bad_script_is_refused_with_the_findings() -> None:
+    """Nothing is written down."""
+    world = world_with(GOOD)
+    world.finish(world.land_all())
+    deploy(world, BAD)
+    before = len(world.ledger.runs())
+    with pytest.raises(ScriptRefusedError, match=r"scripts/mine\.py has 2 errors.*force") as refused:
+        asked(world)
+    assert ["missing_init", "epochs_divided"] == [each.split(": ")[1] for each in refused.value.findings]
+    assert before == len(world.ledger.runs())
+
+
+def test_force_lets_a_bad_script_through_and_the_lineage_says_so() -> None:
+    """Story, job and model name the codes."""
+    world = world_with(GOOD)
+    world.finish(world.land_all())
+    deploy(world, BAD)
+    run = asked(world, "key-1")
+    world.serve_requests()
+    run = world.finish(run)
+    assert "registered" == run.state
+    models = {model.tags["landfall.run_id"]: model.tags for model in world.models.registered.values()}
+    codes = "missing_init,epochs_divided"
+    assert (codes, codes) == (
+        world.jobs.submitted[run.run_id].tags["landfall.script_errors"],
+        models[run.run_id]["landfall.script_errors"],
+    )
+    assert "script_errors_forced" in world.actions(run.run_id)
+
+
+def test_warnings_are_told_and_refuse_nothing() -> None:
+    """On the size that the pipeline names."""
+    world = world_with(SLOW, vm_size="Standard_ND96asr_v4")
+    world.land_all()
+    run = asked(world, "key-1")
+    told = [d.reason for d in world.ledger.decisions(run.run_id) if d.action == "script_warnings"]
+    assert [True] == ["scripts/mine.py:4: infiniband_disabled" in text for text in told]
+
+
+@pytest.mark.parametrize("script", ["print 'hello'", "def broken(:", "\0"])
+def test_a_script_that_cannot_be_read_is_refused(script: str) -> None:
+    """It could not run either."""
+    world = world_with(script)
+    run = world.land_all()
+    assert ("failed", True) == (run.state, "scripts/mine.py:1: not Python" in (run.reason or ""))
+
+
+def test_a_script_that_is_not_there_is_refused() -> None:
+    """The deployment was not whole."""
+
+    def gone(script: str) -> bytes:
+        raise ScriptError(f"{script}: should be in the folder of the pipelines")
+
+    world = world_with(GOOD)
+    world.services = replace(world.services, read_script=gone)
+    assert ("failed", True) == ((run := world.land_all()).state, "should be in the folder" in (run.reason or ""))
+
+
+def test_a_job_that_azure_ml_has_already_is_followed() -> None:
+    """Whoever submitted it died before writing it down, and a stricter rule was deployed since."""
+    world = world_with(GOOD)
+    run = world.land_all()
+    world.ledger.run_rows[run.run_id] = replace(world.stands(run), state=RunState.SUBMITTING, claimed_until=None)
+    deploy(world, BAD)
+    assert "submitted" == submit_run(world.stands(run), world.services).state
+
+
+def test_a_claim_that_was_left_behind_is_looked_at_again() -> None:
+    """Whoever had it died before refusing; Azure ML has no such job."""
+    world = world_with(BAD)
+    world.land(*ALL_SHARDS)
+    deploy(world, GOOD)
+    world.jobs.refusal = "stop here"
+    world.serve_requests()
+    world.jobs.refusal = None
+    run = world.only_run()
+    world.ledger.run_rows[run.run_id] = replace(run, state=RunState.SUBMITTING, claimed_until=None, remedy=None)
+    deploy(world, BAD)
+    assert ("failed", {}) == (submit_run(world.stands(run), world.services).state, world.jobs.submitted)
+
+
+def test_a_later_attempt_is_not_looked_at_again() -> None:
+    """It goes on with the code that was let through."""
+    world = world_with(GOOD)
+    run = world.land_all()
+    deploy(world, BAD)
+    world.jobs.become(run.run_id, "Failed", error="the node was preempted")
+    reconcile_run(run.run_id, world.services)
+    world.serve_requests()
+    following = world.stands(run).next_run_id
+    assert "submitted" == world.ledger.run_rows[str(following)].state

@@ -1,0 +1,211 @@
+"""Submission: one closing, one job, under whatever repetition; and what is refused ends with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from function_app.config.pipelines import Attempts, Size
+from function_app.domain.errors import NotFoundError, ServiceUnavailableError
+from function_app.domain.events import TrainingRequest
+from function_app.domain.job_plan import spec_from_json
+from function_app.domain.jobs import JobSpec, JobStatus
+from function_app.domain.run_states import RunState
+from function_app.runs.following import reconcile_run
+from function_app.runs.requests import request_run
+from function_app.runs.submission import handle_request
+from function_app.sweep.sweep import sweep
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, WORKSPACE, World, shard_content
+
+CLOSED = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed")
+NO_QUOTA = "submit job: Azure ML refused it (400): the requested nodes exceed the quota of Standard_NC6s_v3"
+OTHER_SIZE = Size(compute="landfall-other", vm_size="Standard_NC6s_v3")
+
+
+def test_a_closing_becomes_one_job() -> None:
+    """Planned, submitted, and known by name."""
+    world = World()
+    run = world.land_all()
+    assert (RunState.SUBMITTED, [run.run_id], "closed") == (run.state, world.jobs.submissions, run.trigger)
+    assert run.run_id == next(iter(world.ledger.generation_rows.values())).auto_run_id
+
+
+def test_a_request_delivered_again_submits_nothing() -> None:
+    """And says why."""
+    world = World()
+    run = world.land_all()
+    handle_request(CLOSED, world.services)
+    assert [run.run_id] == world.jobs.submissions
+    assert "request_suppressed" == world.actions(run.run_id)[-1]
+
+
+def test_a_deployment_between_two_deliveries_makes_no_second_run() -> None:
+    """The closing has claimed its run by name; the stored spec is what is sent."""
+    world = World()
+    world.land(*ALL_SHARDS)
+    world.services = replace(world.services, jobs=Unavailable())
+    with pytest.raises(ServiceUnavailableError):
+        handle_request(CLOSED, world.services)
+    world.services = replace(world.services, jobs=world.jobs, workspace=replace(WORKSPACE, code_id="deployed-since"))
+    world.serve_requests()
+    run = world.only_run()
+    assert (WORKSPACE.code_id, [run.run_id]) == (world.jobs.submitted[run.run_id].code_id, world.jobs.submissions)
+
+
+def test_a_claim_whose_row_was_never_written_is_filled_in() -> None:
+    """The claimer died between the two, and a deployment came in between; the name stands."""
+    world = World()
+    world.land(*ALL_SHARDS)
+    generation = world.ledger.latest_generation(VERSION)
+    assert generation is not None
+    world.ledger.claim_auto_run(generation, "landfall-digits-v1-000000000000-a1")
+    world.serve_requests()
+    run = world.only_run()
+    assert ("landfall-digits-v1-000000000000-a1", RunState.SUBMITTED) == (run.run_id, run.state)
+
+
+def test_a_submission_under_way_is_left_to_its_handler_until_the_lease_runs_out() -> None:
+    """Then that handler is dead, and another one sends the very spec that is on record."""
+    world = World()
+    run = world.land_all()
+    lease = world.clock() + world.services.claim_lease
+    world.ledger.run_rows[run.run_id] = replace(run, state=RunState.SUBMITTING, claimed_until=lease)
+    handle_request(replace(CLOSED, run_id=run.run_id), world.services)
+    assert [run.run_id] == world.jobs.submissions
+    world.clock.move(minutes=4)
+    handle_request(replace(CLOSED, run_id=run.run_id), world.services)
+    assert [run.run_id, run.run_id] == world.jobs.submissions
+    assert world.jobs.submitted == {run.run_id: spec_from_json(run.spec)}
+
+
+def test_a_refused_submission_fails_with_the_services_words_and_people_are_told() -> None:
+    """Trying again would not help, so it ends here."""
+    world = World()
+    world.jobs.refusal = "there is no such cluster"
+    run = world.land_all()
+    assert (RunState.FAILED, "there is no such cluster") == (run.state, run.reason)
+    assert ("stop", "Azure ML refused the job, and would again") == (run.remedy, run.remedy_reason)
+    assert ["failed", "failed"] == [n.outcome for n in (*world.topic.received, *world.people.received)]
+
+
+def test_a_submission_refused_for_quota_is_tried_again_when_its_time_has_come() -> None:
+    """Room comes back: the next attempt waits for it, under its own name, and nobody is told of the refusal."""
+    world = World()
+    world.jobs.refusal = NO_QUOTA
+    second = world.train()
+    first = world.ledger.run_rows[f"{second.logical_run}-a1"]
+    assert ("no_capacity", "wait", RunState.PLANNED) == (first.failure_class, first.remedy, second.state)
+    world.jobs.refusal = None
+    world.clock.move(minutes=20)
+    sweep(world.services)
+    assert RunState.SUBMITTED == world.stands(second).state
+    assert ([second.run_id], []) == (world.jobs.submissions, world.topic.received)
+
+
+def test_refusals_for_quota_are_bounded_as_attempts_are_and_told_once() -> None:
+    """Each is an attempt; the last one's end is what people hear."""
+    world = World()
+    world.jobs.refusal = NO_QUOTA
+    world.train()
+    for _ in range(10):
+        world.clock.move(minutes=20)
+        sweep(world.services)
+    last, *_ = world.ledger.runs()
+    assert (3, RunState.FAILED, "3 of 3 attempts are made") == (last.attempt, last.state, last.remedy_reason)
+    assert [(last.run_id, "failed")] == [(n.subject, n.outcome) for n in world.topic.received]
+
+
+def test_a_submission_refused_for_quota_goes_to_the_next_size_first() -> None:
+    """As for a job that found no room."""
+    world = World()
+    world.change_pipeline(attempts=Attempts(other_sizes=(OTHER_SIZE,)))
+    world.jobs.refusal = NO_QUOTA
+    world.land(*ALL_SHARDS)
+    handle_request(TrainingRequest.from_json(world.requests.messages.pop()), world.services)
+    world.jobs.refusal = None
+    world.serve_requests()
+    run, *_ = world.ledger.runs()
+    assert ("landfall-other", RunState.SUBMITTED) == (run.spec["compute"], run.state)
+
+
+def test_a_waiting_run_whose_data_are_quarantined_does_not_start() -> None:
+    """Another run has failed over the very same data meanwhile; whoever insists uses force."""
+    world = World()
+    first = world.land_all()
+    armed, _ = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
+    forced, _ = request_run(VERSION, {}, trigger="http", services=world.services, forced_by="k")
+    handle_request(replace(CLOSED, run_id=armed.run_id), world.services)
+    world.requests.messages.clear()
+    world.jobs.become(first.run_id, "Failed", error="exited with status code 10.")
+    reconcile_run(first.run_id, world.services)
+    world.serve_requests()
+    stored = world.stands(armed)
+    assert (RunState.SUPPRESSED, True) == (stored.state, f"run {first.run_id} failed over" in (stored.reason or ""))
+    handle_request(replace(CLOSED, run_id=forced.run_id), world.services)
+    assert RunState.SUBMITTED == world.stands(forced).state
+
+
+def test_an_unavailable_service_leaves_the_run_to_the_next_delivery() -> None:
+    """The message goes back to the queue."""
+    world = World()
+    world.land(*ALL_SHARDS)
+    world.services = replace(world.services, jobs=Unavailable())
+    with pytest.raises(ServiceUnavailableError):
+        handle_request(CLOSED, world.services)
+    assert RunState.SUBMITTING == world.only_run().state
+
+
+def test_a_superseded_closing_starts_nothing() -> None:
+    """The newer one has its own request, or its pipeline wants none."""
+    world = World()
+    world.land(*ALL_SHARDS)
+    world.deliver(world.put(TRAIN_SHARDS[0], shard_content(5)))
+    world.serve_requests()
+    assert ([], "request_suppressed") == (world.ledger.runs(), world.actions(VERSION)[-1])
+
+
+def test_a_dataset_without_a_pipeline_starts_nothing() -> None:
+    """Its pipeline was taken away after the closing."""
+    world = World()
+    world.land(*ALL_SHARDS)
+    world.services = replace(world.services, pipelines={})
+    world.serve_requests()
+    assert ([], "request_suppressed") == (world.ledger.runs(), world.actions(VERSION)[-1])
+
+
+def test_a_request_that_makes_no_sense_ends_as_poison() -> None:
+    """It raises, so that the queue gives it up and somebody can look."""
+    world = World()
+    with pytest.raises(NotFoundError, match="never been whole"):
+        handle_request(CLOSED, world.services)
+    with pytest.raises(NotFoundError, match="not on record"):
+        handle_request(replace(CLOSED, run_id="landfall-nobody-a1"), world.services)
+
+
+class Unavailable:
+    """A job service that does not answer."""
+
+    def submit(self, spec: JobSpec) -> JobStatus:
+        """Time out."""
+        raise ServiceUnavailableError(f"submit job {spec.name}: Azure ML did not answer")
+
+    def status(self, name: str) -> JobStatus | None:
+        """Time out."""
+        raise ServiceUnavailableError(f"look at job {name}: Azure ML did not answer")
+
+    def cancel(self, name: str) -> None:
+        """Time out."""
+        raise ServiceUnavailableError(f"cancel job {name}: Azure ML did not answer")
+
+    def ours(self) -> list[JobStatus]:
+        """Time out."""
+        raise ServiceUnavailableError("list the jobs of the workspace: Azure ML did not answer")
+
+    def has_compute(self, name: str) -> bool:
+        """Time out."""
+        raise ServiceUnavailableError(f"look at compute {name}: Azure ML did not answer")
+
+    def log_tail(self, name: str, *, max_bytes: int) -> str | None:
+        """Time out."""
+        raise ServiceUnavailableError(f"read {max_bytes} of the log of job {name}: Azure ML did not answer")

@@ -1,0 +1,98 @@
+"""Jobs of ours that the ledger does not know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from function_app.domain.jobs import JobStatus
+from function_app.domain.records import RunRecord
+from function_app.domain.run_states import RunState
+from function_app.sweep.sweep import run_sweep
+from tests.support.world import World
+
+
+def swept(world: World) -> int:
+    """Sweep; return how many unknown jobs were found."""
+    world.clock.move(minutes=5)
+    report = run_sweep(world.services)
+    assert () == report.problems
+    return report.unknown_jobs
+
+
+def forgotten(status: str = "Running", **tags: str) -> tuple[World, RunRecord]:
+    """A world whose run is not on record any more, while its job goes on."""
+    world = World()
+    run = world.land_all()
+    world.ledger.run_rows.clear()
+    job = world.jobs.statuses[run.run_id]
+    world.jobs.statuses[run.run_id] = replace(job, status=status, tags={**job.tags, **tags})
+    return world, run
+
+
+def stranger(world: World, **members: Any) -> JobStatus:
+    """Put a job into the workspace that nobody here has planned."""
+    tags = {"landfall.run_id": "x", "landfall.dataset_version": "digits/v1", "landfall.fingerprint": "f" * 64}
+    defaults: dict[str, Any] = {"name": "landfall-digits-v1-0123456789ab-a1", "status": "Running", "tags": tags}
+    job = JobStatus(**(defaults | members))
+    world.jobs.statuses[job.name] = job
+    return job
+
+
+def test_known_jobs_are_left_alone() -> None:
+    """The usual sweep."""
+    world = World()
+    world.land_all()
+    assert 0 == swept(world)
+
+
+def test_a_job_whose_plan_gives_its_very_spec_is_adopted() -> None:
+    """And followed to its end as if its row had never been lost."""
+    world, run = forgotten()
+    world.ledger.generation_rows = {
+        key: replace(row, auto_run_id="landfall-digits-v1-other-a1")
+        for key, row in world.ledger.generation_rows.items()
+    }
+    found = swept(world)
+    adopted = world.ledger.run_rows[run.run_id]
+    assert (1, run.spec, "adopted") == (found, adopted.spec, adopted.trigger)
+    assert "run_adopted" in world.actions(run.run_id)
+
+
+def test_a_job_of_another_spec_is_told_once() -> None:
+    """Half a record would register a model without its lineage."""
+    world, run = forgotten(**{"landfall.spec_hash": "0" * 64, "landfall.fingerprint": "0" * 64})
+    world.jobs.statuses["landfall-copied-a1"] = replace(world.jobs.statuses[run.run_id], name="landfall-copied-a1")
+    for _ in range(3):
+        swept(world)
+    told = [n.content["job"] for n in world.people.received if n.outcome == "unknown_job"]
+    assert ("landfall-copied-a1", 1) == (told[-1], told.count("landfall-copied-a1"))
+
+
+def test_a_job_that_has_ended_is_only_put_into_the_story() -> None:
+    """Nobody has to act on it."""
+    world = World()
+    job = stranger(world, status="Completed")
+    for _ in range(2):
+        swept(world)
+    assert (["unknown_job"], []) == (world.actions(job.name), world.people.received)
+
+
+def test_jobs_of_other_deployments_and_other_projects_are_nobodys() -> None:
+    """They may share the workspace."""
+    world = World()
+    stranger(world, name="calm_river_x1b2")
+    stranger(world, name="landfall-cats-v1-0123456789ab-a1", tags={
+        "landfall.run_id": "x", "landfall.dataset_version": "cats/v1",
+    })  # fmt: skip
+    swept(world)
+    assert ([], []) == (world.people.received, world.actions("landfall-cats-v1-0123456789ab-a1"))
+
+
+def test_an_adopted_job_that_has_ended_is_settled() -> None:
+    """The next look finds its end."""
+    world, run = forgotten("Running")
+    swept(world)
+    world.end_job(run)
+    swept(world)
+    assert RunState.REGISTERED == world.ledger.run_rows[run.run_id].state

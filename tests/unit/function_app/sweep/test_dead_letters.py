@@ -1,0 +1,183 @@
+"""Dead letters: taken to the ledger with their error, sent again when somebody says so."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from function_app.domain.errors import NotFoundError, ReplayRefusedError, ServiceUnavailableError
+from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest
+from function_app.domain.records import DeadLetter, DeadLetterState, GivenUp
+from function_app.domain.run_states import RunState
+from function_app.sweep.dead_letters import NO_ERROR_KNOWN, collect_dead_letters, failures_on_record, replay
+from tests.support.ledger_records import NOON
+from tests.support.world import TRAIN_SHARDS, VERSION, World
+
+PATH = f"digits/v1/{TRAIN_SHARDS[0]}"
+UPLOAD = json.dumps({
+    "id": "e1",
+    "eventType": "Microsoft.Storage.BlobCreated",
+    "subject": f"/blobServices/default/containers/datasets/blobs/{PATH}",
+    "data": {"api": "PutBlob"},
+})  # fmt: skip
+
+
+def given_up(source: str = SHARD_UPLOADED, payload: str = UPLOAD, **members: Any) -> GivenUp:
+    """A message that the host gave up after five tries."""
+    defaults: dict[str, Any] = {"identity": payload, "error": "", "tries": 5, "died_at": NOON, "death": "1"}
+    return GivenUp(source=source, payload=payload, **(defaults | members))
+
+
+def collected(world: World, *found: GivenUp) -> DeadLetter:
+    """Let a sweep find what was given up; return the first letter."""
+    world.given_up.lying += found
+    collect_dead_letters(world.services)
+    return world.ledger.dead_letters()[0]
+
+
+def fail(world: World, message: str, *, times: int = 1) -> None:
+    """Let the handler of the upload fail."""
+    for _ in range(times):
+        with pytest.raises(ServiceUnavailableError), failures_on_record(SHARD_UPLOADED, UPLOAD, world.services):
+            raise ServiceUnavailableError(message)
+
+
+def test_a_poison_message_becomes_a_letter_with_its_last_error() -> None:
+    """The host hands over the payload alone; the handler's own record says why it failed, and how often."""
+    world = World()
+    fail(world, "storage asked to try later", times=5)
+    fail(world, "storage did not answer")
+    letter = collected(world, given_up())
+    expected = (SHARD_UPLOADED, PATH, UPLOAD, "storage did not answer", 6, DeadLetterState.WAITING)
+    assert expected == (letter.source, letter.subject, letter.payload, letter.error, letter.tries, letter.state)
+
+
+def test_a_message_whose_handler_never_came_to_an_end_says_so() -> None:
+    """A killed process leaves no error behind."""
+    letter = collected(World(), given_up())
+    assert (NO_ERROR_KNOWN, 5) == (letter.error, letter.tries)
+
+
+def test_what_was_taken_lies_there_no_longer() -> None:
+    """And taking it twice, because the source could not be told, makes one letter."""
+    world = World()
+    collected(world, given_up())
+    collected(world, given_up())
+    assert (1, [], ["dead_letter"]) == (len(world.ledger.dead_letters()), world.given_up.lying, world.actions(PATH))
+
+
+def test_people_are_told_of_a_letter_once() -> None:
+    """With the error, and the command that sends it again."""
+    world = World()
+    letter = collected(world, given_up(), given_up())
+    rows = world.ledger.notifications(PATH)
+    assert {"topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"} == {row.recipient for row in rows}
+    assert f"landfall dead-letters replay {letter.dead_letter_id}" in rows[0].content["text"]
+    assert 2 == len(rows)
+
+
+def test_a_replayed_upload_goes_back_to_its_queue() -> None:
+    """As it was; the letter says when, and the story too."""
+    world = World()
+    letter = replay(collected(world, given_up()).dead_letter_id, world.services)
+    assert [UPLOAD] == world.uploads.messages
+    assert (DeadLetterState.REPLAYED, 1, True) == (letter.state, letter.num_replays, letter.replayed_at is not None)
+    assert ["dead_letter", "dead_letter_replayed"] == world.actions(PATH)
+
+
+def test_a_letter_that_dies_again_waits_again() -> None:
+    """One row for one message, with all its deaths."""
+    world = World()
+    letter = collected(world, given_up())
+    replay(letter.dead_letter_id, world.services)
+    again = collected(world, given_up(died_at=NOON + timedelta(hours=1)))
+    assert (letter.dead_letter_id, DeadLetterState.WAITING, 2, 1) == (
+        again.dead_letter_id,
+        again.state,
+        again.num_deaths,
+        again.num_replays,
+    )
+
+
+@pytest.mark.parametrize("later_s", [0, 1])
+def test_a_letter_that_dies_again_within_the_second_waits_again(later_s: int) -> None:
+    """Storage tells times to the second; taken for the same death, the message would be lost."""
+    world = World()
+    replay(collected(world, given_up()).dead_letter_id, world.services)
+    again = collected(world, given_up(died_at=NOON + timedelta(seconds=later_s), death="2"))
+    assert (DeadLetterState.WAITING, 2, "2") == (again.state, again.num_deaths, again.death)
+
+
+def test_remains_of_an_earlier_death_do_not_reopen_a_replayed_letter() -> None:
+    """They come to light after the next death: whoever took them first was killed before the queue heard of it."""
+    world = World()
+    letter = collected(world, given_up(died_at=NOON + timedelta(seconds=1), death="2"))
+    replay(letter.dead_letter_id, world.services)
+    assert (DeadLetterState.REPLAYED, 1) == (collected(world, given_up()).state, letter.num_deaths)
+
+
+def test_remains_of_the_first_death_do_not_reopen_a_replayed_letter() -> None:
+    """They were found twice because the queue delivers at least once."""
+    world = World()
+    letter = collected(world, given_up())
+    replay(letter.dead_letter_id, world.services)
+    assert DeadLetterState.REPLAYED == collected(world, given_up()).state
+
+
+def test_a_replayed_training_request_leads_to_its_run_once() -> None:
+    """However often it is replayed, and whatever has happened since."""
+    world = World()
+    run = world.land_all()
+    request = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed", run_id=run.run_id)
+    letter = collected(world, given_up(TRAINING_REQUESTED, request.to_json()))
+    for _ in range(2):
+        replay(letter.dead_letter_id, world.services)
+        world.serve_requests()
+    assert (run.run_id, [run.run_id]) == (letter.subject, world.jobs.submissions)
+
+
+def test_a_replayed_run_event_has_its_run_looked_at() -> None:
+    """Event Grid called the function itself, so there is no queue: the step is taken at once."""
+    world = World()
+    run = world.land_all()
+    world.end_job(run)
+    event = {"id": "r", "eventType": "Microsoft.MachineLearningServices.RunCompleted", "data": {"runId": run.run_id}}
+    letter = collected(world, given_up(RUN_CHANGED, json.dumps(event), identity="r"))
+    replay(letter.dead_letter_id, world.services)
+    assert (run.run_id, RunState.REGISTERED) == (letter.subject, world.only_run().state)
+
+
+@pytest.mark.parametrize("payload", ["", "no JSON", "[]", "7", '{"subject": null}', '{"subject": "/x"}'])
+@pytest.mark.parametrize("source", [SHARD_UPLOADED, TRAINING_REQUESTED, RUN_CHANGED])
+def test_a_payload_that_nobody_understands_is_kept_all_the_same(source: str, payload: str) -> None:
+    """About nothing that is known; its story is under its own name."""
+    world = World()
+    letter = collected(world, given_up(source, payload))
+    assert ("", payload) == (letter.subject, letter.payload)
+    assert ["dead_letter"] == world.actions(f"dead-letter/{letter.dead_letter_id}")
+
+
+def test_half_a_payload_is_not_replayed() -> None:
+    """The error says what to do instead, and the letter goes on waiting."""
+    world = World()
+    letter = collected(world, given_up(is_whole=False))
+    with pytest.raises(ReplayRefusedError, match="too large to be kept whole"):
+        replay(letter.dead_letter_id, world.services)
+    assert DeadLetterState.WAITING == world.ledger.dead_letters()[0].state
+
+
+def test_an_event_of_an_unknown_type_is_not_replayed() -> None:
+    """Nobody here handles it."""
+    world = World()
+    letter = collected(world, given_up("Contoso.Something"))
+    with pytest.raises(ReplayRefusedError, match="what can be replayed is run-changed, shard-uploaded"):
+        replay(letter.dead_letter_id, world.services)
+
+
+def test_an_unknown_letter_is_not_found() -> None:
+    """The name is in the message."""
+    with pytest.raises(NotFoundError, match="dead letter nobody is not on record"):
+        replay("nobody", World().services)

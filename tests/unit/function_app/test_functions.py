@@ -1,0 +1,54 @@
+"""The app as the Functions host reads it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from azure.functions.decorators.function_app import FunctionRegister
+
+import function_app
+from function_app.functions import build_app
+
+
+def bindings() -> dict[str, dict[str, Any]]:
+    """The trigger of every function, by the function's name."""
+    return {
+        str(function.get_function_name()): next(
+            one for one in map(json.loads, function.get_raw_bindings()) if one["type"].lower().endswith("trigger")
+        )
+        for function in build_app().get_functions()
+    }
+
+
+def test_exactly_one_name_is_an_app() -> None:
+    """The worker refuses a module with none, and one with two names for it."""
+    names = [name for name in dir(function_app) if isinstance(getattr(function_app, name), FunctionRegister)]
+    assert ["app"] == names
+
+
+def test_the_functions_are_those_that_the_deployment_wires() -> None:
+    """Event subscriptions, queues and settings name them."""
+    assert ["shard_uploaded", "training_requested", "run_changed", "reconcile", "health", "http_api"] == list(
+        bindings()
+    )
+
+
+def test_queue_triggers_read_the_queues_of_the_host_account() -> None:
+    """A premium account has no queues."""
+    found = bindings()
+    seen = [(found[n]["queueName"], found[n]["connection"]) for n in ("shard_uploaded", "training_requested")]
+    assert [("shard-uploaded", "AzureWebJobsStorage"), ("training-requested", "AzureWebJobsStorage")] == seen
+
+
+def test_the_timer_takes_its_schedule_from_a_setting() -> None:
+    """Operators slow it down or speed it up without a deployment of code."""
+    timer = bindings()["reconcile"]
+    assert ("%LANDFALL_RECONCILE_SCHEDULE%", False) == (timer["schedule"], timer["runOnStartup"])
+
+
+def test_health_is_open_and_the_api_is_not() -> None:
+    """A load balancer has no key; everybody else needs one."""
+    found = bindings()
+    seen = [(found[n]["route"], found[n]["authLevel"]) for n in ("health", "http_api")]
+    assert [("api/health", "ANONYMOUS"), ("{*route}", "FUNCTION")] == seen

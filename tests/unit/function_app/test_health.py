@@ -1,0 +1,34 @@
+"""Health: whether the app could do its work, and no more than that."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from function_app import bootstrap, functions
+from tests.support.world import World
+
+
+def ask() -> tuple[int, dict[str, object]]:
+    """Status and body of an answer."""
+    from azure.functions import HttpRequest
+
+    function = functions.health.build().get_user_function()
+    answer = function(HttpRequest("GET", "/api/health", body=b""))
+    return answer.status_code, json.loads(answer.get_body())
+
+
+def test_a_configured_app_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names its pipelines, so that a deployment can be told from another."""
+    monkeypatch.setattr(bootstrap, "_built", [World().services])
+    assert (200, {"status": "ok", "pipelines": ["digits"]}) == ask()
+
+
+def test_a_misconfigured_app_says_so_without_saying_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody may ask; the log has the names of the settings."""
+    monkeypatch.setattr(bootstrap, "_built", [])
+    for name in ("AzureWebJobsStorage", "DataStorage"):
+        monkeypatch.delenv(name, raising=False)
+    status, body = ask()
+    assert (503, "misconfigured", {"status", "problems", "see"}) == (status, body["status"], set(body))

@@ -14,7 +14,7 @@ from tests.support.twin import require_twin_parts
 
 pytestmark = [pytest.mark.twin, pytest.mark.distributed]
 
-WITHIN_S = 500.0
+WITHIN_S = 850.0
 
 
 @pytest.fixture(scope="module")

@@ -63,8 +63,8 @@ def test_everybody_was_told_once(folder: Path) -> None:
 def test_the_story_is_readable_in_a_log(folder: Path) -> None:
     """Each stage is told in a line, without the control characters that a terminal gets."""
     log = (folder / "demo.log").read_text()
-    stages = ["10 of 10 accepted", "is whole: 1,797 records", "2 coming up", "the job is running", "epoch 1 of"]
-    stages += ["validation accuracy", "images/s", "the gate holds", "model registered: digits-cnn", "told: "]
+    stages = ["10 of 10 accepted", "is complete: 1,797 records", "2 starting", "the job is running", "epoch 1 of"]
+    stages += ["validation accuracy", "images/s", "the gate holds", "model registered: digits-cnn", "notified: "]
     assert ([], False) == ([stage for stage in stages if stage not in log], "\x1b" in log)
 
 

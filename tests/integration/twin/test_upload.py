@@ -35,7 +35,7 @@ def test_a_shard_that_is_there_is_not_overwritten_unasked(twin: TwinUnderTest, s
     """The error names the blob and both ways out; --overwrite replaces it."""
     with ShardUploader.connected(twin.twin.places.data_connection, "datasets") as uploader:
         upload_all(uploader, shards, ("unknown", "v2"))
-        with pytest.raises(CliError, match="unknown/v2/a is there already; --overwrite replaces it"):
+        with pytest.raises(CliError, match="unknown/v2/a exists already: pass --overwrite"):
             upload_all(uploader, shards, ("unknown", "v2"))
         upload_all(uploader, shards, ("unknown", "v2"), overwrite=True)
 

@@ -9,37 +9,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
 from azure.core import MatchConditions
 from azure.core.exceptions import ResourceNotFoundError
-from azure.data.tables import TableClient
-from azure.data.tables import UpdateMode
+from azure.data.tables import TableClient, UpdateMode
+
 from bench.workers.timed import serve
-from function_app.adapters.connections import StorageConnection
-from function_app.adapters.connections import read_connection
+from function_app.adapters.connections import StorageConnection, read_connection
 from function_app.adapters.tables import TABLE_PREFIX
 from function_app.adapters.tables.client import new_writer
-from function_app.adapters.tables.rows import ascending
-from function_app.adapters.tables.rows import escaped
-from function_app.adapters.tables.rows import joined
-from function_app.adapters.tables.rows import to_columns
-from function_app.adapters.tables.shards import counter_key
-from function_app.adapters.tables.shards import shard_key
-from function_app.adapters.tables.shards import shard_partition
-from function_app.bootstrap import DATA_CONNECTION
-from function_app.bootstrap import HOST_CONNECTION
-from function_app.bootstrap import build_services
+from function_app.adapters.tables.rows import ascending, escaped, joined, to_columns
+from function_app.adapters.tables.shards import counter_key, shard_key, shard_partition
+from function_app.bootstrap import DATA_CONNECTION, HOST_CONNECTION, build_services
 from function_app.domain.events import read_uploads
-from function_app.domain.records import HistoryEntry
-from function_app.domain.records import ShardRecord
+from function_app.domain.records import HistoryEntry, ShardRecord
 from function_app.domain.shard_paths import shard_place
 from function_app.ingest.uploads import handle_upload
 from shard_validation.content import HEAD_BYTES
-from function_app.domain.records import Decision
-
 
 SERVICES = build_services(os.environ)
 HOST = StorageConnection(read_connection(os.environ, HOST_CONNECTION))
@@ -92,21 +81,12 @@ def _row(path: str) -> ShardRecord:
     return row
 
 
-<<<<<<< ours
-def _line(path: str) -> HistoryEntry:
-    return SERVICES.ledger.history(path)[-1]
-
-
-def _requests(path: str, row: ShardRecord, line: HistoryEntry) -> None:
-    """In the order of `uploads.judge_shard` and of what it calls."""
-=======
 def _entry(path: str) -> HistoryEntry:
     return SERVICES.ledger.history(path)[-1]
 
 
 def _requests(path: str, row: ShardRecord, entry: HistoryEntry) -> None:
     """Make the requests of `uploads.judge_shard` in its order."""
->>>>>>> theirs
     place = shard_place(path, SERVICES.pipelines)
     shard, version = place.shard, place.dataset_version
     partition, key = shard_partition(version, shard.index % 16), shard_key(shard.split, shard.index)

@@ -1,4 +1,4 @@
-"""Run all benchmarks, the one named, or those whose names begin with it: `python -m bench [NAME]`."""
+"""Run all benchmarks, one of them, or a family of them: `python -m bench [NAME]`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import benchmarks
-from bench.figures import BenchmarkError, Context
-from bench.report import print_table, write_results
+from bench.figures import BenchmarkError, Context, print_table, write_results
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when every promise holds, 1 when one does not or could not be measured."""
+    """Return 0 if every promise holds, 1 if one does not or could not be measured."""
     names = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__))
-    parser = argparse.ArgumentParser(prog="bench", description="Measure what the design promises.")
-    parser.add_argument("name", nargs="?", help="one benchmark, or the first words of several; without it, all")
+    parser = argparse.ArgumentParser(prog="bench", description="Run benchmarks and check their promises.")
+    parser.add_argument(
+        "name", nargs="?", help="a benchmark, or a family: `training` runs all of training_* (default: all)"
+    )
     chosen = chosen_of(names, parser.parse_args(arguments).name)
     if not chosen:
-        parser.error(f"there is no such benchmark; there are {', '.join(names)}")
+        parser.error(f"no benchmark matches; the benchmarks are {', '.join(names)}")
     # The Functions worker takes this variable for a sign that it runs in Azure; sandboxes set it.
     os.environ.pop("CONTAINER_NAME", None)
     console = Console()
@@ -37,12 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def chosen_of(names: Sequence[str], asked: str | None) -> list[str]:
-    """Return the benchmark of that name, or the family: `training` stands for all of `training_*`."""
+    """Return the benchmark of that name, or its family: `training` means all of `training_*`."""
     return [name for name in names if asked is None or name == asked or name.startswith(f"{asked}_")]
 
 
 def measure(name: str, console: Console) -> bool:
-    """Run one benchmark, tell what it found, and say whether its promises hold."""
+    """Run one benchmark, print and write its figures, and return whether its promises hold."""
     module = importlib.import_module(f"{benchmarks.__name__}.{name}")
     with tempfile.TemporaryDirectory(prefix=f"landfall-bench-{name}-") as scratch:
         try:
@@ -56,7 +57,7 @@ def measure(name: str, console: Console) -> bool:
 
 
 def context(scratch: Path, console: Console) -> Context:
-    """What every benchmark is given."""
+    """Return the context of one benchmark."""
     return Context(
         root=ROOT,
         python=Path(sys.executable),

@@ -1,7 +1,7 @@
-"""How much of a measurement's cores went to somebody else: other people's work, or the hypervisor's.
+"""The share of the cores' time that other processes, or the hypervisor, used during a measurement.
 
-Two ranks on two cores have no core to spare, one rank has. Foreign work therefore slows two ranks and not one,
-and what looks like poor scaling is a busy machine. Steps are told apart by this, never by how long they took.
+Two ranks on two cores have no idle core, one rank has. Other work therefore slows two ranks and not one, and a busy
+machine looks like poor scaling. Samples are discarded by this share, never by the measured time.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _BUSY_FIELDS = (0, 1, 2, 5, 6, 7)
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The clocks at one moment, all in seconds."""
+    """All clocks at one moment, in seconds."""
 
     wall_s: float
     own_cpu_s: float
     """User and system time of this process."""
     busy_s: float
-    """Time that the watched cores were not idle, whoever used them."""
+    """Time that the watched cores were busy with any process."""
 
 
 def read(cores: Collection[int]) -> Reading:
-    """Read all three clocks now."""
+    """Read all clocks."""
     return Reading(wall_s=time.perf_counter(), own_cpu_s=time.process_time(), busy_s=busy_s(cores))
 
 
 def busy_s(cores: Collection[int], stat: Path = Path("/proc/stat")) -> float:
-    """Seconds since boot that these cores were busy, to a hundredth of a second each."""
+    """Return the seconds since boot that these cores were busy, with a resolution of 0.01 s per core."""
     wanted = {f"cpu{core}" for core in cores}
     rows = (line.split() for line in stat.read_text(encoding="utf-8").splitlines())
     ticks = sum(int(row[1 + field]) for row in rows if row and row[0] in wanted for field in _BUSY_FIELDS)
@@ -41,11 +41,11 @@ def busy_s(cores: Collection[int], stat: Path = Path("/proc/stat")) -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of user and system time of another process, all its threads (proc(5), /proc/pid/stat)."""
+    """Return user plus system time of another process with all its threads (proc(5), /proc/pid/stat)."""
     words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def others_share(*, wall_s: float, busy_s: float, own_cpu_s: float, num_cores: int) -> float:
-    """The share of the cores' time that went to others, 0 where the coarse clocks say less than nothing."""
+    """Return the share of the cores' time that others used; at least 0, although the clocks are coarse."""
     return max(0.0, (busy_s - own_cpu_s) / (wall_s * num_cores))

@@ -1,4 +1,4 @@
-"""A world in which only the ledger is real: what the ledger benchmark judges shards in."""
+"""Services with a real ledger for the ledger and sweep benchmarks; everything but storage is in memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
-import pytest
 from crc32c import crc32c
 
 from bench.figures import BenchmarkError, Context
@@ -35,37 +34,37 @@ from function_app.testing.memory_stores import (
     MemoryShardStore,
 )
 from local_azure.azurite import Azurite, start_azurite
+from local_azure.processes import TwinError
 from shard_validation import DataRequirements, FeatureStatistics, ShardSource, ShardStatistics, ShardVerdict
 
 DATASET = "digits"
-"""The pipeline of the demo, which asks for the splits train and validation."""
+"""The dataset of the demo's pipeline, which requires the splits train and validation."""
 THREADS = 4
-"""Handlers at once: enough to meet in a counter now and then, and to keep two cores busy."""
-ROWS_OF_A_TRANSACTION = 99
-"""A hundred is the service's limit; the counter is one of them."""
+"""Concurrent handlers: enough to meet in a counter now and then, and to keep two cores busy."""
+ROWS_PER_TRANSACTION = 99
+"""The service's limit is 100; one of them is the counter."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What some shards cost the ledger."""
+    """The ledger's cost of judging some shards."""
 
     operations: int
     duration_s: float
 
 
 class LedgerWorld:
-    """Services whose ledger is in Azure tables on Azurite, and whose every request to it is counted."""
+    """Services with the ledger in Azure tables on Azurite; every request to it is counted."""
 
     def __init__(self, context: Context, azurite: Azurite) -> None:
-        connection = ConnectionSettings(name="AzureWebJobsStorage", connection_string=azurite.connection_string())
         self._answers: list[int] = []
-        self.storage = StorageConnection(connection, raw_response_hook=lambda _: self._answers.append(1))
+        self.storage = counted_storage(azurite, self._answers)
         self.tables = Tables(self.storage, TABLE_PREFIX)
         self.shards = MemoryShardStore()
         self.services = services(context.root / "pipelines", TableLedger(self.storage), self.shards)
 
     def judge(self, paths: Sequence[str]) -> Cost:
-        """Let handlers judge shards, several at a time, as the queue's triggers do."""
+        """Judge shards, several at a time, as the queue trigger does."""
         places = [shard_place(path, self.services.pipelines) for path in paths]
         before, begun = len(self._answers), time.perf_counter()
         with ThreadPoolExecutor(max_workers=THREADS) as pool:
@@ -73,47 +72,59 @@ class LedgerWorld:
         return Cost(operations=len(self._answers) - before, duration_s=time.perf_counter() - begun)
 
     def begin(self, version: DatasetVersion, num_shards: int, *, known: int = 0) -> list[str]:
-        """Upload a version, of which ``known`` shards were judged before; return the paths of the others."""
+        """Upload a version and write verdicts for its first ``known`` shards; return the paths of the others."""
         names = [f"train-{index:05}-of-{num_shards:05}.tfrecord" for index in range(num_shards)]
         for name in ("validation-00000-of-00001.tfrecord", *names):
             self.shards.put(f"{version}/{name}", b"")
         self.judge([f"{version}/validation-00000-of-00001.tfrecord"])
+        rows = [verdict(version, "train", index, names) for index in range(known)]
+        write_verdicts(self.tables, rows)
         for bucket in range(NUM_BUCKETS):
-            self._know(version, names, range(bucket, known, NUM_BUCKETS), bucket)
+            self._count(version, bucket, sum(row.bucket == bucket for row in rows))
         return [f"{version}/{name}" for name in names[known:]]
 
     def is_closed(self, version: DatasetVersion) -> bool:
-        """Whether the version was found to be whole."""
+        """Whether the version was closed."""
         return self.services.ledger.latest_generation(version) is not None
 
-    def _know(self, version: DatasetVersion, names: Sequence[str], indices: range, bucket: int) -> None:
-        """Write verdicts as they stand after their judgement, many in a transaction: this is not measured."""
-        partition = shard_partition(version, bucket)
-        for start in range(0, len(indices), ROWS_OF_A_TRANSACTION):
-            rows = [verdict_row(version, names, index) for index in indices[start : start + ROWS_OF_A_TRANSACTION]]
-            self.tables.commit("shards", partition, rows)
-        if indices:
-            counter = {"split": "train", "accepted": (len(indices), "Edm.Int64")}
-            self.tables.commit("shards", partition, [Change(key=counter_key("train"), columns=counter)])
+    def _count(self, version: DatasetVersion, bucket: int, accepted: int) -> None:
+        if accepted:
+            counter = {"split": "train", "accepted": (accepted, "Edm.Int64")}
+            change = Change(key=counter_key("train"), columns=counter)
+            self.tables.commit("shards", shard_partition(version, bucket), [change])
 
 
 @contextlib.contextmanager
 def ledger_world(context: Context) -> Iterator[LedgerWorld]:
-    """Start Azurite, and end it. Raises BenchmarkError where it is not installed."""
-    try:
-        azurite = start_azurite(context.scratch)
-    except pytest.skip.Exception as error:
-        raise BenchmarkError(str(error)) from None
-    try:
+    """Run a world on an Azurite of its own. Raises BenchmarkError if Azurite is not installed."""
+    with running_azurite(context.scratch / "ledger") as azurite:
         world = LedgerWorld(context, azurite)
         with contextlib.closing(world.storage):
             yield world
+
+
+@contextlib.contextmanager
+def running_azurite(folder: Path) -> Iterator[Azurite]:
+    """Run Azurite with its data and logs in a new folder. Raises BenchmarkError if it is not installed."""
+    folder.mkdir(parents=True)
+    try:
+        azurite = start_azurite(folder)
+    except TwinError as error:
+        raise BenchmarkError(str(error)) from error
+    try:
+        yield azurite
     finally:
         azurite.stop()
 
 
+def counted_storage(azurite: Azurite, answers: list[int]) -> StorageConnection:
+    """Connect to the host account; every answer adds an item to ``answers``."""
+    settings = ConnectionSettings(name="AzureWebJobsStorage", connection_string=azurite.connection_string())
+    return StorageConnection(settings, raw_response_hook=lambda _: answers.append(1))
+
+
 def services(pipelines: Path, ledger: Ledger, shards: MemoryShardStore) -> Services:
-    """Services in memory, but for the ledger; validation takes no time, for it is not measured."""
+    """Return services in memory, except for the ledger; validation takes no time because it is not measured."""
     return Services(
         pipelines=load_pipelines(pipelines),
         workspace=Workspace(
@@ -136,7 +147,7 @@ def services(pipelines: Path, ledger: Ledger, shards: MemoryShardStore) -> Servi
 
 
 def accept(source: ShardSource, _: DataRequirements) -> ShardVerdict:
-    """Accept a shard with statistics as the digits have them."""
+    """Accept a shard, with statistics like those of the digits."""
     return ShardVerdict(
         shard=source.name,
         accepted=True,
@@ -149,27 +160,44 @@ def accept(source: ShardSource, _: DataRequirements) -> ShardVerdict:
 
 
 def crc_of(name: str) -> str:
-    """Return a CRC that no other shard of the version has: equal contents would be refused as a set."""
+    """Return a CRC that differs from shard to shard: a version with two equal shards would not be closed."""
     return f"{crc32c(name.rpartition('/')[2].encode()):08x}"
 
 
-def verdict_row(version: DatasetVersion, names: Sequence[str], index: int) -> Change:
-    """The row that judging the shard would have left."""
-    record = ShardRecord(
+def verdict(
+    version: DatasetVersion,
+    split: str,
+    index: int,
+    names: Sequence[str],
+    *,
+    etag: str = "0X1",
+    validated_at: datetime | None = None,
+) -> ShardRecord:
+    """Return the row that judging shard ``index`` of a split with these shard names would have written."""
+    return ShardRecord(
         dataset_version=version,
-        split="train",
+        split=split,
         index=index,
         num_shards=len(names),
         name=names[index],
-        etag="0X1",
+        etag=etag,
         state=ShardState.ACCEPTED,
         size_bytes=0,
         crc32c=crc_of(names[index]),
         num_records=100,
-        validated_at=utcnow(),
+        validated_at=validated_at or utcnow(),
         statistics=STATISTICS.to_json(),
     )
-    return Change(key=shard_key("train", index), columns=to_columns(record))
+
+
+def write_verdicts(tables: Tables, rows: Sequence[ShardRecord]) -> None:
+    """Write verdicts of one version, many in a transaction; this is not measured."""
+    for bucket in range(NUM_BUCKETS):
+        own = [row for row in rows if row.bucket == bucket]
+        for start in range(0, len(own), ROWS_PER_TRANSACTION):
+            part = own[start : start + ROWS_PER_TRANSACTION]
+            changes = [Change(key=shard_key(row.split, row.index), columns=to_columns(row)) for row in part]
+            tables.commit("shards", shard_partition(part[0].dataset_version, bucket), changes)
 
 
 STATISTICS = ShardStatistics(

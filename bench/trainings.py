@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
@@ -54,14 +54,11 @@ class Training:
         arguments: JobArguments,
         *,
         ranks: int = 1,
-        apart: bool = False,
         program: str = "training",
     ) -> None:
-        """Start it, one core for each rank; it loads while others do. Ranks apart never hear of each other."""
+        """Start it, one core for each rank; it loads while others do."""
         self.name = name
         self.ranks = ranks
-        self._world_size = 1 if apart else ranks
-        self.facts: Mapping[str, Any] = {}
         self._process_ids: list[int] = []
         self._lines: list[IO[str]] = []
         self._listener = socket.socket(socket.AF_UNIX)
@@ -75,7 +72,6 @@ class Training:
                 command=[
                     *_mpirun(context, ranks, program),
                     *("--gate", path, "--cores", ",".join(map(str, cores()))),
-                    *(["--apart"] if apart else []),
                     *("--", *arguments.to_argv()),
                 ],
                 environment=_environment(),
@@ -96,11 +92,9 @@ class Training:
         said.sort(key=lambda pair: int(pair[0]["rank"]))
         self._lines = [file for _, file in said]
         self._process_ids = [int(facts["process_id"]) for facts, _ in said]
-        self.facts = said[0][0]
-        if self.facts["world_size"] != self._world_size:
-            raise BenchmarkError(
-                f"{self.name} should be {self._world_size} ranks together, Horovod counted {self.facts['world_size']}"
-            )
+        counted = said[0][0]["world_size"]
+        if counted != self.ranks:
+            raise BenchmarkError(f"{self.name}: expected {self.ranks} ranks, Horovod counted {counted}")
         self._signal(signal.SIGSTOP)
 
     def turn(self, steps: int) -> Turn:

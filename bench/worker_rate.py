@@ -1,47 +1,46 @@
-"""What one worker gets through, against what Azurite gives to one process that does nothing but ask.
+"""Throughput of one worker that judges small shards, compared with a bare process that makes the same requests.
 
-Both handle shards of versions of their own, in turn, with as many at once as the Functions host lets one instance
-have. That both ask for the same is read from Azurite's own log. Azurite's share of the cores is no disturbance.
+Both handle shards of their own versions, in turns, with the concurrency that the Functions host gives one instance.
+Azurite's log must show the same requests for both. Azurite's own CPU time does not count as disturbance.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 from azure.storage.blob import ContainerClient
 
 from bench.disturbance import cpu_s
 from bench.figures import MIN_SAMPLES, BenchmarkError, Context, Figure, median
+from bench.ledger_world import running_azurite
 from bench.validator_worker import Worker
 from cli.demo.digits import encode_png, load_digits
 from function_app.domain.records import NUM_BUCKETS
-from local_azure.azurite import DATA_ACCOUNT, Azurite, start_azurite
+from local_azure.azurite import DATA_ACCOUNT, Azurite
 from shard_validation import encode_example
 from shared.record_framing import frame_record
 
 CONTAINER = "datasets"
 NUM_SHARDS = 100
-"""Judged of a version in one round; its last buckets stay open, so that no round closes one."""
+"""Shards of a version that are judged in one round; more are missing, so that no round closes a version."""
 NUM_RECORDS = 100
 WARM_UP = "digits/warm-up"
 MIN_RATIO = 0.7
 MAX_ROUNDS = 40
 MAX_OTHERS_SHARE = 0.10
-"""Of the cores' time, without Azurite's."""
-MAX_MORE_REQUESTS = 1.03
-"""Between the two: what writers that meet in one counter ask for once more."""
-LOOKS = 2
-"""At the shard whose rows are the example for the others."""
+"""Largest share of the cores' time that other processes, except Azurite, may use in a round that counts."""
+MAX_REQUEST_RATIO = 1.03
+"""Between the two processes: writers that conflict in one counter repeat their requests."""
+EXAMPLE_READS = 2
+"""Requests for the row and the history of the shard that the bare process takes as an example."""
 
 _REQUEST = re.compile(r'"(?P<method>[A-Z]+) /[a-z0-9]+/(?P<place>[$a-z0-9-]+)')
 UPLOADERS = 8
@@ -49,21 +48,21 @@ UPLOADERS = 8
 
 @dataclass(kw_only=True)
 class Rounds:
-    """What undisturbed rounds took, in seconds, and what was asked for."""
+    """Times of undisturbed rounds, and the worker's requests."""
 
     judged_s: list[float] = field(default_factory=list)
-    asked_s: list[float] = field(default_factory=list)
+    bare_s: list[float] = field(default_factory=list)
     requests: Counter[str] = field(default_factory=Counter)
-    """Of the judging, by method and table or container."""
+    """Requests of the worker, by method and table or container."""
 
 
 def worker_figures(context: Context) -> list[Figure]:
-    """Judge some thousand small shards: about two minutes on two cores."""
-    with _azurite(context) as azurite:
+    """Judge about a thousand small shards: about two minutes on two cores."""
+    with running_azurite(context.scratch / "worker_rate") as azurite:
         bench = Bench(context, azurite)
         with Worker(context, context.python, "judging", app_settings(context, azurite)) as worker:
             rounds = bench.measure(worker)
-    ratio = median(rounds.asked_s) / median(rounds.judged_s)
+    ratio = median(rounds.bare_s) / median(rounds.judged_s)
     shards = NUM_SHARDS * len(rounds.judged_s)
     return [
         Figure(
@@ -80,7 +79,7 @@ def worker_figures(context: Context) -> list[Figure]:
 
 
 class Bench:
-    """Versions in Azurite, of which each is handled once."""
+    """Versions in Azurite; each is handled once."""
 
     def __init__(self, context: Context, azurite: Azurite) -> None:
         self._context, self._azurite = context, azurite
@@ -88,7 +87,7 @@ class Bench:
         self._threads = concurrency(context.root)
 
     def measure(self, worker: Worker) -> Rounds:
-        """Return undisturbed rounds. Raises BenchmarkError where there are too few, or both do not ask alike."""
+        """Return undisturbed rounds. Raises BenchmarkError if there are too few, or if the requests differ."""
         with ContainerClient.from_connection_string(
             self._azurite.connection_string(DATA_ACCOUNT), CONTAINER
         ) as container:
@@ -96,27 +95,27 @@ class Bench:
             self._container = container
             like = self._upload(WARM_UP)
             worker.ask("judge", paths=like, threads=self._threads)
-            worker.ask("ask", paths=self._upload(f"{WARM_UP}-2"), threads=self._threads, like=like[0])
+            worker.ask("request", paths=self._upload(f"{WARM_UP}-2"), threads=self._threads, like=like[0])
             rounds = Rounds()
             for number in range(MAX_ROUNDS):
                 self._round(worker, number, like[0], rounds)
                 if len(rounds.judged_s) == MIN_SAMPLES:
                     return rounds
         raise BenchmarkError(
-            f"only {len(rounds.judged_s)} of {MAX_ROUNDS} rounds were undisturbed: others than Azurite used more "
-            f"than {MAX_OTHERS_SHARE:.0%} of the cores; measure on a machine that does nothing else"
+            f"only {len(rounds.judged_s)} of {MAX_ROUNDS} rounds were undisturbed: processes other than Azurite used "
+            f"more than {MAX_OTHERS_SHARE:.0%} of the cores; measure on an idle machine"
         )
 
     def _round(self, worker: Worker, number: int, like: str, rounds: Rounds) -> None:
         judged = self._handled(worker, "judge", self._upload(f"digits/judged-{number}"), {})
-        asked = self._handled(worker, "ask", self._upload(f"digits/asked-{number}"), {"like": like})
-        others = max(judged.others, asked.others)
-        rates = f"{NUM_SHARDS / judged.wall_s:.1f} shards a second, {NUM_SHARDS / asked.wall_s:.1f} asked for alone"
-        self._context.say(f"round {number + 1}: {rates}; others had {others:.0%} of the cores")
-        check_alike(judged.requests, asked.requests)
+        bare = self._handled(worker, "request", self._upload(f"digits/bare-{number}"), {"like": like})
+        others = max(judged.others, bare.others)
+        rates = f"{NUM_SHARDS / judged.wall_s:.1f} shards/s, {NUM_SHARDS / bare.wall_s:.1f} with the bare requests"
+        self._context.say(f"round {number + 1}: {rates}; other processes used {others:.0%} of the cores")
+        check_same_requests(judged.requests, bare.requests)
         if others <= MAX_OTHERS_SHARE:
             rounds.judged_s.append(judged.wall_s)
-            rounds.asked_s.append(asked.wall_s)
+            rounds.bare_s.append(bare.wall_s)
             rounds.requests += judged.requests
 
     def _handled(self, worker: Worker, do: str, paths: list[str], more: Mapping[str, str]) -> Handled:
@@ -133,7 +132,7 @@ class Bench:
         )
 
     def _upload(self, version: str) -> list[str]:
-        """Upload a version but for its last shards; return the paths in their order, as uploads come."""
+        """Upload a version without its last shards; return the paths in upload order."""
         total = NUM_SHARDS + NUM_BUCKETS
         paths = [f"{version}/train-{index:05}-of-{total:05}.tfrecord" for index in range(NUM_SHARDS)]
         with ThreadPoolExecutor(max_workers=UPLOADERS) as pool:
@@ -143,21 +142,22 @@ class Bench:
 
 @dataclass(frozen=True, kw_only=True)
 class Handled:
-    """What handling a version's shards took."""
+    """The cost of handling a version's shards."""
 
     wall_s: float
     others: float
-    """The share of the cores' time that went neither to the worker nor to Azurite."""
+    """Share of the cores' time that neither the worker nor Azurite used."""
     requests: Counter[str]
 
 
-def check_alike(judged: Counter[str], asked: Counter[str]) -> None:
-    """Raise BenchmarkError where the two have not asked for the same."""
-    for kind in judged.keys() | asked.keys():
-        fewer, more = sorted((judged[kind], asked[kind]))
-        if more > fewer * MAX_MORE_REQUESTS + LOOKS:
+def check_same_requests(judged: Counter[str], bare: Counter[str]) -> None:
+    """Raise BenchmarkError if the worker and the bare process made different requests."""
+    for kind in judged.keys() | bare.keys():
+        fewer, more = sorted((judged[kind], bare[kind]))
+        if more > fewer * MAX_REQUEST_RATIO + EXAMPLE_READS:
             raise BenchmarkError(
-                f"judging should ask as the ceiling does; {kind}: {judged[kind]} and {asked[kind]} times"
+                f"the bare process must make the worker's requests; {kind}: {bare[kind]} instead of {judged[kind]}; "
+                "update bench/workers/judging.py"
             )
 
 
@@ -168,13 +168,13 @@ def requests(log: bytes) -> Counter[str]:
 
 
 def concurrency(root: Path) -> int:
-    """Return how many messages of a queue the Functions host lets one instance have at once: host.json says."""
+    """Return how many queue messages one instance handles at once, from host.json."""
     queues = json.loads((root / "host.json").read_text(encoding="utf-8"))["extensions"]["queues"]
     return int(queues["batchSize"]) + int(queues["newBatchThreshold"])
 
 
 def small_shard() -> bytes:
-    """Return a shard of the demo's digits."""
+    """Return a shard with the demo's digits."""
     digits = load_digits()
     pairs = list(zip(digits.images, digits.labels, strict=True))[:NUM_RECORDS]
     records = (encode_example({"image": encode_png(image), "label": int(label)}) for image, label in pairs)
@@ -182,7 +182,7 @@ def small_shard() -> bytes:
 
 
 def app_settings(context: Context, azurite: Azurite) -> dict[str, str]:
-    """Return complete settings; whatever is not storage is never asked."""
+    """Return complete app settings; only those of storage are used."""
     workspace = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
     return {
         "AzureWebJobsStorage": azurite.connection_string(),
@@ -199,23 +199,9 @@ def app_settings(context: Context, azurite: Azurite) -> dict[str, str]:
 
 
 def _settled(log: Path) -> bytes:
-    """Read the log once nothing is added any more."""
+    """Read the log when it has stopped growing."""
     size = -1
     while size != log.stat().st_size:
         size = log.stat().st_size
         time.sleep(0.2)
     return log.read_bytes()
-
-
-@contextlib.contextmanager
-def _azurite(context: Context) -> Iterator[Azurite]:
-    try:
-        folder = context.scratch / "worker_rate"  # an earlier Azurite's log would name the ports of one that is gone
-        folder.mkdir()
-        azurite = start_azurite(folder)
-    except pytest.skip.Exception as error:
-        raise BenchmarkError(str(error)) from None
-    try:
-        yield azurite
-    finally:
-        azurite.stop()

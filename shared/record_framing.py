@@ -12,6 +12,7 @@ import sys
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 
 from crc32c import crc32c
 
@@ -19,6 +20,7 @@ HEADER_BYTES = 12
 TRAILER_BYTES = 4
 FRAME_OVERHEAD_BYTES = HEADER_BYTES + TRAILER_BYTES
 
+_GZIP_MAGIC = b"\x1f\x8b"
 _MASK_DELTA = 0xA282EAD8
 _UINT32 = 0xFFFFFFFF
 _HEADER = struct.Struct("<QI")
@@ -58,3 +60,9 @@ def frame_record(payload: bytes) -> bytes:
     """Return ``payload`` framed as one TFRecord record."""
     length = _LENGTH.pack(len(payload))
     return b"".join((_HEADER.pack(len(payload), masked_crc32c(length)), payload, _CRC.pack(masked_crc32c(payload))))
+
+
+def is_gzip(path: Path) -> bool:
+    """Return whether a shard is compressed with GZIP, by its content: a name may lack the suffix. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC

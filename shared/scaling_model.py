@@ -11,7 +11,7 @@ Assumptions, all of them:
   share of a step that hides exchange; it is 0 where the cores that compute also copy and add.
 - Reading data, stragglers and congestion cost nothing. Real efficiency is below the model's where they do.
 
-What is known of a link comes from figures (`shared.scaling_fit`) or from its data sheet (`ETHERNET_25G`).
+What is known of a link comes from its data sheet (`ETHERNET_25G`) or from measurements.
 """
 
 from __future__ import annotations

@@ -1,16 +1,26 @@
-"""One attempt on one rank, from meeting the others to the report."""
+"""One attempt on one rank: join the others, train, export the model, prove that it was exported, report."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
+from training_job import collective
+from training_job.checkpoints.variables import all_variables, assign
 from training_job.data.damage import find_damage
-from training_job.ending import finish
 from training_job.errors import DataError, UnreadableDataError
+from training_job.evaluation import evaluate
+from training_job.export import check_exported, export
 from training_job.job import Job
-from training_job.opening import open_session
-from training_job.session import Session
-from training_job.survival.roll_call import DAMAGE_PLACE
-from training_job.survival.stop_request import StopRequest
+from training_job.liveness.interruptions import StopRequest
+from training_job.liveness.liveness import DAMAGE_PLACE
+from training_job.metrics import Sums
+from training_job.reporting.communication import communication
+from training_job.reporting.report import draw_curves, make_report, write_model_card, write_report
+from training_job.session import Session, open_session
 from training_job.training_loop import train
+
+_TRAINING_METRICS = ("loss", "accuracy", "top5_accuracy", "auc")
 
 
 def run(job: Job, stop: StopRequest) -> None:
@@ -21,6 +31,55 @@ def run(job: Job, stop: StopRequest) -> None:
         finish(session)
     except UnreadableDataError as error:
         raise DataError(f"{error} {_damage(session)}") from error
+
+
+def finish(session: Session) -> None:
+    """Export, check and report. Raises ExportError."""
+    exported_epoch = _choose_weights(session)
+    own, total = evaluate(session)
+    metrics = _metrics(session, exported_epoch, total)
+    session.watch.enter("export", session.position.step)
+    if session.world.is_root:
+        folder = Path(session.job.arguments.model)
+        export(session.model, folder)
+        check_exported(session, folder, own)
+    collective.wait_for_all("export")
+    costs = communication(session)
+    if session.world.is_root:
+        _report(session, metrics, exported_epoch, costs)
+    session.watch.enter("end", session.position.step)
+    collective.wait_for_all("end")
+    session.watch.stop()
+    session.notices.stop()
+
+
+def _choose_weights(session: Session) -> int:
+    """Restore the best epoch's weights if those are to be exported; return the epoch of the exported weights."""
+    best, last = session.position.standing.best_epoch, session.position.epoch
+    if session.job.arguments.export == "last" or best == last:
+        return last
+    variables = all_variables(session.model, session.optimizer)
+    if session.world.is_root:
+        assign(variables, session.best.latest_variables())
+    collective.broadcast_from_root(variables)
+    return best
+
+
+def _metrics(session: Session, epoch: int, total: Sums) -> dict[str, float]:
+    """Return the metrics of the exported weights, which decide whether the model is registered."""
+    record: Mapping[str, float] = session.position.epochs[epoch - 1]
+    trained = {name: record[name] for name in _TRAINING_METRICS if name in record}
+    return {**trained, **{f"val_{name}": value for name, value in session.layout.averages(total).items()}}
+
+
+def _report(session: Session, metrics: Mapping[str, float], epoch: int, costs: Mapping[str, float]) -> None:
+    folder = Path(session.job.arguments.report)
+    report = make_report(session, metrics, epoch, {"communication": dict(costs)})
+    draw_curves(report, folder / "curves.png")
+    write_model_card(session, report, Path(session.job.arguments.model) / "model_card.md")
+    write_report(report, folder)
+    for listener in session.listeners:
+        listener.ended(folder)
 
 
 def _damage(session: Session) -> str:

@@ -1,7 +1,7 @@
 """What ranks do together. The only file that knows Horovod.
 
-Horovod 0.28.1 is the last release; its Keras optimizer and callbacks break on Keras 3, while the tape, the
-broadcast and the reductions work on the values below Keras' variables.
+Horovod 0.28.1 is the last release. Its Keras optimizer and callbacks break on Keras 3; the tape, the broadcast and
+the reductions work on the TensorFlow values below Keras' variables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """This process among the others."""
+    """This process among all ranks."""
 
     rank: int
     size: int
@@ -28,12 +28,12 @@ class World:
 
     @property
     def is_root(self) -> bool:
-        """Whether this process speaks and writes for all."""
+        """Whether this process logs and writes for all ranks."""
         return self.rank == 0
 
 
 def join() -> World:
-    """Meet the other ranks; every rank has to come here before any goes on."""
+    """Start Horovod; returns once every rank has called it."""
     hvd.init()
     return World(rank=hvd.rank(), size=hvd.size(), local_rank=hvd.local_rank(), num_nodes=hvd.cross_size())
 
@@ -44,15 +44,15 @@ def broadcast_from_root(variables: Sequence[Any]) -> None:
         hvd.broadcast_variables([v.value for v in variables], root_rank=0)
 
 
-def averaged(tape: tf.GradientTape, *, fp16: bool) -> tf.GradientTape:
-    """Return a tape whose gradients are the average over all ranks."""
+def averaging_tape(tape: tf.GradientTape, *, fp16: bool) -> tf.GradientTape:
+    """Return a tape whose gradients are averaged over all ranks."""
     if hvd.size() == 1:
         return tape
     return hvd.DistributedGradientTape(tape, compression=_compression(fp16=fp16), sparse_as_dense=True)
 
 
-def average_of(gradients: Sequence[tf.Tensor], *, fp16: bool) -> list[tf.Tensor]:
-    """Return the average over all ranks of gradients that have been computed already, within a graph."""
+def average_gradients(gradients: Sequence[tf.Tensor], *, fp16: bool) -> list[tf.Tensor]:
+    """Return gradients that are already computed, averaged over all ranks. Runs within a graph."""
     if hvd.size() == 1:
         return list(gradients)
     compression = _compression(fp16=fp16)
@@ -67,16 +67,16 @@ def average_variables(variables: Sequence[Any]) -> None:
             variable.assign(mean)
 
 
-def sum_of(values: tf.Tensor, name: str) -> tf.Tensor:
-    """Return the sum over all ranks, within a graph."""
+def sum_in_graph(values: tf.Tensor, name: str) -> tf.Tensor:
+    """Return the sum over all ranks. Runs within a graph."""
     return values if hvd.size() == 1 else hvd.allreduce(values, op=hvd.Sum, name=name)
 
 
-def summed(values: Array, name: str) -> Array:
-    """Return the sum over all ranks, the same to the bit on each.
+def sum_over_ranks(values: Array, name: str) -> Array:
+    """Return the sum over all ranks, identical to the bit on each.
 
-    The root's sum is sent to all: an MPI may add in another order on another rank, and a decision that
-    hangs on the last bit would part the ranks.
+    The root's sum is broadcast: an MPI may add in another order on another rank, and ranks that decide by a sum
+    must decide alike.
     """
     if hvd.size() == 1:
         return values
@@ -85,17 +85,17 @@ def summed(values: Array, name: str) -> Array:
     return agreed
 
 
-def told_by_root(message: bytes, *, max_bytes: int, name: str) -> bytes:
-    """Return the root's message on every rank; what the others pass does not matter."""
+def bytes_from_root(message: bytes, *, max_bytes: int, name: str) -> bytes:
+    """Return the root's message on every rank; what the others pass is ignored."""
     padded = np.frombuffer(len(message).to_bytes(4, "big") + message.ljust(max_bytes, b"\0"), np.uint8)
-    heard = padded if hvd.size() == 1 else hvd.broadcast(tf.constant(padded), root_rank=0, name=name).numpy()
-    content: bytes = heard.tobytes()
+    received = padded if hvd.size() == 1 else hvd.broadcast(tf.constant(padded), root_rank=0, name=name).numpy()
+    content: bytes = received.tobytes()
     return content[4 : 4 + int.from_bytes(content[:4], "big")]
 
 
 def wait_for_all(name: str) -> None:
-    """Return when every rank has come here."""
-    summed(np.zeros(1, np.float32), f"wait.{name}")
+    """Return once every rank has called it with this name."""
+    sum_over_ranks(np.zeros(1, np.float32), f"wait.{name}")
 
 
 def _compression(*, fp16: bool) -> Any:

@@ -1,4 +1,4 @@
-"""What is decided after an epoch: whether it is the best so far, whether to lower the rate, whether to stop.
+"""Decisions after an epoch: whether it is the best so far, whether to lower the rate, whether to stop.
 
 Pure functions of metrics that are the same on every rank, so every rank decides the same.
 """
@@ -11,25 +11,25 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What was seen so far; part of every checkpoint."""
+    """The state of these decisions; part of every checkpoint."""
 
     best: float | None = None
     """The monitored metric's best value."""
     best_epoch: int = 0
-    """The epoch it was seen in, 1 for the first; 0 before it."""
+    """The epoch of that value, 1 for the first; 0 before it."""
     waited: int = 0
     """Epochs since the best one."""
     plateau_waited: int = 0
     """Epochs since the best one or since the rate was last lowered."""
     rate_factor: float = 1.0
-    """What plateaus have made of the learning rate."""
+    """Factor of the learning rate, lowered on plateaus."""
     stopped: bool = False
     """Whether early stopping has ended the training."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What to look at, and how long to wait; a patience of 0 means for ever."""
+    """The monitored metric, and how long to wait for it to improve; a patience of 0 means for ever."""
 
     monitor: str
     minimum_delta: float = 0.0
@@ -38,7 +38,7 @@ class Rules:
     plateau_factor: float = 0.1
 
     def better(self, value: float, best: float | None) -> bool:
-        """Whether a value beats the best one by more than ``minimum_delta``: losses downwards, all else upwards."""
+        """Whether a value beats the best one by more than ``minimum_delta``; only losses should fall."""
         gain = 0.0 if best is None else (best - value if self.monitor.endswith("loss") else value - best)
         return best is None or gain > self.minimum_delta
 

@@ -1,12 +1,20 @@
-"""Every error that the training raises on purpose; the message is a paragraph fit for a person."""
+"""Errors that the training raises on purpose; each message is a paragraph for a person to read."""
 
 from __future__ import annotations
 
-from training_job.exit_codes import ExitCode
+import sys
+import time
+
+from shared.exit_codes import ExitCode
+
+ROOT_PRINTS_FIRST_S = 3.0
+"""How long other ranks wait before they print an error: if the root has the same one, mpirun ends them meanwhile."""
+FORWARDING_S = 0.5
+"""What mpirun needs to forward a line; it may lose the last line of a process that ends at once (observed)."""
 
 
 class TrainingError(Exception):
-    """Base: one class for each cause, each with the code that the process ends with."""
+    """Base class: one subclass for each cause, each with the exit code of the process."""
 
     exit_code = ExitCode.UNEXPECTED
 
@@ -18,17 +26,17 @@ class DataError(TrainingError):
 
 
 class UnreadableDataError(DataError):
-    """Reading failed in the middle of a training; which shard and record it is about is looked for afterwards."""
+    """Reading failed in the middle of a training; the damaged shard and record are searched for afterwards."""
 
 
 class PlanError(TrainingError):
-    """The data cannot be shared out equally; the message has the numbers."""
+    """The data cannot be divided equally among the ranks; the message has the numbers."""
 
     exit_code = ExitCode.PLAN
 
 
 class ModelError(TrainingError):
-    """The model cannot be built as asked for, or a user's own module failed."""
+    """The model cannot be built as requested, or a user's own module failed."""
 
     exit_code = ExitCode.MODEL
 
@@ -40,13 +48,13 @@ class NonFiniteLossError(TrainingError):
 
 
 class ExportError(TrainingError):
-    """The exported model, loaded back, does not repeat the last evaluation."""
+    """The exported model, loaded back, does not reproduce the last evaluation."""
 
     exit_code = ExitCode.EXPORT
 
 
 class CheckpointError(TrainingError):
-    """A checkpoint is there but cannot be resumed from."""
+    """A checkpoint exists but cannot be resumed from."""
 
     exit_code = ExitCode.CHECKPOINT
 
@@ -58,12 +66,21 @@ class RankLostError(TrainingError):
 
 
 class RanksPartedError(TrainingError):
-    """Ranks that should have the same weights have not: nothing that one of them reports can be relied on."""
+    """Ranks that should have equal weights differ, so nothing that any of them reports can be relied on."""
 
     exit_code = ExitCode.RANKS_PARTED
 
 
 class InterruptedTrainingError(TrainingError):
-    """Somebody asked the training to stop, and it has saved where it was."""
+    """The training was asked to stop and has saved a checkpoint."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+def print_error(error: TrainingError, rank: int) -> None:
+    """Print the error's paragraph, once for all ranks that have the same error."""
+    if rank:
+        time.sleep(ROOT_PRINTS_FIRST_S)
+    sys.stdout.flush()
+    print(f"training failed (rank {rank}): {error}", file=sys.stderr, flush=True)
+    time.sleep(FORWARDING_S)

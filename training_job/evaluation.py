@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from training_job import collective
-from training_job.data.reading import next_batch
+from training_job.data.dataset import next_batch
 from training_job.errors import DataError
 from training_job.metrics import MetricLayout, Sums
 from training_job.session import Session
@@ -13,7 +13,7 @@ from training_job.steps import EvaluationStep
 
 
 def local_sums(step: EvaluationStep, data: tf.data.Dataset, steps: int, layout: MetricLayout, rank: int = 0) -> Sums:
-    """Return this rank's sums over its share. Raises DataError where it cannot be read."""
+    """Return this rank's sums over its share of the data. Raises DataError where it cannot be read."""
     sums, batches = layout.no_sums(), iter(data)
     for _ in range(steps):
         sums += step(next_batch(batches, rank)).numpy()
@@ -21,7 +21,7 @@ def local_sums(step: EvaluationStep, data: tf.data.Dataset, steps: int, layout: 
 
 
 def evaluate(session: Session) -> tuple[Sums, Sums]:
-    """Return this rank's own sums and those of all ranks together.
+    """Return this rank's own sums and the sums over all ranks.
 
     Raises DataError where not every record was counted once.
     """
@@ -30,7 +30,7 @@ def evaluate(session: Session) -> tuple[Sums, Sums]:
     plan = session.job.validation
     data = session.inputs.validation.evaluation()
     own = local_sums(session.predict, data, plan.steps, session.layout, session.world.rank)
-    total = collective.summed(own, "evaluation")
+    total = collective.sum_over_ranks(own, "evaluation")
     seen = session.layout.examples(total)
     if seen != plan.num_records and not session.job.arguments.synthetic_records:
         raise DataError(

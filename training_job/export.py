@@ -1,4 +1,4 @@
-"""The exported model, and the proof that it is the one that was evaluated."""
+"""Exports the model, and proves that the export is the model that was evaluated."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import tensorflow as tf
 
 from training_job.errors import ExportError
 from training_job.evaluation import local_sums
-from training_job.metric_sums import sums_for
 from training_job.metrics import Sums
 from training_job.session import Session
-from training_job.steps import evaluation_step
+from training_job.steps import evaluation_step, sums_for
 
 KERAS_FILE = "model.keras"
 SAVED_MODEL_FOLDER = "saved_model"
 RELATIVE_TOLERANCE = 1e-3
-"""Of each sum: a model loaded back may run its additions in another order."""
+"""Tolerance of each sum: a model loaded back may add in another order."""
 
 
 def export(model: keras.Model, folder: Path) -> None:
@@ -57,7 +56,7 @@ def _load_saved_model(path: Path) -> Callable[[tf.Tensor], tf.Tensor]:
     loaded = tf.saved_model.load(str(path))
 
     def serve(images: tf.Tensor) -> tf.Tensor:
-        return loaded.serve(images)  # a bare loaded.serve would let go of the variables
+        return loaded.serve(images)  # returning loaded.serve itself would drop the variables
 
     return serve
 
@@ -68,5 +67,5 @@ def _compare(name: str, session: Session, seen: Sums, expected: Sums) -> None:
         if not np.isclose(seen[i], expected[i], rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE):
             raise ExportError(
                 f"{name}, loaded back, should have {metric} summing to {expected[i]:.6g} as in the last evaluation, "
-                f"but it sums to {seen[i]:.6g}. The model has a part that does not survive saving."
+                f"but it sums to {seen[i]:.6g}. Some part of the model is not saved."
             )

@@ -1,4 +1,4 @@
-"""What a training is given, read and judged before TensorFlow is loaded: a mistake costs no time."""
+"""The input of a training, read and checked before TensorFlow is loaded, so that a mistake costs no time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from pathlib import Path
 
 from shared.job_arguments import JobArguments
 from shared.manifest import MAX_MANIFEST_BYTES, SYNTHETIC, Manifest, ManifestError, ManifestShard, fingerprint
-from training_job.checkpoints.position import Position
+from training_job.checkpoints.position import Position, batch_shape, resumed
 from training_job.checkpoints.store import CheckpointStore
 from training_job.errors import DataError
 from training_job.rank_plan import BatchShape, SplitPlan, plan_evaluation, plan_training
-from training_job.resumption import batch_shape, resumed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +23,7 @@ class Job:
     validation: SplitPlan
     checkpoints: CheckpointStore
     start: Position
-    """Where to begin: at the beginning, or where the latest checkpoint stands."""
+    """The beginning, or the position of the latest checkpoint."""
 
 
 def prepare(arguments: JobArguments, world_size: int) -> Job:
@@ -84,9 +83,9 @@ def _check_shards(manifest: Manifest, folder: Path) -> None:
 
 
 def _synthetic(manifest: Manifest, arguments: JobArguments) -> Manifest:
-    """Return a manifest of as many random records as asked for, an eighth of them more to evaluate on.
+    """Return a manifest of as many random records as requested, and an eighth of that number to evaluate on.
 
-    Under a manifest of real data the fingerprint changes: no gate takes random pixels for them.
+    Under a manifest of real data the fingerprint changes, so that no gate mistakes random pixels for them.
     """
     sizes = {
         arguments.train_split: arguments.synthetic_records,

@@ -1,7 +1,7 @@
 """Metrics as sums: each rank adds up over its examples, the sums are added over ranks, then divided once.
 
 So a metric is an average weighted by examples, however the examples are spread over ranks. The area under
-the curve comes from two histograms of the predicted scores, which add up just as well.
+the curve comes from two histograms of the predicted scores, which can be added, too.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from shared.training_options import ModelOptions
 Sums = np.ndarray[Any, Any]
 
 AUC_BUCKETS = 4096
-"""Of each class; both together are 64 KiB to add over ranks."""
+"""Buckets of each class; both together are 64 KiB to add over ranks."""
 AUC_LOGIT_SCALE = 2.5
 """Buckets are of equal width in the arctangent of the logit over this.
 
-A model that has seen little, or of a rare class, says nearly the same of everything: 0.5, or 0.02. Buckets of equal
-width in the probability hardly tell such scores apart. So a bucket spans 0.002 of the logit at 0.5, 0.007 at 0.02,
-0.02 at 0.001, and 0.1 at a logit of 20, where float32 knows no probability but 1 any more.
+Early in training, or for a rare class, a model gives nearly the same probability to everything, as 0.5 or 0.02, and
+buckets of equal width in the probability would hardly separate such scores. These buckets span 0.002 of the logit at
+probability 0.5, 0.007 at 0.02, 0.02 at 0.001, and 0.1 at a logit of 20, where float32 rounds the probability to 1.
 """
 _TOP = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricLayout:
-    """What a sum vector holds: first the weight of all examples, then the sums of weight x value, then histograms."""
+    """The layout of a sum vector: the weight of all examples, then the sums of weight x value, then histograms."""
 
     names: tuple[str, ...]
-    """Of the averages: ``loss``, ``accuracy``, …"""
+    """Names of the averages: ``loss``, ``accuracy``, …"""
     auc_buckets: int = 0
-    """Of each histogram, positives first; 0 where there is no AUC."""
+    """Buckets of each histogram, positives first; 0 without AUC."""
 
     @property
     def size(self) -> int:
@@ -46,7 +46,7 @@ class MetricLayout:
         return np.zeros(self.size, np.float64)
 
     def examples(self, sums: Sums) -> float:
-        """Return how many examples a sum vector is over."""
+        """Return the number of examples in a sum vector."""
         return float(sums[0])
 
     def averages(self, sums: Sums) -> dict[str, float]:

@@ -1,36 +1,42 @@
-"""What has to be set for a process before TensorFlow and MPI are loaded into it."""
+"""What has to be set for a process before TensorFlow and MPI are loaded or touch a device.
+
+Environment variables, the number of malloc's arenas, the visible GPU; and what the launcher says about this process.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 from shared.training_options import MachineOptions, TrainingOptions
-from training_job.allocator import limit_arenas
+from training_job.errors import TrainingError
 
 _DEFAULTS = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "KERAS_BACKEND": "tensorflow",
-    # Open MPI polls with a whole core while it waits; where every core computes that costs a third of the
-    # throughput (measured: 0.60 against 0.95 of the ideal with two ranks on two cores).
+    # A waiting rank of Open MPI polls with a whole core. Where every core computes, that costs a third of the
+    # throughput.
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
 _ON_CPUS = {
-    # Bytes that are gathered into one exchange: so many stay in a core's cache while they are copied, sent, added,
-    # divided and copied back. Horovod's own 128 MiB are meant for networks and GPUs.
+    # Bytes that are gathered into one allreduce. This many stay in a core's cache while they are copied, sent, added,
+    # divided and copied back; Horovod's own 128 MiB are meant for networks and GPUs.
     "HOROVOD_FUSION_THRESHOLD": str(1 << 20),
-    # Between ranks of one node two copies through shared memory, in cache, beat the kernel's one copy.
+    # Between ranks of one node two copies through shared memory, in cache, are faster than the kernel's one copy.
     "OMPI_MCA_smsc": "^cma",
 }
 _LONG_STEPS = {
     # Milliseconds between two rounds of Horovod's negotiation, each of which interrupts the thread that computes.
-    # A step waits for two of them: where steps are short, that is most of what it takes (small CNN, one rank's step
-    # 4.4 ms: two ranks took 6.0 with Horovod's own 1, 7.6 with 5 and 28 with 20).
+    # A step waits for two rounds, so this suits long steps only; docs/decisions.md has the measurements.
     "HOROVOD_CYCLE_TIME": "20",
 }
 _NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 TIMELINE_FILE = "horovod_timeline.json"
+_M_ARENA_MAX = -8
+"""A constant of glibc's malloc.h."""
 
 
 def set_for(
@@ -39,56 +45,105 @@ def set_for(
     environment: MutableMapping[str, str] = os.environ,
     driver: Path = _NVIDIA_DRIVER,
 ) -> None:
-    """Set what the options ask for, and good defaults for what the caller's environment has left open.
+    """Set what the options ask for, and good defaults where the caller's environment says nothing.
 
-    One of them is no variable, but holds for this process: its threads share as many arenas as it has cores.
-    ``driver`` is there where the kernel has NVIDIA's driver, in containers too.
+    Also limits this process to as many malloc arenas as it has cores. ``driver`` exists where the kernel has
+    NVIDIA's driver, in containers too.
     """
     if options.timeline:
-        report.mkdir(
-            parents=True, exist_ok=True
-        )  # Horovod opens the file as it starts, and says nothing if it cannot
-    environment.update(_asked_for(options, report))
-    # Horovod's autotuning leaves alone what stands in the environment, so there has to be nothing for it to tune.
-    exchange = {} if driver.exists() or options.autotune else _on_cpus(options)
-    for name, value in {**_DEFAULTS, **exchange}.items():
+        # Horovod opens the file as it starts, and reports no error if it cannot.
+        report.mkdir(parents=True, exist_ok=True)
+    environment.update(_requested(options, report))
+    # Horovod's autotuning leaves alone what the environment sets, so nothing may be set for it.
+    on_cpus = {} if driver.exists() or options.autotune else _on_cpus(options)
+    for name, value in {**_DEFAULTS, **on_cpus}.items():
         environment.setdefault(name, value)
     limit_arenas(threads_per_rank(), environment)
 
 
 def _on_cpus(options: TrainingOptions) -> dict[str, str]:
-    """Return what suits ranks whose cores compute and exchange; steps are known to be long for keras.applications."""
-    is_small = options.model_name == "small_cnn" or options.model_module
-    return dict(_ON_CPUS) if is_small else {**_ON_CPUS, **_LONG_STEPS}
+    """Return what suits ranks whose cores also communicate; steps are known to be long for keras.applications."""
+    may_be_short = options.model_name == "small_cnn" or options.model_module
+    return dict(_ON_CPUS) if may_be_short else {**_ON_CPUS, **_LONG_STEPS}
 
 
-def _asked_for(options: MachineOptions, report: Path) -> dict[str, str]:
-    """Return Horovod's knobs, as its documentation names them."""
-    asked: dict[str, str] = {}
+def _requested(options: MachineOptions, report: Path) -> dict[str, str]:
+    """Return Horovod's variables, as its documentation names them."""
+    requested: dict[str, str] = {}
     if options.fusion_threshold_mb:
-        asked["HOROVOD_FUSION_THRESHOLD"] = str(options.fusion_threshold_mb << 20)
+        requested["HOROVOD_FUSION_THRESHOLD"] = str(options.fusion_threshold_mb << 20)
     if options.cycle_time_ms:
-        asked["HOROVOD_CYCLE_TIME"] = f"{options.cycle_time_ms:g}"
+        requested["HOROVOD_CYCLE_TIME"] = f"{options.cycle_time_ms:g}"
     if options.autotune:
-        asked["HOROVOD_AUTOTUNE"] = "1"
+        requested["HOROVOD_AUTOTUNE"] = "1"
     if options.timeline:
-        asked["HOROVOD_TIMELINE"] = str(report / TIMELINE_FILE)
-    return asked
+        requested["HOROVOD_TIMELINE"] = str(report / TIMELINE_FILE)
+    return requested
+
+
+def limit_arenas(number: int, environment: Mapping[str, str] = os.environ) -> None:
+    """Let all threads share ``number`` arenas of glibc's malloc, unless the caller's environment sets a number.
+
+    Every epoch starts new threads that read and decode. glibc gives each the arena that happens to be free, up to
+    eight for every core, and memory freed in one arena is not reused in another: without a limit a rank grows with
+    every epoch. Must be called early, because threads keep their arenas.
+    """
+    if "MALLOC_ARENA_MAX" in environment or "glibc.malloc.arena_max" in environment.get("GLIBC_TUNABLES", ""):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # other C libraries have no arenas
+        mallopt(_M_ARENA_MAX, number)
+
+
+class DeviceConfig(Protocol):
+    """The part of ``tf.config`` that is needed."""
+
+    def list_physical_devices(self, device_type: str) -> Sequence[Any]:
+        """Return the devices of one type."""
+        ...
+
+    def set_visible_devices(self, devices: Sequence[Any], device_type: str) -> None:
+        """Hide all other devices of the type."""
+        ...
+
+    @property
+    def experimental(self) -> Any:
+        """The object that has ``set_memory_growth``."""
+        ...
+
+
+def pin_gpu(config: DeviceConfig, local_rank: int) -> str | None:
+    """Give this process the GPU of its local rank, with memory that grows as needed; return the GPU's name.
+
+    Returns None on a node without GPUs. Raises TrainingError where a node has more ranks than GPUs.
+    """
+    gpus = config.list_physical_devices("GPU")
+    if not gpus:
+        return None
+    if local_rank >= len(gpus):
+        raise TrainingError(
+            f"Local rank {local_rank} has no GPU of its own: its node has {len(gpus)}. "
+            f"Set processes_per_node to the number of GPUs."
+        )
+    # Growth has to be set before anything touches the device, and only for the one that stays visible.
+    config.experimental.set_memory_growth(gpus[local_rank], enable=True)
+    config.set_visible_devices([gpus[local_rank]], "GPU")
+    return str(gpus[local_rank].name)
 
 
 def threads_per_rank() -> int:
-    """Return how many cores this process may call its own: those it is bound to, or its share of the node's."""
+    """Return the number of cores for this process: those it is bound to, or its share of the node's."""
     share = (os.cpu_count() or 1) // int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
     return max(1, min(len(os.sched_getaffinity(0)), share))
 
 
 def launched_rank() -> int:
-    """Return this process's rank as the launcher states it, 0 without one: known before MPI is loaded."""
+    """Return this process's rank as the launcher states it, 0 without a launcher; known before MPI is loaded."""
     return int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
 
 
 def launched_world_size() -> int:
-    """Return the number of ranks as the launcher states it, 1 without one."""
+    """Return the number of ranks as the launcher states it, 1 without a launcher."""
     return int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
 
 

@@ -1,26 +1,48 @@
-"""What one rank holds while it trains."""
+"""What one rank holds while it trains, and how it is opened: from a job to the first step."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import keras
+import tensorflow as tf
 
+from shared.job_arguments import JobArguments
+from training_job import collective
 from training_job.checkpoints.position import Position
 from training_job.checkpoints.store import CheckpointStore
+from training_job.checkpoints.variables import all_variables, assign, separate_random_seeds
 from training_job.collective import World
-from training_job.data.inputs import Inputs
+from training_job.data.inputs import Inputs, open_inputs
 from training_job.decisions import Rules
 from training_job.job import Job
-from training_job.metrics import MetricLayout
+from training_job.liveness.interruptions import URL_VARIABLE, NodeNotices, StopRequest
+from training_job.liveness.rendezvous import Rendezvous
+from training_job.liveness.watch import Watch, start_deadline, start_watch
+from training_job.metrics import MetricLayout, layout_for
+from training_job.models.build import build_model
+from training_job.optimization.optimizers import build_optimizer, rate_schedule
 from training_job.optimization.rates import RateSchedule
-from training_job.reporting.listeners import Listener
+from training_job.process_environment import pin_gpu, threads_per_rank
+from training_job.reporting.listeners import Listener, listeners_for
 from training_job.reporting.step_times import StepTimes
-from training_job.steps import EvaluationStep, TrainingStep
-from training_job.survival.node_notices import NodeNotices
-from training_job.survival.stop_request import StopRequest
-from training_job.survival.watch import Watch
+from training_job.steps import (
+    EvaluationStep,
+    StepOptions,
+    SumsOf,
+    TrainingStep,
+    Update,
+    evaluation_step,
+    sums_for,
+)
+
+START_DEADLINE_S = 900.0
+"""Between the first and the last rank to start; nodes of one job differ by minutes at most."""
+BEST_FOLDER = "best"
 
 
 @dataclass(kw_only=True)
@@ -46,4 +68,95 @@ class Session:
     notices: NodeNotices
     position: Position
     device: str | None
+    """The name of this rank's GPU; None without one."""
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
+
+
+def open_session(job: Job, stop: StopRequest) -> Session:
+    """Join the other ranks, build everything, continue where the job starts. Raises TrainingError."""
+    arguments, threads = job.arguments, threads_per_rank()
+    deadline = start_deadline(START_DEADLINE_S, Rendezvous.under(Path(arguments.report)))
+    world = collective.join()
+    device = _configure(arguments, world, threads)
+    watch = start_watch(world, arguments.stall_timeout_s)
+    deadline.cancel()
+    inputs = open_inputs(job, world.rank, threads)
+    model = build_model(arguments, inputs.model_shape)
+    optimizer = build_optimizer(
+        arguments, model.trainable_variables, scaled_loss=arguments.mixed_precision == "float16"
+    )
+    _restore(job, world, all_variables(model, optimizer))
+    separate_random_seeds(model, world.rank)
+    layout = layout_for(arguments)
+    sums_of = sums_for(arguments.task, layout)
+    return Session(
+        job=job,
+        world=world,
+        inputs=inputs,
+        model=model,
+        optimizer=optimizer,
+        layout=layout,
+        update=Update(model, optimizer, sums_of, _step_options(arguments, world)).compiled(),
+        predict=_prediction(model, sums_of),
+        schedule=rate_schedule(arguments, job.training.batch.global_batch_size),
+        rules=_rules(arguments),
+        best=CheckpointStore(job.checkpoints.folder / BEST_FOLDER, keep=1),
+        listeners=listeners_for(arguments) if world.is_root else (),
+        times=StepTimes(job.training.batch.global_batch_size),
+        watch=watch,
+        stop=stop,
+        notices=_notices(world),
+        position=job.start,
+        device=device,
+    )
+
+
+def _configure(arguments: JobArguments, world: World, threads: int) -> str | None:
+    """Set what has to be set before TensorFlow touches a device; return the name of this rank's GPU."""
+    device = pin_gpu(tf.config, world.local_rank)
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    keras.utils.set_random_seed(arguments.seed)
+    if arguments.deterministic_ops:
+        tf.config.experimental.enable_op_determinism()
+    if arguments.mixed_precision != "none":
+        keras.mixed_precision.set_global_policy(f"mixed_{arguments.mixed_precision}")
+    return device
+
+
+def _notices(world: World) -> NodeNotices:
+    """Poll the metadata service from one rank of each node."""
+    notices = NodeNotices(os.environ.get(URL_VARIABLE, ""))
+    if world.local_rank == 0:
+        notices.start()
+    return notices
+
+
+def _restore(job: Job, world: World, variables: list[Any]) -> None:
+    """Give every rank the root's weights and state: those of the checkpoint, or fresh ones."""
+    if world.is_root and job.start.step:
+        assign(variables, job.checkpoints.latest_variables())
+    collective.broadcast_from_root(variables)
+
+
+def _step_options(arguments: JobArguments, world: World) -> StepOptions:
+    return StepOptions(
+        accumulation=arguments.gradient_accumulation,
+        xla=arguments.xla,
+        fp16_compression=arguments.fp16_compression,
+        rank=world.rank,
+    )
+
+
+def _prediction(model: keras.Model, sums_of: SumsOf) -> EvaluationStep:
+    return evaluation_step(lambda images: model(images, training=False), sums_of)
+
+
+def _rules(arguments: JobArguments) -> Rules:
+    return Rules(
+        monitor=arguments.monitor,
+        minimum_delta=arguments.minimum_delta,
+        early_stopping_patience=arguments.early_stopping_patience,
+        plateau_patience=arguments.plateau_patience,
+        plateau_factor=arguments.plateau_factor,
+    )

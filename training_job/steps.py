@@ -1,7 +1,8 @@
-"""The two compiled functions of a training: one optimizer update, one batch of evaluation."""
+"""The two compiled functions of a training, one optimizer update and one batch of evaluation; the sums of a batch."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,15 +11,22 @@ import keras
 import tensorflow as tf
 
 from training_job import collective
-from training_job.metric_sums import SumsOf
+from training_job.metrics import AUC_LOGIT_SCALE, MetricLayout
 
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 """Images, labels, weights; with gradient accumulation each has a leading axis of batches."""
 
 TrainingStep = Callable[[Batch, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-"""Takes a batch, the learning rate and this rank's wishes; returns this rank's sums and all ranks' news."""
+"""Takes a batch, the learning rate and the local flags; returns this rank's sums and the global flags.
+
+Local flags: whether this rank asks to stop, and whether to save a checkpoint. Global flags, summed over all ranks:
+ranks with a loss that is not finite, their numbers, ranks that ask to stop, ranks that ask to save.
+"""
 EvaluationStep = Callable[[Batch], tf.Tensor]
 """Takes a batch, returns this rank's sums."""
+
+SumsOf = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+"""Takes logits, labels and weights; returns each example's loss, float32 [B], and the batch's sums, float32."""
 
 Gradients = list[tf.Tensor]
 
@@ -30,8 +38,8 @@ class StepOptions:
     accumulation: int = 1
     xla: bool = False
     fp16_compression: bool = False
-    exchange: bool = True
-    """False: every rank for itself, to time what the exchange costs."""
+    averaging: bool = True
+    """False: each rank updates by its own gradients, to time what communication costs."""
     rank: int = 0
 
 
@@ -48,7 +56,7 @@ class Update:
         self._values = [v.value for v in model.trainable_variables]
         self._local: Callable[[Batch], tuple[Gradients, tf.Tensor]] = self._local_gradients
         if options.xla:
-            # Only what one rank computes: an exchange with others cannot be compiled by XLA.
+            # Only what one rank computes: XLA cannot compile communication with other ranks.
             self._local = tf.function(self._local_gradients, jit_compile=True)
 
     def compiled(self) -> TrainingStep:
@@ -56,24 +64,24 @@ class Update:
         step: TrainingStep = tf.function(self._step, reduce_retracing=True)
         return step
 
-    def _step(self, batch: Batch, rate: tf.Tensor, wishes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _step(self, batch: Batch, rate: tf.Tensor, local_flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         gradients, sums = self._gradients(batch)
         bad = 1.0 - tf.cast(tf.math.is_finite(sums[1]), tf.float32)
-        news = tf.concat([tf.stack([bad, bad * self._options.rank]), wishes], axis=0)
-        if self._options.exchange:
-            news = collective.sum_of(news, "news")
+        flags = tf.concat([tf.stack([bad, bad * self._options.rank]), local_flags], axis=0)
+        if self._options.averaging:
+            flags = collective.sum_in_graph(flags, "flags")
         self._optimizer.learning_rate = rate
         self._optimizer.apply(gradients, self._model.trainable_variables)
-        return sums, news
+        return sums, flags
 
     def _gradients(self, batch: Batch) -> tuple[Gradients, tf.Tensor]:
         options = self._options
-        if options.accumulation == 1 and not options.xla and options.exchange:
-            # Each gradient sets out on its way while those of earlier layers are still being computed.
+        if options.accumulation == 1 and not options.xla and options.averaging:
+            # Horovod averages each gradient while those of earlier layers are still being computed.
             return self._differentiate(batch, fp16=options.fp16_compression)
         gradients, sums = self._accumulated(batch) if options.accumulation > 1 else self._local(batch)
-        if options.exchange:
-            gradients = collective.average_of(gradients, fp16=options.fp16_compression)
+        if options.averaging:
+            gradients = collective.average_gradients(gradients, fp16=options.fp16_compression)
         return gradients, sums
 
     def _accumulated(self, batches: Batch) -> tuple[Gradients, tf.Tensor]:
@@ -96,12 +104,12 @@ class Update:
             losses, sums = self._sums_of(logits, labels, weights)
             loss = self._optimizer.scale_loss(tf.reduce_mean(losses * weights) + _penalties(self._model))
         if fp16 is not None:
-            tape = collective.averaged(tape, fp16=fp16)
+            tape = collective.averaging_tape(tape, fp16=fp16)
         return list(tape.gradient(loss, self._values)), sums
 
 
 def evaluation_step(predict: Callable[[tf.Tensor], tf.Tensor], sums_of: SumsOf) -> EvaluationStep:
-    """Compile the evaluation of one batch by whatever maps images to logits."""
+    """Compile the evaluation of one batch; ``predict`` maps images to logits."""
 
     def step(batch: Batch) -> tf.Tensor:
         images, labels, weights = batch
@@ -119,3 +127,43 @@ def _penalties(model: keras.Model) -> Any:
 def _batch(batches: Batch, i: int | tf.Tensor) -> Batch:
     images, labels, weights = batches
     return images[i], labels[i], weights[i]
+
+
+def sums_for(task: str, layout: MetricLayout) -> SumsOf:
+    """Return the losses and sums of a task."""
+    if task == "binary":
+        return lambda logits, labels, weights: _binary(logits, labels, weights, layout)
+    return lambda logits, labels, weights: _multiclass(logits, labels, weights, layout)
+
+
+def _multiclass(
+    logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, layout: MetricLayout
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Judge logits [B, classes] by labels [B]."""
+    logits = tf.cast(logits, tf.float32)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    values = [losses, tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), tf.float32)]
+    if "top5_accuracy" in layout.names:
+        values.append(tf.cast(tf.math.in_top_k(labels, logits, 5), tf.float32))
+    return losses, _weighted(values, weights)
+
+
+def _binary(
+    logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, layout: MetricLayout
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Judge logits [B, 1], above 0 for class 1, by labels [B]."""
+    scores = tf.reshape(tf.cast(logits, tf.float32), [-1])
+    positive = tf.cast(labels, tf.float32)
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(positive, scores)
+    correct = tf.cast(tf.equal(scores > 0, positive > 0), tf.float32)
+    share = tf.atan(scores / AUC_LOGIT_SCALE) / math.pi + 0.5
+    buckets = tf.minimum(tf.cast(share * layout.auc_buckets, tf.int32), layout.auc_buckets - 1)
+    histograms = [
+        tf.math.unsorted_segment_sum(weights * of_class, buckets, layout.auc_buckets)
+        for of_class in (positive, 1 - positive)
+    ]
+    return losses, tf.concat([_weighted([losses, correct], weights), *histograms], axis=0)
+
+
+def _weighted(values: list[tf.Tensor], weights: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.stack([weights, *(value * weights for value in values)]), axis=1)

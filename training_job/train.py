@@ -11,13 +11,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from shared.exit_codes import ExitCode
 from shared.job_arguments import JobArguments
 from training_job import process_environment
-from training_job.errors import TrainingError
-from training_job.exit_codes import ExitCode
+from training_job.errors import TrainingError, print_error
 from training_job.job import prepare
-from training_job.last_words import say
-from training_job.survival.stop_request import StopRequest
+from training_job.liveness.interruptions import StopRequest
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,18 +27,18 @@ def main(argv: Sequence[str]) -> int:
         arguments = JobArguments.from_argv(argv)
         job = prepare(arguments, process_environment.launched_world_size())
         process_environment.set_for(arguments, Path(arguments.report))
-        # Here and not above: this loads TensorFlow, and a mistake in the arguments should cost no time.
+        # Imported here because it loads TensorFlow, which a mistake in the arguments should not have to wait for.
         from training_job.attempt import run
 
         run(job, stop)
     except TrainingError as error:
-        say(error)
+        print_error(error, process_environment.launched_rank())
         return error.exit_code
     return ExitCode.SUCCESS
 
 
-def _leave(code: int) -> None:
-    """End at once where it failed: leaving in good order would wait for ranks that still expect this one."""
+def end_process(code: int) -> None:
+    """End at once after a failure: an orderly exit would wait for ranks that still expect this one."""
     sys.stdout.flush()
     sys.stderr.flush()
     if code:
@@ -47,4 +46,4 @@ def _leave(code: int) -> None:
 
 
 if __name__ == "__main__":
-    _leave(main(sys.argv[1:]))
+    end_process(main(sys.argv[1:]))

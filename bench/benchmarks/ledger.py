@@ -1,10 +1,10 @@
-"""What a shard costs the ledger, in versions of 100, 1,000 and 10,000 shards, on real tables (Azurite).
+"""The ledger's cost of one shard, in versions of 100, 1,000 and 10,000 shards, on real tables (Azurite).
 
-The design promises that it does not grow with the number of shards: a bucket's counter instead of a listing. Shards
-go through the step that judges them, with everything in memory but the ledger; all that differs is the version's
-size. Most of the largest version is put there in bulk: what is measured is judging the rest of it, and the closing,
-which reads all of it. The three sizes are measured in turn, so that a machine getting slower slows all of them.
-Then one worker judges small shards with everything real, against what this Azurite gives: see `bench.worker_rate`.
+The cost must not grow with the number of shards, because each bucket has a counter and nothing is listed. Shards go
+through the step that judges them, with everything but the ledger in memory. Most verdicts of the largest version are
+written in bulk beforehand; measured are the rest and the closing, which reads all. The three sizes take turns,
+because a machine that becomes slower must slow all of them. Then one worker judges small shards with real storage:
+see `bench.worker_rate`.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from function_app.domain.records import DatasetVersion
 ROUNDS = 10
 SMALL, MIDDLE, LARGE = 100, 1_000, 10_000
 LARGE_STEP = 200
-"""Shards of the largest version that are judged in each round; 8,000 are known when the first one begins."""
+"""Shards of the largest version that are judged per round; 8,000 have verdicts before the first round."""
 MAX_RATIO = 1.2
 
 
 @dataclass(kw_only=True)
 class Samples:
-    """What was measured of versions of one size."""
+    """Measurements of versions of one size."""
 
     num_shards: int
     operations: list[float] = field(default_factory=list)
-    """Table operations for one shard, in each round."""
+    """Table operations per shard, one item per round."""
     durations_s: list[float] = field(default_factory=list)
-    """The same in seconds, with several shards under way at once."""
+    """Seconds per shard with several shards at once, one item per round."""
     closings: list[Cost] = field(default_factory=list)
-    """Of judging the last shard, which closes the version."""
+    """Costs of judging the last shard, which closes the version."""
 
     def add(self, cost: Cost, num_shards: int) -> None:
-        """Add what some shards cost together."""
+        """Add the total cost of some shards."""
         self.operations.append(cost.operations / num_shards)
         self.durations_s.append(cost.duration_s / num_shards)
 
     def operations_per_shard(self) -> float:
-        """With the shard's part of the closing."""
+        """Table operations per shard, including its part of the closing."""
         closing = sum(cost.operations for cost in self.closings) / len(self.closings)
         return median(self.operations) + closing / self.num_shards
 
     def s_per_shard(self) -> float:
-        """With the shard's part of the closing."""
+        """Seconds per shard, including its part of the closing."""
         closing_s = sum(cost.duration_s for cost in self.closings) / len(self.closings)
         return median(self.durations_s) + closing_s / self.num_shards
 
 
 def run(context: Context) -> list[Figure]:
-    """Judge about 6,000 shards: some four minutes on two cores."""
+    """Judge about 6,000 shards: about four minutes on two cores."""
     small, middle, large = (Samples(num_shards=n) for n in (SMALL, MIDDLE, LARGE))
     with ledger_world(context) as world:
         middle_paths = shuffled(world.begin(version(MIDDLE), MIDDLE))
@@ -68,17 +68,17 @@ def run(context: Context) -> list[Figure]:
             context.say(f"round {number + 1} of {ROUNDS}: {times} ms per shard of 100, 1,000 and 10,000")
         close(world, version(MIDDLE), middle_paths[-1], middle)
         close(world, version(LARGE), large_paths[-1], large)
-    context.say("one worker against Azurite's own ceiling")
+    context.say("one worker, compared with the bare requests")
     return [*figures(small, middle, large), *worker_figures(context)]
 
 
 def version(num_shards: int, number: int = 0) -> DatasetVersion:
-    """The n-th version of a size."""
+    """Return the n-th version of a size."""
     return DatasetVersion(dataset=DATASET, version=f"v{num_shards}.{number}")
 
 
 def shuffled(paths: Sequence[str]) -> list[str]:
-    """Uploads come in any order; always the same one, so that two runs compare."""
+    """Shuffle uploads; the same number of paths gives the same order, so that two runs compare."""
     return random.Random(len(paths)).sample(paths, len(paths))  # noqa: S311 (an order, no secret)
 
 
@@ -89,23 +89,23 @@ def finish(world: LedgerWorld, own: DatasetVersion, paths: Sequence[str], sample
 
 
 def judge_round(world: LedgerWorld, paths: Sequence[str], number: int, samples: Samples) -> None:
-    """Judge one round's part of a version; the very last shard is left for the closing."""
+    """Judge one round's part of a version, without the last shard, which closes it."""
     step = len(paths) // ROUNDS
     part = paths[number * step : min((number + 1) * step, len(paths) - 1)]
     samples.add(world.judge(part), len(part))
 
 
 def close(world: LedgerWorld, own: DatasetVersion, last: str, samples: Samples) -> None:
-    """Judge the last shard. Raises BenchmarkError where that did not close the version."""
+    """Judge the last shard. Raises BenchmarkError if that does not close the version."""
     if world.is_closed(own):
-        raise BenchmarkError(f"{own} should be open before its last shard, was closed")
+        raise BenchmarkError(f"{own} was closed before its last shard: its counters are wrong")
     samples.closings.append(world.judge([last]))
     if not world.is_closed(own):
-        raise BenchmarkError(f"{own} should be closed after its last shard, is open: its counters are wrong")
+        raise BenchmarkError(f"{own} is open after its last shard: its counters are wrong")
 
 
 def figures(small: Samples, middle: Samples, large: Samples) -> list[Figure]:
-    """The two promises, and what they are made of."""
+    """Return the two promises, and the figures that they are computed from."""
     operations = large.operations_per_shard() / small.operations_per_shard()
     duration = large.s_per_shard() / small.s_per_shard()
     sizes = (small, middle, large)

@@ -1,8 +1,8 @@
-"""One worker that judges shards as the function app does, and the same requests made with nothing else done.
+"""A worker that judges shards as the function app does, and one that only makes the same requests.
 
-Asked by the ledger benchmark. ``judge`` runs the app's own step on its own adapters, built by its own composition
-root from app settings. ``ask`` makes the very requests that judging such a shard takes, with the SDKs' clients and no
-code of ours between them: what it reaches is what this Azurite gives to one Python process.
+The ledger benchmark sends commands. ``judge`` runs the app's own step on its own adapters, built by its own
+composition root from app settings. ``request`` makes the requests of judging a shard with the SDK clients and nothing
+else: its throughput is what this Azurite gives to one Python process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from function_app.adapters.tables.rows import ascending, escaped, joined, to_col
 from function_app.adapters.tables.shards import counter_key, shard_key, shard_partition
 from function_app.bootstrap import DATA_CONNECTION, HOST_CONNECTION, build_services
 from function_app.domain.events import read_uploads
-from function_app.domain.records import Decision, ShardRecord
+from function_app.domain.records import HistoryEntry, ShardRecord
 from function_app.domain.shard_paths import shard_place
 from function_app.ingest.uploads import handle_upload
 from shard_validation.content import HEAD_BYTES
@@ -40,21 +40,21 @@ TABLES = {
 
 
 def claim(path: str) -> int:
-    """Claim the number of a version's shards, as the first of them does; return it."""
+    """Claim the size of a split, as its first shard does; return it."""
     place = shard_place(path, SERVICES.pipelines)
     return SERVICES.ledger.claim_split_size(place.dataset_version, place.shard.split, place.shard.num_shards)
 
 
 def judge(paths: Sequence[str], threads: int) -> int:
-    """Handle the events of uploads; return how many there were."""
+    """Handle one upload event per path; return their number."""
     messages = [_message(path) for path in paths]
     return _all(_handle, messages, threads)
 
 
-def ask(paths: Sequence[str], threads: int, like: str) -> int:
-    """Make the requests of judging shards, with rows as large as that of ``like``, which was judged before."""
-    row, line = _row(like), _line(like)
-    return _all(lambda path: _requests(path, row, line), paths, threads)
+def request(paths: Sequence[str], threads: int, like: str) -> int:
+    """Make the requests of judging shards, with rows as large as that of the judged shard ``like``."""
+    row, entry = _row(like), _entry(like)
+    return _all(lambda path: _requests(path, row, entry), paths, threads)
 
 
 def _all(do: Callable[[str], object], things: Sequence[str], threads: int) -> int:
@@ -77,16 +77,16 @@ def _row(path: str) -> ShardRecord:
     place = shard_place(path, SERVICES.pipelines)
     row = SERVICES.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
     if row is None:
-        raise ValueError(f"{path} should have been judged")
+        raise ValueError(f"{path} has no verdict; judge it first")
     return row
 
 
-def _line(path: str) -> Decision:
-    return SERVICES.ledger.decisions(path)[-1]
+def _entry(path: str) -> HistoryEntry:
+    return SERVICES.ledger.history(path)[-1]
 
 
-def _requests(path: str, row: ShardRecord, line: Decision) -> None:
-    """In the order of `uploads.judge_shard` and of what it calls."""
+def _requests(path: str, row: ShardRecord, entry: HistoryEntry) -> None:
+    """Make the requests of `uploads.judge_shard` in its order."""
     place = shard_place(path, SERVICES.pipelines)
     shard, version = place.shard, place.dataset_version
     partition, key = shard_partition(version, shard.index % 16), shard_key(shard.split, shard.index)
@@ -106,8 +106,8 @@ def _requests(path: str, row: ShardRecord, line: Decision) -> None:
         changed = ("update", accepted, {**unchanged, "etag": counter.metadata["etag"]})
     verdict = {**to_columns(row), **keys, "writer": new_writer()}
     TABLES["shards"].submit_transaction([("create", verdict), changed])
-    subject = {"PartitionKey": joined("subject", escaped(path)), "RowKey": joined(ascending(line.at), new_writer())}
-    TABLES["decisions"].submit_transaction([("create", {**to_columns(line), **subject, "writer": new_writer()})])
+    subject = {"PartitionKey": joined("subject", escaped(path)), "RowKey": joined(ascending(entry.at), new_writer())}
+    TABLES["decisions"].submit_transaction([("create", {**to_columns(entry), **subject, "writer": new_writer()})])
     blob.get_blob_properties()
     _get(TABLES["shards"], partition, counter_key(shard.split))
 
@@ -120,4 +120,4 @@ def _get(table: TableClient, partition: str, key: str) -> Any:
 
 
 if __name__ == "__main__":
-    serve({"claim": claim, "judge": judge, "ask": ask})
+    serve({"claim": claim, "judge": judge, "request": request})

@@ -6,19 +6,15 @@ data, the model, the compiled step, progress, metrics, checkpoints.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bench.workers.asked import asked
 from bench.workers.gate import Gate, Gated
-from shared.scaling_model import FUSION_BUFFER_BYTES
 from training_job import process_environment
 from training_job.job import prepare
-from training_job.survival.stop_request import StopRequest
+from training_job.liveness.interruptions import StopRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,17 +38,12 @@ def main() -> None:
     gate, arguments = asked()
     job = prepare(arguments, process_environment.launched_world_size())
     process_environment.set_for(arguments, Path(arguments.report))
-    from training_job.opening import open_session
+    from training_job.session import open_session
     from training_job.training_loop import train
 
     session = open_session(job, StopRequest())
     session.inputs = replace(session.inputs, training=GatedData(data=session.inputs.training, gate=gate))
-    sizes = [int(np.prod(variable.shape)) for variable in session.model.trainable_variables]
-    gate.introduce(
-        world_size=session.world.size,
-        gradient_bytes=4 * sum(sizes),
-        buffer_bytes=int(os.environ.get("HOROVOD_FUSION_THRESHOLD", FUSION_BUFFER_BYTES)),
-    )
+    gate.introduce(world_size=session.world.size)
     train(session)
 
 

@@ -169,7 +169,7 @@ def _write_whole(path: Path, members: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold a folder, made if need be, until this process leaves or ends. Raises CliError where it is held."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

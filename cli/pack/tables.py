@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cli.errors import FULL, CliError
+from cli.errors import DISK_FULL, CliError
 from cli.pack.collection import Entry, split_off
 from shard_validation.examples.message import Value
 from shard_validation.reasons import shown
@@ -159,7 +159,7 @@ def map_rows(path: Path, rows_file: Path) -> Any:
         (_copy_parquet if is_parquet else _copy_csv)(path, rows_file)
         return pa.ipc.open_file(pa.memory_map(str(rows_file))).read_all()
     except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno in FULL:
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
             raise CliError(f"{rows_file.parent}: has no room for a copy of {path}'s values: {error}.") from error
         raise CliError(f"{path}: cannot be read as {'Parquet' if is_parquet else 'CSV'}: {error}") from error
 

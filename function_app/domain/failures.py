@@ -1,7 +1,7 @@
 """Why an attempt failed, in one word, and what helps: a table of evidence, and the remedy of each class.
 
 The evidence is Azure ML's status, its error code and message, and the end of the root's log; the first rule that
-matches decides. Exit codes are those of ``training_job/exit_codes.py`` (a test compares) and of POSIX.
+matches decides. Exit codes are those of ``shared/exit_codes.py`` and of POSIX.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from shared.exit_codes import ExitCode
 
 
 class FailureClass(StrEnum):
@@ -84,16 +86,16 @@ class Finding:
 
 
 EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
-    2: (FailureClass.USER_CODE, "the command line is wrong"),
-    10: (FailureClass.DATA, "the data are not what the manifest says"),
-    11: (FailureClass.USER_CODE, "the data cannot be shared out at this batch size and number of ranks"),
-    12: (FailureClass.USER_CODE, "the model cannot be built"),
-    13: (FailureClass.USER_CODE, "the loss became NaN or infinite"),
-    14: (FailureClass.USER_CODE, "the exported model is not the trained one"),
-    15: (FailureClass.COMMUNICATION, "a rank is dead or stuck"),
-    16: (FailureClass.USER_CODE, "the checkpoint cannot be resumed from"),
-    17: (FailureClass.COMMUNICATION, "ranks have parted"),
-    75: (FailureClass.PREEMPTED, "interrupted, with a checkpoint saved"),
+    ExitCode.USAGE: (FailureClass.USER_CODE, "the command line is wrong"),
+    ExitCode.DATA: (FailureClass.DATA, "the data are not what the manifest says"),
+    ExitCode.PLAN: (FailureClass.USER_CODE, "the data cannot be shared out at this batch size and number of ranks"),
+    ExitCode.MODEL: (FailureClass.USER_CODE, "the model cannot be built"),
+    ExitCode.NON_FINITE_LOSS: (FailureClass.USER_CODE, "the loss became NaN or infinite"),
+    ExitCode.EXPORT: (FailureClass.USER_CODE, "the exported model is not the trained one"),
+    ExitCode.RANK_LOST: (FailureClass.COMMUNICATION, "a rank is dead or stuck"),
+    ExitCode.CHECKPOINT: (FailureClass.USER_CODE, "the checkpoint cannot be resumed from"),
+    ExitCode.RANKS_PARTED: (FailureClass.COMMUNICATION, "ranks have parted"),
+    ExitCode.INTERRUPTED: (FailureClass.PREEMPTED, "interrupted, with a checkpoint saved"),
     137: (FailureClass.OUT_OF_MEMORY, "killed, as a node without memory left does"),
     143: (FailureClass.PREEMPTED, "ended by SIGTERM"),
 }

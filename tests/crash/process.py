@@ -22,13 +22,15 @@ from function_app.ports import Ledger
 from function_app.runs.submission import handle_request
 from function_app.services import Services
 from local_azure.guard import die_with_parent
-from tests.support.faulty_ports import ProcessDiedError
+from tests.crash.faulty_ports import ProcessDiedError
+from tests.crash.port_calls import PortCall, watched
 from tests.support.long_shards import serve_uploads
-from tests.support.port_calls import PortCall, watched
 from tests.support.world import World
 
 BROKEN = 70
 """Exit status of a child in which something other than its death went wrong (sysexits.h: internal error)."""
+SENDING = "send@outbox."
+"""How the names of effects begin after which a notification may be sent twice: its sender did not record it."""
 _Lock, _RLock = type(threading.Lock()), type(threading.RLock())
 
 Step = Callable[[World], object]

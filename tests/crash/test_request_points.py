@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from local_azure.azurite import random_account_key
+from tests.crash.adapter_calls import request_sites, requests_seen, site_of_name
 from tests.crash.azurite_world import AzuriteWorld, opened, serve_queues
-from tests.crash.process import KilledProcess, State, Step, deliveries, killed, outcome
+from tests.crash.port_calls import PortCall
+from tests.crash.process import SENDING, KilledProcess, State, Step, deliveries, killed, outcome
 from tests.crash.scenarios import IN_STORAGE
-from tests.support.adapter_calls import request_sites, requests_seen, site_of_name
 from tests.support.azurite import start_azurite
-from tests.support.port_calls import PortCall
 
 pytestmark = [pytest.mark.slow, pytest.mark.azurite, pytest.mark.timeout(1800)]
 
@@ -159,7 +159,7 @@ def test_a_process_killed_after_any_request_is_continued_to_the_same_end(
     wrong = []
     for plan, result in zip(plans, pool.map(run, plans), strict=True):
         expected = undisturbed[plan.scenario]
-        twice = result.deliveries != expected.deliveries and not plan.dies_at.startswith("send@notification.")
+        twice = result.deliveries != expected.deliveries and not plan.dies_at.startswith(SENDING)
         if result.outcome != expected.outcome or (plan.repeated and twice):
             wrong.append(f"{plan.scenario}: after {plan.dies_at}")
     assert [] == wrong

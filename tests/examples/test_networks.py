@@ -11,9 +11,9 @@ import pytest
 
 from function_app.config.pipeline_files import load_pipeline
 from shared.training_options import TrainingOptions
-from tests.distributed.ranks import PROGRAMS
 from tests.examples.journeys import DEADLINE_S
 from tests.examples.overlays import PIPELINES
+from tests.ranks.ranks import PROGRAMS
 from tests.support.processes import REPOSITORY, child_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.distributed]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from tests.distributed.ranks import PROGRAMS
 from tests.examples.journeys import DEADLINE_S, Journey, counts, ended, land, landfall
+from tests.ranks.ranks import PROGRAMS
 from tests.support.nih_xrays import write_nih
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.twin import TwinUnderTest

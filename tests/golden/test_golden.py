@@ -33,10 +33,10 @@ from function_app.web.errors import STATUSES
 from function_app.web.guard import MAX_BODY_BYTES
 from horovod_lint.rules import RULES, RuleCode
 from shard_validation.reasons import ReasonCode
+from shared.exit_codes import ExitCode
 from shared.job_arguments import JobArguments
 from tests.golden import source_words
 from tests.golden.stored import RecordingAccount, documents, jobs, rows
-from training_job.exit_codes import ExitCode
 
 FOLDER = Path(__file__).resolve().parent
 AGAIN = "where that is meant, write it again: .venv/bin/python -m tests.golden.test_golden"

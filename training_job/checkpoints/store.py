@@ -1,7 +1,7 @@
-"""A folder of checkpoints: each written aside, then switched to by a pointer that is replaced as a whole.
+"""A folder of checkpoints: each is written aside, then a pointer to it is replaced atomically.
 
-``latest.json`` names the checkpoint that counts. A process that dies at any moment leaves either the old
-pointer or the new one, and both name a file that is complete.
+``latest.json`` names the current checkpoint. A process that dies at any moment leaves either the old pointer or the
+new one, and both name a complete file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CheckpointStore:
         self._keep = keep
 
     def save(self, position: Position, variables: Variables) -> Path:
-        """Write a checkpoint and switch to it; older ones beyond those kept go."""
+        """Write a checkpoint and switch to it; delete older ones beyond those kept."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / _PATTERN.format(step=position.step)
         aside = _aside(path)
@@ -47,9 +47,9 @@ class CheckpointStore:
         return path
 
     def latest_position(self) -> Position | None:
-        """Return where the checkpoint that counts stands, None where there is none yet.
+        """Return the position of the current checkpoint, None if there is none yet.
 
-        Raises CheckpointError where the pointer cannot be used.
+        Raises CheckpointError if the pointer cannot be used.
         """
         members = self._pointer()
         if members is None:
@@ -60,7 +60,7 @@ class CheckpointStore:
             raise CheckpointError(f"{self.folder / POINTER} should state a position, but: {error!r}.") from error
 
     def latest_variables(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Read the checkpoint that counts. Raises CheckpointError where there is none or it is damaged."""
+        """Read the current checkpoint. Raises CheckpointError if there is none or it is damaged."""
         members = self._pointer()
         try:
             if members is None:

@@ -1,4 +1,4 @@
-"""Which shard is damaged, and which record of it: TensorFlow names neither, so it is looked for afterwards."""
+"""Finds the damaged shard and record after reading has failed, because TensorFlow names neither."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import BinaryIO, cast
 
 from shared.crc import crc32c_of_file
 from shared.manifest import ManifestShard
-from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES, TRAILER_BYTES, masked_crc32c
-from training_job.data.compression import is_gzip
+from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES, TRAILER_BYTES, is_gzip, masked_crc32c
 
 BUDGET_S = 120.0
-"""For looking: all ranks wait meanwhile."""
+"""Time for the search; all ranks wait meanwhile."""
 MAX_RECORD_BYTES = 1 << 31
-"""protobuf cannot parse more; a damaged length may say anything."""
+"""protobuf cannot parse longer records; a damaged length may have any value."""
 
 _HEADER = struct.Struct("<QI")
 _TRAILER = struct.Struct("<I")
@@ -29,11 +28,11 @@ Suspects = Iterable[tuple[ManifestShard, Path]]
 def find_damage(
     suspects: Suspects, data_format: str, *, budget_s: float = BUDGET_S, clock: Callable[[], float] = time.monotonic
 ) -> str:
-    """Return a sentence about the first shard that is not what the manifest says; else one that says so."""
+    """Return a sentence about the first shard that differs from the manifest, or one that says that none does."""
     until, intact = clock() + budget_s, 0
     for shard, path in suspects:
         if clock() > until:
-            return f"The first {intact} shards of this rank are as the manifest says; no more were looked at."
+            return f"The first {intact} shards of this rank are as the manifest says; the others were not checked."
         found = _damage(shard, path, data_format)
         if found:
             return found
@@ -56,7 +55,7 @@ def _damage(shard: ManifestShard, path: Path, data_format: str) -> str:
 
 
 def _bad_record(path: Path, num_records: int) -> str:
-    """Return a sentence about the first record that is not whole; empty where all are."""
+    """Return a sentence about the first damaged record; empty if there is none."""
     count = 0
     with _opened(path) as stream:
         try:
@@ -73,7 +72,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _records(stream: BinaryIO) -> Iterator[str]:
-    """Yield for each record what is wrong with it, empty if nothing; end after the first wrong one."""
+    """Yield for each record what is wrong with it, empty if nothing; end after the first damaged one."""
     start = 0
     while header := stream.read(HEADER_BYTES):
         reason, length = _read(stream, header)

@@ -1,32 +1,45 @@
 """The batches of one rank: its lanes' records, shuffled, decoded, joined into batches of one shape.
 
 A batch is ``(images, labels, weights)``: float32 [B, height, width, channels] as decoded (0 to 255 for
-images), int64 [B], float32 [B]. A record that only fills up the last batch has weight 0.
+images), int64 [B], float32 [B]. Records that pad the last batch have weight 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import tensorflow as tf
 
 from shared.manifest import ManifestShard
-from training_job.data.augmentation import Augmentation, fitted
-from training_job.data.decoding import Decoder
-from training_job.data.order import lane_seed, order_of_epoch
-from training_job.data.sources import RecordSource
-from training_job.rank_plan import Lane, SplitPlan, cut_lanes
+from training_job.data.images import Augmentation, Decoder, fit
+from training_job.errors import UnreadableDataError
+from training_job.rank_plan import Lane, SplitPlan, cut_lanes, lane_seed, order_of_epoch
 
 PREFETCHED_BATCHES = 2
+_MAX_CAUSE_CHARS = 600
+
+T = TypeVar("T")
+
+
+class RecordSource(Protocol):
+    """Records of the manifest's shards, undecoded: cheap to shuffle, to skip and to hold."""
+
+    def lane(self, lane: Lane) -> tf.data.Dataset:
+        """Return the lane's records in order, in the structure that `values` reads."""
+        ...
+
+    def values(self, record: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the image feature's value, as stored, and the label, int64 []. Runs within a graph."""
+        ...
 
 
 class RankData(Protocol):
-    """What one rank sees of one split, epoch after epoch."""
+    """One rank's batches of one split, epoch after epoch."""
 
     def training_epoch(self, epoch: int, skip_steps: int = 0) -> tf.data.Dataset:
-        """Return an epoch's batches, without those of the first steps; the plan says how many steps there are."""
+        """Return an epoch's batches without those of the first steps; the plan states the number of steps."""
         ...
 
     def evaluation(self) -> tf.data.Dataset:
@@ -36,7 +49,7 @@ class RankData(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LaneData:
-    """Records of shards, by lanes: what a step trains on is the same for every number of ranks."""
+    """Reads shards by lanes, so that a step trains on the same records for every number of ranks."""
 
     shards: tuple[ManifestShard, ...]
     plan: SplitPlan
@@ -50,9 +63,9 @@ class LaneData:
     num_classes: int
     shuffle_buffer_records: int
     threads: int = 1
-    """For reading and decoding."""
+    """Threads that read and decode."""
     fixed_cut: bool = False
-    """Whether a rank keeps to its shards in all epochs, so that a local cache holds what it will read."""
+    """Whether a rank reads the same shards in all epochs, so that a local cache holds what it will read."""
 
     def training_epoch(self, epoch: int, skip_steps: int = 0) -> tf.data.Dataset:
         """Return the epoch's batches, shuffled by the seed."""
@@ -62,21 +75,21 @@ class LaneData:
         return self._batches(lanes, self._augmented)
 
     def evaluation(self) -> tf.data.Dataset:
-        """Return the batches in the manifest's order, filled up with records of weight 0."""
+        """Return the batches in the manifest's order, padded with records of weight 0."""
         taken = self.plan.steps * self.plan.batch.records_per_lane
         filler = self.source.lane(cut_lanes(self.shards[:1], 1)[0]).take(1).repeat().map(_weighing(0.0))
         lanes = [
             self.source.lane(lane).map(_weighing(1.0)).concatenate(filler).take(taken)
             for _, lane in self._own(self.shards)
         ]
-        return self._batches(lanes, self._fitted)
+        return self._batches(lanes, self._as_fitted)
 
     def training_shards(self, epoch: int) -> list[str]:
         """Return the names of what `training_epoch` reads, in its order."""
         return self._names(self._cut_for(epoch))
 
     def evaluation_shards(self) -> list[str]:
-        """Return the names of what `evaluation` reads, that of the filler included."""
+        """Return the names of what `evaluation` reads, that of the padding included."""
         return list(dict.fromkeys([self.shards[0].name, *self._names(self.shards)]))
 
     def _cut_for(self, epoch: int) -> tuple[ManifestShard, ...]:
@@ -94,7 +107,7 @@ class LaneData:
 
     def _training_lane(self, lane: Lane, seed: int, first: int) -> tf.data.Dataset:
         """Return the lane's records from the ``first`` on, each with its seed."""
-        # Skipping what an interrupted epoch has seen reads it again but decodes nothing.
+        # Records that an interrupted epoch has used are read again but not decoded.
         records = self.source.lane(lane).shuffle(
             self.shuffle_buffer_records, seed=seed, reshuffle_each_iteration=False
         )
@@ -109,9 +122,9 @@ class LaneData:
         value, label = self.source.values(record)
         return self.augment(self.decode(value), seed), label, tf.constant(1.0)
 
-    def _fitted(self, record: Any, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _as_fitted(self, record: Any, weight: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         value, label = self.source.values(record)
-        return fitted(self.decode(value), self.model_shape), label, weight
+        return fit(self.decode(value), self.model_shape), label, weight
 
     def _batches(self, lanes: Sequence[tf.data.Dataset], decode: Any) -> tf.data.Dataset:
         batch = self.plan.batch
@@ -134,6 +147,24 @@ class LaneData:
         )
         with tf.control_dependencies([check]):
             return images, tf.identity(labels), weights
+
+
+def next_batch(batches: Iterator[T], rank: int) -> T:
+    """Return the next batch. Raises UnreadableDataError where there is none, or it cannot be read."""
+    try:
+        return next(batches)
+    except StopIteration as error:
+        raise UnreadableDataError(
+            f"Rank {rank} should have more batches: a shard holds fewer records than the manifest says."
+        ) from error
+    except tf.errors.OpError as error:
+        raise UnreadableDataError(f"Rank {rank} cannot read its data: {_cause(error)}") from error
+
+
+def _cause(error: tf.errors.OpError) -> str:
+    """Return TensorFlow's message without the names of its graph's nodes and without Python's stack."""
+    message = str(error.message).replace("{{function_node __wrapped__IteratorGetNext", "")
+    return message.partition("Traceback (most recent call last)")[0].strip()[:_MAX_CAUSE_CHARS]
 
 
 def _options(threads: int) -> tf.data.Options:

@@ -1,4 +1,4 @@
-"""The data of a job, for one rank: which source, which shapes, what is done to images."""
+"""The data of a job for one rank: the source, the shapes, what is done to images."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from pathlib import Path
 
 from shared.example_schema import FeatureSpec
 from shared.manifest import ManifestShard
-from training_job.data.augmentation import training_augmentation
-from training_job.data.dataset import LaneData, RankData
-from training_job.data.decoding import decoder_for, feature, image_shapes
+from training_job.data.dataset import LaneData, RankData, RecordSource
+from training_job.data.images import decoder_for, feature, image_shapes, training_augmentation
 from training_job.data.shard_cache import ShardCache
-from training_job.data.sources import RecordSource
 from training_job.data.synthetic import SyntheticData
 from training_job.data.tfrecord import TfrecordSource
 from training_job.job import Job
@@ -21,15 +19,15 @@ from training_job.rank_plan import SplitPlan
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What one rank trains and is evaluated on."""
+    """The data that one rank trains on and evaluates."""
 
     model_shape: tuple[int, ...]
-    """Of one image: height, width, channels."""
+    """Height, width and channels of one image."""
     training: RankData
     validation: RankData
     cache: ShardCache | None
     suspects: Callable[[int], list[tuple[ManifestShard, Path]]]
-    """From an epoch to what this rank reads in it, evaluation included: where to look when reading failed."""
+    """Maps an epoch to the shards that this rank reads in it, evaluation included: where to look for damage."""
 
 
 def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
@@ -53,7 +51,7 @@ def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
         return [*training.training_shards(epoch), *validation.evaluation_shards()]
 
     if cache:
-        cache.fill(read_in(0))
+        cache.start_copying(read_in(0))
     by_name = {shard.name: shard for shard in job.manifest.shards}
     return Inputs(
         model_shape=shape,
@@ -79,7 +77,7 @@ def _cache(job: Job) -> ShardCache | None:
 def _source(job: Job, path_of: Callable[[str], Path]) -> RecordSource:
     image, label = _image(job), feature(job.manifest.features, job.arguments.label_feature)
     if job.manifest.data_format == "parquet":
-        # Here and not above: pyarrow costs a quarter of a second, and most data sets are TFRecord.
+        # Imported here because pyarrow takes a quarter of a second, and most datasets are TFRecord.
         from training_job.data.parquet import ParquetSource
 
         return ParquetSource(path_of=path_of, image=image, label=label)

@@ -24,7 +24,7 @@ class ParquetSource:
     """Records are pairs of the image column's value and the label column's."""
 
     path_of: Callable[[str], Path]
-    """From a shard's name to its file: in the data folder, or in a cache."""
+    """Maps a shard's name to its file, in the data folder or in a cache."""
     image: FeatureSpec
     label: FeatureSpec
 
@@ -48,7 +48,7 @@ class ParquetSource:
 
 
 def _batches(path: Path, part: RecordRange, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the range's rows, reading no row group that lies before or behind it."""
+    """Yield the range's rows, without reading row groups outside of it."""
     try:
         with pq.ParquetFile(path) as file:
             first = 0
@@ -82,7 +82,7 @@ def _physical(file: pq.ParquetFile, columns: list[str]) -> list[str]:
 
 
 def _plain(column: pa.Array) -> list[Any]:
-    """Return Python values; of Hugging Face's images, which are structs of bytes and path, the bytes."""
+    """Return Python values; Hugging Face's images are structs of bytes and path, of which the bytes count."""
     if pa.types.is_struct(column.type):
         column = column.field("bytes")
     if pa.types.is_nested(column.type):  # a list of some kind

@@ -1,8 +1,8 @@
-"""Shards kept on a local disk after they were first read: a mount over the network is read once.
+"""Keeps copies of shards on a local disk, so that a mount over the network is read once.
 
 A thread copies a rank's shards while the first epoch reads them from the mount; from the next epoch on the
 copies are read. Ranks of one node share the folder. A copy is checked against the manifest, so a shard that
-changed after the version was closed is found out here at the latest.
+changed after the version was closed is noticed here at the latest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from training_job.errors import DataError
 
 _CHUNK_BYTES = 4 << 20
 _KEPT_FREE = 0.1
-"""The part of the disk that is left to others."""
+"""The part of the disk that stays free."""
 
 
 class ShardCache:
@@ -38,20 +38,21 @@ class ShardCache:
         copy = self._folder / self._copy_name(self._shards[name])
         return copy if copy.exists() else self._source / name
 
-    def fill(self, names: Sequence[str]) -> None:
-        """Start to copy shards in the background, once; those that have no room are left where they are."""
+    def start_copying(self, names: Sequence[str]) -> None:
+        """Start to copy shards in the background, once; shards without room are read from the source."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._fill, args=(tuple(names),), name="shard cache", daemon=True)
+            target, args = self._copy_all, (tuple(names),)
+            self._thread = threading.Thread(target=target, args=args, name="shard cache", daemon=True)
             self._thread.start()
 
     def wait(self) -> None:
-        """Wait for the copies. Raises DataError where a shard is not what the manifest says."""
+        """Wait for the copies. Raises DataError if a shard is not what the manifest says."""
         if self._thread is not None:
             self._thread.join()
         if self._failure is not None:
             raise self._failure
 
-    def _fill(self, names: Sequence[str]) -> None:
+    def _copy_all(self, names: Sequence[str]) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for name in names:
@@ -81,7 +82,7 @@ class ShardCache:
 
     @staticmethod
     def _copy_name(shard: ManifestShard) -> str:
-        # The content is part of the name: another version's shard of the same name is another file.
+        # The checksum is part of the name: another version's shard of the same name is another file.
         return f"{shard.crc32c}-{shard.size_bytes}-{shard.name}"
 
 

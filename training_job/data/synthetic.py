@@ -1,4 +1,4 @@
-"""Random pixels of a given shape: what the machines can do when reading costs nothing."""
+"""Random pixels: shows what the machines can do when reading costs nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training_job.rank_plan import SplitPlan
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticData:
-    """One batch, drawn once for each rank and shown in every step."""
+    """One batch, drawn once for each rank and used in every step."""
 
     plan: SplitPlan
     rank: int

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from shared.example_schema import FeatureSpec
-from training_job.data.compression import is_gzip
+from shared.record_framing import is_gzip
 from training_job.rank_plan import Lane
 
 READ_BUFFER_BYTES = 1 << 20
@@ -24,12 +24,12 @@ class TfrecordSource:
     """Records are serialized examples, strings."""
 
     path_of: Callable[[str], Path]
-    """From a shard's name to its file: in the data folder, or in a cache."""
+    """Maps a shard's name to its file, in the data folder or in a cache."""
     image: FeatureSpec
     label: FeatureSpec
 
     def lane(self, lane: Lane) -> tf.data.Dataset:
-        """Return the lane's payloads, a few from each of several shards in turn: a first mixing, always the same."""
+        """Return the lane's payloads, a few from each of several shards in turn: a first, deterministic shuffle."""
         paths = [self.path_of(part.shard) for part in lane]
         ranges = (
             tf.constant([str(path) for path in paths], tf.string),

@@ -1,4 +1,4 @@
-"""A user's own model: a Python file with one function."""
+"""Loads a user's own model from a Python file with one function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FUNCTION = "build_model"
 def user_model(path: Path, input_shape: tuple[int, ...], num_outputs: int) -> keras.Model:
     """Call ``build_model(input_shape, num_outputs)`` of the file; it returns a model of logits.
 
-    Raises ModelError where the file, the function or the model is not as it should be.
+    Raises ModelError if the file, the function or the model is not as required.
     """
     build = _function(path)
     try:
@@ -49,11 +49,11 @@ def _function(path: Path) -> Callable[[tuple[int, ...], int], Any]:
     function = getattr(module, FUNCTION, None)
     if not callable(function):
         raise ModelError(f"Model module {path} should have a function {FUNCTION}(input_shape, num_classes).")
-    return function  # type: ignore[no-any-return]  # what it takes and gives is checked when it is called
+    return function  # type: ignore[no-any-return]  # its arguments and result are checked when it is called
 
 
 def _own_lines(error: Exception) -> str:
-    """Return the error with the line it came from: the user's own code is theirs to see."""
+    """Return the error with the line that raised it, which is in the user's own code."""
     frames = traceback.extract_tb(error.__traceback__)
     where = frames[-1] if frames else None
     place = f" ({Path(where.filename).name}, line {where.lineno})" if where else ""

@@ -1,4 +1,4 @@
-"""The learning rate of every step, as a pure function of how many epochs have passed.
+"""The learning rate of every step, a pure function of the number of epochs passed.
 
 Linear scaling with the global batch and its warm-up: Goyal et al. 2017, Accurate, Large Minibatch SGD
 (arXiv 1706.02677), sections 2.1 and 2.2. Cosine decay: Loshchilov & Hutter 2016 (arXiv 1608.03983).
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 _START_WITHOUT_SCALING = 0.1
-"""Where a warm-up starts, as a part of the peak, when there is no unscaled rate below the peak to start from."""
+"""Start of a warm-up as a part of the peak, if no unscaled rate below the peak exists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RateSchedule:
-    """What the rate depends on."""
+    """A base rate, its scaling, warm-up and decay."""
 
     base: float
-    """For the reference batch."""
+    """Rate for the reference batch size."""
     scale: float
-    """Global batch over reference batch; 1 where nothing is scaled."""
+    """Global batch size over reference batch size; 1 without scaling."""
     epochs: float
     warm_up_epochs: float = 0.0
     schedule: Literal["constant", "cosine", "step"] = "constant"
@@ -34,7 +34,7 @@ class RateSchedule:
         return self.base * self.scale
 
     def rate(self, epochs_passed: float) -> float:
-        """Return the rate of a step that starts after so many epochs, fractions included."""
+        """Return the rate of a step that starts after this number of epochs, fractions included."""
         if epochs_passed < self.warm_up_epochs:
             start = self.base if self.scale > 1 else self.peak * _START_WITHOUT_SCALING
             return start + (self.peak - start) * epochs_passed / self.warm_up_epochs

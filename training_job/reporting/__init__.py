@@ -1,1 +1,1 @@
-"""What a training says of itself, while it runs and at its end. The root speaks for all."""
+"""What a training reports, while it runs and at its end. Only the root writes."""

@@ -1,4 +1,4 @@
-"""What the exchange between ranks costs: steps with it, against the same steps without it."""
+"""What communication between ranks costs: steps with it, compared with the same steps without it."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ import numpy as np
 import tensorflow as tf
 
 from training_job import collective
-from training_job.metric_sums import sums_for
 from training_job.session import Session
-from training_job.steps import StepOptions, TrainingStep, Update
+from training_job.steps import StepOptions, TrainingStep, Update, sums_for
 
 _WARM_UP_STEPS = 2
 _TIMED_STEPS = 7
 
 
 def communication(session: Session) -> dict[str, float]:
-    """Time steps with and without exchange, on all ranks at once; empty for one rank or where not asked for.
+    """Time steps with and without averaging, on all ranks at once; empty for one rank or if switched off.
 
-    The weights are worthless afterwards: they part, rank from rank. They are exported by now. What remains
-    of the exchange is what does not hide behind computing, so the share may be near 0 on a good network.
+    The weights are worthless afterwards, since each rank goes its own way; they must be exported before. Only
+    communication that does not overlap with computing is counted, so the share may be near 0 on a good network.
     """
     arguments = session.job.arguments
     if session.world.size == 1 or not arguments.measure_communication:
         return {}
     options = StepOptions(
-        accumulation=arguments.gradient_accumulation, xla=arguments.xla, exchange=False, rank=session.world.rank
+        accumulation=arguments.gradient_accumulation, xla=arguments.xla, averaging=False, rank=session.world.rank
     )
     alone = Update(session.model, session.optimizer, sums_for(arguments.task, session.layout), options).compiled()
     together_s, alone_s = (
@@ -42,11 +41,11 @@ def communication(session: Session) -> dict[str, float]:
 
 def _median_step_s(session: Session, step: TrainingStep, name: str) -> float:
     batch = next(iter(session.inputs.training.training_epoch(0)))
-    rate, wishes, times = tf.constant(0.0), tf.zeros([2]), []
+    rate, local_flags, times = tf.constant(0.0), tf.zeros([2]), []
     collective.wait_for_all(f"communication {name}")
     for _ in range(_WARM_UP_STEPS + _TIMED_STEPS):
         began = time.perf_counter()
-        step(batch, rate, wishes)[1].numpy()
+        step(batch, rate, local_flags)[1].numpy()
         times.append(time.perf_counter() - began)
-    slowest = collective.summed(np.array([np.median(times[_WARM_UP_STEPS:])]), f"communication {name}")
+    slowest = collective.sum_over_ranks(np.array([np.median(times[_WARM_UP_STEPS:])]), f"communication {name}")
     return float(slowest[0]) / session.world.size

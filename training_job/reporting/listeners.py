@@ -1,4 +1,4 @@
-"""Who hears of a training while it runs: on the root, one after the other."""
+"""What the root reports while a training runs: progress lines, TensorBoard, MLflow."""
 
 from __future__ import annotations
 
@@ -7,25 +7,41 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+import tensorflow as tf
+
 from shared.job_arguments import JobArguments
 from shared.progress import Progress
 from training_job.checkpoints.position import Position
 
 
 class Listener(Protocol):
-    """Hears what has been achieved."""
+    """Called as the training proceeds."""
 
     def within_epoch(self, position: Position, metrics: Mapping[str, float], images_per_s: float | None) -> None:
-        """Hear of the running epoch; the metrics are the root's own so far."""
+        """Report the running epoch; the metrics are the root's own so far."""
         ...
 
     def epoch_ended(self, position: Position) -> None:
-        """Hear of an epoch; the position's last record has its metrics."""
+        """Report an epoch; the position's last record has its metrics."""
         ...
 
     def ended(self, report_folder: Path) -> None:
-        """Hear that the report is written."""
+        """Finish; the report is written."""
         ...
+
+
+def listeners_for(arguments: JobArguments) -> tuple[Listener, ...]:
+    """Return the root's listeners."""
+    found: list[Listener] = [ProgressLines(arguments.epochs)]
+    report = Path(arguments.report)
+    if arguments.tensorboard:
+        found.append(TensorBoard(report / "tensorboard"))
+    if arguments.mlflow or os.environ.get("MLFLOW_TRACKING_URI"):
+        # Imported here because it takes a second, and most trainings on this machine do without.
+        from training_job.reporting.mlflow_log import MlflowLog
+
+        found.append(MlflowLog(report / "mlflow", arguments))
+    return tuple(found)
 
 
 class ProgressLines:
@@ -35,11 +51,11 @@ class ProgressLines:
         self._epochs = epochs
 
     def within_epoch(self, position: Position, metrics: Mapping[str, float], images_per_s: float | None) -> None:
-        """Print where the running epoch is."""
+        """Print the state of the running epoch."""
         self._print(position, metrics, images_per_s)
 
     def epoch_ended(self, position: Position) -> None:
-        """Print what the epoch came to."""
+        """Print the epoch's metrics."""
         record = position.epochs[-1]
         self._print(position, record, record["images_per_s"])
 
@@ -61,16 +77,27 @@ class ProgressLines:
         print(progress.to_line(), flush=True)
 
 
-def listeners_for(arguments: JobArguments) -> tuple[Listener, ...]:
-    """Return the root's listeners."""
-    found: list[Listener] = [ProgressLines(arguments.epochs)]
-    report = Path(arguments.report)
-    if arguments.tensorboard:
-        from training_job.reporting.tensorboard import TensorBoard
+class TensorBoard:
+    """Writes one scalar for each metric and epoch, by the optimizer's step, into a folder beside the report."""
 
-        found.append(TensorBoard(report / "tensorboard"))
-    if arguments.mlflow or os.environ.get("MLFLOW_TRACKING_URI"):
-        from training_job.reporting.mlflow_log import MlflowLog
+    def __init__(self, folder: Path) -> None:
+        self._writer = tf.summary.create_file_writer(str(folder))
 
-        found.append(MlflowLog(report / "mlflow", arguments))
-    return tuple(found)
+    def within_epoch(self, position: Position, metrics: Mapping[str, float], images_per_s: float | None) -> None:
+        """Write the running throughput and loss."""
+        self._write({"running/loss": metrics["loss"], "running/images_per_s": images_per_s or 0.0}, position.step)
+
+    def epoch_ended(self, position: Position) -> None:
+        """Write the epoch's record."""
+        self._write({f"epoch/{name}": value for name, value in position.epochs[-1].items()}, position.step)
+
+    def ended(self, report_folder: Path) -> None:
+        """Close the file."""
+        del report_folder
+        self._writer.close()
+
+    def _write(self, values: Mapping[str, float], step: int) -> None:
+        with self._writer.as_default(step=step):
+            for name, value in values.items():
+                tf.summary.scalar(name, value)
+        self._writer.flush()

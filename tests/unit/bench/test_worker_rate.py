@@ -1,4 +1,4 @@
-"""The ceiling is one only where it is asked for alike, with as many at once as the host hands out."""
+"""The worker and the bare process must make the same requests, with the host's concurrency."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from bench.disturbance import cpu_s
 from bench.figures import BenchmarkError
-from bench.worker_rate import check_alike, concurrency, requests, small_shard
+from bench.worker_rate import check_same_requests, concurrency, requests, small_shard
 from function_app.config.pipeline_files import load_pipelines
 from shard_validation import validate_shard
 from shard_validation.sources import LocalFileSource
@@ -25,25 +25,25 @@ LOG = (
 
 
 def test_requests_are_counted_by_method_and_place() -> None:
-    """Lines that tell of no request are none."""
+    """Other lines of the log are ignored."""
     assert Counter({"HEAD datasets": 1, "GET landfallshards": 1, "POST $batch": 1}) == requests(LOG)
 
 
-def test_a_ceiling_that_asks_for_less_is_refused() -> None:
-    """It would promise what nobody who judges can reach; the other way round it would flatter."""
-    check_alike(Counter({"GET a": 203}), Counter({"GET a": 200}))
+def test_different_requests_of_the_two_processes_are_refused() -> None:
+    """With fewer requests the bare process would be unreachable, with more it would be too easy to reach."""
+    check_same_requests(Counter({"GET a": 203}), Counter({"GET a": 200}))
     for judged, asked in ((400, 200), (200, 400), (200, 0)):
-        with pytest.raises(BenchmarkError, match=f"GET a: {judged} and {asked} times"):
-            check_alike(Counter({"GET a": judged}), Counter({"GET a": asked}))
+        with pytest.raises(BenchmarkError, match=f"GET a: {asked} instead of {judged}"):
+            check_same_requests(Counter({"GET a": judged}), Counter({"GET a": asked}))
 
 
-def test_as_many_are_handled_at_once_as_the_host_hands_out() -> None:
-    """A batch of four, and the next one when two are left."""
+def test_the_concurrency_is_the_hosts() -> None:
+    """The host fetches a batch of four, and the next one when two messages are left."""
     assert 6 == concurrency(REPOSITORY)
 
 
 def test_the_shard_that_is_judged_is_accepted(tmp_path: Path) -> None:
-    """A rejected one would ask for less."""
+    """A rejected shard would need fewer requests."""
     path = tmp_path / "train-00000-of-00001.tfrecord"
     path.write_bytes(small_shard())
     pipeline = load_pipelines(REPOSITORY / "pipelines")["digits"]

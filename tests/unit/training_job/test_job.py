@@ -9,7 +9,7 @@ import pytest
 
 from shared.job_arguments import JobArguments
 from shared.manifest import Manifest, fingerprint
-from tests.distributed.landed import Landed, land_digits
+from tests.ranks.landed import Landed, land_digits
 from training_job.errors import DataError, PlanError
 from training_job.job import Job, prepare
 

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from shared.training_options import TrainingOptions
-from training_job.process_environment import launched_rank, launched_world_size, run_id, set_for, threads_per_rank
+from tests.support.processes import REPOSITORY
+from training_job.errors import TrainingError
+from training_job.process_environment import (
+    launched_rank,
+    launched_world_size,
+    pin_gpu,
+    run_id,
+    set_for,
+    threads_per_rank,
+)
 
 
 def test_options_become_horovods_own_names(tmp_path: Path) -> None:
@@ -87,3 +101,113 @@ def test_ranks_of_one_node_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> N
     """And each has one at least."""
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1000")
     assert 1 == threads_per_rank()
+
+
+_THREADS = 6
+_PROGRAM = f"""
+import ctypes, pathlib, sys, tempfile, threading
+from shared.training_options import TrainingOptions
+from training_job.process_environment import limit_arenas
+from training_job.process_environment import set_for
+
+if sys.argv[1] == "as a rank":
+    set_for(TrainingOptions(), pathlib.Path("report"))
+elif sys.argv[1] != "none":
+    limit_arenas(int(sys.argv[1]))
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+together = threading.Barrier({_THREADS})
+
+def take():
+    memory = bytearray(50_000)
+    together.wait()
+
+threads = [threading.Thread(target=take) for _ in range({_THREADS})]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+with tempfile.NamedTemporaryFile() as told:
+    file = ctypes.c_void_p(libc.fopen(told.name.encode(), b"w"))
+    libc.malloc_info(0, file)
+    libc.fclose(file)
+    print(pathlib.Path(told.name).read_text().count("<heap nr="))
+"""
+
+
+def arenas(limit: str, **environment: str) -> int:
+    """Return the number of arenas after six threads had memory at the same time."""
+    told = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, limit],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), **environment},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return int(told.stdout)
+
+
+def test_threads_share_the_arenas_there_are() -> None:
+    """Without a limit the six threads and the main one have an arena each."""
+    assert (7, 2, 1) == (arenas("none"), arenas("2"), arenas("1"))
+
+
+def test_a_rank_has_as_many_arenas_as_cores() -> None:
+    """Its environment is set with the limit: here, one core of a node's that many ranks share."""
+    assert 1 == arenas("as a rank", OMPI_COMM_WORLD_LOCAL_SIZE="1000")
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [{"MALLOC_ARENA_MAX": "4"}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=4"}],
+    ids=lambda stated: str(*stated),
+)
+def test_a_limit_of_arenas_in_the_environment_is_left_alone(stated: dict[str, str]) -> None:
+    """The limit is for a process whose environment states none."""
+    assert 4 == arenas("2", **stated)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A device."""
+
+    name: str
+
+
+@dataclass
+class Machine:
+    """A node with GPUs, and what was asked of it in which order; its own ``experimental``, as TensorFlow's."""
+
+    num_gpus: int
+    asked: list[tuple[str, object]] = field(default_factory=list)
+
+    @property
+    def experimental(self) -> Machine:
+        return self
+
+    def list_physical_devices(self, device_type: str) -> Sequence[Gpu]:
+        return [Gpu(f"/physical_device:{device_type}:{i}") for i in range(self.num_gpus)]
+
+    def set_visible_devices(self, devices: Sequence[Gpu], device_type: str) -> None:
+        self.asked.append((f"visible {device_type}", [gpu.name for gpu in devices]))
+
+    def set_memory_growth(self, device: Gpu, enable: bool) -> None:  # noqa: FBT001 (TensorFlow's signature)
+        self.asked.append((f"growth {device.name}", enable))
+
+
+def test_a_rank_gets_the_gpu_of_its_local_rank() -> None:
+    """It grows in it, and sees no other."""
+    machine = Machine(4)
+    assert "/physical_device:GPU:2" == pin_gpu(machine, 2)
+    assert [("growth /physical_device:GPU:2", True), ("visible GPU", ["/physical_device:GPU:2"])] == machine.asked
+
+
+def test_without_gpus_nothing_is_pinned() -> None:
+    """A machine with processors only."""
+    machine = Machine(0)
+    assert (None, []) == (pin_gpu(machine, 1), machine.asked)
+
+
+def test_more_ranks_than_gpus_are_refused() -> None:
+    """Two ranks in one GPU would both be slow, and nobody would know why."""
+    with pytest.raises(TrainingError, match=r"Local rank 2 has no GPU of its own: its node has 2"):
+        pin_gpu(Machine(2), 2)

@@ -84,7 +84,7 @@ def test_a_rejected_shard_ends_the_demo() -> None:
 
 def test_silence_is_not_waited_for_for_ever() -> None:
     """The error says what was seen last."""
-    with pytest.raises(DemoError, match=rf"Nothing has happened for {SILENCE_S:.0f} s\. .*: waiting for nodes"):
+    with pytest.raises(DemoError, match=rf"Nothing has changed for {SILENCE_S:.0f} s\. .*: waiting for nodes"):
         follow(Script(Observation(run=replace(RUN, state="queued"))))
 
 
@@ -97,7 +97,7 @@ def test_a_demo_that_never_ends_is_ended() -> None:
 
 def test_the_end_is_when_everybody_was_told() -> None:
     """A registered run whose notifications are on their way is not over."""
-    with pytest.raises(DemoError, match="Nothing has happened"):
+    with pytest.raises(DemoError, match="Nothing has changed"):
         follow(Script(Observation(run=replace(RUN, state="registered")), notified=False))
 
 

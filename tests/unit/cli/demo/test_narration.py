@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from cli.demo.narration import RUN_STATES, Lines, Observation, RunView, news
+from cli.demo.narration import RUN_STATES, Observation, RunView, TimedLines, sentences
 from function_app.domain.run_states import RunState
 from shared.progress import Progress
 
@@ -17,8 +17,8 @@ RUN = RunView(run_id="landfall-digits-v1-abc-a1", state="submitted")
 
 def test_nothing_new_is_no_news() -> None:
     """The same world twice tells nothing."""
-    world = Observation(accepted=3, expected=10, run=RUN, nodes={"idle": 2}, told=("topic",))
-    assert [] == list(news(world, world))
+    world = Observation(accepted=3, expected=10, run=RUN, nodes={"idle": 2}, notified=("topic",))
+    assert [] == list(sentences(world, world))
 
 
 @pytest.mark.parametrize(
@@ -28,22 +28,22 @@ def test_nothing_new_is_no_news() -> None:
         (Observation(rejected={"train-00001": "crc at 17"}), "shard rejected: train-00001: crc at 17"),
         (
             Observation(fingerprint="a" * 64, num_records=1797),
-            "the dataset version is whole: 1,797 records, fingerprint aaaaaaaaaaaa",
+            "the dataset version is complete: 1,797 records, fingerprint aaaaaaaaaaaa",
         ),
-        (Observation(nodes={"preparing": 2}), "cluster: 0 nodes up, 2 coming up"),
+        (Observation(nodes={"preparing": 2}), "cluster: 0 nodes up, 2 starting"),
         (Observation(nodes={"running": 2}), "cluster: 2 nodes up"),
-        (Observation(told=("the topic",)), "told: the topic"),
+        (Observation(notified=("the topic",)), "notified: the topic"),
     ],
 )
 def test_each_change_is_one_sentence(now: Observation, sentence: str) -> None:
     """What changed is said in words, with the figures."""
-    assert [sentence] == list(news(Observation(), now))
+    assert [sentence] == list(sentences(Observation(), now))
 
 
 def test_a_new_run_is_introduced_with_its_state() -> None:
     """First its name, then what it does."""
     expected = ["run: landfall-digits-v1-abc-a1", "the job is submitted: Azure ML has it"]
-    assert expected == list(news(Observation(), Observation(run=RUN)))
+    assert expected == list(sentences(Observation(), Observation(run=RUN)))
 
 
 def test_an_end_is_told_with_its_reason_and_model() -> None:
@@ -51,14 +51,14 @@ def test_an_end_is_told_with_its_reason_and_model() -> None:
     before = Observation(run=RUN)
     ended = replace(RUN, state="registered", reason="val_accuracy 0.98 ≥ 0.95", model="digits:1")
     expected = ["the gate holds: val_accuracy 0.98 ≥ 0.95", "model registered: digits:1"]
-    assert expected == list(news(before, Observation(run=ended)))
+    assert expected == list(sentences(before, Observation(run=ended)))
 
 
 def test_what_a_run_waits_for_is_told_once() -> None:
     """A run that stays planned says why; the same again is no news."""
     waits = Observation(run=replace(RUN, state="planned"), awaited=("its turn, behind run x",))
     planned = replace(waits, awaited=())
-    told = [list(news(planned, waits)), list(news(waits, waits))]
+    told = [list(sentences(planned, waits)), list(sentences(waits, waits))]
     assert [["the run waits for its turn, behind run x"], []] == told
 
 
@@ -69,9 +69,9 @@ def test_epochs_are_told_once_each_and_before_the_end() -> None:
     before = Observation(progress=(first,), run=RUN)
     now = Observation(progress=(first, second, second), run=replace(RUN, state="completed"))
     epoch = "epoch 2 of 2: loss 0.500, accuracy 0.750"
-    assert [epoch, epoch, "the training has completed"] == list(news(before, now))
+    assert [epoch, epoch, "the training has completed"] == list(sentences(before, now))
     expected = ["epoch 1 of 2: loss 0.500, accuracy 0.750, validation accuracy 0.800, 1,234 images/s"]
-    assert expected == list(news(Observation(), Observation(progress=(first,))))
+    assert expected == list(sentences(Observation(), Observation(progress=(first,))))
 
 
 def test_every_state_of_a_run_has_words() -> None:
@@ -87,7 +87,7 @@ def said(*, columns: int, on_terminal: bool) -> list[str]:
     """The lines of one sentence, told twelve seconds after the start."""
     output, times = io.StringIO(), iter([0.0, 12.25])
     console = Console(file=output, width=columns, force_terminal=on_terminal, color_system=None, highlight=False)
-    Lines(console, clock=lambda: next(times)).say(SENTENCE)
+    TimedLines(console, clock=lambda: next(times)).say(SENTENCE)
     return output.getvalue().splitlines()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.demo.observation import awaited_by
-from tests.unit.cli.test_api_client import FunctionApp
+from tests.unit.cli.fake_function_app import FunctionApp
 
 PLANNED, SUBMITTED = {"run_id": "r", "state": "planned"}, {"run_id": "r", "state": "submitted"}
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cli.pack.packer import alone_in
+from cli.pack.packer import locked
 from tests.support.cli import landfall
 from tests.support.nih_xrays import write_nih
 from tests.support.processes import REPOSITORY
@@ -25,7 +25,7 @@ def test_one_at_a_time(capsys: Capture, tmp_path: Path) -> None:
     """While one command packs into a folder, another is refused, and harms nothing there."""
     source, target = write_images(tmp_path / "source"), tmp_path / "shards"
     (tmp_path / "t.csv").write_text("a\n1\n")
-    with alone_in(target):
+    with locked(target):
         (target / ".landfall-pack.rows").write_text("of the first")
         for kind, path in (("images", source), ("table", tmp_path / "t.csv")):
             status, _, err = landfall(capsys, "pack", kind, path, "--to", target, "--shards", 1)
@@ -55,7 +55,7 @@ def test_target_in_source(capsys: Capture, tmp_path: Path) -> None:
     source = write_images(tmp_path / "source")
     for target in (source, source / "shards"):
         status, _, err = landfall(capsys, "pack", "images", source, "--to", target)
-        assert (2, True) == (status, f"--to should lie outside {source}" in err)
+        assert (2, True) == (status, f"--to {target} lies inside {source}" in err)
     assert ["cat", "dog"] == sorted(p.name for p in source.iterdir())
 
 
@@ -160,7 +160,7 @@ def test_share_that_is_no_number(capsys: Capture, tmp_path: Path) -> None:
     source = write_images(tmp_path / "source")
     arguments = ["--to", tmp_path / "shards", "--validation-share", "nan"]
     status, _, err = landfall(capsys, "pack", "images", source, *arguments)
-    assert (2, True) == (status, "nan is no number" in err)
+    assert (2, True) == (status, "nan is not a number" in err)
 
 
 def test_no_room_for_a_table(tmp_path: Path) -> None:

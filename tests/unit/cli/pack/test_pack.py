@@ -226,7 +226,7 @@ def test_a_share_too_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     """A split without an example is told as such, and not as a folder without images."""
     source = write_images(tmp_path / "source")
     status, _, err = landfall(capsys, "pack", "images", source, "--to", tmp_path / "x", "--validation-share", "0.001")
-    assert (1, True) == (status, "validation has none; does --validation-share fit so few?" in err)
+    assert (1, True) == (status, "Split validation: has no example. Is --validation-share too small" in err)
 
 
 def test_other_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_what_is_no_file(capsys: pytest.CaptureFixture[str], shards: Path) -> No
     assert (1, [[], ["source_gone"], ["source_gone"]]) == (status, told)
     for path in (pipe, Path("/dev/zero")):
         status, _, err = landfall(capsys, "validate", path)
-        assert (2, True) == (status, f"{path}: should be a file or a folder, is a pipe or a device." in err)
+        assert (2, True) == (status, f"{path}: is a pipe or a device, not a file or a folder." in err)
 
 
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: path.with_name("readme.txt").replace(path)])

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function_app.domain.failures import EXIT_CODES, REMEDIES, RETRYING, Evidence, FailureClass, classify
+from shared.exit_codes import ExitCode
 from tests.support.processes import REPOSITORY
-from training_job.exit_codes import ExitCode
 
 EXITED = (
     "Execution failed. User process 'python' exited with status code {code}. Please check log file "

@@ -91,4 +91,4 @@ def test_looking_ends_when_its_time_is_up(tmp_path: Path) -> None:
     ticks = iter([0.0, 1.0, 11.0])
     suspects = [landed(tmp_path / name) for name in ("a", "b", "c")]
     found = find_damage(suspects, "tfrecord", budget_s=10, clock=lambda: next(ticks))
-    assert found.startswith("The first 1 shards of this rank are as the manifest says; no more")
+    assert found.startswith("The first 1 shards of this rank are as the manifest says; the others")

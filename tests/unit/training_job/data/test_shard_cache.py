@@ -30,7 +30,7 @@ def test_a_shard_is_read_from_the_mount_until_its_copy_is_there(tmp_path: Path) 
     """First the shard itself, then a copy with the same content."""
     cache = ShardCache(tmp_path / "mount", tmp_path / "cache", [landed(tmp_path / "mount")])
     before = cache.path_of("s0")
-    cache.fill(["s0"])
+    cache.start_copying(["s0"])
     cache.wait()
     after = cache.path_of("s0")
     assert (tmp_path / "mount" / "s0", b"records") == (before, after.read_bytes())
@@ -42,7 +42,7 @@ def test_a_shard_that_changed_after_closing_is_found_out(tmp_path: Path) -> None
     shard = landed(tmp_path / "mount")
     (tmp_path / "mount" / "s0").write_bytes(b"changed")
     cache = ShardCache(tmp_path / "mount", tmp_path / "cache", [shard])
-    cache.fill(["s0"])
+    cache.start_copying(["s0"])
     with pytest.raises(DataError, match=r"s0 should have CRC32C [0-9a-f]{8} as the manifest says, has [0-9a-f]{8}"):
         cache.wait()
     assert [] == list((tmp_path / "cache").iterdir())
@@ -52,7 +52,7 @@ def test_another_versions_shard_of_the_same_name_is_another_copy(tmp_path: Path)
     """A cache folder that several trainings share mixes nothing up."""
     for version, content in (("v1", b"first"), ("v2", b"second")):
         cache = ShardCache(tmp_path / version, tmp_path / "cache", [landed(tmp_path / version, content)])
-        cache.fill(["s0"])
+        cache.start_copying(["s0"])
         cache.wait()
         assert content == cache.path_of("s0").read_bytes()
 
@@ -61,6 +61,6 @@ def test_a_cache_folder_that_cannot_be_written_is_said_in_words(tmp_path: Path) 
     """The folder and the system's reason."""
     (tmp_path / "cache").write_text("a file")
     cache = ShardCache(tmp_path / "mount", tmp_path / "cache", [landed(tmp_path / "mount")])
-    cache.fill(["s0"])
+    cache.start_copying(["s0"])
     with pytest.raises(DataError, match=r"cache should take shards, but: .*File exists"):
         cache.wait()

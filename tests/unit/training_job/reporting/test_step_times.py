@@ -40,9 +40,9 @@ def test_an_epochs_own_time_starts_where_the_last_one_ended() -> None:
     """Its steps and nothing else, warm-up included."""
     times = StepTimes(10)
     times.note(wait_s=1, step_s=1)
-    assert {"duration_s": 2.0, "images_per_s": 5.0} == times.of_epoch()
+    assert {"duration_s": 2.0, "images_per_s": 5.0} == times.take_epoch()
     times.note(wait_s=0, step_s=1)
-    assert {"duration_s": 1.0, "images_per_s": 10.0} == times.of_epoch()
+    assert {"duration_s": 1.0, "images_per_s": 10.0} == times.take_epoch()
 
 
 def test_memory_is_bounded() -> None:

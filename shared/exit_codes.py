@@ -1,0 +1,36 @@
+"""How a training's processes end: the training raises these codes, the submitter classifies failures by them.
+
+mpirun ends with the code of the first rank that failed.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Every code of the training; its log says what the code means for the run at hand."""
+
+    SUCCESS = 0
+    UNEXPECTED = 1
+    """A defect; the log has the stack trace."""
+    USAGE = 2
+    """The command line is wrong (argparse's own code)."""
+    DATA = 10
+    """The manifest or a shard cannot be read, or does not hold what the manifest says."""
+    PLAN = 11
+    """The data cannot be divided equally among this many ranks at this batch size."""
+    MODEL = 12
+    """The model cannot be built as requested, or a user's own module failed."""
+    NON_FINITE_LOSS = 13
+    """The loss became NaN or infinite; the log names the step."""
+    EXPORT = 14
+    """The exported model does not behave as the trained one."""
+    RANK_LOST = 15
+    """A rank is dead or stuck; the log names it."""
+    CHECKPOINT = 16
+    """A checkpoint exists but cannot be resumed from."""
+    RANKS_PARTED = 17
+    """Ranks that should have equal weights differ."""
+    INTERRUPTED = 75
+    """SIGTERM or SIGUSR1: the step was finished and a checkpoint saved; the next attempt continues (EX_TEMPFAIL)."""

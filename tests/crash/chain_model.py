@@ -1,0 +1,313 @@
+"""A model of everything that may happen around the chain, for hypothesis and for random walks.
+
+Events come twice, late, never and in any order; handlers run at the same time; services do not answer, or their
+answers are lost; processes die. Data change, jobs fail and vanish, people cancel and ask for more runs, and the app
+is deployed again. The model remembers what happens outside in the simplest way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from function_app.domain.events import TrainingRequest
+from function_app.domain.records import PERSON
+from function_app.runs.cancellation import cancel_run
+from function_app.runs.following import handle_run_event
+from function_app.runs.requests import request_run
+from function_app.runs.submission import handle_request
+from function_app.sweep.sweep import sweep
+from shared.errors import LandfallError
+from tests.crash.chain_promises import ENDED, NO_SHARD, Promises
+from tests.crash.faulty_ports import Fate, Fates, ProcessDiedError
+from tests.crash.port_calls import watched
+from tests.support.interleaving import Turns
+from tests.support.world import ALL_SHARDS, VERSION, World, pipeline, shard_content
+
+POLICIES = ("notify", "train", "cancel_and_train")
+VERSIONS = ("v1", "v2")
+VARIANTS = (1, 2, 0)
+"""Two good contents of each shard, and one that is no shard."""
+JOB_ERRORS = (None, "The job was preempted", "exited with status code 10.")
+"""Why a job fails: unknown, one that is tried again, and one that puts a hold on its data."""
+EVENTS_AND_MESSAGES = 12
+"""Those of two versions, and some more."""
+ROUNDS = 14
+"""Hours until all is quiet: a failed run may be tried again several times, with pauses."""
+STEPS_OF_A_WALK = 20
+
+versions, names, variants = st.sampled_from(VERSIONS), st.sampled_from(ALL_SHARDS), st.sampled_from(VARIANTS)
+policies, errors = st.sampled_from(POLICIES), st.sampled_from(JOB_ERRORS)
+numbers = st.integers(0, 30)
+several_fates = st.lists(st.tuples(st.integers(0, 20), st.sampled_from(Fate)), max_size=2)
+orders = st.integers(0, 9999)
+"""Seeds of which handler is next, at every call: hypothesis draws lists too short to let handlers meet."""
+
+Handler = Callable[[], object]
+
+
+class ChainModel(RuleBasedStateMachine):
+    """Does what may happen outside, and checks that the chain keeps its promises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world, self.fates, self.turns = World(), Fates(), Turns()
+        self.promises = Promises(self.world)
+        self.uploads: list[str] = []
+        self.run_events: list[str] = []
+        self.delivered: list[str] = []
+        """Requests that were delivered before."""
+        self.blobs: dict[tuple[str, str], bytes] = {}
+
+    @initialize(on_change=policies, going=st.sampled_from([True, False]))
+    def deploy(self, on_change: str, *, going: bool) -> None:
+        """Start; half of the sequences begin with both versions uploaded, so that late events are tried as often."""
+        self.on_change, self.epochs = on_change, 3
+        self.world.change_pipeline(on_change=on_change)
+        services = watched(self.world.services, self.promises.around)
+        self.world.services = watched(watched(services, self.fates.around), self.turns.around)
+        if going:
+            self.get_going(1)
+
+    # -- outside -------------------------------------------------------------------------------------------
+    @rule(version=versions, name=names, variant=variants)
+    def upload(self, version: str, name: str, variant: int) -> None:
+        labels = [ALL_SHARDS.index(name)] * variant
+        content = shard_content(*labels) or NO_SHARD
+        self.uploads.append(self.world.put(name, content, version))
+        self.blobs[version, name] = content
+
+    @rule(version=versions)
+    def upload_all(self, version: str) -> None:
+        for name in ALL_SHARDS:
+            self.upload(version, name, 1)
+
+    @rule(end=st.sampled_from(["Running", *ENDED]), error=errors)
+    def move_jobs(self, end: str, error: str | None) -> None:
+        for run in self.world.ledger.runs():
+            status = self.world.jobs.statuses.get(run.run_id)
+            if status is not None and status.status not in ENDED:
+                self.world.end_job(run, end)
+                self.world.jobs.become(run.run_id, end, error=error if end == "Failed" else None)
+                self.run_events.append(run.run_id)
+
+    @rule(number=numbers)
+    def forget_job(self, number: int) -> None:
+        """Azure ML loses a job."""
+        names = sorted(self.world.jobs.statuses)
+        if names:
+            self.world.jobs.forget(names[number % len(names)])
+
+    @rule(minutes=st.sampled_from([1, 5, 60]))
+    def wait(self, minutes: int) -> None:
+        self.world.clock.move(minutes=minutes)
+
+    @rule()
+    def deploy_again(self) -> None:
+        """Another version of the pipeline resolves the same request to another spec."""
+        self.epochs = 7 - self.epochs
+        train = pipeline().train
+        options = replace(train.options, epochs=self.epochs)
+        self.world.change_pipeline(on_change=self.on_change, train=train.model_copy(update={"options": options}))
+
+    # -- people --------------------------------------------------------------------------------------------
+    @rule(number=numbers, end=st.sampled_from([None, *ENDED]), error=errors, fates=several_fates, order=orders)
+    def cancel(
+        self, number: int, end: str | None, error: str | None, fates: list[tuple[int, Fate]], order: int
+    ) -> None:
+        """A person cancels a run, whose job may end meanwhile; a run that waited for it does not start by itself."""
+        runs = sorted(self.world.ledger.run_rows)
+        if not runs:
+            return
+        board, before = self.world.ledger.board, self.promises.canceled()
+        going = board.going_of("digits")
+        run_id = going.first_run_id if going is not None and number % 3 else runs[number % len(runs)]
+        told = len(self.run_events)
+        if end is not None:
+            self.move_jobs(end, error)
+        handlers = [self.handler(event) for event in self.run_events[told:]]
+        self.handle([lambda: self.cancel_as_person(run_id), *handlers], fates, order)
+        if going is not None and going.logical_run in self.promises.canceled() - before:
+            self.promises.disarmed |= {flight.logical_run for flight in board.armed}
+
+    def cancel_as_person(self, run_id: str) -> None:
+        run = cancel_run(run_id, canceled_by=PERSON, reason="enough", services=self.world.services)
+        self.promises.heard.add(run.run_id)
+
+    @rule(epochs=st.integers(5, 6), key=st.sampled_from([None, "k1"]), fates=several_fates)
+    def ask(self, epochs: int, key: str | None, fates: list[tuple[int, Fate]]) -> None:
+        """A person asks for a run, perhaps with force, and perhaps again."""
+        asked = {"overrides": {"epochs": epochs}, "trigger": "http", "forced_by": key}
+        self.handle([lambda: request_run(VERSION, **asked, services=self.world.services)], fates)  # type: ignore[arg-type]
+
+    # -- deliveries ----------------------------------------------------------------------------------------
+    @rule(number=numbers, keep=st.booleans(), fates=several_fates)
+    def deliver(self, number: int, *, keep: bool, fates: list[tuple[int, Fate]]) -> None:
+        """Deliver an event in any order; kept, it comes again."""
+        for handler in self.pick(number, keep=keep):
+            self.handle([handler], fates)
+
+    @rule(fates=several_fates)
+    def deliver_everything(self, fates: list[tuple[int, Fate]]) -> None:
+        """Deliver all waiting events and what follows from them, oldest first; the first handlers meet the faults."""
+        for _ in range(EVENTS_AND_MESSAGES):
+            self.handle(self.pick(0, keep=False), fates)
+            fates = []
+
+    @rule(numbers=st.lists(numbers, min_size=2, max_size=3), fates=several_fates, order=orders)
+    def deliver_at_once(self, numbers: list[int], fates: list[tuple[int, Fate]], order: int) -> None:
+        self.handle([handler for number in numbers for handler in self.pick(number, keep=True)], fates, order)
+
+    @rule(version=versions, variant=st.sampled_from([1, 2]), fates=several_fates, order=orders)
+    def land_at_once(self, version: str, variant: int, fates: list[tuple[int, Fate]], order: int) -> None:
+        """All shards of a version are uploaded and validated at the same time: any of them may be the last."""
+        before = len(self.uploads)
+        for name in ALL_SHARDS:
+            self.upload(version, name, variant)
+        self.handle([self.handler(event) for event in self.uploads[before:]], fates, order)
+
+    @rule(variant=st.sampled_from([1, 2]))
+    def get_going(self, variant: int) -> None:
+        """Both versions are uploaded and their requests handled: one run is active, and another waits for it."""
+        for version in ("v1", "v2"):
+            self.land_at_once(version, variant, [], 0)
+        for _ in range(len(self.world.requests.messages)):
+            self.handle([self.handler(self.world.requests.messages.pop(0))], [])
+
+    @rule(end=st.sampled_from(ENDED), error=errors, fates=several_fates, order=orders)
+    def end_at_once(self, end: str, error: str | None, fates: list[tuple[int, Fate]], order: int) -> None:
+        """A job ends; its event comes twice, and the timer fires meanwhile."""
+        before = len(self.run_events)
+        self.move_jobs(end, error)
+        told = [self.handler(event) for event in self.run_events[before:]]
+        self.handle([*told, *told, lambda: sweep(self.world.services)], fates, order)
+
+    @rule(number=numbers, fates=several_fates, order=orders)
+    def deliver_late(self, number: int, fates: list[tuple[int, Fate]], order: int) -> None:
+        """A request comes again, long after it was handled, together with a waiting event."""
+        late = self.delivered[number % len(self.delivered) :][:1] if self.delivered else []
+        self.handle([*map(self.handler, late), *self.pick(number, keep=False)], fates, order)
+
+    @rule(number=numbers)
+    def lose(self, number: int) -> None:
+        """An event is never delivered (again)."""
+        self.pick(number, keep=False)
+
+    @rule(fates=several_fates)
+    def fire_timer(self, fates: list[tuple[int, Fate]]) -> None:
+        self.handle([lambda: sweep(self.world.services)], fates)
+
+    @rule(number=numbers, order=orders)
+    def fire_timer_meanwhile(self, number: int, order: int) -> None:
+        timer = [lambda: sweep(self.world.services)]
+        self.handle([*timer, *self.pick(number, keep=False)], [], order)
+
+    def pick(self, number: int, *, keep: bool) -> list[Handler]:
+        """Return the handler of one of the waiting events or messages, or nothing."""
+        waiting = [*self.uploads, *self.run_events, *self.world.requests.messages]
+        if not waiting:
+            return []
+        event = waiting[number % len(waiting)]
+        source = next(s for s in (self.uploads, self.run_events, self.world.requests.messages) if event in s)
+        if not keep:
+            source.remove(event)
+        return [self.handler(event)]
+
+    def handler(self, event: str) -> Handler:
+        if event.startswith("{"):
+            self.delivered.append(event)
+            return lambda: handle_request(TrainingRequest.from_json(event), self.world.services)
+        if event.startswith("landfall-"):
+            return lambda: handle_run_event(event, self.world.services)
+        return lambda: self.world.deliver(event)
+
+    def handle(self, handlers: list[Handler], fates: list[tuple[int, Fate]], order: int = 0) -> None:
+        """Run handlers at the same time; they may raise what makes the host deliver again."""
+        self.fates.waiting = sorted(fates)
+        raised = self.turns.run(handlers, in_bursts(order))
+        self.fates.waiting = []
+        for error in raised:
+            if not isinstance(error, LandfallError | ProcessDiedError):
+                raise error
+
+    # -- promises ------------------------------------------------------------------------------------------
+    @invariant()
+    def promises_hold(self) -> None:
+        self.promises.check()
+
+    def teardown(self) -> None:
+        """Let the timer alone find everything that was lost, once the services answer again."""
+        if not hasattr(self, "on_change"):
+            return
+        for _ in range(ROUNDS):
+            self.world.clock.move(hours=1)
+            self.world.serve_requests()
+            self.move_jobs("Completed", None)
+            sweep(self.world.services)
+        self.promises.check_end(self.blobs, self.fates.met)
+
+
+def in_bursts(seed: int) -> Iterator[int]:
+    """Yield which handler is next: some calls of one, then some of another, so that one overtakes another."""
+    dice = random.Random(seed)  # noqa: S311 (turns, not secrets)
+    while True:
+        yield from itertools.repeat(dice.randrange(4), dice.choice((1, 2, 5, 20)))
+
+
+def walk(seed: int) -> None:
+    """Drive a model by an even draw of its rules. Raises AssertionError if a promise breaks.
+
+    Hypothesis prefers small and simple sequences, because it wants to explain a failure; an even draw gets to rare
+    encounters sooner.
+    """
+    dice, model = random.Random(seed), ChainModel()  # noqa: S311 (a walk, not secrets)
+    model.deploy(dice.choice(POLICIES), going=dice.random() < 0.7)
+    for _ in range(STEPS_OF_A_WALK):
+        dice.choice(RULES)(model, dice)
+        model.promises_hold()
+    model.teardown()
+
+
+def fates(dice: random.Random) -> list[tuple[int, Fate]]:
+    """Draw up to two faults, mostly one."""
+    return [(dice.randrange(20), dice.choice(list(Fate))) for _ in range(dice.choice((0, 1, 1, 2)))]
+
+
+def number(dice: random.Random) -> int:
+    """Draw which event or run is meant."""
+    return dice.randrange(30)
+
+
+def version(dice: random.Random) -> str:
+    """Draw a version."""
+    return dice.choice(VERSIONS)
+
+
+def order(dice: random.Random) -> int:
+    """Draw a seed of turns."""
+    return dice.randrange(10_000)
+
+
+RULES: tuple[Callable[[ChainModel, random.Random], object], ...] = (
+    lambda m, d: m.upload(version(d), d.choice(ALL_SHARDS), d.choice(VARIANTS)),
+    lambda m, d: m.move_jobs(d.choice(("Running", *ENDED)), d.choice(JOB_ERRORS)),
+    lambda m, d: m.forget_job(number(d)),
+    lambda m, d: m.wait(d.choice((1, 5, 60))),
+    lambda m, _: m.deploy_again(),
+    lambda m, d: m.cancel(number(d), d.choice((None, *ENDED)), d.choice(JOB_ERRORS), fates(d), order(d)),
+    lambda m, d: m.ask(d.choice((5, 6)), d.choice((None, "k1")), fates(d)),
+    lambda m, d: m.deliver_everything(fates(d)),
+    lambda m, d: m.deliver_at_once([number(d), number(d), number(d)], fates(d), order(d)),
+    lambda m, d: m.land_at_once(version(d), d.choice((1, 2)), fates(d), order(d)),
+    lambda m, d: m.get_going(d.choice((1, 2))),
+    lambda m, d: m.end_at_once(d.choice(ENDED), d.choice(JOB_ERRORS), fates(d), order(d)),
+    lambda m, d: m.deliver_late(number(d), fates(d), order(d)),
+    lambda m, d: m.lose(number(d)),
+    lambda m, d: m.fire_timer(fates(d)),
+    lambda m, d: m.fire_timer_meanwhile(number(d), order(d)),
+)

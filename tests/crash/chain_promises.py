@@ -1,0 +1,221 @@
+"""What was promised of the chain, checked against everything that the doubles hold.
+
+The memory of earlier checks tells what may never change again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from function_app.domain.job_plan import spec_from_json
+from function_app.domain.records import (
+    NUM_BUCKETS,
+    PERSON,
+    DatasetVersion,
+    Generation,
+    NotificationState,
+    RunRecord,
+    ShardState,
+)
+from function_app.domain.run_states import SETTLED, TRANSITIONS, RunState
+from shared.manifest import Manifest
+from tests.crash.faulty_ports import Fate
+from tests.crash.port_calls import PortCall
+from tests.support.world import ALL_SHARDS, WEBHOOK, World
+
+ENDED = ("Completed", "Failed", "Canceled")
+"""Azure ML's words for jobs that have ended."""
+ACTIVE = frozenset({RunState.SUBMITTING, RunState.SUBMITTED, RunState.QUEUED, RunState.RUNNING})
+WITH_A_MODEL = frozenset({RunState.COMPLETED, RunState.REGISTERED})
+RECIPIENTS = ("topic", WEBHOOK)
+SENDING = ("send", "save_notification")
+"""Where a process that dies, or an answer that is lost, leaves open whether somebody was told."""
+NO_SHARD = b"no records"
+
+
+class Promises:
+    """Looks at a world again and again."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.states: dict[str, RunState] = {}
+        self.closings: dict[tuple[DatasetVersion, int], Generation] = {}
+        self.heard: set[str] = set()
+        """Runs whose cancellation a person was told of."""
+        self.disarmed: set[str] = set()
+        """Logical runs that waited for a run which a person canceled: they do not start by themselves."""
+
+    def around(self, call: PortCall, make: Callable[[], Any]) -> Any:
+        """See port_calls.Around: what an effect may break is looked at right after it, in the midst of a step."""
+        answer = make()
+        if call.method in ("save_run", "add_attempt", "submit"):
+            self.runs_go_forward_only()
+            self.one_job_goes_at_a_time()
+        elif call.method in ("add_generation", "claim_auto_run"):
+            self.a_closing_is_never_rewritten()
+        return answer
+
+    def check(self) -> None:
+        """Raise AssertionError where a promise does not hold at this moment."""
+        self.counters_equal_rows()
+        self.a_content_closes_once()
+        self.a_closing_is_never_rewritten()
+        self.a_closing_starts_one_run()
+        self.runs_go_forward_only()
+        self.one_job_goes_at_a_time()
+        self.every_job_is_on_record_under_its_own_spec()
+        self.a_run_has_one_model_at_most()
+        self.what_a_person_cancels_leads_to_nothing()
+        self.attempts_are_bounded()
+        self.a_run_has_one_end()
+
+    def counters_equal_rows(self) -> None:
+        rows = Counter(
+            (row.dataset_version, row.split, row.index % NUM_BUCKETS)
+            for row in self.world.ledger.shard_rows.values()
+            if row.state is ShardState.ACCEPTED
+        )
+        assert rows == Counter({key: count for key, count in self.world.ledger.counters.items() if count})
+
+    def a_content_closes_once(self) -> None:
+        by_version: dict[DatasetVersion, list[str]] = {}
+        for (version, number), row in sorted(self.world.ledger.generation_rows.items()):
+            prints = by_version.setdefault(version, [])
+            prints.append(row.fingerprint)
+            assert (number, True) == (len(prints), prints[-2:-1] != [row.fingerprint])
+
+    def a_closing_is_never_rewritten(self) -> None:
+        for key, row in self.world.ledger.generation_rows.items():
+            before = self.closings.setdefault(key, row)
+            same = (before.fingerprint, before.closed_at) == (row.fingerprint, row.closed_at)
+            named_once = before.auto_run_id in (None, row.auto_run_id)
+            assert (True, True) == (same, named_once), f"{before} became {row}"
+            self.closings[key] = row
+        told = Counter(
+            line.subject
+            for lines in self.world.ledger.history_rows.values()
+            for line in lines
+            if line.action in ("version_closed", "version_changed")
+        )
+        assert told <= Counter(str(version) for version, _ in self.world.ledger.generation_rows)
+
+    def a_closing_starts_one_run(self) -> None:
+        started = {
+            (run.dataset_version, run.generation, run.logical_run)
+            for run in self.world.ledger.runs()
+            if run.trigger == "closed"
+        }
+        twice = [key for key, count in Counter((v, g) for v, g, _ in started).items() if count > 1]
+        assert [] == twice
+
+    def runs_go_forward_only(self) -> None:
+        for run in self.world.ledger.runs():
+            before = self.states.get(run.run_id, run.state)
+            assert run.state in reachable(before), f"{run.run_id} went from {before} to {run.state}"
+            self.states[run.run_id] = run.state
+
+    def one_job_goes_at_a_time(self) -> None:
+        going = [status.name for status in self.world.jobs.statuses.values() if status.status not in ENDED]
+        active = [run.run_id for run in self.world.ledger.runs() if run.state in ACTIVE]
+        assert (True, True) == (len(going) <= 1, len(active) <= 1), f"going: {going}; active: {active}"
+
+    def every_job_is_on_record_under_its_own_spec(self) -> None:
+        rows = self.world.ledger.run_rows
+        strange = [
+            name
+            for name, spec in self.world.jobs.submitted.items()
+            if name not in rows or spec_from_json(rows[name].spec) != spec
+        ]
+        assert [] == strange
+
+    def a_run_has_one_model_at_most(self) -> None:
+        made = Counter(model.path.split("/")[3] for model in self.world.models.registered.values())
+        rows = self.world.ledger.run_rows
+        assert ([], []) == (
+            [name for name, count in made.items() if count > 1],
+            [name for name in made if rows[name].state not in WITH_A_MODEL],
+        )
+
+    def what_a_person_cancels_leads_to_nothing(self) -> None:
+        runs = self.world.ledger.runs()
+        marked = [run for run in runs if run.canceled_by == PERSON or run.run_id in self.heard]
+        assert [] == [run.run_id for run in marked if run.state in WITH_A_MODEL or run.next_run_id is not None]
+        assert set() == self.disarmed & {name.rpartition("-a")[0] for name in self.world.jobs.submitted}
+
+    def canceled(self) -> set[str]:
+        """Return the logical runs that a person has canceled."""
+        return {run.logical_run for run in self.world.ledger.runs() if run.canceled_by == PERSON}
+
+    def attempts_are_bounded(self) -> None:
+        limit = self.world.services.pipelines["digits"].attempts.max
+        runs = self.world.ledger.runs()
+        follow = {run.next_run_id for run in runs if run.next_run_id is not None}
+        assert (True, follow) == (
+            all(run.attempt <= limit for run in runs),
+            {run.run_id for run in runs if run.attempt > 1},
+        )
+
+    def a_run_has_one_end(self) -> None:
+        for run in self.world.ledger.runs():
+            rows = [row for row in self.world.ledger.notifications(run.run_id) if row.outcome in set(RunState)]
+            told = Counter(row.recipient for row in rows)
+            expected = {str(run.state)} if run.next_run_id is None else set()
+            assert (True, True) == (set(told.values()) <= {1}, {row.outcome for row in rows} <= expected)
+
+    def check_end(self, blobs: Mapping[tuple[str, str], bytes], met: Mapping[tuple[Fate, str], int]) -> None:
+        """Raise AssertionError where something is left to do, or was done otherwise than it should have been.
+
+        ``blobs`` is what lies in storage, by version and name; ``met`` what went wrong, by fate and method.
+        """
+        self.check()
+        self.nothing_is_left_to_do()
+        self.everybody_was_told_once(met)
+        for version in ("v1", "v2"):
+            self.what_is_whole_is_closed(version, [blobs.get((version, name), NO_SHARD) for name in ALL_SHARDS])
+
+    def nothing_is_left_to_do(self) -> None:
+        ledger, board = self.world.ledger, self.world.ledger.board
+        assert ([], []) == (list(ledger.unfinished_runs()), list(ledger.unsent_notifications()))
+        assert ((), (), ()) == (board.going, board.armed, board.dropped)
+        assert [] == [run.run_id for run in ledger.runs() if run.state not in SETTLED]
+        assert {run.run_id for run in ledger.runs() if run.state is RunState.REGISTERED} == {
+            model.path.split("/")[3] for model in self.world.models.registered.values()
+        }
+
+    def everybody_was_told_once(self, met: Mapping[tuple[Fate, str], int]) -> None:
+        ledger = self.world.ledger
+        ends = {(run.run_id, str(run.state), to) for run in ledger.runs() if is_told_of(run) for to in RECIPIENTS}
+        rows = ledger.notification_rows.values()
+        assert ends == {(r.subject, r.outcome, r.recipient) for r in rows if r.outcome in set(RunState)}
+        expected = Counter(row.key for row in rows if row.state is NotificationState.SENT)
+        got = Counter(one.key for recipient in (self.world.topic, self.world.people) for one in recipient.received)
+        assert expected.keys() == got.keys()
+        doubtful = sum(count for (_, method), count in met.items() if method in SENDING)
+        assert got.total() - expected.total() <= doubtful
+
+    def what_is_whole_is_closed(self, version: str, contents: list[bytes]) -> None:
+        if NO_SHARD in contents:
+            return
+        latest = self.world.ledger.latest_generation(DatasetVersion(dataset="digits", version=version))
+        assert latest is not None, f"{version} is whole and was never closed"
+        manifest = Manifest.from_json(self.world.documents.documents[latest.manifest_path].decode())
+        listed = [next(shard.size_bytes for shard in manifest.shards if shard.name == name) for name in ALL_SHARDS]
+        assert [len(content) for content in contents] == listed
+        trains = latest.number == 1 or self.world.services.pipelines["digits"].on_change != "notify"
+        assert not trains or latest.auto_run_id in self.world.ledger.run_rows
+
+
+def is_told_of(run: RunRecord) -> bool:
+    """Whether people are told how a run ended."""
+    return run.state in SETTLED and run.state is not RunState.SUPPRESSED and run.next_run_id is None
+
+
+def reachable(state: RunState) -> set[RunState]:
+    """Return where a run may be, some moves later."""
+    found, new = {state}, {state}
+    while new:
+        new = {target for one in new for target in TRANSITIONS[one]} - found
+        found |= new
+    return found

@@ -1,0 +1,224 @@
+"""The model of the whole chain: no sequence of events breaks a promise, and a missing safeguard is noticed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from function_app.adapters import ledger_rules
+from function_app.domain import job_plan as planning
+from function_app.domain.jobs import JobSpec
+from function_app.domain.records import Generation, NotificationRecord, RunRecord
+from function_app.domain.run_queue import FlightBoard, left
+from function_app.domain.run_states import RunState
+from function_app.ingest import closing
+from function_app.runs import admission as flights
+from function_app.runs import registration, submission
+from function_app.runs import transitions as run_changes
+from function_app.testing import memory_ledger
+from function_app.testing.memory_ledger import MemoryLedger
+from shared import manifest
+from shared.manifest import ManifestShard, fingerprint
+from tests.crash.chain_model import ChainModel, walk
+
+NUM_WALKS = 20
+"""Enough to notice each missing safeguard below."""
+MORE_WALKS = range(NUM_WALKS, 200)
+
+
+def run_model(max_examples: int) -> None:
+    """Let hypothesis draw sequences; each that breaks a promise is explained."""
+    limits = settings(
+        max_examples=max_examples,
+        stateful_step_count=30,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(ChainModel, settings=limits)
+
+
+def walk_all() -> None:
+    """Take the walks of the gate."""
+    for seed in range(NUM_WALKS):
+        walk(seed)
+
+
+def test_the_chain_keeps_its_promises_in_every_sequence() -> None:
+    """The promises hold after every step, and in the end nothing is left to do."""
+    run_model(20)
+
+
+def test_the_chain_keeps_its_promises_on_every_walk() -> None:
+    """The same, with rare encounters as likely as common ones."""
+    walk_all()
+
+
+@pytest.mark.slow
+def test_the_chain_keeps_its_promises_in_many_more_sequences() -> None:
+    """Ten times as many as in the gate."""
+    run_model(200)
+
+
+@pytest.mark.slow
+def test_the_chain_keeps_its_promises_on_many_more_walks() -> None:
+    """Ten times as many as in the gate."""
+    for seed in MORE_WALKS:
+        walk(seed)
+
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def single_flight_is_off(patch: pytest.MonkeyPatch) -> None:
+    """Every run goes at once."""
+    patch.setattr(submission, "take_off", lambda *_, **__: True)
+
+
+def a_duplicate_counts_again(patch: pytest.MonkeyPatch) -> None:
+    """A verdict that is on record is written once more, and so is its count."""
+    patch.setattr(memory_ledger, "same_verdict", lambda *_: False)
+    patch.setattr(memory_ledger, "counter_change", lambda _, shard: ledger_rules.counter_change(None, shard))
+
+
+def a_closing_overwrites(patch: pytest.MonkeyPatch) -> None:
+    """Who closes does not ask whether somebody was first."""
+
+    def add_generation(ledger: MemoryLedger, generation: Generation) -> bool:
+        ledger.generation_rows[generation.dataset_version, generation.number] = generation
+        return True
+
+    patch.setattr(MemoryLedger, "add_generation", add_generation)
+
+
+def a_closing_names_its_run_twice(patch: pytest.MonkeyPatch) -> None:
+    """The name on record does not stand."""
+
+    def claim_auto_run(ledger: MemoryLedger, generation: Generation, run_id: str) -> str:
+        key = (generation.dataset_version, generation.number)
+        ledger.generation_rows[key] = replace(ledger.generation_rows[key], auto_run_id=run_id)
+        return run_id
+
+    patch.setattr(MemoryLedger, "claim_auto_run", claim_auto_run)
+
+
+def a_sender_does_not_claim(patch: pytest.MonkeyPatch) -> None:
+    """An outbox row is written whatever its revision is."""
+
+    def save_notification(ledger: MemoryLedger, notification: NotificationRecord) -> NotificationRecord:
+        saved = replace(notification, revision=ledger._revision())
+        ledger.notification_rows[notification.subject, notification.key] = saved
+        return saved
+
+    patch.setattr(MemoryLedger, "save_notification", save_notification)
+
+
+def the_outbox_overwrites(patch: pytest.MonkeyPatch) -> None:
+    """A notification that is there is added again, and is pending again."""
+
+    def add_notification(ledger: MemoryLedger, notification: NotificationRecord) -> bool:
+        added = replace(notification, revision=ledger._revision())
+        ledger.notification_rows[notification.subject, notification.key] = added
+        return True
+
+    patch.setattr(MemoryLedger, "add_notification", add_notification)
+
+
+def runs_go_back(patch: pytest.MonkeyPatch) -> None:
+    """Neither the steps nor the ledger look at the table of transitions."""
+    patch.setattr(run_changes, "is_legal", lambda *_: True)
+    patch.setattr(memory_ledger, "check_transition", lambda *_: None)
+
+
+def the_last_writer_wins(patch: pytest.MonkeyPatch) -> None:
+    """A run's row is written whatever its revision is."""
+
+    def save_run(ledger: MemoryLedger, run: RunRecord) -> RunRecord:
+        saved = ledger.run_rows[run.run_id] = replace(run, revision=ledger._revision())
+        return saved
+
+    patch.setattr(MemoryLedger, "save_run", save_run)
+
+
+def the_board_is_not_swapped(patch: pytest.MonkeyPatch) -> None:
+    """A place that was given up is not given to who waits."""
+    patch.setattr(flights, "left", lambda board, *_, **__: board)
+
+
+def a_repeated_submission_has_another_name(patch: pytest.MonkeyPatch) -> None:
+    """The name does not follow from what is trained on, but from how often it was sent."""
+    sent: set[str] = set()
+
+    def spec_from_json(members: Any) -> JobSpec:
+        spec = planning.spec_from_json(members)
+        again = spec.name in sent
+        sent.add(spec.name)
+        return replace(spec, name=f"{spec.name}-again") if again else spec
+
+    patch.setattr(submission, "spec_from_json", spec_from_json)
+
+
+def a_repeated_registration_has_another_version(patch: pytest.MonkeyPatch) -> None:
+    """The version does not follow from the run."""
+    numbers = itertools.count(1)
+    patch.setattr(registration, "model_version", lambda _: str(next(numbers)))
+
+
+def a_cancellation_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A job that completes after somebody has canceled its run counts as completed."""
+
+    def as_asked(_: RunRecord, target: RunState) -> RunState:
+        return target
+
+    patch.setattr(run_changes, "_as_asked", as_asked)
+
+
+def what_waited_for_a_canceled_run_starts(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is disarmed."""
+
+    def all_stay_armed(board: FlightBoard, name: str, *, limit: int, **_: Any) -> FlightBoard:
+        return left(board, name, limit=limit)
+
+    patch.setattr(flights, "left", all_stay_armed)
+
+
+def the_fingerprint_ignores_content(patch: pytest.MonkeyPatch) -> None:
+    """Size, CRC and number of records do not count."""
+
+    def blind(shards: Sequence[ManifestShard]) -> str:
+        return fingerprint([replace(one, size_bytes=0, crc32c="00000000", num_records=0) for one in shards])
+
+    patch.setattr(closing, "fingerprint", blind)
+    patch.setattr(manifest, "fingerprint", blind)
+
+
+BROKEN: tuple[Break, ...] = (
+    single_flight_is_off,
+    a_duplicate_counts_again,
+    a_closing_overwrites,
+    a_closing_names_its_run_twice,
+    a_sender_does_not_claim,
+    the_outbox_overwrites,
+    runs_go_back,
+    the_last_writer_wins,
+    the_board_is_not_swapped,
+    a_repeated_submission_has_another_name,
+    a_repeated_registration_has_another_version,
+    a_cancellation_is_forgotten,
+    what_waited_for_a_canceled_run_starts,
+    the_fingerprint_ignores_content,
+)
+
+
+@pytest.mark.parametrize("take_away", BROKEN, ids=lambda take_away: take_away.__name__)
+def test_a_safeguard_that_is_missing_is_noticed(take_away: Break, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The walks that the whole chain survives fail without the safeguard."""
+    take_away(monkeypatch)
+    with pytest.raises(AssertionError):
+        walk_all()

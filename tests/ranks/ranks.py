@@ -1,0 +1,153 @@
+"""Trainings as real processes: ``mpirun`` and the training's own interpreter, with a deadline."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from numpy.typing import NDArray
+
+from local_azure.processes import Process, wait_until
+from shared.job_arguments import JobArguments
+from shared.progress import Progress, parse_progress
+from shared.training_report import FILE_NAME, TrainingReport
+from tests.ranks.landed import Landed
+from tests.support.processes import REPOSITORY, child_environment, start_process
+
+PROGRAMS = REPOSITORY / ".venv-training" / "bin"
+DEADLINE_S = 240.0
+ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def program(name: str) -> str:
+    """Return the path of one of the tests' own programs, from the repository's root."""
+    return f"tests/ranks/programs/{name}.py"
+
+
+def variables(**values: object) -> tuple[str, ...]:
+    """Return what mpirun has to be told to set variables for every rank."""
+    return tuple(word for name, value in values.items() for word in ("-x", f"{name}={value}"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A training that has ended."""
+
+    exit_code: int
+    log: str
+    output: Path
+
+    @property
+    def progress(self) -> list[Progress]:
+        """What the root told on its way."""
+        return [told for line in self.log.splitlines() if (told := parse_progress(line))]
+
+    @property
+    def report(self) -> TrainingReport:
+        """What the root wrote at the end."""
+        return TrainingReport.from_json((self.output / "report" / FILE_NAME).read_bytes())
+
+    @property
+    def pointer(self) -> dict[str, Any]:
+        """The checkpoint that counts."""
+        members: dict[str, Any] = json.loads((self.output / "checkpoints" / "latest.json").read_bytes())
+        return members
+
+    @property
+    def variables(self) -> dict[str, NDArray[Any]]:
+        """The variables of the checkpoint that counts."""
+        with np.load(self.output / "checkpoints" / self.pointer["file"]) as stored:
+            return {name: stored[name] for name in stored.files}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A training that is under way."""
+
+    process: Process
+    output: Path
+
+    def wait_for_epoch(self, epoch: int) -> None:
+        """Wait until the root has told of an epoch's end."""
+        self.process.await_line(f'LANDFALL_PROGRESS {{"epoch": {epoch},', timeout_s=DEADLINE_S)
+
+    def send(self, number: signal.Signals, rank: int) -> None:
+        """Send a signal to one rank."""
+        self.rank(rank).send_signal(number)
+
+    def rank(self, rank: int) -> psutil.Process:
+        """Return one rank's process: it says so itself in its environment."""
+        children = psutil.Process(self.process.popen.pid).children(recursive=True)
+        return next(c for c in children if c.environ().get("OMPI_COMM_WORLD_RANK") == str(rank))
+
+    def ended(self, timeout_s: float = DEADLINE_S) -> Outcome:
+        """Wait for the end."""
+        wait_until(lambda: self.process.popen.poll() is not None, what="the training ends", timeout_s=timeout_s)
+        code = self.process.popen.returncode
+        return Outcome(exit_code=code, log=self.process.output(), output=self.output)
+
+
+def job_arguments(landed: Landed, output: Path, **options: object) -> JobArguments:
+    """The arguments of a training of what has landed, with its outputs under one folder; no extras that cost time."""
+    where = {
+        "manifest": str(landed.manifest),
+        "data": str(landed.folder),
+        "report": str(output / "report"),
+        "model": str(output / "model"),
+        "checkpoints": str(output / "checkpoints"),
+    }
+    lean = {"measure_communication": False, "tensorboard": False}
+    return JobArguments(**{**where, **lean, **options})  # type: ignore[arg-type]
+
+
+def start(
+    ranks: int | None,
+    arguments: JobArguments,
+    *,
+    launcher: Sequence[str] = (),
+    instead: Sequence[str] = (),
+    within: Sequence[str] = (),
+) -> Running:
+    """Start a training with so many ranks; None means without mpirun.
+
+    ``launcher`` is for mpirun, ``instead`` is what python runs, ``within`` goes before all.
+    """
+    if not (PROGRAMS / "mpirun").exists():
+        pytest.skip(".venv-training is not there: run `make setup`")
+    output = Path(arguments.report).parent
+    output.mkdir(parents=True, exist_ok=True)
+    mpirun = [] if ranks is None else [str(PROGRAMS / "mpirun"), "-n", str(ranks), "--oversubscribe", *launcher]
+    what = instead or ["-m", "training_job.train"]
+    return Running(
+        process=start_process(
+            [*within, *mpirun, str(PROGRAMS / "python"), *what, *arguments.to_argv()],
+            log=output / f"log-{len(list(output.glob('log-*')))}",
+            environment=child_environment(**ENVIRONMENT, PYTHONPATH=str(REPOSITORY)),
+        ),
+        output=output,
+    )
+
+
+def train(ranks: int | None, arguments: JobArguments, **how: Any) -> Outcome:
+    """Train and wait for the end."""
+    running = start(ranks, arguments, **how)
+    try:
+        return running.ended()
+    finally:
+        end_all(running)
+
+
+def end_all(running: Running) -> None:
+    """Leave no process behind, stopped ones included."""
+    if running.process.popen.poll() is None:
+        for child in psutil.Process(running.process.popen.pid).children(recursive=True):
+            os.kill(child.pid, signal.SIGKILL)
+        running.process.kill()

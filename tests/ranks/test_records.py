@@ -1,0 +1,144 @@
+"""Which records ranks see, and what their metrics come to: against numbers that no part of the training computed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from shared.example_schema import FeatureSpec
+from tests.ranks.landed import Landed, land_digits, land_shards
+from tests.ranks.ranks import Outcome, end_all, job_arguments, program, start, train, variables
+from tests.support.example_bytes import example_bytes
+
+pytestmark = pytest.mark.distributed
+
+NUM_RECORDS = 47
+NUM_EVALUATED = 23
+FEATURES = (FeatureSpec(name="image", kind="float", shape=(2, 2, 1)), FeatureSpec(name="label", kind="int64"))
+PIXELS = np.random.default_rng(3).normal(size=(NUM_RECORDS, 4)).astype(np.float32)
+
+
+def payload(number: int) -> bytes:
+    """Return a record whose label says which one it is."""
+    return example_bytes({"image": PIXELS[number].tolist(), "label": number})
+
+
+@pytest.fixture(scope="module")
+def landed(tmp_path_factory: pytest.TempPathFactory) -> Landed:
+    """47 records in shards of 5 and 42 to train on, the first 23 again in shards of 22 and 1 to evaluate on."""
+    payloads = [payload(number) for number in range(NUM_RECORDS)]
+    shards = {
+        "train": [payloads[:5], payloads[5:]],
+        "validation": [payloads[:22], payloads[22:NUM_EVALUATED]],
+    }
+    return land_shards(tmp_path_factory.mktemp("landed") / "numbered", shards, FEATURES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A training by three ranks, more than there are shards, and the records of each rank's steps."""
+
+    outcome: Outcome
+    by_rank: list[list[list[int]]]
+
+    @property
+    def records(self) -> list[int]:
+        """All of them."""
+        return list(chain.from_iterable(chain.from_iterable(self.by_rank)))
+
+
+def three_ranks(landed: Landed, folder: Path, **options: Any) -> Seen:
+    """Train one epoch of a linear model at a rate that changes no weight."""
+    folder.mkdir(exist_ok=True)
+    arguments = job_arguments(
+        landed,
+        folder / "out",
+        epochs=1,
+        per_process_batch_size=4,
+        num_classes=NUM_RECORDS,
+        model_module=program("linear"),
+        optimizer="sgd",
+        learning_rate=1e-30,
+        **options,
+    )
+    outcome = train(3, arguments, instead=[program("noted_labels")], launcher=variables(NOTES_FOLDER=folder))
+    assert 0 == outcome.exit_code, outcome.log
+    return Seen(outcome=outcome, by_rank=[json.loads((folder / f"labels-{r}.json").read_text()) for r in range(3)])
+
+
+@pytest.fixture(scope="module")
+def padded(landed: Landed, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """The remainder filled up."""
+    return three_ranks(landed, tmp_path_factory.mktemp("padded"), remainder="pad")
+
+
+def test_padded_all_ranks_take_the_same_steps_and_leave_no_record_out(padded: Seen) -> None:
+    """Four steps of twelve: one record a second time."""
+    assert [[4] * 4] * 3 == [[len(batch) for batch in steps] for steps in padded.by_rank]
+    assert (set(range(NUM_RECORDS)), 1) == (set(padded.records), sum(n - 1 for n in Counter(padded.records).values()))
+    plan = padded.outcome.report.rank_plan["training"]
+    assert (4, 0, 1) == (plan["steps"], plan["dropped_records"], plan["padded_records"])
+
+
+def test_dropped_all_ranks_take_the_same_steps_and_see_no_record_twice(landed: Landed, tmp_path: Path) -> None:
+    """Three steps of twelve: eleven records wait for another epoch."""
+    seen = three_ranks(landed, tmp_path / "dropped", remainder="drop")
+    assert [[4] * 3] * 3 == [[len(batch) for batch in steps] for steps in seen.by_rank]
+    assert 36 == len(set(seen.records))
+    plan = seen.outcome.report.rank_plan["training"]
+    assert (3, 11, 0) == (plan["steps"], plan["dropped_records"], plan["padded_records"])
+
+
+def test_metrics_are_averages_over_examples_however_they_are_spread(padded: Seen) -> None:
+    """7, 8 and 8 examples to evaluate in two batches of each rank; loss, accuracy and top-5 in float64, by hand."""
+    metrics = padded.outcome.report.metrics
+    expected = {
+        **by_hand(padded.outcome, padded.records),
+        **{f"val_{name}": value for name, value in by_hand(padded.outcome, range(NUM_EVALUATED)).items()},
+    }
+    assert expected == pytest.approx(dict(metrics), rel=1e-5)
+
+
+def by_hand(outcome: Outcome, records: Any) -> dict[str, float]:
+    """Evaluate the linear model on records."""
+    kernel, bias = (named(outcome, part) for part in ("kernel", "bias"))
+    numbers = np.array(list(records))
+    logits = PIXELS[numbers].astype(np.float64) @ kernel + bias
+    log_sums = np.log(np.exp(logits).sum(axis=1))
+    own = logits[np.arange(len(numbers)), numbers]
+    better = (logits > own[:, np.newaxis]).sum(axis=1)
+    return {
+        "loss": float((log_sums - own).mean()),
+        "accuracy": float((better == 0).mean()),
+        "top5_accuracy": float((better < 5).mean()),
+    }
+
+
+def named(outcome: Outcome, part: str) -> NDArray[Any]:
+    """Return the dense layer's kernel or bias, without the optimizer's."""
+    found = [v for name, v in outcome.variables.items() if name.endswith(f"dense/{part}")]
+    assert 1 == len(found), list(outcome.variables)
+    return found[0].astype(np.float64)
+
+
+def test_after_the_first_epoch_a_cache_is_all_that_is_read(tmp_path: Path) -> None:
+    """The shards are taken away while the training runs: the other epochs and the last evaluation need none."""
+    landed = land_digits(tmp_path / "landed")
+    running = start(2, job_arguments(landed, tmp_path / "out", epochs=8, cache_folder=str(tmp_path / "cache")))
+    try:
+        running.wait_for_epoch(1)
+        shutil.rmtree(landed.folder)
+        outcome = running.ended()
+    finally:
+        end_all(running)
+    assert 0 == outcome.exit_code, outcome.log
+    assert 10 == len(list((tmp_path / "cache").iterdir()))

@@ -1,0 +1,183 @@
+"""A training that goes on with more ranks, or fewer, than it began with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shared.example_schema import FeatureSpec
+from tests.ranks.landed import Landed, land_shards
+from tests.ranks.ranks import Outcome, job_arguments, program, train, variables
+from tests.support.example_bytes import example_bytes
+
+pytestmark = pytest.mark.distributed
+
+NUM_RECORDS = 48
+EPOCHS = 4
+STEPS_OF_EPOCH = 4
+"""Of twelve records: an epoch shows each record once, and none is left over."""
+STOOD_AT = 6
+"""Steps: in the middle of the second epoch."""
+ROUNDING = 1e-5
+"""Of weights and velocities up to 1, after ten steps that were summed in another order.
+
+A float32 is off by 6e-8 of itself, a step adds a few such errors, and a momentum of 0.9 carries each on at most ten
+times: 10 steps x 10 x a few 6e-8. One record that another step sees moves the weights a hundred times as far.
+"""
+PIXELS = np.random.default_rng(5).normal(size=(NUM_RECORDS, 4)).astype(np.float32)
+FEATURES = (FeatureSpec(name="image", kind="float", shape=(2, 2, 1)), FeatureSpec(name="label", kind="int64"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """How many ranks, with how large a batch each."""
+
+    ranks: int
+    batch: int
+
+    @property
+    def steps_of_epoch(self) -> int:
+        """An epoch has no remainder in any of these worlds."""
+        return NUM_RECORDS // (self.ranks * self.batch)
+
+
+TWO, ONE = World(ranks=2, batch=6), World(ranks=1, batch=12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A training that has ended, and the records of its steps, over all ranks, in rising order."""
+
+    outcome: Outcome
+    steps: list[list[int]]
+
+
+@pytest.fixture(scope="module")
+def landed(tmp_path_factory: pytest.TempPathFactory) -> Landed:
+    """Records whose labels say which ones they are, in shards of 5, 20 and 23."""
+    payloads = [example_bytes({"image": PIXELS[n].tolist(), "label": n}) for n in range(NUM_RECORDS)]
+    shards = {"train": [payloads[:5], payloads[5:25], payloads[25:]], "validation": [payloads[:7]]}
+    return land_shards(tmp_path_factory.mktemp("landed") / "numbered", shards, FEATURES)
+
+
+def arguments(landed: Landed, output: Path, world: World, **options: Any) -> Any:
+    """A linear model with momentum, whose every step moves the weights."""
+    return job_arguments(
+        landed,
+        output,
+        epochs=EPOCHS,
+        per_process_batch_size=world.batch,
+        num_classes=NUM_RECORDS,
+        model_module=program("linear"),
+        optimizer="sgd",
+        learning_rate=0.05,
+        checkpoint_steps=1,
+        **options,
+    )
+
+
+def stopped(landed: Landed, output: Path, world: World, **options: Any) -> Path:
+    """Train until the root is killed, in the middle of an epoch; return the outputs."""
+    given = arguments(landed, output, world, **options)
+    trap = variables(KILLED=f"0:{STOOD_AT + 1}:pointer")
+    outcome = train(world.ranks, given, instead=[program("killed")], launcher=trap)
+    assert 0 != outcome.exit_code, outcome.log
+    position = outcome.pointer["position"]
+    assert (1, 2, STOOD_AT) == (position["epoch"], position["step_of_epoch"], position["step"])
+    return output
+
+
+def ended(landed: Landed, output: Path, world: World, **options: Any) -> Seen:
+    """Train to the end from wherever the outputs stand."""
+    notes = variables(NOTES_FOLDER=output)
+    given = arguments(landed, output, world, **options)
+    outcome = train(world.ranks, given, instead=[program("noted_labels")], launcher=notes)
+    assert 0 == outcome.exit_code, outcome.log
+    by_rank = [json.loads((output / f"labels-{rank}.json").read_text()) for rank in range(world.ranks)]
+    return Seen(outcome=outcome, steps=[sorted(chain(*of_step)) for of_step in zip(*by_rank, strict=True)])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(landed: Landed, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """Two ranks that were never stopped."""
+    output = tmp_path_factory.mktemp("undisturbed")
+    return ended(landed, output, TWO)
+
+
+@pytest.fixture(scope="module")
+def stopped_two(landed: Landed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two ranks, stopped."""
+    return stopped(landed, tmp_path_factory.mktemp("stopped"), TWO)
+
+
+def assert_later_epochs_show_each_record_once(seen: Seen, world: World, first: int) -> None:
+    """From the ``first`` step after the epoch that was resumed."""
+    later = list(chain(*seen.steps[first:]))
+    epochs = [later[start : start + NUM_RECORDS] for start in range(0, len(later), NUM_RECORDS)]
+    assert [list(range(NUM_RECORDS))] * (EPOCHS - 2) == [sorted(epoch) for epoch in epochs]
+    assert (EPOCHS - 2) * world.steps_of_epoch == len(seen.steps[first:])
+
+
+def assert_ended_as_planned(seen: Seen, world: World, *, lanes: int, steps: int) -> None:
+    """The position is the plan's: all epochs, and so many steps in all."""
+    report, position = seen.outcome.report, seen.outcome.pointer["position"]
+    assert (world.ranks, STOOD_AT) == (report.world_size, report.details["resumed_at_step"])
+    assert [1, 2, 3, 4] == [epoch["epoch"] for epoch in report.epochs]
+    assert {
+        "epoch": EPOCHS,
+        "step_of_epoch": 0,
+        "step": steps,
+        "num_lanes": lanes,
+        "global_batch_size": world.ranks * world.batch,
+    }.items() <= position.items()
+
+
+@pytest.mark.parametrize("fewer", [True, False], ids=["two-then-one", "one-then-two"])
+def test_with_the_same_global_batch_and_lanes_the_steps_are_those_of_a_run_that_was_never_stopped(
+    landed: Landed, undisturbed: Seen, stopped_two: Path, tmp_path: Path, *, fewer: bool
+) -> None:
+    """The same records in each step, the same metrics, and weights that only rounding parts."""
+    if fewer:
+        world, output = ONE, shutil.copytree(stopped_two, tmp_path / "one")
+        seen = ended(landed, output, world)
+    else:
+        world, output = TWO, stopped(landed, tmp_path / "two", ONE, num_lanes=2)
+        seen = ended(landed, output, world, num_lanes=2)
+    assert_ended_as_planned(seen, world, lanes=2, steps=EPOCHS * STEPS_OF_EPOCH)
+    assert undisturbed.steps[STOOD_AT:] == seen.steps
+    assert_later_epochs_show_each_record_once(seen, world, 2 * STEPS_OF_EPOCH - STOOD_AT)
+    assert undisturbed.outcome.report.metrics == pytest.approx(seen.outcome.report.metrics, rel=1e-4)
+    for expected, found in zip(undisturbed.outcome.report.epochs, seen.outcome.report.epochs, strict=True):
+        assert expected["loss"] == pytest.approx(found["loss"], rel=1e-4)
+    assert undisturbed.outcome.variables.keys() == seen.outcome.variables.keys()
+    for name, expected_values in undisturbed.outcome.variables.items():
+        np.testing.assert_allclose(seen.outcome.variables[name], expected_values, rtol=0, atol=ROUNDING, err_msg=name)
+
+
+def test_with_half_the_global_batch_the_epoch_goes_on_after_the_same_part_of_it(
+    landed: Landed, stopped_two: Path, tmp_path: Path
+) -> None:
+    """One of two ranks is left, with its batch: two steps of twelve are four of six; later epochs are whole."""
+    world = World(ranks=1, batch=6)
+    seen = ended(landed, shutil.copytree(stopped_two, tmp_path / "one"), world)
+    assert_ended_as_planned(seen, world, lanes=1, steps=STOOD_AT + 4 + 2 * 8)
+    assert_later_epochs_show_each_record_once(seen, world, 4)
+    assert ended(landed, tmp_path / "never stopped", world).steps[8 + 4 :] == seen.steps
+
+
+def test_with_lanes_that_cannot_be_kept_the_epoch_goes_on_after_the_same_part_of_it(
+    landed: Landed, undisturbed: Seen, tmp_path: Path
+) -> None:
+    """Two ranks cannot share the one lane that one rank had: the same batch, but another order, that of two lanes."""
+    output = stopped(landed, tmp_path, ONE)
+    seen = ended(landed, output, TWO)
+    assert_ended_as_planned(seen, TWO, lanes=2, steps=EPOCHS * STEPS_OF_EPOCH)
+    assert_later_epochs_show_each_record_once(seen, TWO, 2)
+    assert undisturbed.steps[STOOD_AT:] == seen.steps

@@ -1,0 +1,284 @@
+"""What each rank sees: played here in one process, rank after rank."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from shared.example_schema import FeatureSpec
+from shared.job_arguments import JobArguments
+from shared.manifest import ManifestShard
+from shared.record_framing import frame_record
+from tests.support.example_bytes import example_bytes
+from training_job.data.dataset import LaneData, RecordSource, next_batch
+from training_job.data.images import decoder_for, image_shapes, training_augmentation
+from training_job.data.parquet import ParquetSource
+from training_job.data.tfrecord import TfrecordSource
+from training_job.errors import UnreadableDataError
+from training_job.rank_plan import BatchShape, RecordRange, plan_evaluation, plan_training
+
+IMAGE = FeatureSpec(name="image", kind="float", shape=(1, 2, 1))
+LABEL = FeatureSpec(name="label", kind="int64")
+SIZES = (5, 1, 17, 9)
+"""Of uneven shards; the label counts all records, so each can be told from all others."""
+
+
+def number_of_shards(suffix: str) -> list[ManifestShard]:
+    return [
+        ManifestShard(
+            split="train",
+            index=i,
+            num_shards=len(SIZES),
+            name=f"train-{i:05d}-of-{len(SIZES):05d}{suffix}",
+            size_bytes=1,
+            crc32c="0" * 8,
+            num_records=size,
+        )
+        for i, size in enumerate(SIZES)
+    ]
+
+
+def rows() -> list[list[dict[str, Any]]]:
+    firsts = np.cumsum([0, *SIZES])
+    numbers = [range(first, first + size) for first, size in zip(firsts, SIZES, strict=False)]
+    return [[{"image": [float(n), 0.5], "label": int(n)} for n in of_shard] for of_shard in numbers]
+
+
+@pytest.fixture(scope="module", params=[".tfrecord", ".tfrecord.gz", ".parquet"])
+def landed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[ManifestShard]]:
+    """The same 32 records as TFRecord, plain and GZIP, and as Parquet with row groups of three."""
+    folder, shards = tmp_path_factory.mktemp("landed"), number_of_shards(request.param)
+    for shard, of_shard in zip(shards, rows(), strict=True):
+        path = folder / shard.name
+        if request.param == ".parquet":
+            pq.write_table(pa.Table.from_pylist(of_shard), path, row_group_size=3)
+        else:
+            content = b"".join(frame_record(example_bytes(row)) for row in of_shard)
+            path.write_bytes(gzip.compress(content) if request.param.endswith("gz") else content)
+    return folder, shards
+
+
+def data_of(landed: tuple[Path, list[ManifestShard]], rank: int, shape: BatchShape, **options: Any) -> LaneData:
+    folder, shards = landed
+    kind: type[RecordSource] = ParquetSource if shards[0].name.endswith("parquet") else TfrecordSource
+    arguments = JobArguments(manifest="", data="", report="", model="", checkpoints="", **options)
+    evaluated = options.get("validation_split") == "train"
+    plan = (
+        plan_evaluation("train", shards, shape)
+        if evaluated
+        else plan_training("train", shards, shape, arguments.remainder)
+    )
+    return LaneData(
+        shards=tuple(shards),
+        plan=plan,
+        rank=rank,
+        seed=arguments.seed,
+        source=kind(path_of=lambda name: folder / name, image=IMAGE, label=LABEL),  # type: ignore[call-arg]
+        decode=decoder_for(IMAGE, image_shapes(IMAGE, arguments)),
+        augment=training_augmentation(arguments, (1, 2, 1)),
+        model_shape=(1, 2, 1),
+        label_offset=arguments.label_offset,
+        num_classes=arguments.num_classes,
+        shuffle_buffer_records=arguments.shuffle_buffer_records,
+    )
+
+
+def shape(world_size: int, per_process: int, lanes: int | None = None, accumulation: int = 1) -> BatchShape:
+    return BatchShape(
+        world_size=world_size,
+        per_process_batch_size=per_process,
+        num_lanes=lanes or world_size,
+        accumulation=accumulation,
+    )
+
+
+def labels(batches: Any) -> list[list[int]]:
+    return [batch[1].numpy().ravel().tolist() for batch in batches]
+
+
+def by_step(landed: Any, batch: BatchShape, epoch: int = 0, skip: int = 0, **options: Any) -> list[list[int]]:
+    """What all ranks together see in each step."""
+    ranks = [
+        labels(data_of(landed, rank, batch, num_classes=32, **options).training_epoch(epoch, skip))
+        for rank in range(batch.world_size)
+    ]
+    return [list(chain(*step)) for step in zip(*ranks, strict=True)]
+
+
+@pytest.mark.parametrize("world_size", [3, 5])
+def test_padded_every_record_is_seen_by_some_rank(landed: Any, world_size: int) -> None:
+    """Also with more ranks than shards: all 32 once, and what fills up the last step a second time."""
+    steps = by_step(landed, shape(world_size, 3), remainder="pad")
+    seen = Counter(chain(*steps))
+    assert set(range(32)) == set(seen)
+    assert len(steps) * world_size * 3 - 32 == sum(count - 1 for count in seen.values())
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_step_is_the_same_for_every_number_of_ranks(landed: Any, world_size: int) -> None:
+    """Four lanes shared by one, two or four ranks: the same records in every step, in the same order."""
+    expected = by_step(landed, shape(4, 2, 4))
+    assert expected == by_step(landed, shape(world_size, 8 // world_size, 4))
+
+
+def test_an_accumulated_step_has_the_records_of_a_whole_one(landed: Any) -> None:
+    """Two batches of two make the step that one batch of four makes."""
+    assert by_step(landed, shape(2, 4)) == by_step(landed, shape(2, 2, accumulation=2))
+
+
+def test_an_epoch_goes_on_where_it_was_left(landed: Any) -> None:
+    """Skipping two steps leaves the others as they were."""
+    assert by_step(landed, shape(2, 3))[2:] == by_step(landed, shape(2, 3), skip=2)
+
+
+def test_epochs_and_seeds_have_orders_of_their_own(landed: Any) -> None:
+    """The same twice, another in another epoch or with another seed."""
+    first = by_step(landed, shape(2, 4))
+    assert first == by_step(landed, shape(2, 4))
+    assert first != by_step(landed, shape(2, 4), epoch=1)
+    assert first != by_step(landed, shape(2, 4), seed=1)
+
+
+def test_an_epoch_leaves_no_function_behind(landed: Any) -> None:
+    """TensorFlow keeps those of some datasets for good: after an epoch it knows none that it did not know before."""
+    data = data_of(landed, 0, shape(2, 4), num_classes=32)
+    validation = data_of(landed, 0, shape(2, 4), num_classes=32, validation_split="train")
+
+    def functions_after(epoch: int) -> set[str]:
+        labels(data.training_epoch(epoch))
+        labels(validation.evaluation())
+        gc.collect()
+        return set(context.context().list_function_names())
+
+    before = functions_after(0)
+    assert set() == functions_after(1) - before
+
+
+@pytest.mark.parametrize("world_size", [1, 5])
+def test_an_evaluation_counts_every_record_once(landed: Any, world_size: int) -> None:
+    """The padding has weight 0."""
+    seen: Counter[int] = Counter()
+    for rank in range(world_size):
+        data = data_of(landed, rank, shape(world_size, 4), num_classes=32, validation_split="train")
+        for _, batch_labels, weights in data.evaluation():
+            seen.update(label for label, w in zip(batch_labels.numpy().tolist(), weights.numpy(), strict=True) if w)
+    assert Counter(range(32)) == seen
+
+
+def test_pixels_are_those_that_were_written(landed: Any) -> None:
+    """The first pixel is the label's number, the second one half."""
+    for images, batch_labels, _ in data_of(landed, 0, shape(1, 8), num_classes=32).training_epoch(0):
+        expected = np.stack([batch_labels.numpy(), np.full(8, 0.5)], axis=-1).reshape(8, 1, 2, 1)
+        np.testing.assert_array_equal(expected, images.numpy())
+
+
+def test_a_label_out_of_range_is_named(landed: Any) -> None:
+    """Rather than a loss that is no number, or an index behind the end."""
+    data = data_of(landed, 0, shape(1, 8), num_classes=20, label_offset=1)
+    with pytest.raises(Exception, match=r"after label_offset 1 labels should be 0 to 19, there was"):
+        labels(data.training_epoch(0))
+
+
+def test_a_rank_keeps_its_shards_where_a_cache_wants_it(landed: Any) -> None:
+    """What is read in the first epoch is what is read in all others, in other orders."""
+    data = data_of(landed, 1, shape(2, 4), num_classes=32)
+    fixed = LaneData(**{**vars(data), "fixed_cut": True})
+    first, second = (list(chain(*labels(fixed.training_epoch(epoch)))) for epoch in (0, 1))
+    assert first != second
+    assert set(fixed.training_shards(1)) <= {shard.name for shard in landed[1]}
+    owned = records_of(fixed.training_shards(1))
+    assert set(first) | set(second) <= owned
+
+
+@pytest.mark.parametrize("world_size", [2, 5])
+def test_an_evaluation_reads_no_shard_but_those_it_names(landed: Any, world_size: int) -> None:
+    """Else a cache would keep others: with all but those that it names gone, the rank still counts its records."""
+    folder, shards = landed
+    for rank in range(world_size):
+        data = data_of(landed, rank, shape(world_size, 4), num_classes=32, validation_split="train")
+        named = set(data.evaluation_shards())
+        source = type(data.source)(**{**vars(data.source), "path_of": only(folder, named)})
+        alone = LaneData(**{**vars(data), "source": source})
+        assert labels(data.evaluation()) == labels(alone.evaluation())
+        assert named <= {shard.name for shard in shards}
+
+
+def only(folder: Path, named: Container[str]) -> Callable[[str], Path]:
+    return lambda name: folder / name if name in named else folder / "gone"
+
+
+def records_of(names: Sequence[str]) -> set[int]:
+    firsts = np.cumsum([0, *SIZES])
+    indices = [int(name.split("-")[1]) for name in names]
+    return {int(n) for i in indices for n in range(firsts[i], firsts[i + 1])}
+
+
+PAIR = FeatureSpec(name="image", kind="float", shape=(2,))
+LANE = (RecordRange(shard="s", start=0, stop=3),)
+
+
+def test_a_damaged_parquet_shard_is_said_without_a_stack_trace(tmp_path: Path) -> None:
+    """The shard, the columns and pyarrow's reason."""
+    path = tmp_path / "s.parquet"
+    pq.write_table(pa.table({"image": [[0.0, 1.0]] * 3, "label": [1] * 3}), path)
+    path.write_bytes(path.read_bytes()[:-8] + b"\xff" * 8)
+    data = ParquetSource(path_of=lambda _: path, image=PAIR, label=LABEL).lane(LANE)
+    with pytest.raises(UnreadableDataError) as caught:
+        next_batch(iter(data), 1)
+    words = str(caught.value)
+    assert words.startswith("Rank 1 cannot read its data: ")
+    assert f"Shard {path} should be a Parquet file with the columns ['image', 'label']" in words
+    assert "Traceback" not in words
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_, pa.large_list, lambda item: pa.list_(item, 2), pa.list_view, pa.large_list_view]
+)
+def test_lists_of_every_kind(tmp_path: Path, kind: Callable[[pa.DataType], pa.DataType]) -> None:
+    """Numbers are read out of any list that pyarrow writes."""
+    column = pa.array([[0.0, 1.0]] * 3, kind(pa.float32()))
+    pq.write_table(pa.table({"image": column, "label": [1] * 3}), tmp_path / "s.parquet")
+    data = ParquetSource(path_of=lambda _: tmp_path / "s.parquet", image=PAIR, label=LABEL).lane(LANE)
+    assert [([0.0, 1.0], 1)] * 3 == [(image.numpy().tolist(), label.numpy()) for image, label in data]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
+@pytest.mark.parametrize("is_of_hugging_face", [True, False])
+def test_bytes_of_every_kind(tmp_path: Path, kind: pa.DataType, *, is_of_hugging_face: bool) -> None:
+    """Images are read out of any column of bytes that pyarrow writes, also within Hugging Face's structure."""
+    column = pa.array([b"png"] * 3, kind)
+    if is_of_hugging_face:
+        column = pa.StructArray.from_arrays([column, pa.array(["path"] * 3, pa.string_view())], ["bytes", "path"])
+    pq.write_table(pa.table({"image": column, "label": [1] * 3}), tmp_path / "s.parquet")
+    image = FeatureSpec(name="image", kind="bytes", encoding="png")
+    data = ParquetSource(path_of=lambda _: tmp_path / "s.parquet", image=image, label=LABEL).lane(LANE)
+    assert [(b"png", 1)] * 3 == [(image.numpy(), label.numpy()) for image, label in data]
+
+
+def test_a_damaged_tfrecord_shard_is_said(tmp_path: Path) -> None:
+    """In TensorFlow's words, without the names of its graph."""
+    path = tmp_path / "s"
+    path.write_bytes(b"no record at all")
+    data = TfrecordSource(path_of=lambda _: path, image=PAIR, label=LABEL).lane(LANE)
+    with pytest.raises(UnreadableDataError, match=r"^Rank 0 cannot read its data: (?!.*function_node).*corrupted"):
+        next_batch(iter(data), 0)
+
+
+def test_a_shard_that_ends_too_soon_is_said() -> None:
+    """The steps are planned from the manifest."""
+    with pytest.raises(UnreadableDataError, match="Rank 2 should have more batches: a shard holds fewer records"):
+        next_batch(iter(tf.data.Dataset.range(0)), 2)

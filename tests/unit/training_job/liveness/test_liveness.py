@@ -1,0 +1,115 @@
+"""Which rank is named when nothing moves any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from training_job.liveness.liveness import Heartbeat, Liveness
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def heartbeat(rank: int, count: int, place: str = "step") -> Heartbeat:
+    return Heartbeat(rank=rank, count=count, place=place, step=count // 2, host=f"node{rank}", process_id=100 + rank)
+
+
+def watched(timeout_s: float = 10, awaited: Iterable[int] = ()) -> tuple[Liveness, Clock]:
+    clock = Clock()
+    return Liveness(timeout_s, awaited, clock), clock
+
+
+def receive(liveness: Liveness, clock: Clock, seconds: int, *heartbeats: Heartbeat) -> None:
+    """Receive the same heartbeats every second."""
+    for _ in range(seconds):
+        clock.now += 1
+        for each in heartbeats:
+            liveness.receive(each)
+
+
+def test_all_is_well_while_ranks_move() -> None:
+    """A hundred seconds of steps."""
+    liveness, clock = watched()
+    for count in range(100):
+        receive(liveness, clock, 1, heartbeat(0, count), heartbeat(1, count))
+        assert liveness.verdict() is None
+
+
+def test_a_silent_rank_is_named_with_its_node_and_where_it_was() -> None:
+    """After the timeout, not before."""
+    liveness, clock = watched()
+    liveness.receive(heartbeat(1, 8))
+    receive(liveness, clock, 10, heartbeat(0, 8))
+    assert liveness.verdict() is None
+    receive(liveness, clock, 1, heartbeat(0, 8))
+    assert "No heartbeat came from rank 1 (host node1, process 101) for 11 s; it was in 'step' after step 4." in (
+        liveness.verdict() or ""
+    )
+
+
+def test_a_rank_that_lives_but_does_not_move_is_named() -> None:
+    """The root waits in a step that rank 1 never comes to."""
+    liveness, clock = watched()
+    receive(liveness, clock, 13, heartbeat(0, 9), heartbeat(1, 8, "reading"))
+    assert (liveness.verdict() or "").startswith(
+        "rank 1 (host node1, process 101) has been in 'reading' after step 4"
+    )
+
+
+def test_ranks_that_all_stand_still_in_one_place_blame_what_is_between_them() -> None:
+    """Nobody is behind."""
+    liveness, clock = watched()
+    receive(liveness, clock, 13, heartbeat(0, 9), heartbeat(1, 9))
+    assert "All 2 ranks have been in 'step' after step 4" in (liveness.verdict() or "")
+
+
+def test_a_rank_that_still_moves_is_no_standstill() -> None:
+    """One slow reader that gets on is not stuck, however long another waits for it."""
+    liveness, clock = watched()
+    for count in range(30):
+        receive(liveness, clock, 1, heartbeat(0, 99), heartbeat(1, count, "reading"))
+    assert liveness.verdict() is None
+
+
+def test_compiling_and_exporting_may_take_ten_times_as_long() -> None:
+    """But not for ever."""
+    liveness, clock = watched()
+    receive(liveness, clock, 100, heartbeat(0, 9, "export"), heartbeat(1, 9, "export"))
+    assert liveness.verdict() is None
+    receive(liveness, clock, 3, heartbeat(0, 9, "export"), heartbeat(1, 9, "export"))
+    assert liveness.verdict() is not None
+
+
+def test_ranks_that_never_sent_a_heartbeat_are_named_once_the_others_stand_still() -> None:
+    """After the timeout also where the others have all the time in the world: living ranks beat from the start."""
+    liveness, clock = watched(awaited=range(4))
+    receive(liveness, clock, 10, heartbeat(0, 1, "start"), heartbeat(2, 1, "start"))
+    assert liveness.verdict() is None
+    receive(liveness, clock, 2, heartbeat(0, 1, "start"), heartbeat(2, 1, "start"))
+    assert (liveness.verdict() or "").startswith(
+        "No heartbeat ever came from ranks 1, 3 since the ranks met, "
+        "and the others have stood still for 10 s, in 'start'."
+    )
+
+
+def test_a_rank_that_never_sent_a_heartbeat_is_alive_while_the_others_move() -> None:
+    """No step is taken without it."""
+    liveness, clock = watched(awaited=range(2))
+    for count in range(100):
+        receive(liveness, clock, 1, heartbeat(0, count))
+        assert liveness.verdict() is None
+
+
+def test_a_rank_that_was_awaited_and_came_is_not_missing() -> None:
+    """Its own silence or standstill is judged from then on."""
+    liveness, clock = watched(awaited=range(2))
+    receive(liveness, clock, 1, heartbeat(0, 1, "start"), heartbeat(1, 1, "start"))
+    receive(liveness, clock, 50, heartbeat(0, 1, "start"), heartbeat(1, 1, "start"))
+    assert liveness.verdict() is None

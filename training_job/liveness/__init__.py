@@ -1,0 +1,1 @@
+"""Notices dead and stuck ranks, and requests to stop, before money or progress is lost."""

@@ -122,8 +122,9 @@ def test_names_are_shown_safely(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert (1, False) == (status, "\x1b" in out)
 
 
-def test_blob_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+def test_blob_that_cannot_be_reached(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A blob that cannot be read is no verdict but rejected, with a code; a signature is never printed."""
+    monkeypatch.setattr("cli.validate.inputs.RETRY_BACKOFF_S", 0)
     url = "http://127.0.0.1:9/account/datasets/train-00000-of-00001.tfrecord?sig=secret"
     status, out, err = landfall(capsys, "validate", url, "--json")
     told = json.loads(out)

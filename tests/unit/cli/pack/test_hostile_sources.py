@@ -1,4 +1,4 @@
-"""`landfall pack` of sources that are not as they should be: nothing is lost, and nothing hangs, without a word."""
+"""`landfall pack` of sources that are not as they should be: nothing is lost unnoticed, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_names_that_are_no_text(capsys: Capture, tmp_path: Path) -> None:
         assert (1, True) == (status, err.endswith("the name is not UTF-8. Rename the folder or image.\n"))
 
 
-def test_what_is_left_out_is_told(capsys: Capture, tmp_path: Path) -> None:
+def test_files_that_are_left_out_are_reported(capsys: Capture, tmp_path: Path) -> None:
     """Files that are no images by name, images outside of classes and empty classes are counted and named."""
     source = write_images(tmp_path / "source")
     (source / "empty").mkdir()
@@ -104,7 +104,7 @@ def test_what_is_left_out_is_told(capsys: Capture, tmp_path: Path) -> None:
     assert 0 == status
 
 
-def test_incomplete_downloads_are_told(capsys: Capture, tmp_path: Path) -> None:
+def test_incomplete_downloads_are_reported(capsys: Capture, tmp_path: Path) -> None:
     """CIFAR-10's missing batches, ImageNet's synsets without images and folders without a synset are named."""
     cifar = write_cifar(tmp_path / "cifar")
     (cifar / "data_batch_3").unlink()
@@ -130,7 +130,7 @@ def test_incomplete_downloads_are_told(capsys: Capture, tmp_path: Path) -> None:
     ],
 )
 def test_tables(capsys: Capture, tmp_path: Path, text: str, options: list[str], message: str) -> None:
-    """A table's fault is told with the row or the columns, in one line."""
+    """A table's problem is reported with the row or the columns, in one line."""
     path = tmp_path / "t.csv"
     path.write_text(text)
     status, _, err = landfall(capsys, "pack", "table", path, "--to", tmp_path / "shards", "--shards", 1, *options)
@@ -208,7 +208,7 @@ def test_a_list_that_names_nothing(capsys: Capture, tmp_path: Path) -> None:
 
 
 def test_cifar_without_names(capsys: Capture, tmp_path: Path) -> None:
-    """Batches without the file of the classes' names are not said to be missing: that file is named."""
+    """Batches without the file of the classes' names are not reported as missing: that file is named."""
     source = write_cifar(tmp_path / "source")
     (source / "batches.meta").unlink()
     status, _, err = landfall(capsys, "pack", "cifar10", source, "--to", tmp_path / "shards")

@@ -160,7 +160,7 @@ def test_cifar_pixels(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 
 
 class Harmful:
-    """Runs a command where it is unpickled by anything that runs what it is told."""
+    """Runs a command where it is unpickled by an unpickler that runs code."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -214,7 +214,7 @@ def test_damaged_shard_is_written_again(capsys: pytest.CaptureFixture[str], tmp_
 
 
 def test_nothing_finished_is_nothing_lost(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Where no shard was finished, other images or options begin anew: a broken image may simply be removed."""
+    """Where no shard was finished, other images or options start again: a broken image may simply be removed."""
     source, target = write_images(tmp_path / "source"), tmp_path / "shards"
     broken = source / "cat" / "0.JPEG"
     broken.write_bytes(broken.read_bytes()[:100])
@@ -226,7 +226,7 @@ def test_nothing_finished_is_nothing_lost(capsys: pytest.CaptureFixture[str], tm
 
 
 def test_a_share_too_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A split without an example is told as such, and not as a folder without images."""
+    """A split without an example is reported as such, and not as a folder without images."""
     source = write_images(tmp_path / "source")
     status, _, err = landfall(capsys, "pack", "images", source, "--to", tmp_path / "x", "--validation-share", "0.001")
     assert (1, True) == (status, "Split validation: has no example. Is --validation-share too small" in err)
@@ -256,7 +256,7 @@ def test_other_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     ],
 )
 def test_nothing_to_pack(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str, message: str) -> None:
-    """A source that is none is told in one paragraph."""
+    """A source of another kind is reported in one paragraph."""
     source = tmp_path / "source"
     source.touch() if kind == "table" else source.mkdir()
     status, _, err = landfall(capsys, "pack", kind, source, "--to", tmp_path / "shards")

@@ -53,8 +53,8 @@ def test_memory_is_bounded(tmp_path: Path, suffix: str) -> None:
         check=True,
         timeout=300,
     )
-    told, features, max_bytes = ended.stdout.splitlines()
-    assert told.startswith("Packed 10,000 examples into 2 shards")
+    packed, features, max_bytes = ended.stdout.splitlines()
+    assert packed.startswith("Packed 10,000 examples into 2 shards")
     assert features == "Features: text text, label int64."
     assert int(max_bytes) < 8 * BATCH_BYTES
     assert [] == [p.name for p in (tmp_path / "shards").iterdir() if p.name.startswith(".")]
@@ -110,7 +110,7 @@ def test_views_of_arrow(
 
 
 def test_a_file_that_is_no_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Bytes of any kind are told in one paragraph."""
+    """Bytes of any kind are reported in one paragraph."""
     for content in (b"\xdb\xad\x01\x00\xaf,\n\x05\xd2", b"", b"\n\n", bytes(2000)):
         (tmp_path / "table.csv").write_bytes(content)
         status, _, err = landfall(capsys, "pack", "table", tmp_path / "table.csv", "--to", tmp_path / "shards")

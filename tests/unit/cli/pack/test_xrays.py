@@ -15,7 +15,7 @@ from tests.unit.cli.pack.test_pack import records
 
 
 def packed(capsys: pytest.CaptureFixture[str], source: Path, target: Path, *options: object) -> str:
-    """Pack and return what was said of it; it must succeed."""
+    """Pack and return the output; it must succeed."""
     status, out, err = landfall(capsys, "pack", "xrays", source, "--to", target, "--shards", 2, *options)
     assert (0, "") == (status, err)
     return out

@@ -1,27 +1,35 @@
-"""Random damage to bytes, the same for the same seed, within a budget of time."""
+"""Random damage to bytes, the same for the same seed, in blocks of seeds."""
 
 from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Iterator, Sequence
 
-BUDGET_S = float(os.environ.get("FUZZ_SECONDS", "2"))
-"""Of each test. More seconds reach more seeds: ``FUZZ_SECONDS=600 pytest tests/fuzz``."""
-FIRST_SEED = int(os.environ.get("FUZZ_SEED", "0"))
+import pytest
+
+SEEDS_OF_A_BLOCK = int(os.environ.get("FUZZ_SEEDS", "200"))
+"""More of them: ``FUZZ_SEEDS=100000 .venv/bin/python -m pytest tests/fuzz``."""
+FIRST_SEED = int(os.environ.get("FUZZ_FIRST_SEED", "0"))
+BLOCKS_OF_ALL = 10
+"""The first block is part of the gate; the others are slow."""
+
+in_blocks = pytest.mark.parametrize(
+    "block", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, BLOCKS_OF_ALL))]
+)
+"""Marks a test that takes the number of a block, and draws from ``draws``."""
+
+
+def draws(block: int) -> Iterator[random.Random]:
+    """Yield one generator for each seed of a block."""
+    first = FIRST_SEED + block * SEEDS_OF_A_BLOCK
+    for seed in range(first, first + SEEDS_OF_A_BLOCK):
+        yield random.Random(seed)  # noqa: S311 (damage, not a secret)
+
+
 _INTERESTING = (b"\0", b"\xff", b"\x7f", b"\x80", b"\0" * 8, b"\xff" * 8, b"\xff\xff\xff\x7f", b"PAR1", b"\x19\xfc")
 _MAX_EDITS = 4
 _MAX_RUN = 64
-
-
-def seeds() -> Iterator[random.Random]:
-    """Yield one generator after the other until the budget is spent; its ``seed`` is said in failures."""
-    end = time.monotonic() + BUDGET_S
-    seed = FIRST_SEED
-    while time.monotonic() < end:
-        yield random.Random(seed)  # noqa: S311 - damage, not a secret
-        seed += 1
 
 
 def damaged(content: bytes, chance: random.Random) -> bytes:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from shard_validation import DataRequirements, Limits, Reason, ShardVerdict, validate_shard
 from shared.example_schema import FeatureSpec
-from tests.fuzz.mutations import damaged, one_of, seeds
+from tests.fuzz.mutations import damaged, draws, in_blocks, one_of
 from tests.support.shards import BytesSource, image_bytes
 
 NAME = "train-00000-of-00001.parquet"
@@ -58,9 +58,10 @@ def check_reasons(verdict: ShardVerdict) -> None:
         assert reason.message.isprintable()
 
 
-def test_anywhere() -> None:
+@in_blocks
+def test_anywhere(block: int) -> None:
     """A file damaged anywhere gets a verdict; one that is accepted can be read by pyarrow."""
-    for chance in seeds():
+    for chance in draws(block):
         content = damaged(one_of(FILES, chance), chance)
         verdict = validate_shard(BytesSource(content, NAME), chance.choice([HELD, STREAMED]))
         check_reasons(verdict)
@@ -68,9 +69,10 @@ def test_anywhere() -> None:
             assert verdict.num_records == pq.read_table(io.BytesIO(content)).num_rows
 
 
-def test_footer() -> None:
+@in_blocks
+def test_footer(block: int) -> None:
     """A damaged footer, of the right length, gets a verdict."""
-    for chance in seeds():
+    for chance in draws(block):
         content = one_of(FILES, chance)
         start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
         footer = damaged(content[start:-8], chance)
@@ -78,9 +80,10 @@ def test_footer() -> None:
         check_reasons(validate_shard(BytesSource(broken, NAME), chance.choice([HELD, STREAMED])))
 
 
-def test_pages() -> None:
+@in_blocks
+def test_pages(block: int) -> None:
     """Damaged pages below a sound footer get a verdict; what is accepted can be read by pyarrow."""
-    for chance in seeds():
+    for chance in draws(block):
         content = one_of(FILES[1:], chance)
         start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
         data = bytearray(content[:start])

@@ -44,7 +44,7 @@ chaos: setup ## disturb events, calls and processes of a twin and check every pr
 		$(if $(SEED),--seed $(SEED))
 
 constraints: setup ## write the closure of the installed requirements into both constraints.txt
-	@$(VENV)/python -m tools.constraints
+	@$(VENV)/python -m tools.setup constraints
 
 clean: ## remove caches and the local twin's state
 	@rm -rf .landfall .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist

@@ -129,9 +129,9 @@ def interrupted_verdict(facts: BlobFacts, begun: StoredCheckpoint, services: Ser
     name = services.shards.open(facts).name
     fault = Fault(
         code=ReasonCode.VALIDATION_INTERRUPTED,
-        expected="an execution that comes further: write smaller records, row groups or shards, or give the app more "
-        "memory, and upload it again",
-        seen=f"{begun.num_starts - 1} executions that ended without a verdict (killed, out of memory, or an error)",
+        expected="a verdict within one execution (write smaller records, row groups or shards, or give the app more "
+        "memory, and upload the shard again)",
+        seen=f"{begun.num_starts - 1} executions that died (killed, out of memory, or an error)",
     )
     return ShardVerdict(
         shard=name,

@@ -70,8 +70,10 @@ def _voided(row: ShardRecord, services: Services) -> ShardRecord:
 
 def _record_move(place: ShardPlace, services: Services) -> None:
     version, shard = place.dataset_version, place.shard
-    reason = f"{shard.split} now has {shard.num_shards} shards: {shard.name} came, and no shard of the old set is left"
-    services.decide(str(version), "split_size_moved", reason, split=shard.split, num_shards=shard.num_shards)
+    reason = (
+        f"{shard.split} now has {shard.num_shards} shards: {shard.name} came, and no shard of the old set is left"
+    )
+    services.history.record(str(version), "split_size_moved", reason, split=shard.split, num_shards=shard.num_shards)
 
 
 def backed_sizes(places: Iterable[ShardPlace]) -> dict[str, set[int]]:

@@ -44,7 +44,7 @@ def land_counted(world: World) -> None:
 
 def refusals(world: World) -> list[list[str]]:
     """The messages of every refusal in the version's story."""
-    return [d.details["messages"] for d in world.ledger.decisions(str(VERSION)) if d.action == "set_rejected"]
+    return [d.details["messages"] for d in world.ledger.history(str(VERSION)) if d.action == "set_rejected"]
 
 
 def test_the_same_content_under_two_indices_keeps_a_version_open() -> None:
@@ -54,7 +54,7 @@ def test_the_same_content_under_two_indices_keeps_a_version_open() -> None:
     _, content = world.shards.blobs[f"digits/v1/{TRAIN_SHARDS[0]}"]
     world.deliver(world.put(TRAIN_SHARDS[1], content))
     assert (None, []) == (world.ledger.latest_generation(VERSION), world.requests.messages)
-    assert "content of its own in every shard" in refusals(world)[0][0]
+    assert "different content in every shard" in refusals(world)[0][0]
     assert ["set_rejected"] * 2 == [n.outcome for n in (*world.topic.received, *world.people.received)]
 
 
@@ -93,8 +93,8 @@ def test_counts_that_are_required_may_come_last() -> None:
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
-        (stated([1, 1], [3]), "1 records, as dataset.json states, was 2 records"),
-        (b"{", "dataset.json: should state record counts of shards"),
+        (stated([1, 1], [3]), "1 records, as dataset.json states, got 2 records"),
+        (b"{", "dataset.json: no record counts of shards can be read"),
     ],
 )
 def test_counts_that_differ_or_cannot_be_read_are_said(counts: bytes, message: str) -> None:
@@ -124,7 +124,7 @@ def test_counts_that_close_nothing_are_in_the_story() -> None:
     """Whoever uploads them early can see that somebody has looked."""
     world = World()
     world.deliver("digits/v1/dataset.json")
-    (line,) = world.ledger.decisions("digits/v1/dataset.json")
+    (line,) = world.ledger.history("digits/v1/dataset.json")
     expected = ("counts_stated", "looked at its version, which is not whole, or does not hold together")
     assert expected == (line.action, line.reason)
 
@@ -180,7 +180,7 @@ def test_plain_and_compressed_shards_do_not_make_one_version() -> None:
     land_mixed(world)
     told = world.topic.received[-1].content["reasons"]
     assert ["set_counts_unreadable", "set_formats_mixed"] == [reason["code"] for reason in told]
-    others = f"{TRAIN_SHARDS[0]}: should be tfrecord gzip, as most shards are, was tfrecord: {TRAIN_SHARDS[0]}"
+    others = f"{TRAIN_SHARDS[0]}: expected tfrecord gzip, as in most shards, got tfrecord: {TRAIN_SHARDS[0]}"
     assert (others, None) == (refusals(world)[0][1], world.ledger.latest_generation(VERSION))
 
 

@@ -1,4 +1,4 @@
-"""The HTTP API, as the commands use it."""
+"""Client of the function app's HTTP API."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from urllib.parse import quote
 import httpx
 
 from cli.errors import CliError
-from cli.safe_text import harmless
+from cli.safe_text import strip_escapes
 
 TIMEOUT_S = 60.0
-"""A cold start of a function app may take half of it."""
+"""A cold start of a function app may take half of this."""
 MAX_ANSWER_CHARS = 500
 NOT_FOUND = 404
 
@@ -28,16 +28,19 @@ class ApiError(CliError):
 
 
 class ApiClient:
-    """One function app. Every method raises CliError with what to do."""
+    """Client of one function app. Every method raises CliError with what to do."""
 
     def __init__(self, url: str, key: str | None, *, transport: httpx.BaseTransport | None = None) -> None:
         if not url.startswith(("http://", "https://")):
-            raise CliError(f"The address of the function app should start with http:// or https://, was {url!r}.")
+            raise CliError(f"The function app's URL {url!r} is malformed: it must start with http:// or https://.")
         if key and not (key.isascii() and key.isprintable()):
-            raise CliError("The function app's key holds what no key does, as the end of a line: give it again.")
+            raise CliError(
+                "The function app's key is malformed: it contains a line break or another character that no key "
+                "contains. Copy the key again."
+            )
         self.url = url.rstrip("/")
-        self.is_for_people = True
-        """Whether answers go to a terminal as they are; JSON spells out what a terminal would obey."""
+        self.strips_escapes = True
+        """False for commands that print JSON, which spells out control characters itself."""
         headers = {"x-functions-key": key} if key else {}
         local = "127.0.0.1" in url or "localhost" in url
         try:
@@ -45,7 +48,7 @@ class ApiClient:
                 base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local, transport=transport
             )
         except httpx.InvalidURL as error:
-            raise CliError(f"The address of the function app should be one, was {url!r}: {error}.") from error
+            raise CliError(f"The function app's URL {url!r} is malformed: {error}.") from error
 
     def __enter__(self) -> Self:
         return self
@@ -56,14 +59,14 @@ class ApiClient:
         self._http.close()
 
     def dataset_version(self, dataset: str, version: str) -> dict[str, Any]:
-        """Return what is known of a dataset version."""
+        """Return a dataset version: shards, statistics, runs."""
         return self._object("GET", f"/api/datasets/{quote(dataset, safe='')}/{quote(version, safe='')}")
 
     def runs(self, **filters: str | int) -> list[dict[str, Any]]:
-        """Return the newest runs first."""
+        """Return runs, newest first."""
         runs = self._object("GET", "/api/runs", params=filters).get("runs")
         if not isinstance(runs, list):
-            raise CliError(f"{self.url}/api/runs should answer with a list of runs, and did not.")
+            raise CliError(f"{self.url}/api/runs answered without a list of runs. Is this a Landfall function app?")
         return runs
 
     def run(self, run_id: str) -> dict[str, Any]:
@@ -73,15 +76,16 @@ class ApiClient:
     def submit(
         self, dataset: str, version: str | None, overrides: Mapping[str, Any], *, force: bool = False
     ) -> dict[str, Any]:
-        """Ask for a run on a dataset version that is whole, or on synthetic data, which have no version; return it.
+        """Request a run and return it. Synthetic data have no version.
 
-        ``force`` trains again on purpose.
+        ``force`` trains again on data that has been trained on.
         """
         body: dict[str, Any] = {"dataset": dataset, "overrides": dict(overrides)}
         if version is not None:
             body["version"] = version
         if not force:
             return self._object("POST", "/api/runs", json=body)
+        # Each forced request is a new run; a proxy that repeats this one repeats its key.
         key = {"Idempotency-Key": uuid.uuid4().hex}
         return self._object("POST", "/api/runs", json={**body, "force": True}, headers=key)
 
@@ -90,11 +94,11 @@ class ApiClient:
         return self._object("POST", f"/api/runs/{quote(run_id, safe='')}/cancel")
 
     def get(self, path: str, **parameters: str | int) -> dict[str, Any]:
-        """Return what is at a path."""
+        """Return the answer to a GET."""
         return self._object("GET", path, params=parameters)
 
     def post(self, path: str) -> dict[str, Any]:
-        """Ask for what a path stands for; return the answer."""
+        """Return the answer to a POST without a body."""
         return self._object("POST", path)
 
     def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
@@ -103,28 +107,26 @@ class ApiClient:
         except httpx.TimeoutException as error:
             raise CliError(f"{self.url} did not answer within {TIMEOUT_S:.0f} s: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CliError(
-                f"{self.url} cannot be reached ({error}). Is it running, and is the address right?"
-            ) from error
+            raise CliError(f"{self.url} cannot be reached ({error}). Is it running, and is the URL right?") from error
         if response.is_error:
             raise _refusal(self.url, response)
         answer = _json(response)
         if not isinstance(answer, dict):
-            raise CliError(f"{self.url}{path} should answer with a JSON object; is this a Landfall function app?")
-        return harmless(answer) if self.is_for_people else answer
+            raise CliError(f"{self.url}{path} did not answer with a JSON object. Is this a Landfall function app?")
+        return strip_escapes(answer) if self.strips_escapes else answer
 
 
 def _refusal(url: str, response: httpx.Response) -> ApiError:
     if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-        message = f"{url} does not accept the key: give --key or set LANDFALL_FUNCTION_KEY."
+        message = f"{url} does not accept the key: pass --key or set LANDFALL_FUNCTION_KEY."
         return ApiError(message, status=response.status_code, code="unauthorized")
     answer = _json(response)
     error = answer.get("error") if isinstance(answer, dict) else None
     if isinstance(error, dict):
         message = _with_details(str(error.get("message") or "no reason given"), error.get("details"))
         return ApiError(message, status=response.status_code, code=str(error.get("code")))
-    said = response.text[:MAX_ANSWER_CHARS] or "nothing more"
-    return ApiError(f"{url} answered {response.status_code}: {said}", status=response.status_code, code="unknown")
+    body = response.text[:MAX_ANSWER_CHARS] or "no body"
+    return ApiError(f"{url} answered {response.status_code}: {body}", status=response.status_code, code="unknown")
 
 
 def _with_details(message: str, details: object) -> str:

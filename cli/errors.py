@@ -1,4 +1,4 @@
-"""What the command says when it cannot do what was asked."""
+"""How a command ends early: with an error that its user reads, or by a signal."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from types import FrameType
 
 import click
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What writing fails with where the disk, or what one may have of it, is full."""
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Error numbers of a write where the disk is full or the user's quota is used up."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CliError(click.ClickException):
-    """Shown as one paragraph on standard error; the exit status is 1."""
-
-
-_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    """The command cannot do what was asked. Shown as one paragraph on standard error; the exit status is 1."""
 
 
 class Interrupted(BaseException):
-    """A signal asked this process to end. No Exception, so that nothing takes it for a failure."""
+    """A signal asked this process to end. Not an Exception, so that no handler takes it for a failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -31,10 +29,13 @@ class Interrupted(BaseException):
 
 @contextlib.contextmanager
 def ending_on_signals(*numbers: signal.Signals) -> Iterator[None]:
-    """Raise Interrupted on the first of these signals, or of all three; the following find the stopping under way."""
-    before = {number: signal.getsignal(number) for number in numbers or _ALL}
+    """Raise Interrupted on the first of these signals (default: SIGINT, SIGTERM and SIGHUP); ignore later ones.
+
+    SIGTERM and SIGHUP then end a command as Ctrl-C does: `finally` blocks run and stop everything it started.
+    """
+    before = {number: signal.getsignal(number) for number in numbers or _ENDING}
     if before.get(signal.SIGHUP) is signal.SIG_IGN:
-        del before[signal.SIGHUP]  # by nohup: the command is to outlive its terminal
+        del before[signal.SIGHUP]  # started by nohup: the command must outlive its terminal
 
     def end(number: int, _frame: FrameType | None) -> None:
         for each in before:

@@ -1,4 +1,4 @@
-"""The command line of ``landfall lint``."""
+"""``landfall lint``. Imports neither azure nor the function app, except for --pipeline."""
 
 from __future__ import annotations
 
@@ -18,23 +18,31 @@ from shared.vm_sizes import vm_size, vm_size_names
 
 FOUND = 1
 UNREADABLE = 2
-"""Exit status where a script cannot be looked at; click's own for wrong usage is the same."""
+"""Exit status for a script that cannot be read; click's own for wrong usage is the same."""
+_MIN_COLUMNS = 40
 
 
-@click.command()
+@click.command(epilog="Example: landfall lint train.py --vm-size Standard_ND96asr_v4")
 @click.argument("scripts", nargs=-1, required=True, metavar="SCRIPT ...", type=click.Path(path_type=Path))
-@click.option("--vm-size", help="What the script will run on, as Standard_ND96asr_v4: decides on network and GPUs.")
-@click.option("--pipeline", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pipeline file: its "
-              "VM size, environment variables and the arguments of its jobs.")  # fmt: skip
-@click.option("--json", "is_json", is_flag=True, help="One JSON object per line and script.")
+@click.option(
+    "--vm-size",
+    help="VM size that the script will run on; decides which rules on network and GPUs apply "
+    "(default: the pipeline's, or any).",
+)
+@click.option(
+    "--pipeline",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Pipeline file to take VM size and environment variables from (default: none).",
+)
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per script, each on its own line.")
 def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, *, is_json: bool) -> None:
-    """Find what Horovod scripts get wrong, by reading them; nothing is run.
+    """Find mistakes in Horovod training scripts by reading them; no script is run.
 
-    Findings are errors (the result is wrong, or the job hangs), warnings (slow or misleading) and advice. A pipeline
-    whose script has errors is not submitted unless it is forced. `# landfall: ignore[code] the reason` on a line
-    takes its findings of that code back.
+    Findings are errors (the result is wrong, or the job hangs), warnings (the job is slow, or its output misleading)
+    and advice. A pipeline whose script has errors is submitted only with --force. The comment
+    `# landfall: ignore[code] the reason` suppresses the findings of that code on its line.
 
-    Exit status: 0 clean, at most advice; 1 errors or warnings; 2 wrong usage, or a script that cannot be read.
+    Exit status: 0 clean or advice only; 1 errors or warnings; 2 wrong usage, or a script that cannot be read.
     """
     machine = _machine(vm_size, pipeline)
     reports: list[LintReport] = []
@@ -45,7 +53,7 @@ def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, 
             report = lint_script(_content(path), one_line(str(path)), machine)
         except ScriptError as error:
             num_unreadable += 1
-            _tell_unreadable(path, error, is_json=is_json)
+            _print_unreadable(path, error, is_json=is_json)
             continue
         reports.append(report)
         click.echo(as_json(path, report) if is_json else as_text(path, report, width))
@@ -58,54 +66,51 @@ def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, 
 
 
 def _machine(name: str | None, pipeline: Path | None) -> Machine:
-    stated = None
-    if pipeline is not None:
-        from function_app.config.pipeline_files import load_pipeline
-        from function_app.domain.errors import PipelineError
-
-        try:
-            stated = load_pipeline(pipeline).train
-        except PipelineError as error:
-            raise click.UsageError(str(error)) from error
+    """Return what the script will run on. Raises UsageError for an unknown VM size or a wrong pipeline file."""
     if name is not None and vm_size(name) is None:
-        near = difflib.get_close_matches(name.lower(), {known.lower(): known for known in vm_size_names()}, n=3)
-        known = {each.lower(): each for each in vm_size_names()}
-        hint = (
-            f"did you mean {', '.join(known[each] for each in near)}?"
-            if near
-            else f"known: {', '.join(known.values())}"
-        )
-        raise click.UsageError(f"--vm-size should be a GPU size that is known, was {name[:100]!r}; {hint}")
-    if stated is None:
+        raise click.UsageError(f"--vm-size {name[:100]!r} is not a known GPU size; {_suggestion(name)}")
+    if pipeline is None:
         return Machine(vm_size=name)
-    return Machine.of_job(vm_size=name or stated.vm_size, environment=stated.environment_variables)
+    from function_app.config.pipeline_files import load_pipeline
+    from function_app.domain.errors import PipelineError
+
+    try:
+        train = load_pipeline(pipeline).train
+    except PipelineError as error:
+        raise click.UsageError(str(error)) from error
+    return Machine.of_job(vm_size=name or train.vm_size, environment=train.environment_variables)
+
+
+def _suggestion(name: str) -> str:
+    known = {each.lower(): each for each in vm_size_names()}
+    near = difflib.get_close_matches(name.lower(), known, n=3)
+    if near:
+        return f"did you mean {', '.join(known[each] for each in near)}?"
+    return f"known are {', '.join(known.values())}"
 
 
 def _content(path: Path) -> bytes:
-    """Return what is in a file, one byte more than allowed at most. Raises ScriptError where it is none."""
+    """Return the first bytes of a file, one more than allowed at most. Raises ScriptError for any other thing."""
     name = one_line(str(path))
     try:
         if path.is_dir():
-            raise ScriptError(f"{name}: should be a script, is a folder")
-        if path.exists() and not path.is_file():
-            raise ScriptError(f"{name}: should be a script, is a device or a pipe")  # which may never end
+            raise ScriptError(f"{name}: is a folder, not a script")
+        if path.exists() and not path.is_file():  # it may have no end
+            raise ScriptError(f"{name}: is a device or a pipe, not a script")
         with path.open("rb") as stream:
             return stream.read(MAX_SCRIPT_BYTES + 1)
+    except FileNotFoundError as error:
+        raise ScriptError(f"{name}: there is no such file") from error
     except OSError as error:
-        seen = (
-            "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
-        )
-        raise ScriptError(f"{name}: should be a script, {seen}") from error
+        raise ScriptError(f"{name}: cannot be read: {error.strerror}") from error
 
 
-def _tell_unreadable(path: Path, error: ScriptError, *, is_json: bool) -> None:
+def _print_unreadable(path: Path, error: ScriptError, *, is_json: bool) -> None:
     if is_json:
-        click.echo(unreadable_as_json(path, str(error)))
+        members = {"script": str(path), "verdict": "unreadable", "findings": [], "problem": str(error)}
+        click.echo(json.dumps(members))
     else:
         click.echo(f"Error: {error}", err=True)
-
-
-_MIN_COLUMNS = 40
 
 
 def as_json(path: Path, report: LintReport) -> str:
@@ -122,15 +127,10 @@ def as_json(path: Path, report: LintReport) -> str:
     return json.dumps(members)
 
 
-def unreadable_as_json(path: Path, problem: str) -> str:
-    """Return the line for a script that cannot be looked at."""
-    return json.dumps({"script": str(path), "verdict": "unreadable", "findings": [], "problem": problem})
-
-
 def as_text(path: Path, report: LintReport, width: int | None = None) -> str:
-    """Return some lines for one script: each finding with why it matters and the fix, then how many there are.
+    """Return the lines for one script: each finding with the reason and the fix, then the numbers of findings.
 
-    Texts are broken at ``width`` columns, which a terminal has and a pipe has not.
+    ``width`` is that of the terminal; without one, lines are not wrapped.
     """
     name, lines = one_line(str(path)), []
     for finding in report.findings:
@@ -141,7 +141,7 @@ def as_text(path: Path, report: LintReport, width: int | None = None) -> str:
         ]
     if report.num_more:
         lines.append(f"… and {report.num_more:,} more")
-    return "\n".join([*lines, f"{'clean   ' if report.is_clean else 'FINDINGS'}  {name}  ({counted([report])})"])
+    return "\n".join([*lines, f"{'clean   ' if report.is_clean else 'FINDINGS'}  {name}  ({_counts([report])})"])
 
 
 def _indented(text: str, width: int | None) -> str:
@@ -158,21 +158,21 @@ def _indented(text: str, width: int | None) -> str:
 
 
 def summary(reports: Sequence[LintReport], num_unreadable: int) -> str:
-    """Return the last line."""
+    """Return the last line for several scripts."""
     num_clean = sum(report.is_clean for report in reports)
-    unread = f", {num_unreadable} could not be read" if num_unreadable else ""
-    return f"{num_clean} of {len(reports) + num_unreadable} scripts clean: {counted(reports)}{unread}"
+    unreadable = f", {num_unreadable} could not be read" if num_unreadable else ""
+    return f"{num_clean} of {len(reports) + num_unreadable} scripts clean: {_counts(reports)}{unreadable}"
 
 
-def counted(reports: Sequence[LintReport]) -> str:
-    """Return how many findings of each kind there are."""
+def _counts(reports: Sequence[LintReport]) -> str:
+    """Return the number of findings of each kind."""
     errors, warnings, advice = (
         sum(len(report.of(severity)) for report in reports)
         for severity in (Severity.ERROR, Severity.WARNING, Severity.ADVICE)
     )
     ignored = sum(report.num_ignored for report in reports)
-    told = f"{_number(errors, 'error')}, {_number(warnings, 'warning')}, {advice} advice"
-    return f"{told}, {ignored} ignored" if ignored else told
+    counts = f"{_number(errors, 'error')}, {_number(warnings, 'warning')}, {advice} advice"
+    return f"{counts}, {ignored} ignored" if ignored else counts
 
 
 def _number(number: int, what: str) -> str:

@@ -1,4 +1,4 @@
-"""The main group: which commands there are, and what becomes of an error."""
+"""The ``landfall`` command: its subcommands, and how an error ends it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from typing import NoReturn
 
 import click
 
-from cli.errors import FULL, Interrupted, ending_on_signals
+from cli.errors import DISK_FULL, Interrupted, ending_on_signals
 from cli.lazy_group import LazyCommand, LazyGroup
-from cli.safe_text import harmless, without_secrets
+from cli.safe_text import mask_secrets, strip_escapes
 
 INTERRUPTED = 130
-"""Exit status after SIGINT, as shells have it."""
+"""Exit status after SIGINT, as shells set it."""
 
 COMMANDS = {
     "demo": LazyCommand("cli.demo.command", "demo", "Run the whole chain on this machine, on real data."),
     "up": LazyCommand("cli.up", "up", "Start the local twin and keep it running until Ctrl-C."),
-    "validate": LazyCommand("cli.validate.command", "validate", "Check shards as the function app would."),
-    "lint": LazyCommand("cli.lint", "lint", "Find what a training script of your own gets wrong."),
+    "validate": LazyCommand("cli.validate.command", "validate", "Check shards as the function app does."),
+    "lint": LazyCommand("cli.lint", "lint", "Find mistakes in a Horovod training script."),
     "pack": LazyCommand("cli.pack.command", "pack", "Pack images or tables into shards."),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
-    "status": LazyCommand("cli.status", "status", "Show what became of a dataset version."),
-    "submit": LazyCommand("cli.runs", "submit", "Train on a dataset version that is whole."),
+    "status": LazyCommand("cli.status", "status", "Show the shards, data and runs of a dataset version."),
+    "submit": LazyCommand("cli.runs", "submit", "Request a training run on a complete dataset version."),
     "runs": LazyCommand("cli.runs", "runs", "List the newest runs."),
     "cancel": LazyCommand("cli.runs", "cancel", "Cancel a run."),
     "run": LazyCommand("cli.runs", "run", "Show one run."),
-    "why": LazyCommand("cli.why", "why", "Tell the story of a version, a run or a blob."),
-    "reconcile": LazyCommand("cli.reconcile", "reconcile", "Look for what events have missed, now."),
-    "dead-letters": LazyCommand("cli.dead_letters", "dead_letters", "Look after what was given up."),
+    "why": LazyCommand("cli.why", "why", "Show the history of a version or run and what it waits for."),
+    "reconcile": LazyCommand("cli.reconcile", "reconcile", "Run the sweep now."),
+    "dead-letters": LazyCommand("cli.dead_letters", "dead_letters", "List, show and replay dead letters."),
 }
 
 
@@ -45,47 +45,48 @@ COMMANDS = {
     cls=LazyGroup,
     lazy=COMMANDS,
     invoke_without_command=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
+    epilog="Example: landfall status digits/2026-11-20",
 )
 def landfall() -> None:
     """When the last shard lands, training starts.
 
-    Commands that talk to a function app take its address from --url or LANDFALL_URL and its key from
-    LANDFALL_FUNCTION_KEY; without them they talk to the local twin of this clone, if one is running.
+    Commands that talk to a function app take its URL from --url or LANDFALL_URL and its key from --key or
+    LANDFALL_FUNCTION_KEY. Without a URL they talk to the local twin of this clone, if one is running.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit. No stack trace reaches a user: it goes to a file that the message names."""
+    """Run the command line and exit. Stack traces go to a file that the message names, never to the user."""
     _open_closed_streams()
     try:
-        # Python ends on Ctrl-C by itself, which a second Ctrl-C may hurry
+        # Python itself ends on Ctrl-C, and a second Ctrl-C can hurry it.
         with ending_on_signals(signal.SIGTERM, signal.SIGHUP):
-            # click hands a command's Exit back as its status instead of raising it
+            # Without standalone_mode click returns a command's exit status instead of exiting.
             status = landfall.main(args=arguments, prog_name="landfall", standalone_mode=False)
     except click.ClickException as error:
-        said = io.StringIO()
-        error.show(file=said)
-        _say(said.getvalue().rstrip("\n"))
+        shown = io.StringIO()
+        error.show(file=shown)
+        _report(shown.getvalue().rstrip("\n"))
         sys.exit(error.exit_code)
     except Interrupted as interrupted:
-        _say("Stopped.")
+        _report("Stopped.")
         sys.exit(interrupted.exit_status)
     except (click.Abort, KeyboardInterrupt):
-        _say("Stopped.")
+        _report("Stopped.")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        sys.exit(1)  # whoever read our output has gone, as `| head` does
-    except Exception as error:  # noqa: BLE001 - the last resort, written down whole
-        _say(f"Error: {_explain(error)}")
+        sys.exit(1)  # the reader of our output has gone, as `| head` does
+    except Exception as error:  # noqa: BLE001 - the last resort: the trace goes into a file
+        _report(f"Error: {_explain(error)}")
         sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
 
 
 def _open_closed_streams() -> None:
-    """Give each standard stream that the caller has closed the null device, which takes its number.
+    """Open the null device for each standard stream that the caller has closed.
 
-    The next file would take it else, and get to hold what a child process writes.
+    Otherwise the next opened file would get the stream's descriptor, and child processes would write into it.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -94,22 +95,25 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(null, "r" if name == "stdin" else "w"))
 
 
-def _say(text: str) -> None:
-    """Tell people; where standard error takes nothing either, the exit status has to do."""
+def _report(text: str) -> None:
+    """Print to standard error; where that cannot be written, the exit status alone has to do."""
     with contextlib.suppress(OSError):
-        click.echo(harmless(without_secrets(text)), err=True)
+        click.echo(strip_escapes(mask_secrets(text)), err=True)
 
 
 def _explain(error: Exception) -> str:
     if _is_for_people(error):
         return str(error)
-    if isinstance(error, OSError) and error.errno in FULL:
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
         return f"{error.filename or 'the output'}: cannot be written: {error.strerror}."
     with tempfile.NamedTemporaryFile("w", prefix="landfall-", suffix=".log", delete=False) as log:
         traceback.print_exception(error, file=log)
-    return f"something unexpected happened: {error!r}. The details are in {Path(log.name)}."
+    return f"an unexpected error occurred: {error!r}. The stack trace is in {Path(log.name)}."
 
 
 def _is_for_people(error: Exception) -> bool:
-    """Whether the error belongs to a family whose messages are written for people."""
+    """Return whether the error belongs to a family whose messages are written for people.
+
+    By name, since importing the families would import the function app and the twin.
+    """
     return any(family.__name__ in {"LandfallError", "TwinError"} for family in type(error).__mro__)

@@ -1,4 +1,4 @@
-"""Arguments that name something: ``<dataset>/<version>``, ``<dataset>`` alone where its data are synthetic, an id."""
+"""Arguments and options that several commands share, and which function app or twin they lead to."""
 
 from __future__ import annotations
 
@@ -14,8 +14,19 @@ import click
 from cli.api_client import ApiClient
 from cli.errors import CliError
 
+ROOT = Path(__file__).resolve().parent.parent
+"""The clone."""
+TWINS = ROOT / ".landfall"
+
+P = ParamSpec("P")
+R = TypeVar("R")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print the API's answer as JSON.")
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, metavar="N", help="List at most N of them."
+)
 
 
 class DatasetVersionArgument(click.ParamType[tuple[str, str]]):
@@ -29,25 +40,25 @@ class DatasetVersionArgument(click.ParamType[tuple[str, str]]):
             return value
         parts = str(value).strip("/").split("/")
         if len(parts) != 2:  # noqa: PLR2004 - a dataset and a version
-            self.fail(f"expected <dataset>/<version>, such as digits/2026-11-20, was {value!r}", param, ctx)
+            self.fail(f"{value!r} is not <dataset>/<version>, such as digits/2026-11-20.", param, ctx)
         dataset, version = (_checked(self, part, param, ctx) for part in parts)
         return dataset, version
 
 
 class TrainableArgument(click.ParamType[tuple[str, str | None]]):
-    """The same, or ``synthetic-benchmark``, which becomes ``("synthetic-benchmark", None)``."""
+    """The same, or a dataset alone: ``synthetic-benchmark`` becomes ``("synthetic-benchmark", None)``."""
 
     name = "dataset[/version]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str | None]:
-        """Split and check; whether the dataset may stand alone is for the function app to say."""
+        """Split and check; the function app decides whether the dataset may stand without a version."""
         if isinstance(value, tuple) or "/" in str(value).strip("/"):
             return DATASET_VERSION.convert(value, param, ctx)
         return _checked(self, str(value).strip("/"), param, ctx), None
 
 
 class IdArgument(click.ParamType[str]):
-    """The id of a run or a dead letter: anything else would be another address of the API's."""
+    """The id of a run or a dead letter. Anything that is no id would lead to another path of the API."""
 
     name = "id"
 
@@ -55,9 +66,9 @@ class IdArgument(click.ParamType[str]):
         self._what, self._example = what, example
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check it; which ids there are is for the function app to say."""
+        """Check the form; the function app knows which ids exist."""
         if _ID.fullmatch(str(value)) is None:
-            self.fail(f"expected the id of {self._what}, such as {self._example}, was {value!r}", param, ctx)
+            self.fail(f"{value!r} is not the id of {self._what}, such as {self._example}.", param, ctx)
         return str(value)
 
 
@@ -65,7 +76,8 @@ def _checked(
     argument: click.ParamType[Any], part: str, param: click.Parameter | None, ctx: click.Context | None
 ) -> str:
     if _PART.fullmatch(part) is None:
-        argument.fail(f"{part!r} should be letters, digits, '.', '_' and '-', at most 128 of them", param, ctx)
+        problem = "a dataset and a version consist of letters, digits, '.', '_' and '-', at most 128 of them"
+        argument.fail(f"{part!r} is malformed: {problem}.", param, ctx)
     return part
 
 
@@ -75,47 +87,50 @@ RUN_ID = IdArgument("a run", "landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")
 DEAD_LETTER_ID = IdArgument("a dead letter", "0123456789abcdef")
 
 
-ROOT = Path(__file__).resolve().parent.parent
-"""The clone."""
-TWINS = ROOT / ".landfall"
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
 def with_api(command: Callable[Concatenate[ApiClient, P], R]) -> Callable[..., R]:
-    """Give a command --url and --key, and an open `ApiClient` as its first argument."""
+    """Add --url and --key to a command, and pass it an open `ApiClient` as its first argument."""
 
-    @click.option("--url", envvar="LANDFALL_URL", help="Address of the function app [env: LANDFALL_URL].")
-    @click.option("--key", envvar="LANDFALL_FUNCTION_KEY", help="Its key [env: LANDFALL_FUNCTION_KEY].")
+    @click.option(
+        "--url",
+        envvar="LANDFALL_URL",
+        show_envvar=True,
+        help="URL of the function app (default: the local twin that is running).",
+    )
+    @click.option(
+        "--key",
+        envvar="LANDFALL_FUNCTION_KEY",
+        show_envvar=True,
+        help="Function key (default: none; the local twin needs none).",
+    )
     @functools.wraps(command)
     def wrapper(*args: Any, url: str | None, key: str | None, **kwargs: Any) -> R:
         with api_client(url, key) as client:
-            client.is_for_people = not kwargs.get("as_json")
+            client.strips_escapes = not kwargs.get("as_json")
             try:
                 return command(client, *args, **kwargs)
             except KeyError as error:
-                hint = "is it a Landfall function app, and as new as this command?"
-                raise CliError(f"{client.url} should have answered with {error}, and did not: {hint}") from error
+                raise CliError(
+                    f"{client.url} answered without {error}. Is it a Landfall function app of this command's version?"
+                ) from error
 
     return wrapper
 
 
 def api_client(url: str | None, key: str | None) -> ApiClient:
-    """Return a client of what the user named, else of the running twin. Raises CliError where there is neither."""
+    """Return a client of the URL, or of the running twin. Raises CliError where there is neither."""
     if url is not None:
         return ApiClient(url, key)
     twin = running_twin_of_this_clone()
     if twin is None:
         raise CliError(
-            "No function app to talk to: give --url (or set LANDFALL_URL), or start a local twin with `landfall up`."
+            "No function app to talk to: pass --url, set LANDFALL_URL, or start a local twin with `landfall up`."
         )
     return ApiClient(twin.functions_url, key or twin.function_key)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwinAddress:
-    """What a command needs to know of a running twin."""
+    """Where a running twin's function app and storage are."""
 
     functions_url: str
     function_key: str
@@ -123,7 +138,7 @@ class TwinAddress:
 
 
 def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
-    """Return the first of this clone's twins that runs, None where none does."""
+    """Return the first running twin of this clone; None where none runs."""
     from local_azure.processes import keep_loopback_direct
     from local_azure.twin.state import running_twins
 

@@ -1,4 +1,4 @@
-"""``landfall runs`` and ``landfall run``."""
+"""``landfall runs``, ``run``, ``submit`` and ``cancel``."""
 
 from __future__ import annotations
 
@@ -10,50 +10,46 @@ import click
 import yaml
 
 from cli.api_client import ApiClient
-from cli.options import RUN_ID, TRAINABLE, with_api
-from function_app.domain.run_states import SETTLED
+from cli.options import RUN_ID, TRAINABLE, as_json_option, limit_option, with_api
 
 
-@click.command()
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("--dataset", help="Only runs of this dataset.")
-@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@click.command(epilog="Example: landfall runs --dataset digits --limit 5")
+@limit_option
+@click.option("--dataset", help="List only runs of this dataset (default: all datasets).")
+@as_json_option
 @with_api
 def runs(client: ApiClient, limit: int, dataset: str | None, *, as_json: bool) -> None:
     """List the newest runs."""
     filters: dict[str, str | int] = {"limit": limit} | ({"dataset": dataset} if dataset else {})
     found = client.runs(**filters)
-    if as_json:
-        click.echo(json.dumps({"runs": found}, indent=2))
-        return
-    for line in listing(found, dataset):
-        click.echo(line)
+    click.echo(json.dumps({"runs": found}, indent=2) if as_json else "\n".join(listing(found, dataset)))
 
 
 def listing(found: Sequence[Mapping[str, Any]], dataset: str | None) -> Iterator[str]:
-    """Yield a line for each run, or one that says of what there is none."""
+    """Yield a line for each run, or one line that says that there is none."""
     if not found:
         yield f"There are no runs{f' of dataset {dataset}' if dataset else ''} yet."
     for each in found:
         yield f"{each['created_at'][:19]}  {each['state']:<14}  {each['run_id']}"
 
 
-@click.command()
+@click.command(epilog="Example: landfall run landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")
 @click.argument("run_id", type=RUN_ID)
-@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@as_json_option
 @with_api
 def run(client: ApiClient, run_id: str, *, as_json: bool) -> None:
-    """Show one run: its state, why, its model, and who was told."""
+    """Show one run: its state and the reason, its model, and who was notified."""
     found = client.run(run_id)
-    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe(found)))
+    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe_run(found)))
 
 
-def describe(run: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines that describe a run as the HTTP API gives it."""
+def describe_run(run: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that describe a run, as the API returns it."""
     yield f"{run['run_id']}: {run['state']} since {run['state_since']}"
-    yield f"  of {run['dataset']}/{run['version']} (generation {run['generation']}), attempt {run['attempt']}"
+    yield f"  dataset version: {run['dataset']}/{run['version']} (generation {run['generation']})"
+    yield f"  attempt: {run['attempt']}"
     if run.get("failure_class"):
-        yield f"  failed: {run['failure_class']}, decided: {run['remedy']}"
+        yield f"  failure: {run['failure_class']}, remedy: {run['remedy']}"
     if run.get("next_run_id"):
         yield f"  continued by: {run['next_run_id']}"
     if run["reason"]:
@@ -62,10 +58,10 @@ def describe(run: Mapping[str, Any]) -> Iterator[str]:
         yield f"  model: {run['model_name']} version {run['model_version']}"
     for name, value in sorted(run["metrics"].items()):
         yield f"  {name}: {value:.6g}"
-    for told in run["notifications"] or []:
-        yield f"  {told['recipient']} about {told['outcome']}: {told['state']}"
+    for sent in run["notifications"] or []:
+        yield f"  notification ({sent['outcome']}) to {sent['recipient']}: {sent['state']}"
     if run["log_tail"]:
-        yield "  the end of the log:"
+        yield "  end of the log:"
         yield from (f"    {line}" for line in run["log_tail"].splitlines())
 
 
@@ -75,12 +71,12 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
     name = "key=value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        """Split at the first ``=``; numbers and booleans are read as YAML reads them."""
+        """Split at the first ``=``; read numbers and booleans as YAML does, and leave anything else a text."""
         if isinstance(value, tuple):
             return value
         key, separator, text = str(value).partition("=")
         if not separator or not key:
-            self.fail(f"expected key=value, such as epochs=3, was {value!r}", param, ctx)
+            self.fail(f"{value!r} is not KEY=VALUE, such as epochs=3.", param, ctx)
         try:
             parsed = yaml.safe_load(text)
         except yaml.YAMLError:
@@ -88,40 +84,51 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
         return key, parsed if isinstance(parsed, (int, float, bool)) else text
 
 
-@click.command()
+@click.command(epilog="Example: landfall submit digits/2026-11-20 --set epochs=3")
 @click.argument("target", type=TRAINABLE, metavar="DATASET[/VERSION]")
-@click.option("--set", "overrides", type=OverrideOption(), multiple=True, help="An option of the training, within "
-              "the limits of the pipeline; may be repeated.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Train again on purpose, whatever was trained "
-              "on it before, and with a script that has errors.")  # fmt: skip
+@click.option(
+    "--set",
+    "overrides",
+    type=OverrideOption(),
+    multiple=True,
+    help="Override a training option within the limits of the pipeline (default: the pipeline's own). Repeatable.",
+)
+@click.option("--force", is_flag=True, help="Train again on data that was trained on, or with a script that has "
+              "errors.")  # fmt: skip
 @with_api
 def submit(
     client: ApiClient, target: tuple[str, str | None], overrides: tuple[tuple[str, Any], ...], *, force: bool
 ) -> None:
-    """Train on a dataset version that is whole, or on synthetic data: DATASET alone."""
+    """Request a training run on a complete dataset version, or on synthetic data: DATASET alone.
+
+    Without --force, a request that was made before leads to the run that it started then.
+    """
     run = client.submit(*target, dict(overrides), force=force)
     click.echo("\n".join(describe_request(run, "/".join(filter(None, target)))))
 
 
 def describe_request(run: Mapping[str, Any], target: str) -> Iterator[str]:
-    """Yield the lines that tell of the run that a request led to, which may have ended long before."""
+    """Yield the lines that describe the run that a request led to, which may have ended long before."""
+    from function_app.domain.run_states import SETTLED
+
     if run["state"] in SETTLED:
-        yield f"{run['run_id']} has ended before: {run['state']}. Nothing new starts."
-        yield f"See: landfall run {run['run_id']}. To train again: landfall submit {target} --force"
+        yield f"{run['run_id']} has already ended: {run['state']}. No new run was started."
+        yield f"To see it: landfall run {run['run_id']}"
+        yield f"To train again: landfall submit {target} --force"
     else:
-        yield f"{run['run_id']}: {run['state']}. Follow it with: landfall run {run['run_id']}"
+        yield f"{run['run_id']}: {run['state']}. To follow it: landfall run {run['run_id']}"
 
 
-@click.command()
+@click.command(epilog="Example: landfall cancel landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")
 @click.argument("run_id", type=RUN_ID)
-@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@as_json_option
 @with_api
 def cancel(client: ApiClient, run_id: str, *, as_json: bool) -> None:
-    """Cancel a run in whatever state it is. No attempt and no waiting follow-up starts by itself afterwards."""
+    """Cancel a run in any state. No further attempt and no waiting follow-up run starts by itself afterwards."""
     run = client.cancel(run_id)
     if as_json:
         click.echo(json.dumps(run, indent=2))
     elif run["state"] == "canceled":
         click.echo(f"{run['run_id']} is canceled.")
     else:
-        click.echo(f"{run['run_id']} is being canceled. Follow it with: landfall run {run['run_id']}")
+        click.echo(f"{run['run_id']} is being canceled. To follow it: landfall run {run['run_id']}")

@@ -9,35 +9,31 @@ from typing import Any
 import click
 
 from cli.api_client import ApiClient
-from cli.options import DATASET_VERSION, with_api
+from cli.options import DATASET_VERSION, as_json_option, with_api
 from cli.safe_text import readable_bytes
 
 MAX_LISTED = 20
 
 
-@click.command()
+@click.command(epilog="Example: landfall status digits/2026-11-20")
 @click.argument("target", type=DATASET_VERSION, metavar="DATASET/VERSION")
-@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@as_json_option
 @with_api
 def status(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> None:
-    """Show what became of a dataset version: what is missing, what was rejected and why, its data and its runs."""
+    """Show a dataset version: missing shards, rejected shards and the reasons, statistics of its data, its runs."""
     version = client.dataset_version(*target)
-    if as_json:
-        click.echo(json.dumps(version, indent=2))
-        return
-    for line in describe(version):
-        click.echo(line)
+    click.echo(json.dumps(version, indent=2) if as_json else "\n".join(describe_version(version)))
 
 
-def describe(version: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines that describe a version as the HTTP API gives it."""
+def describe_version(version: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that describe a version, as the API returns it."""
     name = f"{version['dataset']}/{version['version']}"
     generation = version["generation"]
     if generation is None:
         yield f"{name}: open"
     else:
         size = f"{generation['num_shards']:,} shards, {generation['num_records']:,} records"
-        yield f"{name}: whole since {generation['closed_at'][:19]}, {size}"
+        yield f"{name}: complete since {generation['closed_at'][:19]}, {size}"
         yield f"  fingerprint {generation['fingerprint']}"
     for split_name, split in version["splits"].items():
         yield from _split(split_name, split)
@@ -74,12 +70,12 @@ def _statistics(statistics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _labels(labels: Mapping[str, int], other: int) -> str:
-    """Say how evenly labels are spread: the rarest and the most frequent."""
+    """Describe how evenly labels are spread: the rarest and the most frequent one."""
     if not labels:
         return ""
     total = sum(labels.values()) + other
-    rarest, usual = min(labels, key=labels.__getitem__), max(labels, key=labels.__getitem__)
-    shares = f"{rarest} ({labels[rarest] / total:.1%}) to {usual} ({labels[usual] / total:.1%})"
+    rarest, commonest = min(labels, key=labels.__getitem__), max(labels, key=labels.__getitem__)
+    shares = f"{rarest} ({labels[rarest] / total:.1%}) to {commonest} ({labels[commonest] / total:.1%})"
     return f"{len(labels):,}{' and more' if other else ''} labels, {shares} of the records"
 
 
@@ -99,9 +95,9 @@ def _range(seen: Mapping[str, Any]) -> str:
 
 
 def _drift(version: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every figure beside what is allowed, and in words those that are too far off."""
+    """Yield every drift figure beside its threshold, then the figures that exceed it in words."""
     if version.get("drift_reference"):
-        yield f"  compared with {version['drift_reference']}, which the then current model was trained on:"
+        yield f"  compared with {version['drift_reference']}, on which the current model of that time was trained:"
     for measure in version.get("drift_measures", ())[:MAX_LISTED]:
         verdict = "TOO FAR" if measure["exceeds"] else "within"
         what = f"{measure['split']} {measure['code'].removeprefix('drift_')}"
@@ -111,7 +107,7 @@ def _drift(version: Mapping[str, Any]) -> Iterator[str]:
 
 
 def reason_text(reasons: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first reason with its place, and how many more there are."""
+    """Describe why a shard was rejected: the first reason with its place, and the number of further ones."""
     if not reasons:
         return "no reason on record"
     first = reasons[0]

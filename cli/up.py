@@ -1,4 +1,4 @@
-"""``landfall up``."""
+"""``landfall up``, and the options of a local twin."""
 
 from __future__ import annotations
 
@@ -16,29 +16,34 @@ from cli.errors import Interrupted, ending_on_signals
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.twin import Twin, running_twin
 
-LOOK_S = 1.0
-
-
+CHECK_EVERY_S = 1.0
 R = TypeVar("R")
-FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 def twin_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command the options of a twin, and `options: TwinOptions`."""
+    """Add the options of a twin to a command, and pass it `options: TwinOptions`."""
     defaults = TwinOptions()
 
-    @click.option("--state", type=FOLDER, default=defaults.base, help="Folder for the state [default: .landfall].")
+    @click.option(
+        "--state",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=defaults.base,
+        show_default=defaults.base.name,
+        help="Folder for the twin's state and logs.",
+    )
     @click.option(
         "--pipelines",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
         default=defaults.pipelines,
-        help="Folder of the pipeline files [default: pipelines].",
+        show_default=defaults.pipelines.name,
+        help="Folder with pipeline files.",
     )
     @click.option(
         "--node-start-delay-s",
         type=click.FloatRange(0, 3600),
+        metavar="SECONDS",
         default=defaults.node_start_delay_s,
-        help="What a node of the simulated cluster takes to come up.",
+        help="Time that a node of the simulated cluster takes to start, in seconds.",
     )
     @functools.wraps(command)
     def wrapper(*args: Any, state: Path, pipelines: Path, node_start_delay_s: float, **kwargs: Any) -> R:
@@ -50,14 +55,14 @@ def twin_options(command: Callable[..., R]) -> Callable[..., R]:
     return wrapper
 
 
-@click.command()
-@click.option("--own-host", is_flag=True, help="Leave out the Functions host: you run one, such as `func start`.")
+@click.command(epilog="Example: landfall up --pipelines my-pipelines")
+@click.option("--own-host", is_flag=True, help="Start no Functions host: you run your own, such as `func start`.")
 @twin_options
 def up(options: TwinOptions, *, own_host: bool) -> None:
     """Start the local twin and keep it running until Ctrl-C.
 
-    Storage, Event Grid, Azure ML and the function app of this clone, all on this machine. Other commands find it
-    by themselves.
+    The twin is storage, Event Grid, Azure ML and the function app of this clone, all on this machine. The other
+    commands find it by themselves.
     """
     options = replace(options, own_host=own_host)
     with ending_on_signals(), contextlib.suppress(Interrupted), running_twin(options, say=click.echo) as twin:
@@ -71,17 +76,17 @@ def up(options: TwinOptions, *, own_host: bool) -> None:
 
 
 def watch_until_interrupted(twin: Twin) -> None:
-    """Return when a signal asks for the end, and answer it; raise TwinError when a part ends before."""
+    """Return when a signal asks for the end. Raises TwinError when a part of the twin ends before."""
     with contextlib.suppress(Interrupted):  # the normal end
         while True:
             twin.check_running()
-            time.sleep(LOOK_S)
-    with contextlib.suppress(OSError):  # of a terminal that has hung up
+            time.sleep(CHECK_EVERY_S)
+    with contextlib.suppress(OSError):  # the terminal may have hung up
         click.echo("Stopping everything.")
 
 
 def show_addresses(twin: Twin) -> None:
-    """Print where everything is."""
+    """Print the address of each part."""
     places = twin.places
     ports = places.ports
     storage = ", ".join(f"{name} {ports[name]}" for name in ("blob", "queue", "table"))

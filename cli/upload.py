@@ -16,37 +16,53 @@ from cli.errors import CliError
 from cli.options import DATASET_VERSION, running_twin_of_this_clone
 from cli.progress import Step, uploading_bar
 
+MAX_BLOCK_BYTES = 8 << 20
+CONCURRENCY = 4
+"""Blocks of one shard that are uploaded at the same time."""
 
-@click.command()
+
+@click.command(epilog="Example: landfall upload shards --to digits/2026-11-20")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--to", "target", required=True, type=DATASET_VERSION, help="<dataset>/<version> to upload as.")
-@click.option("--container", envvar="LANDFALL_DATA_CONTAINER", default="datasets", show_default=True)
-@click.option("--account-url", help="Address of the data account, such as https://NAME.blob.core.windows.net.")
-@click.option("--overwrite", is_flag=True, help="Replace shards that are there already.")
+@click.option("--to", "target", required=True, type=DATASET_VERSION, help="Dataset and version to upload as.")
+@click.option(
+    "--container",
+    envvar="LANDFALL_DATA_CONTAINER",
+    show_envvar=True,
+    default="datasets",
+    help="Container of the data account.",
+)
+@click.option(
+    "--account-url",
+    help="URL of the data account, such as https://NAME.blob.core.windows.net (default: see above).",
+)
+@click.option("--overwrite", is_flag=True, help="Replace shards that exist already.")
 def upload(
     sources: tuple[Path, ...], target: tuple[str, str], container: str, account_url: str | None, *, overwrite: bool
 ) -> None:
-    """Upload shards (files, or folders of them) as a dataset version.
+    """Upload shards (files, or folders of files) as a dataset version.
 
-    Where to: --account-url (you are signed in by `az login` or a managed identity), else the environment's
-    DataStorage (a connection string) or DataStorage__blobServiceUri, else the local twin of this clone.
+    The data account is the first of these: --account-url (signed in by `az login` or a managed identity), the
+    environment variable DataStorage (a connection string), DataStorage__blobServiceUri (a URL), or the local twin
+    of this clone.
     """
     shards = find_shards(sources)
     with open_uploader(container, account_url) as uploader:
         upload_all(uploader, shards, target, overwrite=overwrite)
-    click.echo(f"Uploaded {len(shards)} shards as {'/'.join(target)}. See: landfall status {'/'.join(target)}")
+    click.echo(f"Uploaded {len(shards)} shards as {'/'.join(target)}. Next: landfall status {'/'.join(target)}")
 
 
 def find_shards(sources: tuple[Path, ...]) -> list[Path]:
-    """Return the files to upload, in order of name. Raises CliError where there are none, or two of one name."""
+    """Return the files to upload, folders in order of name. Raises CliError for no file and for two of one name."""
     files = [f for s in sources for f in (sorted(s.iterdir()) if s.is_dir() else [s])]
     shards = [f for f in files if f.is_file() and not f.name.startswith(".")]
     if not shards:
-        raise CliError(f"There is no file to upload in {', '.join(str(s) for s in sources)}.")
+        raise CliError(f"{', '.join(str(s) for s in sources)}: there is no file to upload.")
     names = [f.name for f in shards]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
-        raise CliError(f"Several files have the same name: {', '.join(twice)}. A shard's name is its identity.")
+        raise CliError(
+            f"Several files have the same name: {', '.join(twice)}. One would replace the other: rename one."
+        )
     return shards
 
 
@@ -61,7 +77,7 @@ def upload_all(
 
 
 def open_uploader(container: str, account_url: str | None) -> ShardUploader:
-    """Return an uploader to what the user named. Raises CliError where nothing is named and no twin runs."""
+    """Return an uploader to the data account. Raises CliError where none is named and no twin runs."""
     if account_url is not None:
         return ShardUploader.signed_in(account_url, container)
     connection = os.environ.get("DataStorage")  # noqa: SIM112 - the Functions convention writes it so
@@ -72,17 +88,12 @@ def open_uploader(container: str, account_url: str | None) -> ShardUploader:
         return ShardUploader.signed_in(service_uri, container)
     twin = running_twin_of_this_clone()
     if twin is None:
-        raise CliError("Nowhere to upload to: give --account-url, or start a local twin with `landfall up`.")
+        raise CliError("No storage account: pass --account-url, or start a local twin with `landfall up`.")
     return ShardUploader.connected(twin.data_connection, container)
 
 
-MAX_BLOCK_BYTES = 8 << 20
-CONCURRENCY = 4
-"""Blocks of one shard in flight."""
-
-
 class ShardUploader:
-    """One container of one account."""
+    """Uploads shards to one container."""
 
     def __init__(self, service: BlobServiceClient, container: str) -> None:
         self._service = service
@@ -90,7 +101,7 @@ class ShardUploader:
 
     @classmethod
     def connected(cls, connection: str, container: str) -> ShardUploader:
-        """Open an account by connection string. Raises CliError where it is none."""
+        """Open an account by connection string. Raises CliError for a malformed one."""
         try:
             service = BlobServiceClient.from_connection_string(connection, max_block_size=MAX_BLOCK_BYTES)
         except ValueError as error:
@@ -99,13 +110,13 @@ class ShardUploader:
 
     @classmethod
     def signed_in(cls, account_url: str, container: str) -> ShardUploader:
-        """Open an account with whatever identity this machine has."""
+        """Open an account with the identity of this machine, as by `az login`."""
         from azure.identity import DefaultAzureCredential
 
         try:
             service = BlobServiceClient(account_url, DefaultAzureCredential(), max_block_size=MAX_BLOCK_BYTES)
         except ValueError as error:
-            raise CliError(f"{account_url!r} is not the address of a storage account: {error}") from error
+            raise CliError(f"{account_url!r} is not the URL of a storage account: {error}") from error
         return cls(service, container)
 
     def __enter__(self) -> Self:
@@ -118,39 +129,39 @@ class ShardUploader:
         self._service.close()
 
     def has(self, prefix: str) -> bool:
-        """Whether there is any blob below a prefix. Raises CliError where the account says no."""
+        """Return whether a blob exists below a prefix. Raises CliError where the account refuses."""
         try:
             return next(iter(self._container.list_blob_names(name_starts_with=prefix)), None) is not None
         except AzureError as error:
             raise CliError(f"{self._service.url} cannot be listed: {_first_line(error)}") from error
 
     def upload(self, file: Path, path: str, step: Step, *, overwrite: bool) -> None:
-        """Write one blob, telling `step` about bytes as they go.
+        """Upload one file, calling `step` with the bytes done.
 
-        Raises CliError where it exists (and may not be replaced), cannot be read, or the account says no.
+        Raises CliError where the blob exists and must stay, the file cannot be read, or the account refuses.
         """
         options: dict[str, Any] = {"max_concurrency": CONCURRENCY, "progress_hook": _differences(step)}
         try:
             with file.open("rb") as content:
                 self._container.upload_blob(path, content, overwrite=overwrite, **options)
         except OSError as error:
-            raise CliError(f"{file} cannot be read: {error}") from error
+            raise CliError(f"{file}: cannot be read: {error}") from error
         except ResourceExistsError as error:
-            raise CliError(f"{path} is there already; --overwrite replaces it, or choose another version.") from error
+            raise CliError(f"{path} exists already: pass --overwrite, or choose another version.") from error
         except AzureError as error:
             raise CliError(f"{path} was not uploaded to {self._service.url}: {_first_line(error)}") from error
 
 
 def _differences(step: Step) -> Callable[[int, int | None], None]:
-    """Turn the SDK's "so many bytes in all" into our "so many bytes more"."""
+    """Turn the SDK's hook, which gets all bytes so far, into one that gets the bytes since the last call."""
     done = 0
 
-    def tell(current: int, _total: int | None) -> None:
+    def report(current: int, _total: int | None) -> None:
         nonlocal done
         step(current - done)
         done = current
 
-    return tell
+    return report
 
 
 def _first_line(error: AzureError) -> str:

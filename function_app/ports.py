@@ -15,9 +15,9 @@ from function_app.domain.records import (
     BlobFacts,
     DatasetVersion,
     DeadLetter,
-    Decision,
     Generation,
     GivenUp,
+    HistoryEntry,
     NotificationRecord,
     RunRecord,
     ShardRecord,
@@ -159,19 +159,19 @@ class Outbox(Protocol):
         ...
 
 
-class History(Protocol):
+class HistoryLedger(Protocol):
     """The audit trail of versions, runs and blobs. Every method may raise ServiceUnavailableError."""
 
-    def record_decision(self, decision: Decision) -> None:
-        """Append one line to a subject's story."""
+    def add_history_entry(self, entry: HistoryEntry) -> None:
+        """Append one entry to its subject's history."""
         ...
 
-    def decisions(self, subject: str) -> list[Decision]:
-        """Return a subject's story, oldest first."""
+    def history(self, subject: str) -> list[HistoryEntry]:
+        """Return a subject's entries, oldest first."""
         ...
 
-    def decisions_below(self, prefix: str, *, limit: int) -> list[Decision]:
-        """Return the lines of all subjects that begin with ``prefix``, oldest first; at most about ``limit``."""
+    def history_below(self, prefix: str, *, limit: int) -> list[HistoryEntry]:
+        """Return the entries of all subjects that begin with ``prefix``, oldest first; at most about ``limit``."""
         ...
 
 
@@ -216,7 +216,7 @@ class DeadLetterLedger(Protocol):
 
 
 class Ledger(
-    ShardLedger, VersionLedger, RunLedger, RunQueueLedger, Outbox, History, Notes, DeadLetterLedger, Protocol
+    ShardLedger, VersionLedger, RunLedger, RunQueueLedger, Outbox, HistoryLedger, Notes, DeadLetterLedger, Protocol
 ):
     """The durable ledger as a whole: what Landfall knows for good.
 

@@ -13,11 +13,12 @@ from function_app.config.pipelines import Pipeline
 from function_app.config.settings import Slices
 from function_app.domain.clock import utcnow
 from function_app.domain.jobs import Workspace
-from function_app.domain.records import Decision
+from function_app.domain.records import HistoryEntry
 from function_app.ports import (
     Clock,
     DeadLetterSource,
     DocumentStore,
+    HistoryLedger,
     JobService,
     Ledger,
     MessageQueue,
@@ -42,6 +43,21 @@ logger = logging.getLogger(__name__)
 ReadScript = Callable[[str], bytes]
 Validate = Callable[[ShardSource, DataRequirements], ShardVerdict]
 ValidateWithin = Callable[..., ShardVerdict | Paused]
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The audit trail of versions, runs and blobs, as the steps write it."""
+
+    ledger: HistoryLedger
+    clock: Clock
+
+    def record(self, subject: str, action: str, reason: str, **details: Any) -> None:
+        """Record an entry of a version, a run or a blob, and log it."""
+        logger.info(f"{shown(subject)}: {shown(reason)}", extra={"action": action, "subject": subject})
+        self.ledger.add_history_entry(
+            HistoryEntry(subject=subject, at=self.clock(), action=action, reason=reason, details=details)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +99,7 @@ class Services:
     max_concurrent_runs: int = 10
     """Over all pipelines; of each pipeline one run goes at a time."""
 
-    def decide(self, subject: str, action: str, reason: str, **details: Any) -> None:
-        """Append a line to a subject's story, and to the log."""
-        logger.info(f"{shown(subject)}: {shown(reason)}", extra={"action": action, "subject": subject})
-        decision = Decision(subject=subject, at=self.clock(), action=action, reason=reason, details=details)
-        self.ledger.record_decision(decision)
+    @property
+    def history(self) -> History:
+        """Where steps record what they did and why."""
+        return History(ledger=self.ledger, clock=self.clock)

@@ -35,6 +35,7 @@ class Limits:
     max_parsed_bytes: int = 48 << 20
     """Memory of one parsed example: many tiny values take up to 30 times their encoded size."""
     max_inflated_bytes: int = 1 << 40
+    """Uncompressed size of one shard."""
     max_inflation: int = 250
     """Times the compressed size. Deflate reaches 1,032; images and tensors stay below 10."""
     max_image_pixels: int = 1 << 26
@@ -42,8 +43,11 @@ class Limits:
     max_decoded_image_bytes: int = 64 << 20
     """Memory for decoding one image during validation."""
     max_footer_bytes: int = 4 << 20
+    """Size of a Parquet file's footer."""
     max_columns: int = 2_000
+    """Columns of a Parquet file."""
     max_row_groups: int = 100_000
+    """Row groups of a Parquet file."""
     max_page_bytes: int = 16 << 20
     """Largest page held in memory. Larger pages of byte arrays are read in pieces, each value within this limit."""
     max_nested_values: int = 2_000_000
@@ -64,6 +68,7 @@ class ImagePolicy:
     """How thoroughly images are checked."""
 
     decode: DecodePolicy = "sample"
+    """Which images are decoded: only headers, a sample, or all."""
     sample_every: int = 100
     """With ``sample``, the records whose index is a multiple of this are decoded."""
 
@@ -79,6 +84,7 @@ class DriftPolicy:
     """How far a version may differ from the one that the current model was trained on."""
 
     action: DriftAction = "warn"
+    """What drift leads to: nothing, a notification, or a notification and no automatic training."""
     max_label_distance: float = 0.1
     """Total variation distance of the label histograms: the share of records whose label would have to change."""
     max_count_change: float = 0.5

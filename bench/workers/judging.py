@@ -25,7 +25,7 @@ from function_app.adapters.tables.rows import ascending, escaped, joined, to_col
 from function_app.adapters.tables.shards import counter_key, shard_key, shard_partition
 from function_app.bootstrap import DATA_CONNECTION, HOST_CONNECTION, build_services
 from function_app.domain.events import read_uploads
-from function_app.domain.records import Decision, ShardRecord
+from function_app.domain.records import HistoryEntry, ShardRecord
 from function_app.domain.shard_paths import shard_place
 from function_app.ingest.uploads import handle_upload
 from shard_validation.content import HEAD_BYTES
@@ -81,11 +81,11 @@ def _row(path: str) -> ShardRecord:
     return row
 
 
-def _entry(path: str) -> Decision:
-    return SERVICES.ledger.decisions(path)[-1]
+def _entry(path: str) -> HistoryEntry:
+    return SERVICES.ledger.history(path)[-1]
 
 
-def _requests(path: str, row: ShardRecord, entry: Decision) -> None:
+def _requests(path: str, row: ShardRecord, entry: HistoryEntry) -> None:
     """Make the requests of `uploads.judge_shard` in its order."""
     place = shard_place(path, SERVICES.pipelines)
     shard, version = place.shard, place.dataset_version

@@ -1,4 +1,4 @@
-"""``landfall demo``."""
+"""``landfall demo``: the whole chain on this machine, on real data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import httpx
 from cli.api_client import ApiClient
 from cli.demo.digits import pack_digits
 from cli.demo.following import DemoError, Follower, Stopwatch
-from cli.demo.narration import Lines
+from cli.demo.narration import TimedLines
 from cli.demo.observation import Observer
 from cli.demo.report import demo_report, summary, training_report
 from cli.errors import CliError, ending_on_signals
@@ -32,29 +32,29 @@ from local_azure.twin.twin import Twin, running_twin
 DATASET = "digits"
 REPORT_FILE = "demo.json"
 SUMMARY_COLUMNS = 17
-"""Of the summary, what the first words of its lines take."""
+"""Columns of the labels in the summary."""
 
 
-@click.command()
-@click.option("--keep", is_flag=True, help="Leave the twin running after the summary, until Ctrl-C.")
+@click.command(epilog="Example: landfall demo --keep")
+@click.option("--keep", is_flag=True, help="Keep the twin running after the summary, until Ctrl-C.")
 @twin_options
 def demo(options: TwinOptions, *, keep: bool) -> None:
     """Run the whole chain on this machine: real digits in, a registered model out.
 
-    Starts the local twin, packs and uploads scikit-learn's handwritten digits, and follows what becomes of them.
-    Leaves .landfall/demo.json behind.
+    Starts the local twin, packs and uploads scikit-learn's handwritten digits, and follows them until their model
+    is registered. Writes the result to demo.json in the state folder.
     """
-    lines, watch = Lines(), Stopwatch()
+    lines, watch = TimedLines(), Stopwatch()
     with ending_on_signals():
         watch.begin("twin_start")
         with _explained(options), running_twin(options, say=lines.say) as twin:
             show_addresses(twin)
             with _explained(options, twin.places):
                 report = run_demo(twin, lines, watch)
-            _leave(report, options.base, twin.places.folder)
-            _tell_end(report, options.base / REPORT_FILE, lines)
+            _write(report, options.base, twin.places.folder)
+            _print_summary(report, options.base / REPORT_FILE, lines)
             if keep:
-                _tell_what_next(report, lines)
+                _print_next_steps(report, lines)
                 watch_until_interrupted(twin)
         if keep:
             lines.text("Stopped.")
@@ -62,12 +62,12 @@ def demo(options: TwinOptions, *, keep: bool) -> None:
             lines.text("The twin has stopped; `make demo ARGS=--keep` leaves one running.")
 
 
-def run_demo(twin: Twin, lines: Lines, watch: Stopwatch) -> dict[str, Any]:
+def run_demo(twin: Twin, lines: TimedLines, watch: Stopwatch) -> dict[str, Any]:
     """Upload, follow, and return what demo.json will hold. Raises DemoError, CliError or TwinError."""
     places = twin.places
-    with ExitStack() as windows:
-        api = windows.enter_context(ApiClient(places.functions_url, places.secrets.function_key))
-        client = windows.enter_context(TwinClient(places))
+    with ExitStack() as clients:
+        api = clients.enter_context(ApiClient(places.functions_url, places.secrets.function_key))
+        client = clients.enter_context(TwinClient(places))
         watch.begin("upload")
         version, num_shards = _upload_digits(places, lines)
         observer = Observer(api=api, twin=client, dataset=DATASET, version_name=version, expected_shards=num_shards)
@@ -85,7 +85,7 @@ def run_demo(twin: Twin, lines: Lines, watch: Stopwatch) -> dict[str, Any]:
         )
 
 
-def _upload_digits(places: Places, lines: Lines) -> tuple[str, int]:
+def _upload_digits(places: Places, lines: TimedLines) -> tuple[str, int]:
     """Pack and upload; return the new version and its number of shards."""
     with tempfile.TemporaryDirectory(prefix="landfall-digits-") as folder:
         lines.say("packing 1,797 real handwritten digits: PNG and label, 8 train and 2 validation shards")
@@ -97,20 +97,20 @@ def _upload_digits(places: Places, lines: Lines) -> tuple[str, int]:
     return version, len(shards)
 
 
-def _leave(report: dict[str, Any], *folders: Path) -> None:
+def _write(report: dict[str, Any], *folders: Path) -> None:
     text = json.dumps(report, indent=1) + "\n"
     for folder in folders:
         write_atomically(folder / REPORT_FILE, text)
 
 
-def _tell_end(report: Mapping[str, Any], file: Path, lines: Lines) -> None:
+def _print_summary(report: Mapping[str, Any], file: Path, lines: TimedLines) -> None:
     lines.text()
     for line in [*summary(report), f"report           {file}"]:
         lines.text(line, indent=SUMMARY_COLUMNS)
     lines.text()
 
 
-def _tell_what_next(report: Mapping[str, Any], lines: Lines) -> None:
+def _print_next_steps(report: Mapping[str, Any], lines: TimedLines) -> None:
     version, run_id = report["dataset_version"], report["run"]["run_id"]
     lines.text("The twin keeps running; Ctrl-C stops everything. In another terminal, for example:")
     for command in (f"status {version}", f"why {version}", f"run {run_id}", "--help"):
@@ -119,26 +119,26 @@ def _tell_what_next(report: Mapping[str, Any], lines: Lines) -> None:
 
 @contextmanager
 def _explained(options: TwinOptions, places: Places | None = None) -> Iterator[None]:
-    """Turn what may go wrong into one paragraph: what, where the logs are, what to do."""
+    """Turn an error into one paragraph: the problem, where the logs are, what to do."""
     try:
         yield
     except (DemoError, TwinError, CliError, httpx.HTTPError) as error:
         if isinstance(error, ExplainedError):
             raise
-        said = error.message if isinstance(error, CliError) else str(error)
+        problem = error.message if isinstance(error, CliError) else str(error)
         logs = places.logs if places else options.base
         raise ExplainedError(
-            f"The demo failed. {said}\nThe logs of all parts are in {logs}. Run `landfall demo` again: it starts "
-            f"afresh with a new dataset version; `make clean` before it removes all state of the twin."
+            f"The demo failed. {problem}\nThe logs of all parts are in {logs}. Run `landfall demo` again: it uses a "
+            f"new dataset version. If it fails again, run `make clean` first, which removes the twin's state."
         ) from error
 
 
 class ExplainedError(CliError):
-    """An error that says all that a user needs."""
+    """An error that already says where the logs are."""
 
 
 def new_version(now: datetime, is_taken: Callable[[str], bool]) -> str:
-    """Return a name made of the time, to the second; with a number behind it where that one is taken."""
+    """Return the time, to the second, as a name; a number follows where that name is taken."""
     name = now.strftime("%Y%m%d-%H%M%S")
     number = 2
     candidate = name

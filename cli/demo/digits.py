@@ -16,7 +16,7 @@ from shared.record_framing import frame_record
 NUM_TRAIN_SHARDS = 8
 NUM_VALIDATION_SHARDS = 2
 NUM_VALIDATION = 360
-"""Of 1,797: a fifth."""
+"""A fifth of the 1,797 images."""
 SEED = 20261120
 _BRIGHTEST = 16
 """The data set's grey levels are 0 to 16 (scikit-learn, load_digits)."""
@@ -33,7 +33,7 @@ class Digits:
         return len(self.labels)
 
     def take(self, indices: NDArray[np.int64]) -> Digits:
-        """Return some of them, in the order of the indices."""
+        """Return those at the indices, in their order."""
         return Digits(self.images[indices], self.labels[indices])
 
 
@@ -47,7 +47,7 @@ def load_digits() -> Digits:
 
 
 def split(digits: Digits, *, num_validation: int = NUM_VALIDATION, seed: int = SEED) -> tuple[Digits, Digits]:
-    """Return (train, validation), shuffled, every digit with the same share in both: the same at every call."""
+    """Return (train, validation), shuffled by a fixed seed; each digit has the same share in both."""
     order = np.random.default_rng(seed).permutation(len(digits))
     by_label = order[np.argsort(digits.labels[order], kind="stable")]
     # Evenly spaced picks out of a list sorted by label take the same share of every label.
@@ -58,7 +58,7 @@ def split(digits: Digits, *, num_validation: int = NUM_VALIDATION, seed: int = S
 
 
 def write_shards(digits: Digits, folder: Path, *, split_name: str, num_shards: int) -> list[Path]:
-    """Write one split's shards, sizes differing by one record at most; return their paths in order."""
+    """Write one split's shards, whose sizes differ by one record at most; return their paths in order."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{split_name}-{i:05d}-of-{num_shards:05d}.tfrecord" for i in range(num_shards)]
     for path, part in zip(paths, np.array_split(np.arange(len(digits)), num_shards), strict=True):

@@ -1,4 +1,4 @@
-"""Follows a demo from its upload to the last notification, and knows when to give up."""
+"""Follows a demo from its upload to the last notification, and fails where it takes too long."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cli.demo.narration import Observation, news
+from cli.demo.narration import Observation, sentences
 from cli.errors import CliError
 from function_app.domain.run_states import SETTLED
 
 POLL_S = 0.5
 SILENCE_S = 240.0
-"""Without any news. TensorFlow's first step may take a minute on a busy machine."""
+"""Time without any change. TensorFlow's first step may take a minute on a busy machine."""
 WITHIN_S = 1200.0
 GOOD_END = "registered"
 PHASES = {
@@ -23,7 +23,7 @@ PHASES = {
     "queued": "waiting_for_nodes",
     "running": "training",
 }
-"""Of a run's states; every later one is ``registration``."""
+"""A run's state → the phase, as demo.json names it; every later state is ``registration``."""
 
 
 class DemoError(CliError):
@@ -31,40 +31,40 @@ class DemoError(CliError):
 
 
 class Observing(Protocol):
-    """What is followed: looks, and the last answers about the run."""
+    """What is followed: observations, and the last answer about the run."""
 
     run: Mapping[str, Any]
 
     def look(self) -> Observation:
-        """Return the world as it is now."""
+        """Return the state of everything now."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Follower:
-    """The parts of following that tests replace."""
+    """Follows a run; tests replace its parts."""
 
     observer: Observing
     say: Callable[[str], None]
     enter_phase: Callable[[str], None]
     check: Callable[[], None] = lambda: None
-    """Raises where the twin is no longer whole."""
+    """Raises where a part of the twin has ended."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def follow(self) -> None:
-        """Tell the news until the run has ended well and everybody knows. Raises DemoError otherwise."""
+        """Narrate until the run is registered and the recipients are notified. Raises DemoError otherwise."""
         seen = Observation()
-        started_s = news_s = self.clock()
+        started_s = changed_s = self.clock()
         while not self._is_over(seen):
             self.check()
             now = self.observer.look()
             self.enter_phase(phase_of(now))
-            sentences = list(news(seen, now))
-            for sentence in sentences:
+            changes = list(sentences(seen, now))
+            for sentence in changes:
                 self.say(sentence)
-            news_s = self.clock() if sentences else news_s
-            self._check_patience(started_s, news_s, now)
+            changed_s = self.clock() if changes else changed_s
+            self._check_patience(started_s, changed_s, now)
             seen = now
             self.sleep(POLL_S)
 
@@ -79,23 +79,23 @@ class Follower:
             )
         return True
 
-    def _check_patience(self, started_s: float, news_s: float, now: Observation) -> None:
-        doing = f"The last thing seen: {phase_of(now).replace('_', ' ')}."
-        if self.clock() - news_s > SILENCE_S:
-            raise DemoError(f"Nothing has happened for {SILENCE_S:.0f} s. {doing}")
+    def _check_patience(self, started_s: float, changed_s: float, now: Observation) -> None:
+        phase = f"The last phase seen: {phase_of(now).replace('_', ' ')}."
+        if self.clock() - changed_s > SILENCE_S:
+            raise DemoError(f"Nothing has changed for {SILENCE_S:.0f} s. {phase}")
         if self.clock() - started_s > WITHIN_S:
-            raise DemoError(f"The run has not ended within {WITHIN_S:.0f} s. {doing}")
+            raise DemoError(f"The run has not ended within {WITHIN_S:.0f} s. {phase}")
 
 
 def phase_of(now: Observation) -> str:
-    """Return which phase of the demo this is, as demo.json names its durations."""
+    """Return the phase of the demo, as demo.json names it."""
     if now.run is None:
         return "validation" if now.fingerprint is None else "submission"
     return PHASES.get(now.run.state, "registration")
 
 
 class Stopwatch:
-    """Phases follow each other; the one that begins ends the one before."""
+    """Measures phases that follow each other: each one ends when the next begins."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -104,7 +104,7 @@ class Stopwatch:
         self.durations_s: dict[str, float] = {}
 
     def begin(self, phase: str) -> None:
-        """Enter a phase; the current one goes on where it is the same."""
+        """Enter a phase; entering the current one again changes nothing."""
         if phase == self._phase:
             return
         self._close()

@@ -1,4 +1,7 @@
-"""The story of a demo in plain words: what is new since the last look. Pure; `observation` does the looking."""
+"""Narrates a demo: one sentence for each change between two observations, printed with the seconds since the start.
+
+`sentences` is pure; `cli.demo.observation` makes the observations.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ RUN_STATES = {
     "registered": "the gate holds",
     "not_registered": "the gate does not hold",
 }
-"""What a run's state means, in the words of the ledger."""
+"""A run's state in the ledger → its sentence."""
+TIME_COLUMNS = 10
+"""Columns of the seconds and the space after them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,42 +42,42 @@ class RunView:
     state: str
     reason: str | None = None
     model: str | None = None
-    """``name:version`` once registered."""
+    """``name version n`` once registered."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """The world at one moment, as far as the story tells of it."""
+    """What is narrated of one moment."""
 
     accepted: int = 0
     expected: int = 0
-    """Shards uploaded."""
+    """Number of shards uploaded."""
     rejected: Mapping[str, str] = field(default_factory=dict)
     """Shard → first reason."""
     fingerprint: str | None = None
-    """Of the closed version; None while it is open."""
+    """None while the version is open."""
     num_records: int | None = None
     run: RunView | None = None
     awaited: tuple[str, ...] = ()
-    """What a run waits for that stays planned: as a rule, its turn."""
+    """What a run waits for that stays planned: usually its turn."""
     nodes: Mapping[str, int] = field(default_factory=dict)
     """State → number of nodes of the cluster."""
     progress: tuple[Progress, ...] = ()
-    """All so far."""
-    told: tuple[str, ...] = ()
-    """Recipients who got a notification, in order."""
+    """All lines of progress so far."""
+    notified: tuple[str, ...] = ()
+    """Recipients that have received a notification, in order."""
 
 
-def news(before: Observation, now: Observation) -> Iterator[str]:
-    """Yield a sentence for each thing that changed."""
+def sentences(before: Observation, now: Observation) -> Iterator[str]:
+    """Yield a sentence for each change between two observations."""
     yield from _shards(before, now)
     yield from _version(before, now)
     yield from _nodes(before, now)
-    # The last epochs' lines and the end are often seen in one look: the training comes first.
+    # One observation often brings both the last epochs and the end of the run: the training comes first.
     yield from (_epoch(progress) for progress in now.progress[len(before.progress) :])
     yield from _run(before, now)
     yield from (f"the run waits for {text}" for text in now.awaited if text not in before.awaited)
-    yield from (f"told: {recipient}" for recipient in now.told[len(before.told) :])
+    yield from (f"notified: {recipient}" for recipient in now.notified[len(before.notified) :])
 
 
 def _shards(before: Observation, now: Observation) -> Iterator[str]:
@@ -84,16 +89,16 @@ def _shards(before: Observation, now: Observation) -> Iterator[str]:
 
 def _version(before: Observation, now: Observation) -> Iterator[str]:
     if now.fingerprint and now.fingerprint != before.fingerprint:
-        yield f"the dataset version is whole: {now.num_records:,} records, fingerprint {now.fingerprint[:12]}"
+        yield f"the dataset version is complete: {now.num_records:,} records, fingerprint {now.fingerprint[:12]}"
 
 
 def _nodes(before: Observation, now: Observation) -> Iterator[str]:
     if now.nodes == before.nodes:
         return
-    coming, up = now.nodes.get("preparing", 0), now.nodes.get("idle", 0) + now.nodes.get("running", 0)
+    starting, up = now.nodes.get("preparing", 0), now.nodes.get("idle", 0) + now.nodes.get("running", 0)
     was_up = before.nodes.get("idle", 0) + before.nodes.get("running", 0)
-    if coming and coming != before.nodes.get("preparing", 0):
-        yield f"cluster: {up} nodes up, {coming} coming up"
+    if starting and starting != before.nodes.get("preparing", 0):
+        yield f"cluster: {up} nodes up, {starting} starting"
     elif up > was_up:
         yield f"cluster: {up} nodes up"
 
@@ -120,42 +125,34 @@ def _epoch(progress: Progress) -> str:
     return f"{epoch}: {', '.join(parts)}"
 
 
-TIME_COLUMNS = 10
-"""What the seconds take, and the space behind them."""
-
-
-class Lines:
-    """Where the story goes. On a terminal a moving line below shows that something is still going on."""
+class TimedLines:
+    """Prints a demo's sentences, readable in a log as on a terminal, which also shows that the demo is waiting."""
 
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console or Console(highlight=False, markup=False, emoji=False)
         self._clock = clock
         self._started_s = clock()
 
-    def elapsed_s(self) -> float:
-        """Seconds since the start."""
-        return self._clock() - self._started_s
-
     def say(self, sentence: str) -> None:
-        """Print a line of the story."""
-        self.text(f"{self.elapsed_s():6.1f} s  {sentence}", indent=TIME_COLUMNS)
+        """Print a sentence with the seconds since the start."""
+        self.text(f"{self._clock() - self._started_s:6.1f} s  {sentence}", indent=TIME_COLUMNS)
 
     def text(self, text: str = "", *, indent: int = 0) -> None:
-        """Print without the time. What a terminal has no room for goes on below, so far from its edge."""
-        for line in [text] if not self._console.is_terminal else self._folded(text, indent):
+        """Print without the time. A terminal's further lines are indented by so many columns."""
+        for line in self._wrapped(text, indent) if self._console.is_terminal else [text]:
             self._console.print(line, soft_wrap=True)
 
-    def _folded(self, text: str, indent: int) -> list[str]:
-        """Break between words only: a name that is cut cannot be found or copied."""
+    def _wrapped(self, text: str, indent: int) -> list[str]:
+        """Break lines between words only: a name that is cut can be neither found nor copied."""
         width = max(self._console.width, 2 * indent)
-        folded = textwrap.wrap(
+        wrapped = textwrap.wrap(
             text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
         )
-        return folded or [""]
+        return wrapped or [""]
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Show on a terminal that the demo waits; a log gets nothing."""
+        """Show on a terminal that the demo waits; print nothing into a log."""
         if not self._console.is_terminal:
             yield
             return

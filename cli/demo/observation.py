@@ -1,4 +1,4 @@
-"""Looks at a running demo: the HTTP API as any user would, and the twin's own windows."""
+"""Observes a running demo: by the HTTP API, as any user would, and by the twin's own records."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from local_azure.twin.client import TwinClient
 from local_azure.twin.places import PEOPLE_WEBHOOK
 from shared.progress import Progress, parse_progress
 
+TOPIC, WEBHOOK = "Event Grid topic landfall", f"webhook {PEOPLE_WEBHOOK}"
+
 
 @dataclass(kw_only=True)
 class Observer:
-    """Looks at one dataset version again and again; remembers how far it has read the job's log."""
+    """Observes one dataset version and its run; remembers how far it has read the job's log."""
 
     api: ApiClient
     twin: TwinClient
@@ -31,12 +33,12 @@ class Observer:
     version: Mapping[str, Any] = field(default_factory=dict)
     """The HTTP API's last answer about the dataset version."""
     run: Mapping[str, Any] = field(default_factory=dict)
-    """Its last answer about the run; empty before there is one."""
+    """The HTTP API's last answer about the run; empty before there is one."""
     notifications: list[dict[str, Any]] = field(default_factory=list)
-    """What the recipients have got about the run."""
+    """What the recipients have received about the run."""
 
     def look(self) -> Observation:
-        """Return the world as it is now."""
+        """Return the state of everything now."""
         before = self.run
         self._ask_the_api()
         if self.run:
@@ -54,14 +56,14 @@ class Observer:
             awaited=awaited_by(self.api, before, self.run),
             nodes=Counter(node["state"] for node in self.twin.nodes()),
             progress=tuple(self.progress),
-            told=tuple(f"{n['recipient']} ({n['outcome']})" for n in self.notifications),
+            notified=tuple(f"{n['recipient']} ({n['outcome']})" for n in self.notifications),
         )
 
     def _ask_the_api(self) -> None:
         try:
             self.version = self.api.dataset_version(self.dataset, self.version_name)
         except ApiError as error:
-            if error.status != NOT_FOUND:  # it is not known before its first shard is judged
+            if error.status != NOT_FOUND:  # it is unknown until its first shard is validated
                 raise
         runs = self.version.get("runs", [])
         if runs:
@@ -75,31 +77,31 @@ class Observer:
 
 
 def awaited_by(api: ApiClient, before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a run waits for that is planned as it was at the look before; any other one is on its way."""
+    """Return what a run waits for that was planned at the last look and still is; every other run moves on."""
     if not run or (before.get("state"), run["state"]) != ("planned", "planned"):
         return ()
     return tuple(api.get(f"/api/why/{run['run_id']}")["awaited"])
 
 
 def run_view(run: Mapping[str, Any]) -> RunView:
-    """Take what the story tells of a run."""
+    """Return what is narrated of a run."""
     model = f"{run['model_name']} version {run['model_version']}" if run["model_name"] else None
     return RunView(run_id=run["run_id"], state=run["state"], reason=run["reason"], model=model)
 
 
-TOPIC, WEBHOOK = "Event Grid topic landfall", f"webhook {PEOPLE_WEBHOOK}"
-
-
 def received(twin: TwinClient, subject: str) -> list[dict[str, Any]]:
-    """Return what was received about a run or a version, by recipient, oldest first, repetitions included."""
+    """Return the notifications that the twin's recipients got about a run or a version.
+
+    By recipient, oldest first, repetitions included.
+    """
     events = [(TOPIC, entry["event"]) for entry in twin.received()]
     events += [(WEBHOOK, event) for entry in twin.webhook_received() if (event := _event(entry)) is not None]
     return [_notification(recipient, event) for recipient, event in events if event.get("subject") == subject]
 
 
 def _event(entry: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the CloudEvent of a request that the webhook took; None for any other request."""
-    with contextlib.suppress(ValueError):  # somebody else's body
+    """Return the CloudEvent of a request that the webhook accepted; None for any other request."""
+    with contextlib.suppress(ValueError):  # a body that is no JSON is no CloudEvent
         event = json.loads(entry["body"])
         if entry["status"] < 300 and isinstance(event, dict):  # noqa: PLR2004 - it was answered with success
             return event

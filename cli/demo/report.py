@@ -1,4 +1,4 @@
-"""What a demo leaves behind: ``.landfall/demo.json`` and a short summary."""
+"""The result of a demo: ``.landfall/demo.json`` and a short summary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from local_azure.twin.places import FUNCTION_APP_IDENTITY, RUNS_CONTAINER, Place
 from shared.training_report import FILE_NAME, TrainingReport, TrainingReportError
 
 MAX_METRICS = 2
-"""Of the summary, those of the validation first; the file has all."""
+"""Metrics in the summary, those of the validation first; demo.json has all."""
 
 
 def demo_report(
@@ -26,7 +26,7 @@ def demo_report(
     training: TrainingReport,
     durations_s: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Put together demo.json from the HTTP API's answers, the twin's records and the training report."""
+    """Build demo.json from the HTTP API's answers, the twin's records and the training report."""
     splits = version.get("splits", {}).values()
     generation = version.get("generation") or {}
     return {
@@ -65,10 +65,10 @@ def training_report(places: Places, run: Mapping[str, Any]) -> TrainingReport:
 def submission_calls(
     calls: Iterable[Mapping[str, Any]], *, run_id: str, since: str | None, until: str | None
 ) -> list[dict[str, Any]]:
-    """Return what the function app asked of Azure ML about a run from its version's closing until it was submitted.
+    """Return the function app's calls to Azure ML about a run between the closing of its version and its submission.
 
-    Only what names the run: while it waits for its turn, the one before it is looked at. Times are ISO 8601 as the
-    HTTP API gives them; empty where one of them is missing.
+    Other runs do not count: while this one waits for its turn, the one before it is followed. Times are ISO 8601, as
+    in the HTTP API; without both there are no calls.
     """
     if since is None or until is None:
         return []
@@ -81,13 +81,13 @@ def submission_calls(
 def summary(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that end a demo."""
     run, model, shards = report["run"], report["model"], report["shards"]
-    telling = sorted(model["metrics"].items(), key=lambda item: (not item[0].startswith("val_"), item[0]))
-    metrics = ", ".join(f"{name} {value:.4g}" for name, value in telling[:MAX_METRICS])
+    metrics_in_order = sorted(model["metrics"].items(), key=lambda item: (not item[0].startswith("val_"), item[0]))
+    metrics = ", ".join(f"{name} {value:.4g}" for name, value in metrics_in_order[:MAX_METRICS])
     yield f"dataset version  {report['dataset_version']}, {shards['accepted']} shards accepted"
     yield f"run              {run['run_id']}: {run['num_nodes']} nodes, {run['world_size']} ranks, {run['state']}"
     yield f"gradients        averaged over all ranks by {report['gradients_averaged_by']}"
     yield f"model            {model['name']} version {model['version']} ({metrics})"
-    yield f"told             {', '.join(n['recipient'] for n in report['notifications'])}"
+    yield f"notified         {', '.join(n['recipient'] for n in report['notifications'])}"
     num_calls = len(report["azure_ml_calls"])
     yield f"submission       {num_calls} call{'' if num_calls == 1 else 's'} to Azure ML"
     yield f"time             {report['durations_s']['total']:.0f} s"

@@ -1,4 +1,4 @@
-"""The command line of ``landfall pack``."""
+"""``landfall pack``."""
 
 from __future__ import annotations
 
@@ -12,136 +12,162 @@ import click
 
 from cli.errors import CliError
 from cli.pack.collection import Collection
-from cli.pack.packer import Packer, alone_in
+from cli.pack.packer import Packer, locked
 from cli.progress import packing_bar
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
 DEFAULT_NUM_SHARDS = 8
 ROWS_FILE = ".landfall-pack.rows"
-"""In the target folder while a table is packed."""
+"""In the target folder while a table is packed: its values."""
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def _common(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that every kind of source has."""
+    """Add the options of every kind of source."""
     options = (
         click.option(
-            "--to", "target", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder."
+            "--to",
+            "target",
+            required=True,
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Folder for the shards.",
         ),
         click.option(
             "--shards",
             type=click.IntRange(1, MAX_SHARDS_PER_SPLIT),
+            metavar="N",
             default=DEFAULT_NUM_SHARDS,
-            show_default=True,
-            help="Shards of the largest split; the others get their share.",
+            help="Number of shards of the largest split; smaller splits get fewer in proportion.",
         ),
-        click.option("--seed", type=int, default=0, show_default=True, help="Of the order; the same gives the same."),
+        click.option("--seed", type=int, default=0, help="Seed for shuffling; the same seed gives the same output."),
     )
-    command = _naming_the_unreadable(command)
+    command = _reporting_unreadable_sources(command)
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def _naming_the_unreadable(command: Callable[..., None]) -> Callable[..., None]:
-    """Have a source that cannot be read named: whatever lies in it, only looking tells."""
+def _reporting_unreadable_sources(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn an OSError into a CliError that names the file."""
 
     @functools.wraps(command)
-    def named(*arguments: Any, **options: Any) -> None:
+    def wrapper(*arguments: Any, **options: Any) -> None:
         try:
             command(*arguments, **options)
         except OSError as error:
             raise CliError(f"{error.filename or 'the source'}: cannot be read: {error.strerror}.") from error
 
-    return named
+    return wrapper
 
 
 def _checked_share(_context: click.Context, _parameter: click.Parameter, share: float) -> float:
     if math.isnan(share):
-        raise click.BadParameter("nan is no number")
+        raise click.BadParameter("nan is not a number.")
     return share
 
 
 _share = click.option(
     "--validation-share",
     type=click.FloatRange(0, 1, max_open=True),
+    metavar="SHARE",
     default=0.0,
-    show_default=True,
     callback=_checked_share,
-    help="Of every class, to be set aside as split validation.",
+    help="Share of every class that becomes the split validation.",
 )
 
 
-@click.group()
+@click.group(epilog="Example: landfall pack images photos --to shards")
 def pack() -> None:
-    """Pack images or tables into TFRecord shards, with a dataset.json that states their counts.
+    """Pack images or tables into TFRecord shards, with a dataset.json that states their record counts.
 
-    Shards are balanced and the same for the same --seed. Every shard is validated before it gets its name. A
-    command that was interrupted goes on when it is repeated.
+    Every shard gets the same share of each class, and the same --seed gives the same shards. Each shard is validated
+    before it gets its final name. Repeat an interrupted command to continue it.
     """
 
 
-@pack.command(short_help="Pack a folder of images, one folder for each class.")
+@pack.command(
+    short_help="Pack a folder of images, one folder for each class.",
+    epilog="Example: landfall pack images photos --to shards --validation-share 0.1",
+)
 @click.argument("folder", type=_FOLDER)
 @_common
 @_share
 def images(folder: Path, *, target: Path, shards: int, seed: int, validation_share: float) -> None:
-    """Pack FOLDER/<class>/*.jpg|png, or FOLDER/<split>/<class>/…; the files' bytes are kept as they are."""
+    """Pack FOLDER/<class>/*.jpg|png, or FOLDER/<split>/<class>/…; the bytes of the files are kept unchanged."""
     from cli.pack.images import find_images
 
     if target.resolve().is_relative_to(folder.resolve()):
-        raise click.UsageError(f"--to should lie outside {folder}, where it would pass for a class; was {target}.")
+        raise click.UsageError(f"--to {target} lies inside {folder}, where it would be taken for a class.")
     run(find_images(folder, validation_share=validation_share, seed=seed), target, shards, seed)
 
 
-@pack.command(short_help="Pack CIFAR-10's python batches.")
+@pack.command(
+    short_help="Pack CIFAR-10's python batches.",
+    epilog="Example: landfall pack cifar10 cifar-10-batches-py --to shards",
+)
 @click.argument("folder", type=_FOLDER)
 @_common
-@click.option(
-    "--encoding", type=click.Choice(["raw", "png"]), default="raw", show_default=True, help="Of the images."
-)
+@click.option("--encoding", type=click.Choice(["raw", "png"]), default="raw", help="Encoding of the packed images.")
 def cifar10(folder: Path, *, target: Path, shards: int, seed: int, encoding: Any) -> None:
-    """Pack CIFAR-10's python batches (data_batch_1 … test_batch), which are read without running them."""
+    """Pack CIFAR-10's python batches (data_batch_1 … test_batch). Code in their pickles is not run."""
     from cli.pack.cifar10 import find_cifar10
 
     run(find_cifar10(folder, encoding), target, shards, seed)
 
 
-@pack.command(short_help="Pack ImageNet as Kaggle packs it.")
+@pack.command(
+    short_help="Pack ImageNet in the layout of Kaggle's download.",
+    epilog="Example: landfall pack imagenet CLS-LOC --synsets mapping.txt --to shards",
+)
 @click.argument("folder", type=_FOLDER)
 @_common
-@click.option("--synsets", required=True, type=_FILE, help="A synset on each line, by label, from 1.")
-@click.option("--validation-labels", type=_FILE, help="A synset per image of FOLDER/val, or LOC_val_solution.csv.")
+@click.option(
+    "--synsets", required=True, type=_FILE, help="File with one synset per line; the first line is label 1."
+)
+@click.option(
+    "--validation-labels",
+    type=_FILE,
+    help="LOC_val_solution.csv, or a file with one synset per image of FOLDER/val (default: the images of FOLDER/val "
+    "lie in a folder for each synset).",
+)
 def imagenet(
     folder: Path, *, target: Path, shards: int, seed: int, synsets: Path, validation_labels: Path | None
 ) -> None:
-    """Pack ImageNet's own layout: FOLDER/train/<synset>/*.JPEG, FOLDER/val with a file of labels."""
+    """Pack ImageNet's own layout: FOLDER/train/<synset>/*.JPEG, and FOLDER/val with a file of labels."""
     from cli.pack.imagenet import find_imagenet
 
     run(find_imagenet(folder, synsets, validation_labels), target, shards, seed)
 
 
-@pack.command(short_help="Pack NIH's ChestX-ray14 by patient.")
+@pack.command(
+    short_help="Pack NIH's ChestX-ray14 by patient.",
+    epilog="Example: landfall pack xrays ChestXray-NIHCC --to shards --size 256",
+)
 @click.argument("folder", type=_FOLDER)
 @_common
-@click.option("--finding", default="Effusion", show_default=True, help="What label 1 says that an image shows.")
-@click.option("--size", type=click.IntRange(16, 1024), help="Pixels of the side to scale to; left out: as they are.")
+@click.option("--finding", default="Effusion", help="Finding that label 1 stands for.")
+@click.option(
+    "--size",
+    type=click.IntRange(16, 1024),
+    metavar="SIZE",
+    help="Resize to SIZE × SIZE pixels (default: keep the size).",  # noqa: RUF001 - a multiplication sign
+)
 @click.option(
     "--validation-share",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
     default=0.1,
-    show_default=True,
     callback=_checked_share,
-    help="Of the patients that no list sets aside for the test.",
+    help="Share of the patients outside the test split that become the split validation.",
 )
 def xrays(
     folder: Path, *, target: Path, shards: int, seed: int, finding: str, size: int | None, validation_share: float
 ) -> None:
-    """Pack NIH's ChestX-ray14: Data_Entry_2017*.csv, test_list.txt and the PNG files, wherever they lie in FOLDER.
+    """Pack NIH's ChestX-ray14: Data_Entry_2017*.csv, test_list.txt and the PNG files, anywhere below FOLDER.
 
-    A patient's images all go into one split.
+    All images of a patient go into the same split.
     """
     from cli.pack.xrays import find_xrays
 
@@ -149,20 +175,26 @@ def xrays(
     run(collection, target, shards, seed)
 
 
-@pack.command(short_help="Pack a Parquet or CSV table.")
+@pack.command(
+    short_help="Pack a Parquet or CSV table.",
+    epilog="Example: landfall pack table rows.parquet --to shards --label kind",
+)
 @click.argument("file", type=_FILE)
 @_common
 @_share
-@click.option("--label", help="Column with the labels; texts become numbers, their names go into dataset.json.")
+@click.option(
+    "--label",
+    help="Column with the labels; texts become numbers, and dataset.json lists the texts (default: no labels).",
+)
 def table(file: Path, *, target: Path, shards: int, seed: int, validation_share: float, label: str | None) -> None:
     """Pack a Parquet or CSV table: a feature for each column, an example for each row.
 
-    The table may be larger than the memory: while it is packed, --to holds a copy of its values beside the shards.
+    The table may be larger than the memory. While it is packed, the --to folder needs room for a copy of its values.
     """
     from cli.pack.tables import read_table
 
     rows_file = target / ROWS_FILE
-    with alone_in(target):
+    with locked(target):
         try:
             collection = read_table(file, rows_file, label=label, validation_share=validation_share, seed=seed)
             _pack(collection, target, shards, seed)
@@ -171,13 +203,13 @@ def table(file: Path, *, target: Path, shards: int, seed: int, validation_share:
 
 
 def run(collection: Collection, target: Path, num_shards: int, seed: int) -> None:
-    """Pack a collection, as the only command that packs there. Raises CliError."""
-    with alone_in(target):
+    """Pack a collection while no other command packs into the folder. Raises CliError."""
+    with locked(target):
         _pack(collection, target, num_shards, seed)
 
 
 def _pack(collection: Collection, target: Path, num_shards: int, seed: int) -> None:
-    """Pack it, showing progress; then say what was left out, if anything was."""
+    """Pack a collection under a progress bar, then print notes on its source, such as files that were left out."""
     packer = Packer(collection, target, shards=shards_of_splits(collection, num_shards), seed=seed)
     with packing_bar(f"packing {packer.num_examples:,} examples", packer.num_examples) as step:
         paths = packer.pack(step)
@@ -194,9 +226,11 @@ def shards_of_splits(collection: Collection, num_shards: int) -> dict[str, int]:
     sizes = {split: len(entries) for split, entries in collection.splits.items()}
     if empty := [split for split, size in sizes.items() if not size]:
         raise CliError(
-            f"Every split should have an example, {', '.join(empty)} has none; does --validation-share fit so few?"
+            f"Split {' and split '.join(empty)}: has no example. Is --validation-share too small for so few examples?"
         )
     largest = max(sizes.values())
     if num_shards > largest:
-        raise CliError(f"--shards should be at most the {largest} examples that there are, was {num_shards}.")
+        raise CliError(
+            f"--shards {num_shards}: the largest split has only {largest} examples. Pass a smaller number."
+        )
     return {split: max(1, round(num_shards * size / largest)) for split, size in sizes.items()}

@@ -1,4 +1,8 @@
-"""Publishes everything that a submission refers to, and says what the function app's settings then are."""
+"""Publishes everything that a submission refers to, and returns the app settings that refer to it.
+
+The code asset holds `shared`, `training_job` and the users' own scripts. Its version is the digest of its files, so
+that the same code is never uploaded twice and a change of the documentation makes no new asset.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,13 @@ from cli.publish.workspace import Cluster, WorkspaceId
 
 ENVIRONMENT_NAME = CODE_NAME = "landfall-training"
 DATASTORES = {"DATA": "landfall_datasets", "STATE": "landfall_state", "RUNS": "landfall_runs"}
+PACKAGES = ("shared", "training_job")
+LEFT_OUT = ("environment", "__pycache__")
+"""Folders in the packages that the code asset leaves out: the environment is an asset by itself."""
+SCRIPTS = "scripts"
+"""Folder of users' own training scripts, beside the pipeline files."""
+MAX_FILE_BYTES = 10 << 20
+DIGEST_CHARS = 16
 Say = Callable[[str], None]
 
 
@@ -22,25 +33,25 @@ class Workspace(Protocol):
     """What publishing needs of a workspace; every method returns whether it had to create something."""
 
     def ensure_code(self, name: str, version: str, folder: Path) -> bool:
-        """Have a folder as a code asset."""
+        """Register a folder as a code asset."""
         ...
 
     def ensure_environment(self, name: str, version: str, *, image: str | None, context: Path) -> bool:
-        """Have an image, or one to be built from a folder, as an environment."""
+        """Register an image, or a folder to build one from, as an environment."""
         ...
 
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
-        """Have a container under a name."""
+        """Register a container under a name."""
         ...
 
     def ensure_cluster(self, cluster: Cluster) -> bool:
-        """Have a cluster."""
+        """Create a cluster."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Containers:
-    """Where data, state and runs are; an account of None leaves its datastores to somebody else."""
+    """Where data, state and runs are. An account of None leaves its datastores unregistered."""
 
     data_account: str | None
     host_account: str | None
@@ -60,13 +71,14 @@ class Containers:
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """What is to be published from where to where."""
+    """What to publish, and where."""
 
     root: Path
+    """The clone."""
     pipelines: Path
     identity: WorkspaceId
     image: str | None
-    """None: Azure ML builds training_job/environment/Dockerfile."""
+    """Training image; None lets Azure ML build training_job/environment/Dockerfile."""
     containers: Containers
     clusters: Iterable[Cluster]
 
@@ -77,11 +89,10 @@ def publish(publication: Publication, workspace: Workspace, say: Say) -> dict[st
     environment = _publish_environment(publication, workspace, say)
     code = _publish_code(publication, workspace, say)
     for name, (account, container) in publication.containers.by_datastore().items():
-        _tell(
-            say, f"datastore {name}", created=workspace.ensure_datastore(name, account=account, container=container)
-        )
+        created = workspace.ensure_datastore(name, account=account, container=container)
+        _report(say, f"datastore {name}", created=created)
     for cluster in publication.clusters:
-        _tell(say, f"cluster {cluster.name}", created=workspace.ensure_cluster(cluster))
+        _report(say, f"cluster {cluster.name}", created=workspace.ensure_cluster(cluster))
     return {
         "LANDFALL_SUBSCRIPTION_ID": identity.subscription,
         "LANDFALL_RESOURCE_GROUP": identity.resource_group,
@@ -92,8 +103,16 @@ def publish(publication: Publication, workspace: Workspace, say: Say) -> dict[st
     }
 
 
+def _publish_environment(publication: Publication, workspace: Workspace, say: Say) -> str:
+    context = publication.root / "training_job" / "environment"
+    version = environment_version(publication.image, context)
+    created = workspace.ensure_environment(ENVIRONMENT_NAME, version, image=publication.image, context=context)
+    _report(say, f"environment {ENVIRONMENT_NAME}:{version}", created=created)
+    return version
+
+
 def environment_version(image: str | None, context: Path) -> str:
-    """Return the version of an environment: a digest of the image's name, or of what it is built from."""
+    """Return the version of an environment: a digest of the image's name, or of the files it is built from."""
     sha = hashlib.sha256((image or "").encode())
     if image is None:
         for path in sorted(p for p in context.rglob("*") if p.is_file()):
@@ -101,52 +120,30 @@ def environment_version(image: str | None, context: Path) -> str:
     return sha.hexdigest()[:DIGEST_CHARS]
 
 
-def _publish_environment(publication: Publication, workspace: Workspace, say: Say) -> str:
-    context = publication.root / "training_job" / "environment"
-    version = environment_version(publication.image, context)
-    created = workspace.ensure_environment(ENVIRONMENT_NAME, version, image=publication.image, context=context)
-    _tell(say, f"environment {ENVIRONMENT_NAME}:{version}", created=created)
-    return version
-
-
 def _publish_code(publication: Publication, workspace: Workspace, say: Say) -> str:
-    files = collect(publication.root, publication.pipelines)
-    version = digest(files)
+    files = collect_code(publication.root, publication.pipelines)
+    version = code_version(files)
     with tempfile.TemporaryDirectory(prefix="landfall-") as temporary:
         folder = Path(temporary) / CODE_NAME  # the client names the upload after the folder
-        build(files, folder)
+        copy_code(files, folder)
         created = workspace.ensure_code(CODE_NAME, version, folder)
-    _tell(say, f"code {CODE_NAME}:{version} ({len(files)} files)", created=created)
+    _report(say, f"code {CODE_NAME}:{version} ({len(files)} files)", created=created)
     return version
 
 
-def _tell(say: Say, what: str, *, created: bool) -> None:
-    say(f"{what}: {'created' if created else 'is there already'}")
-
-
-PACKAGES = ("shared", "training_job")
-SUFFIX = ".py"
-LEFT_OUT = ("environment", "__pycache__")
-"""Folders within: the environment is an asset of its own."""
-SCRIPTS = "scripts"
-"""Folder of users' own training scripts, beside the pipeline files."""
-MAX_FILE_BYTES = 10 << 20
-DIGEST_CHARS = 16
-
-
-def collect(root: Path, pipelines: Path) -> dict[str, Path]:
-    """Return the files of a snapshot: path within it → file. Raises CliError where something does not belong."""
+def collect_code(root: Path, pipelines: Path) -> dict[str, Path]:
+    """Return path in the code asset → file. Raises CliError for a link and for a file too large to be code."""
     files: dict[str, Path] = {}
     for folder, target in [*((root / package, package) for package in PACKAGES), (pipelines / SCRIPTS, SCRIPTS)]:
         for path in sorted(folder.rglob("*")):
-            inside, wanted = path.relative_to(folder), target == SCRIPTS or path.suffix == SUFFIX
+            inside, wanted = path.relative_to(folder), target == SCRIPTS or path.suffix == ".py"
             if path.is_file() and wanted and not set(inside.parts) & set(LEFT_OUT):
                 files[f"{target}/{inside.as_posix()}"] = _checked(path)
     return files
 
 
-def digest(files: Mapping[str, Path]) -> str:
-    """Return the version of a snapshot: SHA-256 over sorted paths and contents, shortened."""
+def code_version(files: Mapping[str, Path]) -> str:
+    """Return the version of the code asset: SHA-256 over sorted paths and contents, shortened."""
     sha = hashlib.sha256()
     for name in sorted(files):
         content = files[name].read_bytes()
@@ -154,8 +151,8 @@ def digest(files: Mapping[str, Path]) -> str:
     return sha.hexdigest()[:DIGEST_CHARS]
 
 
-def build(files: Mapping[str, Path], folder: Path) -> None:
-    """Copy the files into an empty folder, as the asset will have them."""
+def copy_code(files: Mapping[str, Path], folder: Path) -> None:
+    """Copy the files into an empty folder, laid out as in the asset."""
     for name, path in files.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -164,8 +161,14 @@ def build(files: Mapping[str, Path], folder: Path) -> None:
 
 def _checked(path: Path) -> Path:
     if path.is_symlink():
-        raise CliError(f"{path} is a symbolic link: what it points to is not sure to be the same at the next run.")
+        raise CliError(f"{path}: is a symbolic link, whose target may change unnoticed. Replace it by a copy.")
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
-        raise CliError(f"{path} should be code of at most {MAX_FILE_BYTES} bytes, has {size}; data belong elsewhere.")
+        raise CliError(
+            f"{path}: has {size:,} bytes; code files may have {MAX_FILE_BYTES:,}. Move data to the data account."
+        )
     return path
+
+
+def _report(say: Say, what: str, *, created: bool) -> None:
+    say(f"{what}: {'created' if created else 'exists already'}")

@@ -17,18 +17,46 @@ from function_app.config.pipeline_files import load_pipelines
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@click.command()
-@click.option("--subscription", envvar="LANDFALL_SUBSCRIPTION_ID", required=True)
-@click.option("--resource-group", envvar="LANDFALL_RESOURCE_GROUP", required=True)
-@click.option("--workspace", envvar="LANDFALL_WORKSPACE", required=True)
+@click.command(epilog="Example: landfall publish --subscription S --resource-group G --workspace W")
 @click.option(
-    "--pipelines", type=click.Path(exists=True, file_okay=False, path_type=Path), default=ROOT / "pipelines"
+    "--subscription",
+    envvar="LANDFALL_SUBSCRIPTION_ID",
+    show_envvar=True,
+    required=True,
+    help="Id of the Azure subscription.",
 )
-@click.option("--image", help="Training image; without it Azure ML builds training_job/environment/Dockerfile.")
-@click.option("--data-account", help="Storage account of the data; its datastore is registered.")
-@click.option("--host-account", help="Storage account of the function app; its datastores are registered.")
-@click.option("--max-nodes", type=click.IntRange(1, 100), default=4, show_default=True, help="Of new clusters.")
-@click.option("--format", "output", type=click.Choice(["settings", "json"]), default="settings", show_default=True)
+@click.option(
+    "--resource-group", envvar="LANDFALL_RESOURCE_GROUP", show_envvar=True, required=True, help="Resource group."
+)
+@click.option("--workspace", envvar="LANDFALL_WORKSPACE", show_envvar=True, required=True, help="Azure ML workspace.")
+@click.option(
+    "--pipelines",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=ROOT / "pipelines",
+    show_default="pipelines",
+    help="Folder with pipeline files, which name the clusters, and with users' scripts.",
+)
+@click.option("--image", help="Training image (default: Azure ML builds training_job/environment/Dockerfile).")
+@click.option(
+    "--data-account", help="Storage account of the data, to register its datastore (default: register none)."
+)
+@click.option(
+    "--host-account", help="Storage account of the function app, to register its datastores (default: register none)."
+)
+@click.option(
+    "--max-nodes",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    default=4,
+    help="Maximum nodes of clusters that are created; more where a pipeline needs more.",
+)
+@click.option(
+    "--format",
+    "output",
+    type=click.Choice(["settings", "json"]),
+    default="settings",
+    help="Output: lines NAME=value, or one JSON object.",
+)
 def publish(
     *,
     subscription: str,
@@ -43,8 +71,8 @@ def publish(
 ) -> None:
     """Register the training's environment and code, datastores and clusters in an Azure ML workspace.
 
-    Prints the app settings that refer to them. What exists is left as it is; code is named by its digest, so the
-    same code is not uploaded twice.
+    Prints the function app's settings that refer to them. What exists already is left unchanged. The version of
+    the code is its digest, so the same code is never uploaded twice.
     """
     publication = Publication(
         root=ROOT,
@@ -67,21 +95,23 @@ def _publish(publication: Publication) -> dict[str, str]:
         workspace = AzureMlWorkspace.open(publication.identity)
         return assets.publish(publication, workspace, lambda line: click.echo(line, err=True))
     except AzureError as error:
-        said = str(error).splitlines()[0] if str(error) else repr(error)
-        raise CliError(f"Azure ML workspace {publication.identity.workspace}: {said}") from error
+        problem = str(error).splitlines()[0] if str(error) else repr(error)
+        raise CliError(f"Azure ML workspace {publication.identity.workspace}: {problem}") from error
 
 
 def clusters_of(pipelines: Path, *, max_nodes: int) -> list[Cluster]:
-    """Return each cluster that a pipeline names, once, large enough for all of them.
+    """Return each cluster that the pipelines name, large enough for all of them.
 
-    Raises PipelineError for a wrong file, CliError where two pipelines disagree about a cluster.
+    Raises PipelineError for a wrong file, CliError where two pipelines name different VM sizes for a cluster.
     """
     found: dict[str, Cluster] = {}
     for pipeline in load_pipelines(pipelines).values():
         train = pipeline.train
         known = found.get(train.compute)
         if known is not None and known.vm_size != train.vm_size:
-            raise CliError(f"cluster {train.compute}: one pipeline says {known.vm_size}, another {train.vm_size}.")
+            raise CliError(
+                f"cluster {train.compute}: pipelines name VM sizes {known.vm_size} and {train.vm_size}: name one."
+            )
         nodes = max(max_nodes, train.num_nodes, known.max_nodes if known else 0)
         found[train.compute] = Cluster(name=train.compute, vm_size=train.vm_size, max_nodes=nodes)
     return [found[name] for name in sorted(found)]

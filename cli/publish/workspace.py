@@ -1,4 +1,4 @@
-"""An Azure ML workspace, through Microsoft's client: registers what is not there yet, changes nothing that is."""
+"""An Azure ML workspace, through Microsoft's client: registers what is missing, and changes nothing that exists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READ_TIMEOUT_S = 60
 
 @dataclass(frozen=True, kw_only=True)
 class WorkspaceId:
-    """Which workspace."""
+    """Names a workspace."""
 
     subscription: str
     resource_group: str
@@ -52,7 +52,7 @@ class AzureMlWorkspace:
 
     @classmethod
     def open(cls, identity: WorkspaceId) -> AzureMlWorkspace:
-        """Open a workspace as whoever is signed in (az login, a managed identity, …); calls nothing yet."""
+        """Open a workspace with the identity of this machine, as by `az login`; sends no request yet."""
         from azure.ai.ml import MLClient
         from azure.identity import DefaultAzureCredential
 
@@ -72,8 +72,8 @@ class AzureMlWorkspace:
         """Upload a folder as a code asset, unless that version exists."""
         from azure.ai.ml.entities._assets._artifacts.code import Code
 
-        # The client has no public way to register code by itself: `command(code=...)` does it while it submits a
-        # job, which is the very upload at submission time that this spares. Tests of the twin watch over both names.
+        # The client has no public way to register code alone: `command(code=...)` uploads it with every submission,
+        # which is what publishing avoids. Tests against the twin would notice if either private name changed.
         codes: Any = self._client._code  # noqa: SLF001
         return _create_if_absent(
             lambda: codes.get(name, version),
@@ -81,7 +81,7 @@ class AzureMlWorkspace:
         )
 
     def ensure_environment(self, name: str, version: str, *, image: str | None, context: Path) -> bool:
-        """Register an image, or a Dockerfile with its folder for Azure ML to build, unless that version exists."""
+        """Register an image, or a folder with a Dockerfile for Azure ML to build, unless that version exists."""
         from azure.ai.ml.entities import BuildContext, Environment
 
         source: dict[str, Any] = {"image": image} if image else {"build": BuildContext(path=str(context))}
@@ -94,7 +94,7 @@ class AzureMlWorkspace:
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
         """Register a container under a name, without credentials: jobs use the cluster's identity.
 
-        Raises CliError where the name stands for another container already.
+        Raises CliError where the name is taken by another container.
         """
         from azure.ai.ml.entities import AzureBlobDatastore
 
@@ -104,13 +104,13 @@ class AzureMlWorkspace:
         found = datastores.get(name)
         if (found.account_name, found.container_name) != (account, container):
             raise CliError(
-                f"datastore {name} should be container {container} of account {account}, but is "
-                f"{found.container_name} of {found.account_name}. Remove it, or give the right account."
+                f"datastore {name}: expected container {container} of account {account}, got "
+                f"{found.container_name} of {found.account_name}. Remove the datastore, or pass the right account."
             )
         return created
 
     def ensure_cluster(self, cluster: Cluster) -> bool:
-        """Create a cluster that scales from 0, unless one of that name exists (which is left as it is)."""
+        """Create a cluster that scales from 0 nodes, unless one of that name exists."""
         from azure.ai.ml.entities import AmlCompute
 
         computes: Any = self._client.compute
@@ -129,7 +129,7 @@ class AzureMlWorkspace:
         return created
 
     def _await_cluster(self, name: str) -> None:
-        """Return when it is there. Not by the client's poller, which looks every 30 s."""
+        """Return when the cluster exists. The client's own poller would look only every 30 s."""
         deadline = time.monotonic() + COMPUTE_WITHIN_S
         computes: Any = self._client.compute
         while (state := computes.get(name).provisioning_state) != "Succeeded":

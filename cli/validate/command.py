@@ -1,4 +1,4 @@
-"""The command line of ``landfall validate``."""
+"""``landfall validate``. Imports neither azure nor the function app, except for URLs and --pipeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from cli.progress import validating_bar
 from cli.safe_text import readable_bytes
 from cli.validate.inputs import ShardInput, find_counts, find_inputs
 from cli.validate.judging import Judged, judge_all
-from function_app.domain.errors import PipelineError
 from shard_validation import (
     MAX_COUNTS_BYTES,
     CountsError,
@@ -32,26 +31,39 @@ from shared.manifest import ManifestShard
 from shared.shard_names import ShardNameError, parse_shard_name
 
 REJECTED = 1
-"""Exit status where anything was rejected; click's own for wrong usage is 2."""
+"""Exit status where a shard or the set was rejected; click's own for wrong usage is 2."""
+MAX_LISTED = 10
+"""Reasons per shard that are printed for people; --json prints more."""
+MAX_JOBS = 64
 
 
-@click.command()
+@click.command(epilog="Example: landfall validate shards --set --pipeline pipelines/digits.yaml")
 @click.argument("shards", nargs=-1, required=True, metavar="PATH|URL ...")
-@click.option("--pipeline", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Pipeline file: "
-              "what it requires of the data is checked, too.")  # fmt: skip
-@click.option("--json", "is_json", is_flag=True, help="One JSON object per line and shard.")
-@click.option("--statistics", is_flag=True, help="With --json: what the data look like, too.")
-@click.option("--set", "is_set", is_flag=True, help="Check the shards together, as a whole version, too.")
-@click.option("--jobs", type=click.IntRange(1, 64), default=os.cpu_count() or 1, help="Processes [one per core].")
+@click.option(
+    "--pipeline",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Pipeline file whose requirements on the data are checked too (default: check integrity only).",
+)
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per shard, each on its own line.")
+@click.option("--statistics", is_flag=True, help="With --json: add statistics of the data.")
+@click.option("--set", "is_set", is_flag=True, help="Also check that the shards together are a complete version.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, MAX_JOBS),
+    metavar="N",
+    default=min(os.cpu_count() or 1, MAX_JOBS),
+    show_default="one per core",
+    help="Number of processes.",
+)
 def validate(
     shards: tuple[str, ...], pipeline: Path | None, jobs: int, *, is_json: bool, statistics: bool, is_set: bool
 ) -> None:
-    """Check shards as the function app does when they land: files, folders of them, addresses of blobs.
+    """Check shards as the function app does after an upload: files, folders of files, and URLs of blobs.
 
-    Without --pipeline only their integrity is checked. A blob's address may be signed; else you are signed in
-    by `az login`, or the environment's DataStorage opens it.
+    A blob's URL may be signed. Otherwise the environment variable DataStorage (a connection string) opens it, or
+    you are signed in by `az login`.
 
-    Exit status: 0 all accepted, 1 something was rejected, 2 wrong usage.
+    Exit status: 0 everything was accepted; 1 something was rejected; 2 wrong usage.
     """
     requirements = load_requirements(pipeline)
     inputs = find_inputs(shards)
@@ -73,16 +85,17 @@ def validate(
 
 
 def _print(line: str) -> None:
-    """Write a line at once, through sys.stdout, which rich redirects while it shows a bar."""
+    """Print a line at once. Not by click.echo, which would bypass the stdout that rich sets while it shows a bar."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def load_requirements(pipeline: Path | None) -> DataRequirements | None:
-    """Return what a pipeline file requires of the data. Raises click.UsageError where it is wrong."""
+    """Return a pipeline file's requirements on the data. Raises click.UsageError for a wrong file."""
     if pipeline is None:
         return None
     from function_app.config.pipeline_files import load_pipeline
+    from function_app.domain.errors import PipelineError
 
     try:
         return load_pipeline(pipeline).data.requirements()
@@ -91,7 +104,7 @@ def load_requirements(pipeline: Path | None) -> DataRequirements | None:
 
 
 def set_reasons(every: Sequence[Judged], requirements: DataRequirements | None, counts: Path | None) -> list[Reason]:
-    """Return what is wrong with accepted shards as a version; those that were rejected are missing from it."""
+    """Return the reasons against the accepted shards as a version; rejected ones count as missing."""
     reasons = [reason for judged in every if (reason := check_name(judged.shard.name)) is not None]
     members, formats = [], {}
     for judged in every:
@@ -127,18 +140,14 @@ def _member(judged: Judged) -> ManifestShard | None:
 
 
 def _total_bytes(inputs: Sequence[ShardInput]) -> int | None:
-    """Return the size of all, None where some are blobs: nobody should wait for a bar to learn its length."""
+    """Return the size of all shards; None where some are blobs, whose sizes would cost a request each."""
     if any(shard.is_url for shard in inputs):
         return None
     total = 0
     for shard in inputs:
-        with contextlib.suppress(OSError):  # it is gone, or a link that leads nowhere: judging it says so
+        with contextlib.suppress(OSError):  # it is gone, or a broken link: validating it reports that
             total += Path(shard.location).stat().st_size
     return total
-
-
-MAX_LISTED = 10
-"""Reasons of one shard that people get to read; programs get more of them."""
 
 
 def as_json(judged: Judged, *, with_statistics: bool = False) -> str:
@@ -171,11 +180,11 @@ def set_as_json(reasons: Sequence[Reason]) -> str:
 
 
 def as_text(judged: Judged) -> str:
-    """Return some lines for one shard: the verdict, then the reasons."""
+    """Return the lines for one shard: the verdict, then the reasons."""
     verdict = judged.verdict
     if verdict is None:
         return f"UNREADABLE  {shown(judged.shard.label)}\n{_listed(judged.reasons)}"
-    what = " ".join(filter(None, (verdict.data_format, verdict.compression))) or "no shard"
+    what = " ".join(filter(None, (verdict.data_format, verdict.compression))) or "unknown format"
     facts = f"{verdict.num_records:,} records, {readable_bytes(verdict.size_bytes)}, {what}, CRC32C {verdict.crc32c}"
     if verdict.accepted:
         return f"accepted    {shown(judged.shard.label)}  ({facts})"
@@ -186,14 +195,14 @@ def as_text(judged: Judged) -> str:
 
 
 def set_as_text(reasons: Sequence[Reason]) -> str:
-    """Return some lines for all shards together."""
+    """Return the lines for all shards together."""
     if not reasons:
         return "accepted    all shards together"
     return f"REJECTED    all shards together\n{_listed(reasons)}"
 
 
 def summary(every: Sequence[Judged]) -> str:
-    """Return the last line."""
+    """Return the last line for several shards."""
     num_accepted = sum(judged.accepted for judged in every)
     num_bytes = sum(judged.verdict.size_bytes for judged in every if judged.verdict)
     return f"{num_accepted} of {len(every)} shards accepted, {readable_bytes(num_bytes)} read"

@@ -1,4 +1,4 @@
-"""Which shards a user means: files, folders of them, addresses of blobs."""
+"""The shards to validate: files, folders of them, and blobs by URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from cli.safe_text import shown_address, without_secrets
+from cli.safe_text import mask_secrets, public_url
 from shard_validation import (
     COUNT_FILES,
     ShardSource,
@@ -25,16 +25,22 @@ from shard_validation.reasons import shown
 
 _SCHEMES = ("https://", "http://")
 _EXAMPLE = "https://ACCOUNT.blob.core.windows.net/CONTAINER/PATH"
+_CONNECTION_SETTING = "DataStorage"
+"""Connection string of the data account, as in the function app."""
+RETRY_BACKOFF_S = 1
+"""Pause between tries: a person is waiting."""
+_FORBIDDEN = frozenset({401, 403, 409})
+"""409: public access is switched off for the account."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardInput:
-    """One shard to judge."""
+    """One shard to validate."""
 
     label: str
-    """As it is printed: the path as given, or the address without its query, which may hold a signature."""
+    """As it is printed: the path as given, or the URL without its query, which may hold a signature."""
     location: str
-    """The path, or the whole address."""
+    """The path, or the whole URL."""
     is_url: bool = False
 
     @property
@@ -44,95 +50,89 @@ class ShardInput:
 
 
 def find_inputs(arguments: Sequence[str]) -> list[ShardInput]:
-    """Return the shards in the order given, folders in order of name. Raises click.UsageError."""
+    """Return the shards in the order of the arguments, folders in order of name. Raises click.UsageError."""
     inputs = [found for argument in arguments for found in _find(argument)]
     if not inputs:
         where = ", ".join(map(shown, arguments))
-        raise click.UsageError(
-            f"There is no shard in {where}: no name like train-00000-of-00008.tfrecord or .parquet."
-        )
+        raise click.UsageError(f"{where}: there is no file named like train-00000-of-00008.tfrecord or .parquet.")
     return inputs
 
 
-def _find(argument: str) -> list[ShardInput]:
-    if "://" in argument:
-        return [_blob(argument)]
-    if not argument:
-        raise click.UsageError("A path is empty: should be a file, a folder or the address of a blob.")
-    path = Path(argument)
-    try:
-        if path.is_dir():
-            return [ShardInput(label=str(p), location=str(p)) for p in sorted(path.iterdir()) if _is_shard(p)]
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise click.UsageError(f"{shown(argument)}: should be a file or a folder, is a pipe or a device.")
-    except FileNotFoundError as error:
-        raise click.UsageError(f"{shown(argument)}: there is no such file or folder.") from error
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise click.UsageError(f"{shown(argument)}: cannot be looked at: {reason}.") from error
-    return [ShardInput(label=argument, location=argument)]
-
-
-def _blob(address: str) -> ShardInput:
-    label = shown_address(address)
-    try:
-        parts = urlsplit(address)
-    except ValueError as error:
-        raise click.UsageError(f"{shown(label)}: is no address: {error}.") from error
-    if f"{parts.scheme}://" not in _SCHEMES:
-        raise click.UsageError(
-            f"{shown(label)}: an address should begin with https://, this one does with {parts.scheme}."
-        )
-    if not parts.hostname or not parts.path.strip("/").partition("/")[2]:
-        raise click.UsageError(f"{shown(label)}: the address of a blob should look like {_EXAMPLE}.")
-    return ShardInput(label=label, location=address, is_url=True)
-
-
-def _is_shard(path: Path) -> bool:
-    """Tell whether a file in a folder is meant: by its name, since people keep other files beside their shards.
-
-    A link that leads nowhere and a pipe are meant, too: left out, they would be missing without a word. What is
-    hidden is not, as a shard that `pack` has begun and not finished: an upload leaves it behind.
-    """
-    looks_like_one = ".tfrecord" in path.name or path.suffix == ".parquet"
-    is_hidden = path.name.startswith(".")
-    return not is_hidden and not path.is_dir() and (looks_like_one or check_name(path.name) is None)
-
-
 def find_counts(arguments: Sequence[str]) -> Path | None:
-    """Return the file that states record counts, beside the shards, None where there is none."""
+    """Return the file beside the shards that states their record counts; None where there is none."""
     folders = dict.fromkeys(
         path if path.is_dir() else path.parent for path in (Path(a) for a in arguments if "://" not in a)
     )
     return next((f / name for f in folders for name in COUNT_FILES if (f / name).is_file()), None)
 
 
-_CONNECTION_SETTING = "DataStorage"
-"""As in the function app: where its account is the address's one, it opens it."""
-_FORBIDDEN = frozenset({401, 403, 409})
-"""409: public access is switched off for the account."""
+def _find(argument: str) -> list[ShardInput]:
+    if "://" in argument:
+        return [_blob(argument)]
+    if not argument:
+        raise click.UsageError("An argument is empty: pass a file, a folder or the URL of a blob.")
+    path = Path(argument)
+    try:
+        if path.is_dir():
+            return [ShardInput(label=str(p), location=str(p)) for p in sorted(path.iterdir()) if _is_shard(p)]
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise click.UsageError(f"{shown(argument)}: is a pipe or a device, not a file or a folder.")
+    except FileNotFoundError as error:
+        raise click.UsageError(f"{shown(argument)}: there is no such file or folder.") from error
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise click.UsageError(f"{shown(argument)}: cannot be opened: {reason}.") from error
+    return [ShardInput(label=argument, location=argument)]
+
+
+def _blob(url: str) -> ShardInput:
+    label = public_url(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise click.UsageError(f"{shown(label)}: is no URL: {error}.") from error
+    if f"{parts.scheme}://" not in _SCHEMES:
+        raise click.UsageError(f"{shown(label)}: a blob's URL must begin with https://.")
+    if not parts.hostname or not parts.path.strip("/").partition("/")[2]:
+        raise click.UsageError(f"{shown(label)}: a blob's URL must look like {_EXAMPLE}.")
+    return ShardInput(label=label, location=url, is_url=True)
+
+
+def _is_shard(path: Path) -> bool:
+    """Return whether a file in a folder is to be validated. Its name decides: a folder may hold other files.
+
+    Broken links and pipes count, so that they are reported instead of missed. Hidden files do not: `pack` names
+    unfinished shards so, and an upload leaves them out.
+    """
+    looks_like_shard = ".tfrecord" in path.name or path.suffix == ".parquet"
+    is_hidden = path.name.startswith(".")
+    return not is_hidden and not path.is_dir() and (looks_like_shard or check_name(path.name) is None)
 
 
 def open_url(url: str) -> ShardSource:
-    """Return a source pinned to the blob's present content. Raises a SourceError."""
+    """Return a source pinned to the blob's present content. Raises a SourceError.
+
+    The URL may hold a signature. Otherwise DataStorage opens it where it names the same account, or the identity
+    of this machine does.
+    """
     from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 
     from function_app.adapters.blobs import BlobShardSource
     from function_app.domain.etags import normalise_etag
     from function_app.domain.records import BlobFacts
 
-    shown = shown_address(url)
+    label = public_url(url)
     try:
-        blob = _client(url)
+        blob = _blob_client(url)
         properties = blob.get_blob_properties()
     except ResourceNotFoundError as error:
-        raise SourceGoneError(f"{shown}: there should be a blob, there is none") from error
+        raise SourceGoneError(f"{label}: there is no such blob") from error
     except HttpResponseError as error:
         if error.status_code in _FORBIDDEN:
-            raise SourceForbiddenError(f"{shown}: the blob may not be read ({error.status_code})") from error
-        raise SourceUnavailableError(f"{shown}: storage answered {error.status_code}") from error
+            raise SourceForbiddenError(f"{label}: storage refuses access ({error.status_code})") from error
+        raise SourceUnavailableError(f"{label}: storage answered {error.status_code}") from error
     except (AzureError, ValueError) as error:
-        raise SourceUnavailableError(f"{shown}: the blob cannot be opened: {without_secrets(str(error))}") from error
+        raise SourceUnavailableError(f"{label}: the blob cannot be opened: {mask_secrets(str(error))}") from error
     facts = BlobFacts(
         path=blob.blob_name,
         etag=normalise_etag(properties.etag),
@@ -142,13 +142,11 @@ def open_url(url: str) -> ShardSource:
     return BlobShardSource(blob, facts)
 
 
-def _client(url: str) -> Any:
+def _blob_client(url: str) -> Any:
     from azure.storage.blob import BlobClient, BlobServiceClient, LinearRetry
 
     options: dict[str, Any] = {
-        "retry_policy": LinearRetry(
-            backoff=1, retry_total=3, random_jitter_range=0
-        ),  # somebody waits at the terminal
+        "retry_policy": LinearRetry(backoff=RETRY_BACKOFF_S, retry_total=3, random_jitter_range=0),
         "connection_timeout": 5,
         "read_timeout": 30,
     }
@@ -162,7 +160,7 @@ def _client(url: str) -> Any:
 
 
 def _credential(url: str) -> Any:
-    """Sign in where the address is not signed itself; never to a server that is not Azure's."""
+    """Return the identity of this machine for an unsigned Azure URL; None for any other server."""
     parts = urlsplit(url)
     if "sig=" in parts.query or parts.scheme != "https" or not (parts.hostname or "").endswith(".core.windows.net"):
         return None

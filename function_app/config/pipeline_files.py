@@ -1,4 +1,4 @@
-"""Reading pipeline files: bounded, without YAML's traps, with errors that say where and what instead."""
+"""Read pipeline files and scripts: untrusted YAML within limits, and errors that name file, field and problem."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _MEANINGS = {
 
 
 def load_pipelines(folder: Path) -> dict[str, Pipeline]:
-    """Return the pipelines of a folder by dataset. Raises PipelineError listing everything that is wrong."""
+    """Return the pipelines in a folder by dataset. Raises PipelineError with the problems of all files."""
     if not folder.is_dir():
-        raise PipelineError(f"{folder}: should be the folder with the pipeline files, is not there")
+        raise PipelineError(f"{folder}: the folder with the pipeline files does not exist")
     paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
     if len(paths) > MAX_FILES:
-        raise PipelineError(f"{folder}: should hold at most {MAX_FILES} pipeline files, were {len(paths)}")
+        raise PipelineError(f"{folder}: must contain at most {MAX_FILES} pipeline files, got {len(paths)}")
     loaded: dict[str, tuple[Path, Pipeline]] = {}
     problems: list[str] = []
     for path in paths:
@@ -45,7 +45,7 @@ def load_pipelines(folder: Path) -> dict[str, Pipeline]:
             continue
         problems += _collisions(path, pipeline, loaded.values())
         if not has_script(folder, pipeline.train.script):
-            problems.append(f"{path.name}: train.script: {pipeline.train.script} should be beside it, is not there")
+            problems.append(f"{path.name}: train.script: {pipeline.train.script} does not exist in this folder")
         loaded.setdefault(pipeline.dataset, (path, pipeline))
     if problems:
         raise PipelineError(*problems)
@@ -53,7 +53,7 @@ def load_pipelines(folder: Path) -> dict[str, Pipeline]:
 
 
 def load_pipeline(path: Path) -> Pipeline:
-    """Read one file. Raises PipelineError listing everything that is wrong with it."""
+    """Return the pipeline in one file. Raises PipelineError with all its problems."""
     try:
         with path.open("rb") as stream:
             text = stream.read(MAX_FILE_BYTES + 1)
@@ -63,13 +63,13 @@ def load_pipeline(path: Path) -> Pipeline:
 
 
 def parse_pipeline(text: bytes, name: str) -> Pipeline:
-    """Read a pipeline from YAML; ``name`` is what errors call it. Raises PipelineError."""
+    """Return the pipeline in a YAML text; errors call it ``name``. Raises PipelineError."""
     if len(text) > MAX_FILE_BYTES:
-        raise PipelineError(f"{name}: should be at most {MAX_FILE_BYTES} bytes, was more")
+        raise PipelineError(f"{name}: the file is larger than {MAX_FILE_BYTES} bytes")
     try:
         document = json.dumps(yaml.load(text, Loader=_Loader), allow_nan=False)  # noqa: S506 (a SafeLoader)
     except (yaml.YAMLError, TypeError, ValueError) as error:
-        raise PipelineError(f"{name}: not a pipeline's YAML: {' '.join(str(error).split())[:500]}") from error
+        raise PipelineError(f"{name}: not valid YAML: {' '.join(str(error).split())[:500]}") from error
     try:
         return Pipeline.model_validate_json(document)
     except ValidationError as error:
@@ -79,22 +79,22 @@ def parse_pipeline(text: bytes, name: str) -> Pipeline:
 def _collisions(path: Path, pipeline: Pipeline, others: Sequence[Any] | Any) -> Iterator[str]:
     for other_path, other in others:
         if other.dataset == pipeline.dataset:
-            yield f"{path.name}: dataset: {pipeline.dataset} has a pipeline already, in {other_path.name}"
+            yield f"{path.name}: dataset: {other_path.name} already has the pipeline of dataset {pipeline.dataset}"
         elif other.pipeline == pipeline.pipeline:
-            yield f"{path.name}: pipeline: the name {pipeline.pipeline} is taken, by {other_path.name}"
+            yield f"{path.name}: pipeline: {other_path.name} already uses the name {pipeline.pipeline}"
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases (they grow without bound), duplicate keys (the last one would win) and dates."""
+    """YAML without aliases (their expansion is not bounded), duplicate keys (the last one would win) and dates."""
 
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.YAMLError(f"should have no alias, {_place(event.start_mark)}")
+            raise yaml.YAMLError(f"aliases are not allowed, {_place(event.start_mark)}")
         if self.depth >= MAX_DEPTH:
-            raise yaml.YAMLError(f"should be nested at most {MAX_DEPTH} deep")
+            raise yaml.YAMLError(f"nested more than {MAX_DEPTH} levels deep")
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -104,9 +104,9 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag != "tag:yaml.org,2002:str":
-                raise yaml.YAMLError(f"should have texts as keys, had {key.value!r}, {_place(key.start_mark)}")
+                raise yaml.YAMLError(f"keys must be texts, got {key.value!r}, {_place(key.start_mark)}")
             if key.value in seen:
-                raise yaml.YAMLError(f"should have each key once, had {key.value!r} again, {_place(key.start_mark)}")
+                raise yaml.YAMLError(f"key {key.value!r} is repeated, {_place(key.start_mark)}")
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
@@ -123,28 +123,28 @@ def _place(mark: Any) -> str:
 
 
 def _problems(error: ValidationError) -> Iterator[str]:
-    """Word each of pydantic's findings: field path, what was expected, what was seen, what may have been meant."""
+    """Yield one message for each pydantic error: field path, problem, value, and a suggestion for unknown fields."""
     for found in error.errors(include_url=False):
         location = [part for part in found["loc"] if part != "[key]"]
-        message = _MEANINGS.get(found["type"]) or found["msg"].removeprefix("Value error, ")
-        message = message.removeprefix(f"feature {UNNAMED}: ")
+        message = _MEANINGS.get(found["type"]) or found["msg"].replace("Input should be", "must be")
+        message = message.removeprefix("Value error, ").removeprefix(f"feature {UNNAMED}: ")
         seen = "" if found["type"] == "missing" or isinstance(found["input"], dict | list) else _shown(found["input"])
         hint = _did_you_mean(location) if found["type"] in ("extra_forbidden", "unexpected_keyword_argument") else ""
         yield f"{'.'.join(str(part) for part in location) or 'the file'}: {message}{seen}{hint}"
 
 
 def _shown(value: Any) -> str:
-    return f", was {str(value)[:100]!r}" if isinstance(value, str) else f", was {json.dumps(value)[:100]}"
+    return f", got {str(value)[:100]!r}" if isinstance(value, str) else f", got {json.dumps(value)[:100]}"
 
 
 def _did_you_mean(location: Sequence[int | str]) -> str:
     known = _field_names(Pipeline, location[:-1])
     close = difflib.get_close_matches(str(location[-1]), known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}"
+    return f"; did you mean {close[0]}?" if close else f"; known fields: {', '.join(known)}"
 
 
 def _field_names(section: Any, location: Sequence[int | str]) -> list[str]:
-    """Return the fields that are known at a place of the file."""
+    """Return the known fields at a place in the file."""
     for part in location:
         section = _inner(_fields(section).get(str(part), section))
     return list(_fields(section))
@@ -157,38 +157,32 @@ def _fields(section: Any) -> Mapping[str, Any]:
 
 
 def _inner(annotation: Any) -> Any:
-    """Return the section within ``tuple[Section, ...]``, ``dict[str, Section]`` or ``Section | None``."""
+    """Return the section inside ``tuple[Section, ...]``, ``dict[str, Section]`` or ``Section | None``."""
     if _fields(annotation):
         return annotation
     candidates = (_inner(argument) for argument in get_args(annotation))
     return next((candidate for candidate in candidates if _fields(candidate)), annotation)
 
 
-SUFFIX = ".py"
-"""Of a script; whatever else a pipeline names is a module of ours."""
-
-
 def is_own_script(script: str) -> bool:
-    """Whether a pipeline's ``train.script`` names a file of the user's."""
-    return script.endswith(SUFFIX)
+    """Whether a pipeline's ``train.script`` is a file of the user, not Landfall's module."""
+    return script.endswith(".py")
 
 
 def has_script(folder: Path, script: str) -> bool:
-    """Whether a pipeline's script is there, where it is one of the user's."""
+    """Whether a pipeline's script exists; Landfall's own module always does."""
     return not is_own_script(script) or (folder / script).is_file()
 
 
 def read_script(folder: Path, script: str) -> bytes:
-    """Return a script's bytes, one more than allowed at most. Raises ScriptError."""
+    """Return a script's bytes, at most one more than allowed. Raises ScriptError."""
     try:
         with (folder / script).open("rb") as stream:
             return stream.read(MAX_SCRIPT_BYTES + 1)
     except OSError as error:
-        raise ScriptError(
-            f"{script}: should be in the folder of the pipelines, cannot be read: {error.strerror}"
-        ) from error
+        raise ScriptError(f"{script}: cannot be read from the folder of the pipelines: {error.strerror}") from error
 
 
 def no_scripts(script: str) -> bytes:
-    """Stand in for a folder where nobody has one. Raises ScriptError."""
-    raise ScriptError(f"{script}: should be in the folder of the pipelines, and there is none")
+    """Raise ScriptError; stands in for ``read_script`` where no folder exists."""
+    raise ScriptError(f"{script}: cannot be read, because there is no folder of pipelines")

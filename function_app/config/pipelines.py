@@ -1,28 +1,18 @@
-"""Pipelines: one YAML file for each dataset, typed and validated when they are loaded.
+"""The schema of a pipeline file: one file for each dataset, with types, bounds and rules.
 
-What a file may say is written down here; ``pipeline_files.py`` reads the text and words the errors.
+``pipeline_files.py`` reads the files and words the errors. ``docs/pipelines.md`` is generated from the docstrings of
+fields.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from function_app.config.pipeline_texts import (
-    Compute,
-    Container,
-    FeatureName,
-    ModelName,
-    Name,
-    Script,
-    Split,
-    VariableName,
-    VmSizeName,
-    matching,
-)
 from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
 from shared.example_schema import Encoding, FeatureKind, FeatureSpec, RawDtype
@@ -31,76 +21,130 @@ from shared.manifest import SYNTHETIC, Format
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainingOptions))
 MAX_NODES = 100
-"""Azure ML's own limit for one MPI run."""
+"""Azure ML's limit for one MPI job."""
 MAX_PATIENCE_S = 365 * 24 * 3600
 MAX_ATTEMPTS = 10
 MAX_TIMEOUT_S = 21 * 24 * 3600
-"""Azure ML's own limit for a job."""
-
-
-OptionName = Annotated[str, matching("|".join(OPTION_NAMES), "one of the options: " + ", ".join(OPTION_NAMES))]
-Number = int | float
+"""Azure ML's limit for one job."""
 UNNAMED = "-"
-"""A feature does not know the key it stands under; error messages have the key in their path."""
+"""Name of a feature in its own error messages, which show its key in their path instead."""
+
+
+def matching(pattern: str, meaning: str) -> AfterValidator:
+    """Return a check that a text matches a pattern; errors show ``meaning``.
+
+    Pydantic's own pattern check has no look-ahead, and its errors show the regular expression.
+    """
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text, re.ASCII):
+            raise ValueError(f"must be {meaning}")
+        return text
+
+    return AfterValidator(check)
+
+
+Number = int | float
+Name = Annotated[str, matching(r"[a-z0-9][a-z0-9_-]{0,62}", "1 to 63 lower-case letters, digits, - and _")]
+FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
+Split = Annotated[str, matching(r"[A-Za-z][A-Za-z0-9_]{0,63}", "the name of a split, such as train")]
+Script = Annotated[
+    str,
+    matching(
+        r"training_job\.train|scripts/[A-Za-z0-9_][A-Za-z0-9_-]{0,99}\.py",
+        "training_job.train, or scripts/<file>.py in the folder scripts beside the pipeline files",
+    ),
+]
+Compute = Annotated[
+    str,
+    matching(
+        r"[a-zA-Z](?![a-zA-Z0-9-]*-\d+$)[a-zA-Z0-9-]{2,23}",
+        "an Azure ML compute: 3 to 24 letters, digits and -, starting with a letter, not ending in - and digits",
+    ),
+]
+VmSizeName = Annotated[str, matching(r"Standard_[A-Za-z0-9_]{2,60}", "an Azure VM size, such as Standard_NC6s_v3")]
+Container = Annotated[
+    str,
+    matching(r"[a-z0-9](-?[a-z0-9]){2,62}", "a container: 3 to 63 lower-case letters, digits and single -"),
+]
+VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of an environment variable")]
+ModelName = Annotated[str, matching(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,254}", "letters, digits, - . and _")]
+OptionName = Annotated[str, matching("|".join(OPTION_NAMES), "an option: " + ", ".join(OPTION_NAMES))]
 
 
 class Section(BaseModel):
-    """A part of a pipeline: nothing unknown, nothing coerced, nothing changed afterwards."""
+    """A part of a pipeline file: unknown fields are refused, values are not converted, and it is immutable."""
 
-    # Built at the first file: every cold start imports this module, and most of its time would go into building.
+    # Built with the first file: every cold start imports this module, and building takes most of its time.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class Feature(Section):
-    """What one feature of an example must be; see ``shared.example_schema``."""
+    """Requirements of one feature of an example; see ``shared.example_schema``."""
 
     kind: FeatureKind
+    """Kind of the feature in the tf.train.Example, or of the Parquet column."""
     shape: tuple[int | None, ...] = ()
+    """Shape of a number, an image or a tensor; null allows any size. Empty: a scalar."""
     required: bool = True
+    """Whether every example must have the feature."""
     encoding: Encoding | None = None
+    """Content of bytes: an image of any or one format, raw numbers, or text."""
     dtype: RawDtype | None = None
+    """Type of raw numbers."""
     minimum: Number | None = None
+    """Smallest allowed value."""
     maximum: Number | None = None
+    """Largest allowed value."""
     allowed: tuple[Number | str, ...] = ()
+    """List of allowed values; empty: any value."""
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
+    def _is_consistent(self) -> Self:
         self.named(UNNAMED)
         return self
 
     def named(self, name: str) -> FeatureSpec:
-        """Return the contract's own form. Raises SchemaError where the feature contradicts itself."""
+        """Return the feature as validation uses it. Raises SchemaError if it contradicts itself."""
         return FeatureSpec(name=name, **{field: getattr(self, field) for field in type(self).model_fields})
 
 
 class Data(Section):
-    """What a dataset version must be to be trained on."""
+    """Requirements that a dataset version must meet before it is trained on."""
 
     format: Format
+    """Format of the shards. With `synthetic` nothing is uploaded; `train.options.synthetic_records` are generated."""
     splits: tuple[Split, ...] = Field(default=(), max_length=16)
-    """The version is whole when each of them has all of its ``-of-N`` shards; required but for ``synthetic``."""
+    """Required splits: a version is complete when each has all its `-of-N` shards. Empty for `synthetic` only."""
     features: dict[FeatureName, Feature] = Field(default_factory=dict, max_length=1000)
+    """Requirements of each feature, by its name. Empty: only framing and checksums are validated."""
     label_feature: str | None = None
+    """Feature that contains the label, for histograms and drift. Null: the first int64 feature without a shape."""
     images: ImagePolicy = ImagePolicy()
+    """How thoroughly images are validated."""
     limits: Limits = Limits()
+    """Limits on what a shard may contain."""
     counts: CountsPolicy = "if_stated"
+    """Whether record counts must be stated next to the shards."""
     small_shard_ratio: float = 0.1
+    """A version is refused if a shard has fewer records than this share of its split's median; 0 accepts any."""
     drift: DriftPolicy = DriftPolicy()
+    """What to do if a version differs much from the one that the current model was trained on."""
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
+    def _is_consistent(self) -> Self:
         if len(set(self.splits)) != len(self.splits):
-            raise ValueError(f"splits should be named once each, were {list(self.splits)}")
+            raise ValueError(f"splits must not repeat a name, got {list(self.splits)}")
         self.requirements()
         if self.is_synthetic and (self.splits or self.features):
-            raise ValueError("synthetic data have neither splits nor features: nothing is uploaded")
+            raise ValueError("synthetic data have no splits and no features, because nothing is uploaded")
         if not self.is_synthetic and not self.splits:
-            raise ValueError("splits is required: at least one, as train")
+            raise ValueError("splits is required: name at least one, such as train")
         return self
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the training draws its own records, so that no shard is waited for."""
+        """Whether the training generates its records, so that no shards are uploaded."""
         return self.format == SYNTHETIC
 
     def feature_specs(self) -> tuple[FeatureSpec, ...]:
@@ -108,112 +152,131 @@ class Data(Section):
         return tuple(feature.named(name) for name, feature in self.features.items())
 
     def requirements(self) -> DataRequirements:
-        """Return what validation is told. Raises SchemaError where the section contradicts itself."""
+        """Return the requirements for validation. Raises SchemaError if the section contradicts itself."""
         own = {name: getattr(self, name) for name in type(self).model_fields if name not in ("format", "features")}
         data_format = None if self.format == SYNTHETIC else self.format
         return DataRequirements(data_format=data_format, features=self.feature_specs(), **own)
 
 
 class Limit(Section):
-    """What a caller may ask for instead of the pipeline's own option."""
+    """Values that a caller may set for one option instead of the pipeline's value."""
 
     minimum: Number | None = None
+    """Smallest value that a caller may set."""
     maximum: Number | None = None
+    """Largest value that a caller may set."""
     allowed: tuple[Number | str, ...] = ()
+    """List of values that a caller may set; required for options that are texts."""
 
     @model_validator(mode="after")
     def _limits_something(self) -> Self:
         if self.minimum is None and self.maximum is None and not self.allowed:
-            raise ValueError("should have minimum, maximum or allowed: an override without a limit is not offered")
+            raise ValueError("must have minimum, maximum or allowed: an override needs a limit")
         return self
 
 
 class Train(Section):
-    """How to train, and on what."""
+    """How to train, and on which machines."""
 
     script: Script = "training_job.train"
+    """Landfall's training, `training_job.train`, or your own `scripts/<file>.py` beside the pipeline files."""
     compute: Compute
+    """Name of the Azure ML cluster."""
     vm_size: VmSizeName
+    """VM size of the cluster; it decides the network settings."""
     price_per_node_hour: float | None = Field(default=None, gt=0)
-    """What a node of this size costs, in any currency: prices differ by region and contract."""
+    """Price of one node for one hour, in any currency; prices differ by region and contract."""
     num_nodes: int = Field(ge=1, le=MAX_NODES)
+    """Number of nodes of the MPI job."""
     processes_per_node: int = Field(ge=1, le=16)
+    """Processes on each node, usually one for each GPU."""
     timeout_s: int = Field(ge=60, le=MAX_TIMEOUT_S)
-    shm_size: Annotated[str, matching(r"[1-9][0-9]{0,4}[bkmg]", "a size as 8g")] = "8g"
+    """Seconds after which Azure ML ends the job; the run then fails as `timeout`."""
+    shm_size: Annotated[str, matching(r"[1-9][0-9]{0,4}[bkmg]", "a size such as 8g")] = "8g"
+    """Shared memory of the container."""
     options: TrainingOptions = TrainingOptions()
+    """Options of the training."""
     overrides: dict[OptionName, Limit] = Field(default_factory=dict)
+    """Options that a caller may override, with their limits; no others can be overridden."""
     environment_variables: dict[VariableName, Annotated[str, Field(max_length=4096)]] = Field(
         default_factory=dict, max_length=100
     )
+    """Environment variables of the job; they override those that Landfall sets."""
 
     @model_validator(mode="after")
-    def _texts_are_listed(self) -> Self:
-        """A caller's text ends up in a command line: only those that the pipeline lists may."""
+    def _text_overrides_are_listed(self) -> Self:
+        """Require a list for text options: a caller's text becomes part of a command line."""
         for name, limit in self.overrides.items():
-            if isinstance(getattr(self.options, name), str) != bool(limit.allowed and _all_texts(limit.allowed)):
-                raise ValueError(f"overrides.{name} should list allowed texts exactly where the option is a text")
+            is_text_list = bool(limit.allowed) and all(isinstance(value, str) for value in limit.allowed)
+            if isinstance(getattr(self.options, name), str) != is_text_list:
+                raise ValueError(f"overrides.{name} must list allowed texts if the option is a text, and only then")
         return self
 
 
-def _all_texts(values: tuple[Number | str, ...]) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
 class Size(Section):
-    """Another compute to train on, where the pipeline's own has no room or too little memory."""
+    """Another compute to train on if the pipeline's own has no capacity or too little memory."""
 
     compute: Compute
+    """Name of the Azure ML cluster."""
     vm_size: VmSizeName
+    """VM size of the cluster."""
     processes_per_node: int | None = Field(default=None, ge=1, le=16)
-    """None: as on the pipeline's own compute."""
+    """Processes on each node. Null: as on the pipeline's own compute."""
     price_per_node_hour: float | None = Field(default=None, gt=0)
+    """Price of one node for one hour."""
 
 
 class Attempts(Section):
-    """How often a training may be tried, for how much money, and what is done about a failure."""
+    """How often a training is tried, at what cost, and what to do about a failure."""
 
     max: int = Field(default=3, ge=1, le=MAX_ATTEMPTS)
+    """Maximum number of attempts."""
     max_node_hours: float | None = Field(default=None, gt=0)
-    """Of all attempts together; the last one gets what is left as its time limit. None: no bound but ``max``."""
+    """Maximum node hours of all attempts together; the last attempt's time limit is what remains. Null: no limit."""
     max_cost: float | None = Field(default=None, gt=0)
-    """In the currency of the prices: nodes times hours times price."""
+    """Maximum cost of all attempts together, in the currency of the prices. Null: no limit."""
     wait_s: int = Field(default=900, ge=1, le=24 * 3600)
-    """Before an attempt that waits for nodes."""
+    """Seconds to wait before an attempt that needs free nodes."""
     other_sizes: tuple[Size, ...] = Field(default=(), max_length=10)
-    """Tried in this order, each once."""
+    """Other computes to try, in this order, each once."""
     remedies: dict[FailureClass, Remedy] = Field(default_factory=dict)
-    """Instead of the built-in ones."""
+    """Remedies by failure class, instead of the built-in ones; see docs/attempts.md."""
 
     @model_validator(mode="after")
-    def _a_person_has_the_last_word(self) -> Self:
+    def _cancellation_is_final(self) -> Self:
         if self.remedies.get(FailureClass.CANCELED) in RETRYING:
-            raise ValueError("remedies.canceled should not be another attempt: a person canceled the run")
+            raise ValueError("remedies.canceled must not start another attempt: a person canceled the run")
         return self
 
 
 class Requirement(Section):
-    """One line of the gate: a metric of the training report and its bound."""
+    """One condition of the registration: a metric of the training report and its bound."""
 
-    metric: Annotated[str, matching(r"[A-Za-z][A-Za-z0-9_]{0,99}", "a metric's name, as val_accuracy")]
+    metric: Annotated[str, matching(r"[A-Za-z][A-Za-z0-9_]{0,99}", "the name of a metric, such as val_accuracy")]
+    """Metric of the training report, such as `val_accuracy`."""
     at_least: Number | None = None
+    """Lower bound of the metric."""
     at_most: Number | None = None
+    """Upper bound of the metric."""
 
     @model_validator(mode="after")
     def _bounds_something(self) -> Self:
         if self.at_least is None and self.at_most is None:
-            raise ValueError("should have at_least or at_most")
+            raise ValueError("must have at_least or at_most")
         return self
 
 
 class Register(Section):
-    """Which model to register, and on what evidence."""
+    """Which model to register, and under which conditions."""
 
     model: ModelName
+    """Name of the registered model."""
     require: tuple[Requirement, ...] = Field(default=(), max_length=50)
+    """Conditions on the training report; a model is only registered if all hold."""
 
 
 def _recipient(entry: Any) -> Any:
-    """``topic`` stays; ``{webhook: SETTING}`` becomes ``webhook:SETTING``, as the ledger names a recipient."""
+    """Return ``webhook:SETTING`` for ``{webhook: SETTING}``, which is how the ledger names a recipient."""
     if isinstance(entry, Mapping) and list(entry) == ["webhook"]:
         return f"webhook:{entry['webhook']}"
     return entry
@@ -221,79 +284,87 @@ def _recipient(entry: Any) -> Any:
 
 Recipient = Annotated[
     str,
-    matching(r"topic|webhook:[A-Z][A-Z0-9_]{0,127}", "topic, or webhook: and the app setting that holds its address"),
+    matching(
+        r"topic|webhook:[A-Z][A-Z0-9_]{0,127}", "topic, or webhook: and the app setting that contains its address"
+    ),
     BeforeValidator(_recipient),
 ]
 
 
 class Watch(Section):
-    """How long something may take before people are told, once; nothing is stopped by it."""
+    """How long something may take before one notification is sent; nothing is stopped."""
 
     stalled_after_s: int = Field(default=24 * 3600, ge=60, le=MAX_PATIENCE_S)
-    """A version is not whole, and no shard has come for so long."""
+    """Seconds that an incomplete version may go without a new shard."""
     queued_after_s: int = Field(default=2 * 3600, ge=60, le=MAX_PATIENCE_S)
-    """A submitted run waits for its nodes."""
+    """Seconds that a submitted run may wait for its nodes."""
     not_responding_after_s: int = Field(default=30 * 60, ge=60, le=MAX_PATIENCE_S)
-    """Azure ML says NotResponding of a run."""
+    """Seconds that Azure ML may report a run as NotResponding."""
 
 
 class Pipeline(Section):
-    """What a dataset needs, how to train, when to register, whom to tell."""
+    """What a dataset needs, how to train, when to register, and whom to notify."""
 
     pipeline: Name
+    """Name of the pipeline, used in names, tags and the history: lower-case letters, digits, - and _."""
     dataset: Name
+    """Dataset that the pipeline is for: the first part of a blob's path. A dataset has one pipeline."""
     data: Data
+    """Requirements that a dataset version must meet before it is trained on."""
     on_change: Literal["notify", "train", "cancel_and_train"] = "notify"
-    """A shard changed after the version had closed: tell people, train again, or cancel what runs and train again."""
+    """If a shard changes after its version was closed: notify, train again, or cancel active runs and train again."""
     train: Train
+    """How to train, and on which machines."""
     attempts: Attempts = Attempts()
-    """What a failed run leads to."""
+    """What to do after a run has failed."""
     register_: Register | None = Field(default=None, alias="register")
-    """None: nothing is registered, and every completed run says so."""
+    """Which model to register. Null: no model is registered, and every completed run reports this."""
     quarantine: Container | None = None
-    """In the data account: rejected shards are copied there, with their reasons. None: they stay where they are."""
+    """Container of the data account for copies of rejected shards and their reasons. Null: no copies."""
     notify: tuple[Recipient, ...] = Field(default=(), max_length=20)
+    """Recipients: `topic`, or `webhook: SETTING` with the app setting that contains the address."""
     watch: Watch = Watch()
+    """How long something may take before a notification is sent."""
 
     @model_validator(mode="after")
-    def _says_what_it_trains_on(self) -> Self:
-        """Random pixels under the name of data would be a false lineage; a model of them is nobody's."""
+    def _synthetic_data_are_declared(self) -> Self:
+        """Keep random pixels apart from data: their lineage would be wrong, and a model of them useless."""
         options, is_synthetic = self.train.options, self.data.is_synthetic
-        drawn = self.train.overrides.get("synthetic_records")
+        override = self.train.overrides.get("synthetic_records")
         rules = (
             (
                 is_synthetic != bool(options.synthetic_records),
-                "data.format synthetic and train.options.synthetic_records belong together",
+                "data.format synthetic and train.options.synthetic_records need each other",
             ),
             (
-                drawn is not None and not (is_synthetic and (drawn.minimum or 0) >= 1),
+                override is not None and not (is_synthetic and (override.minimum or 0) >= 1),
                 "train.overrides.synthetic_records needs data.format synthetic and a minimum of at least 1",
             ),
             (
                 is_synthetic and not (options.image_height and options.image_width and options.image_channels),
-                "train.options should have image_height, image_width and image_channels: nothing else says them",
+                "train.options must set image_height, image_width and image_channels, because there is no manifest",
             ),
             (
                 is_synthetic and self.register_ is not None,
-                "register should be absent: a model of random pixels is nobody's",
+                "register is not allowed with synthetic data; remove the section",
             ),
         )
-        for wrong, words in rules:
-            if wrong:
-                raise ValueError(words)
+        for is_broken, problem in rules:
+            if is_broken:
+                raise ValueError(problem)
         return self
 
     @model_validator(mode="after")
-    def _can_be_paid(self) -> Self:
-        """The first attempt alone must fit, and what is bounded in money must have prices."""
+    def _first_attempt_is_affordable(self) -> Self:
+        """Check that limits allow one attempt, and that a limit on cost has prices."""
         hours = self.train.num_nodes * self.train.timeout_s / 3600
-        bound, price = self.attempts.max_node_hours, self.train.price_per_node_hour
-        if bound is not None and hours > bound:
-            raise ValueError(f"attempts.max_node_hours should be at least {hours:g}: num_nodes times timeout_s")
+        max_hours, price = self.attempts.max_node_hours, self.train.price_per_node_hour
+        if max_hours is not None and hours > max_hours:
+            raise ValueError(f"attempts.max_node_hours must be at least {hours:g}: num_nodes times timeout_s")
         if self.attempts.max_cost is None:
             return self
         if price is None or any(size.price_per_node_hour is None for size in self.attempts.other_sizes):
             raise ValueError("attempts.max_cost needs price_per_node_hour in train and in each of other_sizes")
         if hours * price > self.attempts.max_cost:
-            raise ValueError(f"attempts.max_cost should be at least {hours * price:g}: one attempt may cost as much")
+            raise ValueError(f"attempts.max_cost must be at least {hours * price:g}, which one attempt may cost")
         return self

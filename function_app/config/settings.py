@@ -1,6 +1,6 @@
-"""Every app setting of the submitter, typed; all that is missing or wrong is reported at once.
+"""The app settings, typed and checked, and the time limits of a validation that follow from them.
 
-The storage connections follow the Functions convention and are read by ``adapters/connections.py``.
+Storage connections follow the convention of Azure Functions; ``adapters/connections.py`` reads them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,22 @@ DEFAULT_MAX_CONCURRENT_RUNS = 10
 MAX_CONCURRENT_RUNS = 1000
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
+HOST_FILE = Path(__file__).resolve().parents[2] / "host.json"
+TIMEOUT_OVERRIDE = "AzureFunctionsJobHost__functionTimeout"
+"""Source: learn.microsoft.com/azure/azure-functions/functions-host-json, "Override host.json values"."""
+DEFAULT_TIMEOUT_S = 30 * 60
+"""Flex Consumption's limit for one execution if host.json has none."""
+BUDGET_SHARE = 0.75
+"""Share of an execution that a validation may take; the rest is for ``PATIENCE`` and for storing the verdict."""
+DEFAULT_BUDGET_S = 20 * 60
+PATIENCE = 1.2
+"""Factor on the budget for shards whose validation cannot be paused."""
+MAX_HOST_FILE_BYTES = 1 << 20
+_TIME_SPAN = re.compile(
+    r"(?:(?P<days>\d{1,3})\.)?(?P<hours>\d{1,2}):(?P<minutes>\d{2}):(?P<seconds>\d{2})(?:\.\d{1,7})?"
+)
+_UNLIMITED = "-1"
+
 _GUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _CONTAINER = r"[a-z0-9](-?[a-z0-9]){2,62}"
 _WORKSPACE_ID = (
@@ -31,36 +47,36 @@ _WORKSPACE_ID = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the app settings say, besides the storage connections."""
+    """The app settings, without the storage connections."""
 
     data_container: str
     state_container: str
     runs_container: str
     workspace: Workspace
     topic_endpoint: str | None
-    """Event Grid topic for notifications; None where no pipeline names it."""
+    """Event Grid topic for notifications; None if no pipeline uses it."""
     topic_key: str | None = field(repr=False)
-    """None: the identity is used."""
+    """Key of the topic; None to authenticate with the identity."""
     client_id: str | None
-    """Of the user-assigned identity, None for the app's own (or the developer's)."""
+    """Client id of the user-assigned identity; None for the app's own identity, or the developer's."""
     pipelines_dir: Path
     sweep_grace: timedelta
-    """The sweep leaves alone what is younger: its own event may still be on the way."""
+    """Minimum age of what the sweep repairs: the event of anything younger may still arrive."""
     claim_lease: timedelta
-    """What a dead handler was at is taken over after it."""
+    """Time after which another handler takes over from one that has not finished."""
     validation_budget_s: int
-    """How long one execution validates one shard; what is left then is another execution's."""
+    """Seconds that one execution validates one shard; another execution continues."""
     max_concurrent_runs: int
-    """Over all pipelines; what comes then waits for its turn."""
+    """Maximum active runs of all pipelines; further runs wait in the queue."""
 
     @property
     def own_containers(self) -> frozenset[str]:
-        """Containers that are in use for something already."""
+        """Containers that Landfall uses itself."""
         return frozenset({self.data_container, self.state_container, self.runs_container})
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Read and check the settings. Raises SettingsError listing every one that is missing or wrong."""
+    """Return the checked settings. Raises SettingsError with all settings that are missing or wrong."""
     read = _Reader(environ)
     settings = Settings(
         data_container=read.matching("LANDFALL_DATA_CONTAINER", _CONTAINER, "datasets"),
@@ -82,11 +98,11 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 
 def read_url(environ: Mapping[str, str], name: str) -> str:
-    """Return a setting that must hold a web address. Raises SettingsError; the value is a secret and not shown."""
+    """Return a setting that must contain an address. Raises SettingsError, which does not show the secret value."""
     read = _Reader(environ)
     url = read.url(name)
     if url is None:
-        read.problems.append(f"{name} is not set: should hold an https address")
+        read.problems.append(f"{name} is not set; set it to an https address")
     if read.problems or url is None:
         raise SettingsError(*read.problems)
     return url
@@ -109,7 +125,7 @@ def _workspace(read: _Reader) -> Workspace:
 
 
 class _Reader:
-    """Reads settings one by one and gathers what is wrong with them."""
+    """Reads settings one by one and collects their problems."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -118,21 +134,21 @@ class _Reader:
     def text(self, name: str) -> str | None:
         value = self._environ.get(name, "").strip()
         if len(value) > MAX_SETTING_CHARS:
-            self.problems.append(f"{name} should be at most {MAX_SETTING_CHARS} characters, was {len(value)}")
+            self.problems.append(f"{name} must be at most {MAX_SETTING_CHARS} characters, got {len(value)}")
             return None
         return value or None
 
     def matching(self, name: str, pattern: str, default: str | None = None) -> str:
-        """Return a text of a pattern; ``default`` None means that the setting is required."""
+        """Return a text that matches a pattern; without a default the setting is required."""
         value = self.text(name) or default
         if value is None:
-            self.problems.append(f"{name} is not set: should look like {pattern}")
+            self.problems.append(f"{name} is not set; it must match {pattern}")
         elif value != default and not re.fullmatch(pattern, value, re.IGNORECASE if "/" in pattern else 0):
-            self.problems.append(f"{name} should look like {pattern}, was {value!r}")
+            self.problems.append(f"{name} must match {pattern}, got {value!r}")
         return value or ""
 
     def url(self, name: str) -> str | None:
-        """Return a web address: https, or http on this machine. The value may be a secret, so it is not shown."""
+        """Return an https address, or http on this machine. Problems do not show the value: it may be secret."""
         value = self.text(name)
         if value is None:
             return None
@@ -140,97 +156,75 @@ class _Reader:
             parts = urlsplit(value)
             host = parts.hostname
         except ValueError:
-            self.problems.append(f"{name} should be an https address, was none")
+            self.problems.append(f"{name} must be an https address")
             return None
         if not host or not (parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK)):
-            self.problems.append(f"{name} should be an https address with a host, was {parts.scheme or 'no'} scheme")
+            self.problems.append(f"{name} must be an https address with a host, got scheme {parts.scheme or 'none'}")
         return value
 
     def seconds(self, name: str, default: int) -> int:
         value = self.text(name) or str(default)
         if not re.fullmatch(r"[0-9]{1,6}", value):
-            self.problems.append(f"{name} should be a whole number of seconds, was {value!r}")
+            self.problems.append(f"{name} must be a whole number of seconds, got {value!r}")
             return default
         return int(value)
 
     def count(self, name: str, default: int) -> int:
         value = self.text(name) or str(default)
         if not re.fullmatch(r"[0-9]{1,6}", value) or not 1 <= int(value) <= MAX_CONCURRENT_RUNS:
-            self.problems.append(f"{name} should be a whole number from 1 to {MAX_CONCURRENT_RUNS}, was {value!r}")
+            self.problems.append(f"{name} must be a whole number from 1 to {MAX_CONCURRENT_RUNS}, got {value!r}")
             return default
         return int(value)
 
 
-HOST_FILE = Path(__file__).resolve().parent.parent / "host.json"
-OVERRIDE = "AzureFunctionsJobHost__functionTimeout"
-"""Source: learn.microsoft.com/azure/azure-functions/functions-host-json, "Override host.json values"."""
-BUDGET_SHARE = 0.75
-"""Of an execution: what cannot be paused has 1.2 times the budget, and the verdict is to be written down after it."""
-DEFAULT_S = 30 * 60
-"""Of Flex Consumption, where host.json says nothing."""
-MAX_FILE_BYTES = 1 << 20
-_TIME_SPAN = re.compile(
-    r"(?:(?P<days>\d{1,3})\.)?(?P<hours>\d{1,2}):(?P<minutes>\d{2}):(?P<seconds>\d{2})(?:\.\d{1,7})?"
-)
-_UNLIMITED = "-1"
-
-
 def check_budget(budget_s: int, environ: Mapping[str, str], host_file: Path = HOST_FILE) -> None:
-    """Raise SettingsError where a validation may take longer than the host lets it: it would be killed, for ever."""
-    source, text = _stated(environ, host_file)
+    """Raise SettingsError if a validation may exceed the host's time limit: it would be killed at every attempt."""
+    source, text = _configured_timeout(environ, host_file)
     timeout_s = _seconds(source, text)
     if timeout_s is None or budget_s <= timeout_s * BUDGET_SHARE:
         return
     raise SettingsError(
-        f"LANDFALL_VALIDATION_BUDGET_S should be at most {int(timeout_s * BUDGET_SHARE)}, three quarters of the "
-        f"{timeout_s} s that {source} allows an execution, was {budget_s}"
+        f"LANDFALL_VALIDATION_BUDGET_S must be at most {int(timeout_s * BUDGET_SHARE)}, three quarters of the "
+        f"{timeout_s} s that {source} allows for one execution, got {budget_s}"
     )
 
 
-def _stated(environ: Mapping[str, str], host_file: Path) -> tuple[str, object]:
-    if OVERRIDE in environ:
-        return OVERRIDE, environ[OVERRIDE]
+def _configured_timeout(environ: Mapping[str, str], host_file: Path) -> tuple[str, object]:
+    if TIMEOUT_OVERRIDE in environ:
+        return TIMEOUT_OVERRIDE, environ[TIMEOUT_OVERRIDE]
     source = f"functionTimeout of {host_file.name}"
     try:
         with host_file.open("rb") as file:
-            return source, json.loads(file.read(MAX_FILE_BYTES)).get("functionTimeout")
+            return source, json.loads(file.read(MAX_HOST_FILE_BYTES)).get("functionTimeout")
     except FileNotFoundError:
         return source, None
     except (OSError, ValueError, AttributeError) as error:
-        raise SettingsError(f"{host_file.name} should be a JSON object, cannot be read: {error}") from error
+        raise SettingsError(f"{host_file.name} cannot be read as a JSON object: {error}") from error
 
 
 def _seconds(source: str, text: object) -> int | None:
-    """Return None where there is no limit."""
+    """Return a configured timeout in seconds, None if it is unlimited."""
     if text is None:
-        return DEFAULT_S
+        return DEFAULT_TIMEOUT_S
     match = _TIME_SPAN.fullmatch(str(text))
     if match is None and text != _UNLIMITED:
-        raise SettingsError(f"{source} should look like 00:30:00, or be -1 for no limit, was {text!r}")
+        raise SettingsError(f"{source} must be a time such as 00:30:00, or -1 for no limit, got {text!r}")
     if match is None:
         return None
     parts = {name: int(number or 0) for name, number in match.groupdict().items()}
     return ((parts["days"] * 24 + parts["hours"]) * 60 + parts["minutes"]) * 60 + parts["seconds"]
 
 
-DEFAULT_BUDGET_S = 20 * 60
-"""Flex Consumption ends an execution after 30 minutes by default; the last chunk and the verdict need some of it."""
-
-
-PATIENCE = 1.2
-"""Times the budget: how long an execution may take where a shard cannot be paused."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Slices:
-    """Durations by a clock that only goes forward."""
+    """Time limits of one execution that validates a shard, by a monotonic clock."""
 
     budget_s: float = DEFAULT_BUDGET_S
-    """After this an execution leaves the rest to the next one."""
+    """After this time an execution leaves the rest of a shard to the next one."""
     patience_s: float = DEFAULT_BUDGET_S * PATIENCE
-    """After this a shard that cannot be paused is rejected: the next execution would come no further."""
+    """After this time a shard that cannot be paused is rejected: another execution would not get further."""
     checkpoint_every_s: float = 60.0
-    """An instance that is recycled without a word loses so much work at most, and one chunk."""
+    """Time between checkpoints: an instance that dies loses at most this work and one chunk."""
     min_bytes: int = 256 << 20
-    """A smaller shard takes seconds: it is judged in one go, and costs no checkpoint."""
+    """Smaller shards take seconds: they are validated in one execution without checkpoints."""
     seconds: Callable[[], float] = time.monotonic

@@ -1,4 +1,4 @@
-"""The records of the ledger: what it holds of shards, closings, runs, notifications and decisions."""
+"""The records of the ledger: what it holds of shards, closings, runs, notifications and the history."""
 
 from __future__ import annotations
 
@@ -178,8 +178,8 @@ class NotificationRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
-    """One line of the story: what came, what was decided, and why."""
+class HistoryEntry:
+    """One entry of the history: what came, what was done with it, and why."""
 
     subject: str
     """``dataset/version``, a run id, or a blob's path."""

@@ -1,6 +1,6 @@
 """The state machine of a run, in one table: states, legal transitions, and who may cause them.
 
-``docs/states.md`` is generated from it: ``python -m tools.states_page``.
+``python -m tools.reference_pages`` generates ``docs/states.md`` from it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
 
 
 class RunState(StrEnum):
@@ -100,38 +99,6 @@ SETTLED = frozenset(state for state, following in TRANSITIONS.items() if not fol
 def is_legal(source: RunState, target: RunState, actor: Actor) -> bool:
     """Whether an actor may move a run from one state to another."""
     return actor in _ACTORS.get((source, target), frozenset())
-
-
-def states_page() -> str:
-    """Return the page ``docs/states.md``, generated from the table."""
-    lines = [
-        "# States of a run",
-        "",
-        "Generated from `function_app/domain/run_states.py` by `python -m tools.states_page`. A test compares them.",
-        "A transition that is not in the table is refused under the row's ETag, logged with both states, and",
-        "changes nothing.",
-        "",
-        "| state | meaning | settled |",
-        "|---|---|---|",
-        *(f"| `{state}` | {MEANINGS[state]} | {'yes' if state in SETTLED else ''} |" for state in RunState),
-        "",
-        "| from | to | who may cause it |",
-        "|---|---|---|",
-        *_rows(),
-        "",
-        "Once a run is settled, `notified_at` says when everybody was told how it ended. Nobody is told of a",
-        "suppressed run, nor of an attempt that another one continues: the run that took its place is told of.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _rows() -> list[str]:
-    rows = []
-    for source, moves in groupby(TABLE, key=lambda move: move.source):
-        for actors, same in groupby(moves, key=lambda move: move.actors):
-            targets = ", ".join(f"`{move.target}`" for move in same)
-            rows.append(f"| `{source}` | {targets} | {', '.join(sorted(actors))} |")
-    return rows
 
 
 AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from function_app.domain.errors import NotFoundError
-from function_app.domain.records import DatasetVersion, Decision
+from function_app.domain.records import DatasetVersion, HistoryEntry
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
 from function_app.explain.pending import awaited_of_blob, awaited_of_run, awaited_of_version
 from function_app.services import Services
@@ -26,7 +26,7 @@ class Story:
 
     subject: str
     kind: Kind
-    lines: tuple[Decision, ...]
+    lines: tuple[HistoryEntry, ...]
     num_omitted: int
     awaited: tuple[str, ...]
 
@@ -42,7 +42,7 @@ def why(subject: str, services: Services) -> Story:
 
 
 def _of_run(run_id: str, services: Services) -> Story:
-    run, lines = services.ledger.run(run_id), services.ledger.decisions(run_id)
+    run, lines = services.ledger.run(run_id), services.ledger.history(run_id)
     if run is None and not lines:
         raise NotFoundError(
             f"nothing is on record about a run {run_id}; a version is asked for as <dataset>/<version>, a blob as "
@@ -53,11 +53,11 @@ def _of_run(run_id: str, services: Services) -> Story:
 
 def _of_version(version: DatasetVersion, services: Services) -> Story:
     """Tell a version's own lines, those of its blobs, and those of its runs, as one story."""
-    ledger, lines = services.ledger, services.ledger.decisions(str(version))
-    lines = lines + ledger.decisions_below(f"{version}/", limit=MAX_LINES)
+    ledger, lines = services.ledger, services.ledger.history(str(version))
+    lines = lines + ledger.history_below(f"{version}/", limit=MAX_LINES)
     for run in ledger.runs(limit=MAX_RUNS, dataset=version.dataset):
         if run.dataset_version == version:
-            lines = lines + ledger.decisions(run.run_id)
+            lines = lines + ledger.history(run.run_id)
     try:
         awaited = tuple(awaited_of_version(version, services))
     except NotFoundError as error:
@@ -68,7 +68,7 @@ def _of_version(version: DatasetVersion, services: Services) -> Story:
 
 
 def _of_blob(path: str, services: Services) -> Story:
-    lines = services.ledger.decisions(path)
+    lines = services.ledger.history(path)
     try:
         place = shard_place(path, services.pipelines)
     except NotAShardError as error:
@@ -88,7 +88,7 @@ def _is_expected(place: ShardPlace | None, path: str, services: Services) -> boo
     return known or services.shards.facts(path) is not None
 
 
-def _story(subject: str, kind: Kind, lines: Iterable[Decision], awaited: Iterable[str]) -> Story:
+def _story(subject: str, kind: Kind, lines: Iterable[HistoryEntry], awaited: Iterable[str]) -> Story:
     told = sorted(lines, key=lambda line: line.at)
     return Story(
         subject=subject,

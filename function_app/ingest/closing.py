@@ -148,7 +148,7 @@ def described(manifest: Manifest, services: Services) -> Generation:
 
 
 def _tell_story(generation: Generation, services: Services) -> None:
-    services.decide(
+    services.history.record(
         str(generation.dataset_version),
         "version_closed" if generation.number == 1 else "version_changed",
         f"whole with {generation.num_shards} shards and {generation.num_records} records: "
@@ -159,4 +159,4 @@ def _tell_story(generation: Generation, services: Services) -> None:
     if generation.number > 1:
         before, number = generation.number - 1, generation.number
         reason = f"generation {before} is superseded by generation {number}"
-        services.decide(str(generation.dataset_version), "generation_superseded", reason)
+        services.history.record(str(generation.dataset_version), "generation_superseded", reason)

@@ -148,7 +148,7 @@ def _statistics(generation: Generation | None, services: Services) -> VersionSta
         return VersionStatistics.from_json(Manifest.from_json(content or b"").statistics)
     except (ManifestError, DocumentTooLargeError, KeyError, TypeError) as error:
         reason = f"drift cannot be measured: {generation.manifest_path}: {error}"
-        services.decide(str(generation.dataset_version), "drift_not_measured", reason)
+        services.history.record(str(generation.dataset_version), "drift_not_measured", reason)
         return None
 
 
@@ -177,7 +177,7 @@ def _tell_people(comparison: _Comparison, pipeline: Pipeline, services: Services
 
 
 def _tell_story(comparison: _Comparison, services: Services) -> None:
-    services.decide(
+    services.history.record(
         str(comparison.generation.dataset_version),
         comparison.decision,
         comparison.text,

@@ -31,9 +31,9 @@ def keep_rejected(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, se
     except SourceError:
         raise
     except LandfallError as error:
-        services.decide(place.path, "quarantine_failed", f"no copy in {container}: {error}", etag=facts.etag)
+        services.history.record(place.path, "quarantine_failed", f"no copy in {container}: {error}", etag=facts.etag)
         return
-    services.decide(place.path, "shard_quarantined", f"copied to {container}/{path}", etag=facts.etag)
+    services.history.record(place.path, "shard_quarantined", f"copied to {container}/{path}", etag=facts.etag)
 
 
 def _reasons(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict) -> bytes:

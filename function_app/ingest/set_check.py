@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import ServiceUnavailableError
-from function_app.domain.records import DatasetVersion, Decision
+from function_app.domain.records import DatasetVersion, HistoryEntry
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.services import Services
 from shard_validation import (
@@ -41,7 +41,7 @@ def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str
     messages = [reason.message for reason in reasons[:MAX_LISTED]]
     text = f"whole, and refused as a set for {len(reasons)} reasons: {messages[0]}"
     if messages != _last_messages(version, services):
-        services.decide(str(version), SET_REJECTED, text, fingerprint=manifest.fingerprint, messages=messages)
+        services.history.record(str(version), SET_REJECTED, text, fingerprint=manifest.fingerprint, messages=messages)
     add_notifications(
         pipeline,
         subject=str(version),
@@ -61,12 +61,12 @@ def _occasion(manifest: Manifest, messages: list[str]) -> str:
     return f"{manifest.fingerprint[:12]}-{digest[:8]}"
 
 
-def last_refusal(version: DatasetVersion, services: Services) -> Decision | None:
+def last_refusal(version: DatasetVersion, services: Services) -> HistoryEntry | None:
     """Return why a version was refused as a set, None where it has closed since, or never was."""
     about_set = (
-        decision
-        for decision in reversed(services.ledger.decisions(str(version)))
-        if decision.action in {SET_REJECTED, "version_closed", "version_changed"}
+        entry
+        for entry in reversed(services.ledger.history(str(version)))
+        if entry.action in {SET_REJECTED, "version_closed", "version_changed"}
     )
     last = next(about_set, None)
     return last if last is not None and last.action == SET_REJECTED else None

@@ -71,7 +71,7 @@ def _voided(row: ShardRecord, services: Services) -> ShardRecord:
 def _tell_story(place: ShardPlace, services: Services) -> None:
     version, shard = place.dataset_version, place.shard
     reason = f"{shard.split} has {shard.num_shards} shards now: none of the former number is left; {shard.name} came"
-    services.decide(str(version), "split_size_moved", reason, split=shard.split, num_shards=shard.num_shards)
+    services.history.record(str(version), "split_size_moved", reason, split=shard.split, num_shards=shard.num_shards)
 
 
 def backed_sizes(places: Iterable[ShardPlace]) -> dict[str, set[int]]:

@@ -136,7 +136,7 @@ def _from(end_s: float, seconds: Callable[[], float]) -> Callable[[], bool]:
 
 def _leave_to_next(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: Services) -> None:
     services.queues[SHARD_UPLOADED].send_text(continuation_message(place, facts, services))
-    services.decide(
+    services.history.record(
         place.path,
         "validation_paused",
         f"{reached.bytes_done} of {facts.size_bytes} bytes looked at after {reached.num_executions} executions; "

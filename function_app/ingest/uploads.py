@@ -51,7 +51,7 @@ def handle_upload(upload: Upload, services: Services) -> None:
     if counted := counted_version(upload.path, services.pipelines):
         closed = close_version(*counted, services)  # a set that was refused for its counts may hold now
         found = "not whole, or does not hold together" if closed is None else f"generation {closed.number}"
-        services.decide(upload.path, "counts_stated", f"looked at its version, which is {found}")
+        services.history.record(upload.path, "counts_stated", f"looked at its version, which is {found}")
         return
     try:
         place = shard_place(upload.path, services.pipelines)
@@ -113,8 +113,10 @@ def _verdict_on(place: ShardPlace, facts: BlobFacts, services: Services, *, is_c
         return known
     if reason := _position_conflict(place, known, services):
         code, message = reason
-        services.decide(place.path, "shard_rejected", message, code=str(code))
-        services.decide(str(place.dataset_version), "shard_rejected", message, code=str(code), shard=place.shard.name)
+        services.history.record(place.path, "shard_rejected", message, code=str(code))
+        services.history.record(
+            str(place.dataset_version), "shard_rejected", message, code=str(code), shard=place.shard.name
+        )
         return None
     judge = _judge_counted if is_counted or is_long(facts, services) else _judge
     return judge(place, facts, services)
@@ -151,7 +153,7 @@ def _judge(
         _suppress(place.path, "the blob was deleted while it was read", services)
         return None
     except SourceForbiddenError as error:
-        services.decide(place.path, "shard_unreadable", str(error), etag=facts.etag)
+        services.history.record(place.path, "shard_unreadable", str(error), etag=facts.etag)
         raise  # delivered again while somebody may put it right, and then given up with this very reason
     except SourceUnavailableError as error:
         raise ServiceUnavailableError(f"{place.path} could not be read: {error}") from error
@@ -162,7 +164,7 @@ def _judge(
     if begun is not None:
         forget_checkpoint(place, services)
     first = verdict.reasons[0].message if verdict.reasons else f"accepted with {verdict.num_records} records"
-    services.decide(place.path, f"shard_{record.state}", first, etag=facts.etag, crc32c=verdict.crc32c)
+    services.history.record(place.path, f"shard_{record.state}", first, etag=facts.etag, crc32c=verdict.crc32c)
     return record
 
 
@@ -196,4 +198,4 @@ def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services
 
 
 def _suppress(path: str, reason: str, services: Services, **details: str) -> None:
-    services.decide(path, "event_suppressed", reason, **details)
+    services.history.record(path, "event_suppressed", reason, **details)

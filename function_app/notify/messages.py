@@ -81,24 +81,24 @@ def warn_once(
 
     The sweep that calls this sends what is in the outbox afterwards. ``content`` has a ``text``.
     """
-    lines = services.ledger.decisions(subject)
+    lines = services.ledger.history(subject)
     if any(line.action == outcome and line.details.get("occasion", "") == occasion for line in lines):
         return False
     add_notifications(
         pipeline, subject=subject, outcome=outcome, occasion=occasion, content=content, services=services
     )
-    services.decide(subject, outcome, str(content["text"]), occasion=occasion)
+    services.history.record(subject, outcome, str(content["text"]), occasion=occasion)
     return True
 
 
 def held_since(subject: str, name: str, services: Services, *, holds: bool, reason: str) -> datetime | None:
     """Return since when a condition holds, None where it does not; its begin and its end are lines of the story."""
     over = f"{name}_over"
-    lines = services.ledger.decisions(subject)
+    lines = services.ledger.history(subject)
     last = next((line for line in reversed(lines) if line.action in (name, over)), None)
     begun = last is not None and last.action == name
     if holds != begun:
-        services.decide(subject, name if holds else over, reason)
+        services.history.record(subject, name if holds else over, reason)
         return services.clock() if holds else None
     return last.at if last is not None and holds else None
 

@@ -77,7 +77,7 @@ def _send(claimed: NotificationRecord, services: Services) -> bool:
     now = services.clock()
     sent = replace(claimed, state=NotificationState.SENT, tries=claimed.tries + 1, sent_at=now, not_before=None)
     services.ledger.save_notification(sent)
-    services.decide(claimed.subject, "notification_sent", f"told {claimed.recipient}: {claimed.outcome}")
+    services.history.record(claimed.subject, "notification_sent", f"told {claimed.recipient}: {claimed.outcome}")
     return True
 
 
@@ -91,7 +91,7 @@ def _postpone(claimed: NotificationRecord, problem: str, services: Services) -> 
         not_before=_next_try(tries, services.clock()),
     )
     services.ledger.save_notification(again)
-    services.decide(
+    services.history.record(
         claimed.subject, "notification_failed", f"could not tell {claimed.recipient} (try {tries}): {problem[:500]}"
     )
 

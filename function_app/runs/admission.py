@@ -25,9 +25,9 @@ def take_off(run: RunRecord, services: Services, *, by: Actor) -> bool:
     before, after = services.ledger.change_flights(lambda board: entered(board, Flight.of(run), limit=limit))
     name = run.logical_run
     if after.is_armed(name) and not before.is_armed(name):
-        services.decide(run.run_id, "run_armed", _why_it_waits(run, after, limit))
+        services.history.record(run.run_id, "run_armed", _why_it_waits(run, after, limit))
     elif after.is_armed(name) and by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
-        services.decide(run.run_id, "request_suppressed", f"it {_why_it_waits(run, after, limit)}")
+        services.history.record(run.run_id, "request_suppressed", f"it {_why_it_waits(run, after, limit)}")
     _carry_out(before, after, services, by=by, own=name)
     return after.is_going(name)
 
@@ -88,7 +88,7 @@ def _carry_out(
     for flight in after.going:
         if flight.logical_run != own and not before.is_going(flight.logical_run):
             services.requests.send(_request(flight))
-            services.decide(flight.first_run_id, "run_launched", "its turn has come")
+            services.history.record(flight.first_run_id, "run_launched", "its turn has come")
     for lost in after.dropped:
         _suppress(f"{lost.logical_run}-a1", lost.reason, services, by=by)
     if after.dropped:
@@ -107,5 +107,5 @@ def _suppress(run_id: str, reason: str, services: Services, *, by: Actor) -> Non
     now = services.clock()
     run, moved = move_run(services.ledger, run_id, RunState.SUPPRESSED, by=by, now=now, ended_at=now, reason=reason)
     if moved:
-        services.decide(run_id, "run_suppressed", reason, by=by)
-        services.decide(str(run.dataset_version), "run_suppressed", f"run {run_id}: {reason}", by=by)
+        services.history.record(run_id, "run_suppressed", reason, by=by)
+        services.history.record(str(run.dataset_version), "run_suppressed", f"run {run_id}: {reason}", by=by)

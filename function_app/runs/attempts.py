@@ -53,7 +53,9 @@ def tell_verdict(run: RunRecord, services: Services) -> None:
     """Write down what was decided about a run that ended badly."""
     if run.remedy is not None:
         reason = f"{run.failure_class}: {run.failure_evidence}; {run.remedy}: {run.remedy_reason}"
-        services.decide(run.run_id, "failure_classified", reason, failure_class=run.failure_class, remedy=run.remedy)
+        services.history.record(
+            run.run_id, "failure_classified", reason, failure_class=run.failure_class, remedy=run.remedy
+        )
 
 
 def start_attempt(run: RunRecord, services: Services) -> RunRecord:
@@ -64,9 +66,11 @@ def start_attempt(run: RunRecord, services: Services) -> RunRecord:
     except LedgerConflictError:
         return _as_it_stands(run, services)  # somebody else was first, or a person has canceled meanwhile
     reason = f"{run.failure_class} ({run.failure_evidence}): {run.remedy_reason}"
-    services.decide(run.run_id, "attempt_planned", f"{reason} as {following.run_id}")
-    services.decide(following.run_id, "run_planned", f"continues {run.run_id}, which ended as {reason}")
-    services.decide(str(run.dataset_version), "attempt_planned", f"run {following.run_id} continues {run.run_id}")
+    services.history.record(run.run_id, "attempt_planned", f"{reason} as {following.run_id}")
+    services.history.record(following.run_id, "run_planned", f"continues {run.run_id}, which ended as {reason}")
+    services.history.record(
+        str(run.dataset_version), "attempt_planned", f"run {following.run_id} continues {run.run_id}"
+    )
     if following.not_before is None:
         services.requests.send(_request(following))
     return _as_it_stands(run, services)

@@ -24,7 +24,7 @@ def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: Services
         raise NotFoundError(f"run {run_id} is not on record")
     run, is_new = _marked(attempt.run_id, canceled_by, reason, services)
     if is_new:
-        services.decide(run.run_id, "cancel_requested", reason, canceled_by=canceled_by)
+        services.history.record(run.run_id, "cancel_requested", reason, canceled_by=canceled_by)
     ended = run.state is RunState.COMPLETED or (run.state in SETTLED and run.state is not RunState.CANCELED)
     if ended and run.canceled_by is None:
         raise RunEndedError(f"run {run.run_id} cannot be canceled: it is {run.state}")
@@ -46,7 +46,7 @@ def cancel_superseded(run: RunRecord, services: Services) -> None:
         try:
             cancel_run(flight.first_run_id, canceled_by=GENERATION, reason=reason, services=services)
         except RunEndedError as error:
-            services.decide(flight.first_run_id, "cancel_suppressed", str(error))
+            services.history.record(flight.first_run_id, "cancel_suppressed", str(error))
 
 
 def _marked(run_id: str, canceled_by: str, reason: str, services: Services) -> tuple[RunRecord, bool]:

@@ -114,7 +114,7 @@ def _log_tail(run_id: str, services: Services) -> str | None:
 def _moved(run: RunRecord, target: RunState, evidence: Mapping[str, Any], services: Services, by: Actor) -> RunRecord:
     run, moved = move_run(services.ledger, run.run_id, target, by=by, now=services.clock(), **evidence)
     if moved:
-        services.decide(run.run_id, f"run_{run.state}", run.reason or f"Azure ML says: {target}", by=by)
+        services.history.record(run.run_id, f"run_{run.state}", run.reason or f"Azure ML says: {target}", by=by)
         tell_verdict(run, services)
     return run
 
@@ -151,9 +151,11 @@ def handle_run_event(run_id: str, services: Services) -> None:
     before = services.ledger.run(run_id)
     run = reconcile_run(run_id, services)
     if run is None:
-        services.decide(run_id[:255], "event_suppressed", "the event names a run that is not on record")
+        services.history.record(run_id[:255], "event_suppressed", "the event names a run that is not on record")
     elif before is not None and before.state is run.state and before.notified_at == run.notified_at:
-        services.decide(run_id, "event_suppressed", f"the event brings nothing new: the run is {run.state} already")
+        services.history.record(
+            run_id, "event_suppressed", f"the event brings nothing new: the run is {run.state} already"
+        )
 
 
 def read_run_id(subject: str | None, data: object) -> str:

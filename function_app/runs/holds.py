@@ -13,7 +13,7 @@ def quarantine(run: RunRecord, services: Services) -> None:
     if services.ledger.mark(name) is None:
         reason = f"run {run.run_id} failed over its data: {run.failure_evidence}"
         services.ledger.set_mark(name, reason)
-        services.decide(str(run.dataset_version), "version_quarantined", reason, generation=run.generation)
+        services.history.record(str(run.dataset_version), "version_quarantined", reason, generation=run.generation)
 
 
 def refuse_quarantined(generation: Generation, services: Services) -> None:

@@ -131,5 +131,5 @@ def _settled(
     members["reason"] = reason if state is RunState.NOT_REGISTERED else run.reason
     run, moved = move_run(services.ledger, run.run_id, state, by=by, now=services.clock(), **members)
     if moved:
-        services.decide(run.run_id, f"run_{state}", reason, by=by)
+        services.history.record(run.run_id, f"run_{state}", reason, by=by)
     return run

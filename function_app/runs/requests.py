@@ -104,15 +104,17 @@ def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: Services) 
 
 def _tell_story(run: RunRecord, overrides: Mapping[str, Any], check: ScriptCheck, services: Services) -> None:
     version = run.dataset_version
-    services.decide(run.run_id, "run_planned", f"for {version}, trigger {run.trigger}", overrides=dict(overrides))
+    services.history.record(
+        run.run_id, "run_planned", f"for {version}, trigger {run.trigger}", overrides=dict(overrides)
+    )
     if run.forced_by is not None:
         reason = f"run {run.run_id} trains again on purpose: asked for with force, request {run.forced_by}"
-        services.decide(run.run_id, "run_forced", reason)
-        services.decide(str(version), "run_forced", reason)
+        services.history.record(run.run_id, "run_forced", reason)
+        services.history.record(str(version), "run_forced", reason)
     if check.errors:
-        services.decide(run.run_id, "script_errors_forced", check.told)
+        services.history.record(run.run_id, "script_errors_forced", check.told)
     if check.warnings:
-        services.decide(run.run_id, "script_warnings", "; ".join(check.warnings[:MAX_TOLD]))
+        services.history.record(run.run_id, "script_warnings", "; ".join(check.warnings[:MAX_TOLD]))
 
 
 MAX_TEXT_CHARS = 200
@@ -236,5 +238,5 @@ def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Ser
     services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
     if services.ledger.add_generation(generation):
         reason = "synthetic: the training draws its records itself, and there is no shard to wait for"
-        services.decide(str(version), "version_closed", reason, manifest=generation.manifest_path)
+        services.history.record(str(version), "version_closed", reason, manifest=generation.manifest_path)
     return generation

@@ -44,7 +44,7 @@ def submit_run(run: RunRecord, services: Services, *, by: Actor = Actor.SUBMISSI
     if not claimed:
         until = run.claimed_until if run.state is RunState.SUBMITTING else None
         at_it = f": another handler is at it, until {until:%Y-%m-%d %H:%M:%S} UTC at most" if until else ""
-        services.decide(run.run_id, "request_suppressed", f"the run is {run.state} already{at_it}")
+        services.history.record(run.run_id, "request_suppressed", f"the run is {run.state} already{at_it}")
         return end_run(run, services, by=by)
     try:
         if run.cancel_requested_at is not None and services.jobs.status(run.run_id) is None:
@@ -65,7 +65,7 @@ def _may_start(run: RunRecord, services: Services, by: Actor) -> bool:
     if run.not_before is not None and services.clock() < run.not_before:
         if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
             told = f"it is not to be submitted before {run.not_before:%Y-%m-%d %H:%M:%S} UTC"
-            services.decide(run.run_id, "request_suppressed", told)
+            services.history.record(run.run_id, "request_suppressed", told)
         return False
     if reason := _why_untrainable(run, services):
         _give_up(run, f"{reason} before it was submitted", services, by)
@@ -90,7 +90,7 @@ def _give_up(run: RunRecord, reason: str, services: Services, by: Actor) -> None
     now = services.clock()
     run, moved = move_run(services.ledger, run.run_id, target, by=by, now=now, ended_at=now, reason=reason)
     if moved:
-        services.decide(run.run_id, f"run_{run.state}", reason, by=by)
+        services.history.record(run.run_id, f"run_{run.state}", reason, by=by)
     end_run(run, services, by=by)
 
 
@@ -119,7 +119,7 @@ def _never_submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord
     now, reason = services.clock(), run.cancel_reason
     run, moved = move_run(services.ledger, run.run_id, RunState.CANCELED, by=by, now=now, ended_at=now, reason=reason)
     if moved:
-        services.decide(run.run_id, "run_canceled", reason or "", by=by)
+        services.history.record(run.run_id, "run_canceled", reason or "", by=by)
     return end_run(run, services, by=by)
 
 
@@ -130,8 +130,8 @@ def _submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord:
         ask_cancel(run, services)  # it came while the job was on its way
     if moved:
         reason = f"submitted to {run.spec['compute']}: {run.num_nodes} nodes, {run.world_size} processes"
-        services.decide(run.run_id, "run_submitted", reason, spec_hash=run.spec_hash)
-        services.decide(str(run.dataset_version), "run_submitted", f"run {run.run_id}", trigger=run.trigger)
+        services.history.record(run.run_id, "run_submitted", reason, spec_hash=run.spec_hash)
+        services.history.record(str(run.dataset_version), "run_submitted", f"run {run.run_id}", trigger=run.trigger)
     return run
 
 
@@ -143,11 +143,13 @@ def _claimed_run(request: TrainingRequest, services: Services) -> RunRecord | No
         raise NotFoundError(f"training request for {version}, which has never been whole")
     if generation.number != request.generation:
         reason = f"generation {request.generation} is superseded by {generation.number}"
-        services.decide(str(version), "request_suppressed", reason)
+        services.history.record(str(version), "request_suppressed", reason)
         return None
     pipeline = services.pipelines.get(version.dataset)
     if pipeline is None:
-        services.decide(str(version), "request_suppressed", f"dataset {version.dataset} has no pipeline any more")
+        services.history.record(
+            str(version), "request_suppressed", f"dataset {version.dataset} has no pipeline any more"
+        )
         return None
     run = claim_run(pipeline, generation, trigger=request.trigger, services=services)
     if pipeline.on_change == "cancel_and_train":
@@ -166,7 +168,7 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
         plan = plan_run(pipeline, generation, services.workspace, logical_run=logical_run)
     planned = planned_run(plan, pipeline, generation, trigger=trigger, now=services.clock())
     if services.ledger.add_run(planned):
-        services.decide(run_id, "run_planned", f"for {generation.dataset_version}, trigger {trigger}")
+        services.history.record(run_id, "run_planned", f"for {generation.dataset_version}, trigger {trigger}")
     run = services.ledger.run(run_id)
     if run is None:
         raise NotFoundError(f"run {run_id} was written and is not on record; the ledger is not whole")
@@ -179,6 +181,6 @@ def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: S
         services.ledger, run.run_id, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
     )
     if moved:
-        services.decide(run.run_id, "submission_refused", problem, by=by)
+        services.history.record(run.run_id, "submission_refused", problem, by=by)
         tell_verdict(run, services)
     return end_run(run, services, by=by)

@@ -48,7 +48,7 @@ def _care_for(job: JobStatus, services: Services) -> None:
     if run is None:
         _tell(job, pipeline, version, services)
     elif services.ledger.add_run(run):
-        services.decide(
+        services.history.record(
             run.run_id, "run_adopted", f"found in Azure ML ({job.status}), and planning it again gives its spec"
         )
 
@@ -73,9 +73,9 @@ def _tell(job: JobStatus, pipeline: Pipeline, version: DatasetVersion, services:
         f"landfall submit {version}; if not, cancel it in the studio."
     )
     if job.status in _ENDED:
-        lines = services.ledger.decisions(job.name)
+        lines = services.ledger.history(job.name)
         if not any(line.action == "unknown_job" for line in lines):
-            services.decide(job.name, "unknown_job", text, occasion="")
+            services.history.record(job.name, "unknown_job", text, occasion="")
         return
     content = {"text": text, "job": job.name, "status": job.status, "studio_url": job.studio_url}
     warn_once(pipeline, subject=job.name, outcome="unknown_job", content=content, services=services)

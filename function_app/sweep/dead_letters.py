@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from function_app.domain.errors import InvalidEventError, LedgerConflictError, NotFoundError, ReplayRefusedError
 from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest
-from function_app.domain.records import DeadLetter, DeadLetterState, Decision, GivenUp, dead_letter_id
+from function_app.domain.records import DeadLetter, DeadLetterState, GivenUp, HistoryEntry, dead_letter_id
 from function_app.notify.outbox import add_notifications
 from function_app.runs.following import handle_run_event, read_run_id
 from function_app.services import Services
@@ -82,7 +82,7 @@ def replay(name: str, services: Services) -> DeadLetter:
     except LedgerConflictError:
         logger.info(f"dead letter {name} was replayed by somebody else too", extra={"action": "conflict"})
         replayed = services.ledger.dead_letter(name) or replayed
-    services.decide(
+    services.history.record(
         story_of(letter),
         "dead_letter_replayed",
         f"sent to {letter.source} again",
@@ -136,7 +136,7 @@ def _tell(letter: DeadLetter, services: Services) -> None:
     """Put it into the story, and tell people where a pipeline says whom."""
     name = letter.dead_letter_id
     text = f"{letter.source}: given up after {letter.tries} tries: {letter.error}"
-    services.decide(story_of(letter), "dead_letter", text, dead_letter_id=name)
+    services.history.record(story_of(letter), "dead_letter", text, dead_letter_id=name)
     pipeline = services.pipelines.get(letter.subject.partition("/")[0])
     if pipeline is None:
         return
@@ -205,9 +205,9 @@ def failures_on_record(source: str, identity: str | bytes, services: Services) -
         raise
 
 
-def failures_of(source: str, identity: str, services: Services) -> list[Decision]:
+def failures_of(source: str, identity: str, services: Services) -> list[HistoryEntry]:
     """Return what was recorded of a message's failures, oldest first."""
-    lines = services.ledger.decisions(_subject(source, identity))
+    lines = services.ledger.history(_subject(source, identity))
     return [line for line in lines if line.action == FAILED]
 
 
@@ -220,7 +220,7 @@ def in_words(error: Exception) -> str:
 def _record(source: str, identity: str | bytes, error: Exception, services: Services) -> None:
     text = identity.decode(errors="replace") if isinstance(identity, bytes) else identity
     try:
-        services.decide(_subject(source, text), FAILED, in_words(error), source=source)
+        services.history.record(_subject(source, text), FAILED, in_words(error), source=source)
     except LandfallError:
         # The ledger may be what failed. The original error goes on to the host, which delivers again.
         logger.exception("a handler's error could not be put on record", extra={"action": "record_failed"})

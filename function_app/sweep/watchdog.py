@@ -117,7 +117,7 @@ def _watch_cluster(run: RunRecord, services: Services) -> None:
         services.ledger, run.run_id, RunState.LOST, by=Actor.SWEEP, now=now, ended_at=now, reason=reason
     )
     if moved:
-        services.decide(run.run_id, "run_lost", reason, by=Actor.SWEEP)
+        services.history.record(run.run_id, "run_lost", reason, by=Actor.SWEEP)
     reconcile_run(run.run_id, services, by=Actor.SWEEP)
 
 

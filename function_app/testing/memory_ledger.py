@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from function_app.adapters.ledger_rules import check_transition, counter_change, is_unfinished, same_verdict
 from function_app.adapters.tables.bounds import (
-    bounded_decision,
     bounded_generation,
+    bounded_history_entry,
     bounded_notification,
     bounded_run,
     bounded_shard,
@@ -17,8 +17,8 @@ from function_app.adapters.tables.bounds import (
 from function_app.domain.errors import LedgerConflictError, NotFoundError
 from function_app.domain.records import (
     DatasetVersion,
-    Decision,
     Generation,
+    HistoryEntry,
     NotificationRecord,
     NotificationState,
     RunRecord,
@@ -39,6 +39,7 @@ class MemoryLedger(MemoryNotes):
         self.generation_rows: dict[tuple[DatasetVersion, int], Generation] = {}
         self.run_rows: dict[str, RunRecord] = {}
         self.notification_rows: dict[tuple[str, str], NotificationRecord] = {}
+        self.history_rows: defaultdict[str, list[HistoryEntry]] = defaultdict(list)
         self.board = FlightBoard()
 
     # -- shards ---------------------------------------------------------------------------------------------
@@ -221,13 +222,20 @@ class MemoryLedger(MemoryNotes):
             rows = [r for r in self.notification_rows.values() if r.subject == subject]
         return sorted(rows, key=lambda row: row.created_at)
 
-    # -- the story ------------------------------------------------------------------------------------------
-    def record_decision(self, decision: Decision) -> None:
+    # -- history --------------------------------------------------------------------------------------------
+    def add_history_entry(self, entry: HistoryEntry) -> None:
         """See Ledger."""
         with self._lock:
-            self.decision_rows[decision.subject].append(bounded_decision(decision))
+            self.history_rows[entry.subject].append(bounded_history_entry(entry))
 
-    def decisions(self, subject: str) -> list[Decision]:
+    def history(self, subject: str) -> list[HistoryEntry]:
         """See Ledger."""
         with self._lock:
-            return sorted(self.decision_rows.get(subject, ()), key=lambda row: row.at)
+            return sorted(self.history_rows.get(subject, ()), key=lambda row: row.at)
+
+    def history_below(self, prefix: str, *, limit: int) -> list[HistoryEntry]:
+        """See Ledger."""
+        with self._lock:
+            rows = [row for subject in sorted(self.history_rows) for row in self.history_rows[subject]]
+        below = [row for row in rows if row.subject.startswith(prefix)][:limit]
+        return sorted(below, key=lambda row: row.at)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from function_app.adapters.tables.bounds import bounded_dead_letter
 from function_app.domain.errors import LedgerConflictError
-from function_app.domain.records import DeadLetter, Decision, GivenUp, dead_letter_order
+from function_app.domain.records import DeadLetter, GivenUp, dead_letter_order
 
 
 class MemoryNotes:
@@ -20,7 +20,6 @@ class MemoryNotes:
         self.dead_letter_rows: dict[str, DeadLetter] = {}
         self.counter_rows: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.mark_rows: dict[str, str] = {}
-        self.decision_rows: defaultdict[str, list[Decision]] = defaultdict(list)
         self._revisions = itertools.count(1)
         self._lock = threading.RLock()
 
@@ -74,13 +73,6 @@ class MemoryNotes:
         """See Notes."""
         with self._lock:
             self.mark_rows[name] = text
-
-    def decisions_below(self, prefix: str, *, limit: int) -> list[Decision]:
-        """See Notes."""
-        with self._lock:
-            rows = [row for subject in sorted(self.decision_rows) for row in self.decision_rows[subject]]
-        below = [row for row in rows if row.subject.startswith(prefix)][:limit]
-        return sorted(below, key=lambda row: row.at)
 
     def _revision(self) -> str:
         return str(next(self._revisions))

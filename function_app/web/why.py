@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
-from function_app.domain.records import Decision
+from function_app.domain.records import HistoryEntry
 from function_app.explain.history import MAX_LINES
 from function_app.explain.history import why as tell
 from function_app.web.bodies import Error
@@ -32,7 +32,7 @@ class LineBody(BaseModel):
     details: dict[str, Any]
 
     @classmethod
-    def of(cls, line: Decision) -> LineBody:
+    def of(cls, line: HistoryEntry) -> LineBody:
         """Take what the ledger holds."""
         return cls(**{name: getattr(line, name) for name in cls.model_fields})
 

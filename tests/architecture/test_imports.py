@@ -59,3 +59,14 @@ def test_product_code_knows_neither_twin_nor_command_line_nor_tests() -> None:
     outsiders = {"local_azure", "cli", "bench", "tools", "tests"}
     deployed = imports_of("shared", "shard_validation", "horovod_lint", "function_app", "training_job")
     assert [] == [str(found) for found in deployed if found.top_level in outsiders]
+
+
+def test_bench_and_tests_do_not_know_each_other() -> None:
+    """Benchmarks start the twin by themselves; only their own unit tests import them."""
+    of_bench = [found for found in imports_of("bench", "tools") if found.is_of("tests")]
+    of_tests = [
+        found
+        for found in imports_of("tests")
+        if found.is_of("bench") and not found.path.startswith("tests/unit/bench/")
+    ]
+    assert [] == [str(found) for found in (*of_bench, *of_tests)]

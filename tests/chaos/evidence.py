@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from cli.demo.observation import received
-from function_app.domain.records import Decision, RunRecord, ShardState
+from function_app.domain.records import HistoryEntry, RunRecord, ShardState
 from function_app.ports import Ledger
 from tests.chaos.plan import ChaosPlan
 from tests.support.twin import WORKSPACE_ID, TwinUnderTest
@@ -42,7 +42,7 @@ class Evidence:
     """(run, recipient, outcome) → distinct notifications, compared by id as recipients do."""
     deliveries: int
     """Notifications received, including repetitions."""
-    suppressed: list[Decision]
+    suppressed: list[HistoryEntry]
     dead_letters: int
     events: Mapping[str, int]
     """Number of events that were published, dropped, duplicated and late."""
@@ -56,7 +56,7 @@ def gather(plan: ChaosPlan, twin: TwinUnderTest, ledger: Ledger) -> Evidence:
     versions = list(ledger.versions())
     shards = [row for version in versions for row in ledger.shards(version)]
     notified = {(n["subject"], n["recipient"], n["outcome"], n["id"]) for n in notifications(twin)}
-    entries = [entry for prefix in PREFIXES for entry in ledger.decisions_below(prefix, limit=MAX_ENTRIES)]
+    entries = [entry for prefix in PREFIXES for entry in ledger.history_below(prefix, limit=MAX_ENTRIES)]
     return Evidence(
         runs=runs,
         jobs=names(twin, "jobs"),

@@ -11,7 +11,7 @@ from function_app.domain.run_states import RunState
 from tests.chaos.evidence import Evidence
 from tests.chaos.plan import ChaosPlan
 from tests.chaos.promises import promises
-from tests.support.ledger_records import decision_record, run_record
+from tests.support.ledger_records import history_entry, run_record
 
 PLAN = ChaosPlan(versions=1, shards=2)
 RUN = run_record(1, state=RunState.REGISTERED)
@@ -47,7 +47,7 @@ def test_good_evidence_keeps_every_promise() -> None:
         replace(GOOD, notified=Counter({(RUN.run_id, "topic", "registered"): 1})),
         replace(GOOD, notified=Counter({(RUN.run_id, r, "registered"): 2 for r in ("topic", "webhook")})),
         replace(GOOD, notified=Counter({(RUN.run_id, r, "failed"): 1 for r in ("topic", "webhook")})),
-        replace(GOOD, suppressed=[decision_record(reason="")]),
+        replace(GOOD, suppressed=[history_entry(reason="")]),
     ],
     ids=[
         "shard",

@@ -95,7 +95,7 @@ class Promises:
             self.closings[key] = row
         told = Counter(
             line.subject
-            for lines in self.world.ledger.decision_rows.values()
+            for lines in self.world.ledger.history_rows.values()
             for line in lines
             if line.action in ("version_closed", "version_changed")
         )

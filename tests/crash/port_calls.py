@@ -36,7 +36,7 @@ WRITES: Mapping[str, frozenset[str]] = {
             "save_run",
             "add_notification",
             "save_notification",
-            "record_decision",
+            "add_history_entry",
             "add_attempt",
             "change_flights",
             "add_dead_letter",
@@ -70,8 +70,8 @@ READS: Mapping[str, frozenset[str]] = {
             "runs",
             "unsent_notifications",
             "notifications",
-            "decisions",
-            "decisions_below",
+            "history",
+            "history_below",
             "generations",
             "flights",
             "dead_letter",
@@ -179,8 +179,8 @@ def call_sites() -> dict[str, str]:
     found = {}
     for path in sorted(path for folder in FLOWS for path in folder.glob("*.py")):
         for owner, call in calls_of(ast.parse(path.read_text())):
-            method = {"decide": "record_decision"}.get(called(call), called(call))
-            if method in writing and owner != "Services.decide":
+            method = {"record": "add_history_entry"}.get(called(call), called(call))
+            if method in writing and owner != "History.record":
                 found[f"{method}@{path.stem}.{owner}"] = f"{path.name}:{call.lineno}"
     return found
 
@@ -202,10 +202,10 @@ def called(call: ast.Call) -> str:
 
 
 def site_of(frame: FrameType | None) -> str:
-    """Name the step that calls: the innermost one that is not the shared way to write a decision."""
+    """Name the step that calls: the innermost one that is not the shared way to record an entry."""
     while frame is not None:
         path, owner = Path(frame.f_code.co_filename), frame.f_code.co_qualname.partition(".<locals>")[0]
-        if path.parent in FLOWS and owner not in ("Services.decide", "<lambda>", "<genexpr>"):
+        if path.parent in FLOWS and owner not in ("History.record", "<lambda>", "<genexpr>"):
             return f"{path.stem}.{owner}"
         frame = frame.f_back
     return "outside.the_steps"

@@ -15,7 +15,7 @@ TRAINING = ("training_job", "shared")
 ALL = (*SUBMITTER, *TRAINING, "cli")
 """Folders that are not there (yet) hold no words."""
 
-HISTORY_CALLS: Mapping[str, int] = {"decide": 1, "held_since": 1}
+HISTORY_CALLS: Mapping[str, int] = {"record": 1, "held_since": 1}
 """Functions that write a line of the history, with the position of the line's action."""
 OUTCOME_KEYWORD = "outcome"
 """The argument by which every function that writes a notification takes the outcome."""

@@ -28,8 +28,8 @@ from tests.support.ledger_records import (
     DIGITS,
     NOON,
     dead_letter_record,
-    decision_record,
     generation_record,
+    history_entry,
     notification_record,
     run_record,
     shard_record,
@@ -77,7 +77,7 @@ def rows() -> Any:
     ledger.add_run(run_record(2))
     ledger.add_notification(_notification())
     ledger.add_notification(replace(_notification(), key="other", state=NotificationState.SENT))
-    ledger.record_decision(decision_record(details={"etag": "0X8D1"}))
+    ledger.add_history_entry(history_entry(details={"etag": "0X8D1"}))
     ledger.add_dead_letter(
         dead_letter_record(death="d1", state=DeadLetterState.REPLAYED, num_replays=1, replayed_at=NOON)
     )

@@ -8,8 +8,8 @@ from typing import Any
 from function_app.domain.records import (
     DatasetVersion,
     DeadLetter,
-    Decision,
     Generation,
+    HistoryEntry,
     NotificationRecord,
     RunRecord,
     ShardRecord,
@@ -87,10 +87,10 @@ def notification_record(number: int = 1, **members: Any) -> NotificationRecord:
     return NotificationRecord(**(defaults | members))
 
 
-def decision_record(action: str = "event_suppressed", **members: Any) -> Decision:
+def history_entry(action: str = "event_suppressed", **members: Any) -> HistoryEntry:
     """A line of the story of ``digits/v1``."""
     defaults: dict[str, Any] = {"subject": "digits/v1", "at": NOON, "reason": "the blob is gone"}
-    return Decision(action=action, **(defaults | members))
+    return HistoryEntry(action=action, **(defaults | members))
 
 
 def dead_letter_record(payload: str = "{}", **members: Any) -> DeadLetter:

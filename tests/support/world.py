@@ -263,7 +263,7 @@ class World:
 
     def actions(self, subject: str | DatasetVersion) -> list[str]:
         """Return what was decided about a subject, in order."""
-        return [decision.action for decision in self.ledger.decisions(str(subject))]
+        return [entry.action for entry in self.ledger.history(str(subject))]
 
 
 TRAIN_SHARDS = tuple(f"train-{index:05d}-of-00002.tfrecord" for index in range(2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.tables.client import Tables
-from function_app.adapters.tables.history import TableNotes, TableStory
+from function_app.adapters.tables.history import TableHistory, TableNotes
 from function_app.adapters.tables.outbox import TableDeadLetters, TableOutbox
 from function_app.adapters.tables.run_queue import TableFlights
 from function_app.adapters.tables.runs import TableRuns
@@ -15,7 +15,7 @@ TABLE_PREFIX = "landfall"
 
 
 class TableLedger(
-    TableShards, TableVersions, TableRuns, TableFlights, TableOutbox, TableStory, TableDeadLetters, TableNotes
+    TableShards, TableVersions, TableRuns, TableFlights, TableOutbox, TableHistory, TableDeadLetters, TableNotes
 ):
     """Implements Ledger. Nothing is asked of the account, and no SDK imported, before the first call."""
 

@@ -11,7 +11,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from function_app.domain.records import DeadLetter, Decision, Generation, NotificationRecord, RunRecord, ShardRecord
+from function_app.domain.records import (
+    DeadLetter,
+    Generation,
+    HistoryEntry,
+    NotificationRecord,
+    RunRecord,
+    ShardRecord,
+)
 from shard_validation import Reason
 from shared.errors import LandfallError
 
@@ -83,13 +90,13 @@ def bounded_notification(notification: NotificationRecord) -> NotificationRecord
     )
 
 
-def bounded_decision(decision: Decision) -> Decision:
+def bounded_history_entry(entry: HistoryEntry) -> HistoryEntry:
     """Keep the beginning of the reason, and the details where they are not too many."""
     return replace(
-        decision,
-        at=_utc(decision.at),
-        reason=_beginning(decision.reason) or "",
-        details=_json_cut(decision.details, MAX_DETAILS_CHARS),
+        entry,
+        at=_utc(entry.at),
+        reason=_beginning(entry.reason) or "",
+        details=_json_cut(entry.details, MAX_DETAILS_CHARS),
     )
 
 

@@ -1,42 +1,50 @@
-"""The table of decisions: each subject's story in a partition of its own, in the order of time."""
+"""The history: each subject's entries in a partition of its own, ordered by time; and the counters and marks."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 
-from function_app.adapters.tables.bounds import bounded_decision
+from function_app.adapters.tables.bounds import bounded_history_entry
 from function_app.adapters.tables.client import Change, Row, Tables, new_writer, tries
 from function_app.adapters.tables.rows import ascending, escaped, from_columns, joined, to_columns
 from function_app.domain.errors import LedgerConflictError
-from function_app.domain.records import Decision
+from function_app.domain.records import HistoryEntry
 
 
-class TableStory:
+class TableHistory:
     """Partition ``subject``; rows ``time|order|writer``."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def record_decision(self, decision: Decision) -> None:
+    def add_history_entry(self, entry: HistoryEntry) -> None:
         """See Ledger."""
-        decision, writer = bounded_decision(decision), new_writer()
-        # the second time only keeps two lines in order that bear the same one
-        key = joined(ascending(decision.at), f"{time.time_ns():020d}", writer)
-        self._tables.create("decisions", _partition(decision.subject), [_change(key, decision)], writer)
+        entry, writer = bounded_history_entry(entry), new_writer()
+        # the second time only orders two entries of the same time
+        key = joined(ascending(entry.at), f"{time.time_ns():020d}", writer)
+        self._tables.create("decisions", _partition(entry.subject), [_change(key, entry)], writer)
 
-    def decisions(self, subject: str) -> list[Decision]:
+    def history(self, subject: str) -> list[HistoryEntry]:
         """See Ledger."""
         rows = self._tables.scan("decisions", "PartitionKey eq @partition", partition=_partition(subject))
-        return [from_columns(Decision, row.columns) for row in rows]
+        return [from_columns(HistoryEntry, row.columns) for row in rows]
+
+    def history_below(self, prefix: str, *, limit: int) -> list[HistoryEntry]:
+        """See Ledger. One operation for every 1,000 entries; ``limit`` cuts off the subjects late in the alphabet."""
+        low = joined("subject", escaped(prefix))
+        condition = "PartitionKey ge @low and PartitionKey lt @high"
+        rows = self._tables.scan("decisions", condition, limit, low=low, high=low[:-1] + chr(ord(low[-1]) + 1))
+        entries = [from_columns(HistoryEntry, row.columns) for row in rows]
+        return sorted(entries, key=lambda entry: entry.at)
 
 
 def _partition(subject: str) -> str:
     return joined("subject", escaped(subject))
 
 
-def _change(key: str, decision: Decision) -> Change:
-    return Change(key=key, columns=to_columns(decision))
+def _change(key: str, entry: HistoryEntry) -> Change:
+    return Change(key=key, columns=to_columns(entry))
 
 
 _MARK = "mark"
@@ -74,14 +82,6 @@ class TableNotes:
             row = self._tables.get("notes", partition, _MARK)
             if self._noted(partition, row, _MARK, {"text": text}):
                 return
-
-    def decisions_below(self, prefix: str, *, limit: int) -> list[Decision]:
-        """See Notes. One operation for every 1,000 lines; where it is cut off, subjects late in the alphabet miss."""
-        low = joined("subject", escaped(prefix))
-        condition = "PartitionKey ge @low and PartitionKey lt @high"
-        rows = self._tables.scan("decisions", condition, limit, low=low, high=low[:-1] + chr(ord(low[-1]) + 1))
-        decisions = [from_columns(Decision, row.columns) for row in rows]
-        return sorted(decisions, key=lambda decision: decision.at)
 
     def _noted(self, partition: str, row: Row | None, key: str, columns: dict[str, object]) -> bool:
         """Create or replace a row; False where somebody else was first."""

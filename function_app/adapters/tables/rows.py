@@ -19,8 +19,8 @@ from typing import Any, TypeVar, cast, get_type_hints
 from function_app.domain.records import (
     DatasetVersion,
     DeadLetter,
-    Decision,
     Generation,
+    HistoryEntry,
     NotificationRecord,
     RunRecord,
     ShardRecord,
@@ -30,7 +30,7 @@ from shard_validation import Reason
 MAX_COLUMN_CHARS = 16_000
 """Code points; at two UTF-16 units each they stay below 32 Ki units."""
 
-R = TypeVar("R", ShardRecord, Generation, RunRecord, NotificationRecord, Decision, DeadLetter)
+R = TypeVar("R", ShardRecord, Generation, RunRecord, NotificationRecord, HistoryEntry, DeadLetter)
 
 Columns = dict[str, Any]
 
@@ -39,7 +39,7 @@ _NOT_STORED = "revision"
 
 
 def to_columns(
-    record: ShardRecord | Generation | RunRecord | NotificationRecord | Decision | DeadLetter,
+    record: ShardRecord | Generation | RunRecord | NotificationRecord | HistoryEntry | DeadLetter,
 ) -> Columns:
     """Return a record's columns: plain ones for people to look at, JSON for what is nested."""
     columns: Columns = {}

@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import partial
 
 from function_app.ports import Ledger
-from tests.support.ledger_records import NOON, decision_record
+from tests.support.ledger_records import NOON, history_entry
 from tests.support.threads import at_once
 
 
@@ -41,13 +41,13 @@ def test_stories_below_a_name_are_told_together_in_order(ledger: Ledger) -> None
     """All blobs of a version, and none of a version whose name begins alike."""
     told = [("digits/v1/b", 2), ("digits/v1/a", 1), ("digits/v1", 0), ("digits/v10/a", 3), ("digits/v1/a", 4)]
     for subject, seconds in told:
-        ledger.record_decision(decision_record(subject=subject, at=NOON + timedelta(seconds=seconds)))
-    found = [(line.subject, line.at.second) for line in ledger.decisions_below("digits/v1/", limit=100)]
+        ledger.add_history_entry(history_entry(subject=subject, at=NOON + timedelta(seconds=seconds)))
+    found = [(line.subject, line.at.second) for line in ledger.history_below("digits/v1/", limit=100)]
     assert [("digits/v1/a", 1), ("digits/v1/b", 2), ("digits/v1/a", 4)] == found
 
 
 def test_stories_below_a_name_are_bounded(ledger: Ledger) -> None:
     """A version has ten thousand shards; an answer has a limit."""
     for number in range(5):
-        ledger.record_decision(decision_record(subject=f"digits/v1/{number}"))
-    assert 3 == len(ledger.decisions_below("digits/v1/", limit=3))
+        ledger.add_history_entry(history_entry(subject=f"digits/v1/{number}"))
+    assert 3 == len(ledger.history_below("digits/v1/", limit=3))

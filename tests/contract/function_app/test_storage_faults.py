@@ -28,8 +28,8 @@ from shard_validation import SourceForbiddenError, SourceUnavailableError
 from tests.chaos.storage_proxy import StorageFault, storage_proxy, through
 from tests.support.ledger_records import (
     DIGITS,
-    decision_record,
     generation_record,
+    history_entry,
     notification_record,
     run_record,
     shard_record,
@@ -88,7 +88,7 @@ def lossy_ledger(lossy_storage: StorageConnection, unique: str) -> TableLedger:
     """With its tables in place, so that the next POST is a transaction."""
     ledger = TableLedger(lossy_storage, prefix=unique)
     ledger.shard(DIGITS, "train", 0), ledger.split_sizes(DIGITS), ledger.runs()
-    ledger.notifications("run-1"), ledger.decisions("digits/v1")
+    ledger.notifications("run-1"), ledger.history("digits/v1")
     return ledger
 
 
@@ -196,5 +196,5 @@ def test_a_saved_notification_whose_answer_was_lost_is_saved(
 def test_a_decision_whose_answer_was_lost_is_one_line(lossy_ledger: TableLedger, transport: LossyTransport) -> None:
     """The repetition meets its own line."""
     transport.lose_next("POST")
-    lossy_ledger.record_decision(decision_record())
-    assert ([decision_record()], 1) == (lossy_ledger.decisions("digits/v1"), len(transport.lost))
+    lossy_ledger.add_history_entry(history_entry())
+    assert ([history_entry()], 1) == (lossy_ledger.history("digits/v1"), len(transport.lost))

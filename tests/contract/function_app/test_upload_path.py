@@ -15,7 +15,7 @@ from function_app import bootstrap, functions
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.tables import TableLedger
-from function_app.domain.records import BlobFacts, DatasetVersion, Decision, ShardState
+from function_app.domain.records import BlobFacts, DatasetVersion, HistoryEntry, ShardState
 from function_app.ingest.uploads import OTHERS_UPLOADS
 from function_app.ports import Ledger
 from function_app.sweep.dead_letters import failures_of
@@ -67,9 +67,9 @@ class Uploads:
         function(QueueMessage(id="1", body=message.encode()))
         return message
 
-    def story(self, path: str) -> list[Decision]:
+    def story(self, path: str) -> list[HistoryEntry]:
         """What was decided about a path."""
-        return self.ledger.decisions(path)
+        return self.ledger.history(path)
 
     def actions(self, path: str = PATH) -> list[str]:
         """Their words."""

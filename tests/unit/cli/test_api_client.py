@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-import httpx
 import pytest
 
-from cli.api_client import ApiClient, ApiError
+from cli.api_client import ApiError
 from cli.errors import CliError
-
-
-class FunctionApp:
-    """Answers every request alike, and keeps the requests."""
-
-    def __init__(self, status: int = 200, body: Any = None, text: str | None = None) -> None:
-        self.requests: list[httpx.Request] = []
-        self._status = status
-        self._text = json.dumps(body) if text is None else text
-
-    def client(self, key: str | None = "secret") -> ApiClient:
-        """Return a client of it."""
-        return ApiClient("https://app.example", key, transport=httpx.MockTransport(self._answer))
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        return httpx.Response(self._status, text=self._text)
+from tests.support.cli import landfall
+from tests.unit.cli.fake_function_app import FunctionApp, served
 
 
 def test_the_key_goes_into_the_header() -> None:
@@ -69,15 +52,15 @@ def test_a_refusal_is_the_message_of_the_function_app() -> None:
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_refused_key_says_where_to_give_one(status: int) -> None:
     """The message names the option and the variable."""
-    refused = pytest.raises(ApiError, match="give --key or set LANDFALL_FUNCTION_KEY")
+    refused = pytest.raises(ApiError, match="pass --key or set LANDFALL_FUNCTION_KEY")
     with FunctionApp(status, text="").client(key=None) as client, refused:
         client.runs()
 
 
 @pytest.mark.parametrize("text", ["<html>", "[1]"])
-def test_what_is_no_landfall_is_told_apart(text: str) -> None:
+def test_an_answer_that_is_no_landfall_function_apps_is_reported(text: str) -> None:
     """A page where JSON was expected is reported, not shown."""
-    with FunctionApp(text=text).client() as client, pytest.raises(CliError, match="is this a Landfall function app"):
+    with FunctionApp(text=text).client() as client, pytest.raises(CliError, match="Is this a Landfall function app"):
         client.run("x")
 
 
@@ -101,3 +84,17 @@ def test_a_run_is_canceled_by_name() -> None:
         app.requests[0].method,
         app.requests[0].url.raw_path,
     )
+
+
+def test_a_terminal_obeys_no_refusal(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error message's escapes are spelt out, like those of any answer."""
+    with served({"error": {"message": "no \x1b]0;title\x07"}}, status=400) as url:
+        _, _, err = landfall(capsys, "runs", "--url", url)
+    assert "Error: no \\x1b]0;title\\x07\n" == err
+
+
+def test_an_answer_without_an_expected_member_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """It may come from an older function app, or from none."""
+    with served({"run_id": "landfall-x-a1"}) as url:
+        status, _, err = landfall(capsys, "run", "landfall-x-a1", "--url", url)
+    assert (1, True) == (status, f"{url} answered without 'state'. Is it a Landfall function app" in err)

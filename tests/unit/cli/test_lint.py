@@ -90,12 +90,12 @@ def test_the_size_decides_on_the_network(capsys: pytest.CaptureFixture[str], tmp
     [
         ((), "Missing argument 'SCRIPT ...'"),
         (("x" * 300,), "cannot be read: File name too long"),
-        (("absent.py",), "absent.py: should be a script, there is no such file"),
-        ((".",), ".: should be a script, is a folder"),
+        (("absent.py",), "absent.py: there is no such file"),
+        ((".",), ".: is a folder, not a script"),
         (("--vm-size", "Standard_ND96asr_v3", "mine.py"), "did you mean Standard_ND96asr_v4"),
-        (("--vm-size", "x", "mine.py"), "known: Standard_NC6s_v3, "),
+        (("--vm-size", "x", "mine.py"), "known are Standard_NC6s_v3, "),
         (("--pipeline", "mine.py", "mine.py"), "mine.py"),
-        (("/dev/zero",), "/dev/zero: should be a script, is a device or a pipe"),
+        (("/dev/zero",), "/dev/zero: is a device or a pipe, not a script"),
     ],
 )
 def test_wrong_usage(
@@ -120,7 +120,7 @@ def test_a_script_that_is_not_there_keeps_no_other_from_being_looked_at(
     status, out, err = landfall(capsys, "lint", "--json", absent, path)
     first, second = map(json.loads, out.splitlines())
     assert (2, "", "unreadable", "clean") == (status, err, first["verdict"], second["verdict"])
-    assert f"{absent}: should be a script, there is no such file" == first["problem"]
+    assert f"{absent}: there is no such file" == first["problem"]
 
 
 def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

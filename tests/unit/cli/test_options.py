@@ -1,4 +1,4 @@
-"""Names, keys and addresses that are none: told before anything is asked for."""
+"""Malformed ids, keys and URLs are rejected before a request is sent."""
 
 from __future__ import annotations
 
@@ -6,31 +6,48 @@ import pytest
 
 from tests.support.cli import landfall
 
+Capture = pytest.CaptureFixture[str]
+
 
 @pytest.mark.parametrize("name", ["", "..", "digits/v1", "a b"])
 @pytest.mark.parametrize("command", [("run",), ("cancel",), ("dead-letters", "show"), ("dead-letters", "replay")])
-def test_what_is_no_id(capsys: pytest.CaptureFixture[str], command: tuple[str, ...], name: str) -> None:
-    """It would lead to another address of the API's; what an id looks like is shown."""
+def test_a_malformed_id_is_refused(capsys: Capture, command: tuple[str, ...], name: str) -> None:
+    """It would lead to another path of the API; the message shows what an id looks like."""
     what = "dead letter, such as 0123456789abcdef" if len(command) > 1 else "run, such as landfall-digits-"
     status, _, err = landfall(capsys, *command, "--url", "http://127.0.0.1:9", "--", name)
-    assert (2, True, True) == (status, f"expected the id of a {what}" in err, f"was {name!r}" in err)
+    assert (2, True) == (status, f"{name!r} is not the id of a {what}" in err)
 
 
 @pytest.mark.parametrize("subject", ["", "/", "..", "../runs", "digits/."])
-def test_what_is_no_subject(capsys: pytest.CaptureFixture[str], subject: str) -> None:
-    """It has no story."""
+def test_a_malformed_subject_is_refused(capsys: Capture, subject: str) -> None:
+    """It would lead to another path of the API."""
     status, _, err = landfall(capsys, "why", "--url", "http://127.0.0.1:9", subject)
-    assert (2, True) == (status, "should be a dataset version, a run or a blob, was" in err)
+    assert (2, True) == (status, "is not a dataset version, a run or a blob" in err)
+
+
+def test_a_malformed_dataset_version_is_refused_with_an_example(capsys: Capture) -> None:
+    """The error shows the form and what was typed."""
+    status, _, err = landfall(capsys, "status", "digits")
+    assert (2, True) == (status, "'digits' is not <dataset>/<version>, such as digits/2026-11-20" in err)
 
 
 @pytest.mark.parametrize("key", ["secret\r", "\nsecret", "secretü"])
-def test_a_key_that_is_none_is_not_shown(capsys: pytest.CaptureFixture[str], key: str) -> None:
-    """Most of it is one."""
+def test_a_malformed_key_is_refused_and_not_shown(capsys: Capture, key: str) -> None:
+    """Most of it is a key."""
     status, _, err = landfall(capsys, "runs", "--url", "http://127.0.0.1:9", "--key", key)
-    assert (1, True, False) == (status, "holds what no key does" in err, "secret" in err)
+    assert (1, True, False) == (status, "The function app's key is malformed" in err, "secret" in err)
 
 
-def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is shown, with what is wrong with it."""
-    status, _, err = landfall(capsys, "runs", "--url", "http://[::1")
-    assert (1, True) == (status, "The address of the function app should be one, was 'http://[::1': " in err)
+@pytest.mark.parametrize(
+    ("url", "problem"), [("http://[::1", ""), ("myapp.azurewebsites.net", "it must start with http:// or https://")]
+)
+def test_a_malformed_url_is_refused(capsys: Capture, url: str, problem: str) -> None:
+    """The error shows it, with what is wrong."""
+    status, _, err = landfall(capsys, "runs", "--url", url)
+    assert (1, True) == (status, f"The function app's URL {url!r} is malformed: {problem}" in err)
+
+
+def test_an_unreachable_function_app_is_no_stack_trace(capsys: Capture) -> None:
+    """A refused connection names the URL and asks whether it is right."""
+    status, _, err = landfall(capsys, "runs", "--url", "http://127.0.0.1:9")
+    assert (1, True, False) == (status, "http://127.0.0.1:9 cannot be reached" in err, "Traceback" in err)

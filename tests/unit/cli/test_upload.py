@@ -41,5 +41,5 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     """Nothing to upload is an error that names the folder."""
-    with pytest.raises(CliError, match=f"no file to upload in {tmp_path}"):
+    with pytest.raises(CliError, match=f"{tmp_path}: there is no file to upload"):
         find_shards((tmp_path,))

@@ -41,7 +41,7 @@ def test_scripts_are_read_beside_the_pipelines(tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "mine.py").write_text("pass")
     assert b"pass" == services.read_script("scripts/mine.py")
-    with pytest.raises(ScriptError, match=r"^scripts/other\.py: should be in the folder of the pipelines, cannot be"):
+    with pytest.raises(ScriptError, match=r"^scripts/other\.py: cannot be read from the folder of the pipelines"):
         services.read_script("scripts/other.py")
 
 
@@ -79,5 +79,5 @@ def test_the_budget_of_a_validation_is_a_setting(tmp_path: Path) -> None:
 
 def test_a_budget_longer_than_an_execution_is_refused_at_start_up(tmp_path: Path) -> None:
     """The host would kill each execution before it hands over, and nothing would ever be judged."""
-    with pytest.raises(SettingsError, match=r"^LANDFALL_VALIDATION_BUDGET_S should be at most 1350, .* was 1800$"):
+    with pytest.raises(SettingsError, match=r"^LANDFALL_VALIDATION_BUDGET_S must be at most 1350, .* got 1800$"):
         build_services(environ(tmp_path, LANDFALL_VALIDATION_BUDGET_S="1800"))

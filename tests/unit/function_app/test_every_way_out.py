@@ -85,7 +85,7 @@ def rows(world: World) -> int:
     """How many lines of stories and counted events are on record."""
     counters = (run_events.OTHERS_EVENTS, uploads.OTHERS_UPLOADS)
     counted = sum(sum(world.ledger.counts(name).values()) for name in counters)
-    return sum(map(len, world.ledger.decision_rows.values())) + counted
+    return sum(map(len, world.ledger.history_rows.values())) + counted
 
 
 def upload(path: str, **members: str) -> Callable[[World], Handling]:

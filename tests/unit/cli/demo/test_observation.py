@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from cli.demo.observation import awaited_by
-from tests.unit.cli.test_api_client import FunctionApp
+from tests.unit.cli.fake_function_app import FunctionApp
 
 PLANNED, SUBMITTED = {"run_id": "r", "state": "planned"}, {"run_id": "r", "state": "submitted"}
 
 
 def test_a_run_that_stays_planned_waits_for_something() -> None:
-    """Its story says for what."""
+    """Its history says for what."""
     app = FunctionApp(body={"awaited": ["its turn, behind run x"]})
     with app.client() as client:
         awaited = awaited_by(client, PLANNED, PLANNED)

@@ -102,7 +102,7 @@ def test_the_summary_is_short() -> None:
         "run              r: 2 nodes, 2 ranks, registered",
         "gradients        averaged over all ranks by horovod",
         "model            m version 7 (val_accuracy 0.9877)",
-        "told             topic",
+        "notified         topic",
         "submission       1 call to Azure ML",
         "time             61 s",
     ] == list(summary(report()))

@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 from cli.errors import CliError
-from cli.publish import assets as snapshot
-from cli.publish.assets import Containers, Publication, environment_version, publish
+from cli.publish.assets import (
+    MAX_FILE_BYTES,
+    Containers,
+    Publication,
+    code_version,
+    collect_code,
+    copy_code,
+    environment_version,
+    publish,
+)
 from cli.publish.workspace import Cluster, WorkspaceId
 from tests.support.memory_workspace import MemoryWorkspace
 from tests.support.processes import REPOSITORY
@@ -65,7 +73,7 @@ def test_publishing_twice_creates_nothing_the_second_time(publication: Publicati
     workspace, said = MemoryWorkspace(), list[str]()
     first = publish(publication, workspace, lambda _line: None)
     second = publish(publication, workspace, said.append)
-    assert (first, []) == (second, [line for line in said if not line.endswith(": is there already")])
+    assert (first, []) == (second, [line for line in said if not line.endswith(": exists already")])
 
 
 def test_accounts_that_are_not_named_leave_their_datastores_alone() -> None:
@@ -114,12 +122,12 @@ def test_a_snapshot_is_shared_training_and_scripts(tmp_path: Path) -> None:
         "scripts/mine.py",
         "shared/__init__.py",
         "training_job/train.py",
-    ] == sorted(snapshot.collect(*clone(tmp_path)))
+    ] == sorted(collect_code(*clone(tmp_path)))
 
 
 def test_the_same_code_has_the_same_digest_wherever_it_is(tmp_path: Path) -> None:
     """Folder and time of checkout do not matter."""
-    digests = {snapshot.digest(snapshot.collect(*clone(tmp_path / name))) for name in ("one", "two")}
+    digests = {code_version(collect_code(*clone(tmp_path / name))) for name in ("one", "two")}
     assert 1 == len(digests)
 
 
@@ -127,16 +135,16 @@ def test_the_same_code_has_the_same_digest_wherever_it_is(tmp_path: Path) -> Non
 def test_changed_code_has_another_digest(tmp_path: Path, change: str) -> None:
     """A changed content and a changed name both count."""
     root, pipelines = clone(tmp_path)
-    before = snapshot.digest(snapshot.collect(root, pipelines))
+    before = code_version(collect_code(root, pipelines))
     script = pipelines / "scripts" / "mine.py"
     script.write_text("print('other')") if change == "content" else script.rename(script.with_name("other.py"))
-    assert before != snapshot.digest(snapshot.collect(root, pipelines))
+    assert before != code_version(collect_code(root, pipelines))
 
 
 def test_building_copies_the_files(tmp_path: Path) -> None:
     """The folder holds what the training will find in its working directory."""
-    files = snapshot.collect(*clone(tmp_path / "clone"))
-    snapshot.build(files, tmp_path / "built")
+    files = collect_code(*clone(tmp_path / "clone"))
+    copy_code(files, tmp_path / "built")
     assert "print('mine')" == (tmp_path / "built" / "scripts" / "mine.py").read_text()
 
 
@@ -144,20 +152,20 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
     """What a link points to may change without the digest knowing."""
     root, pipelines = clone(tmp_path)
     (pipelines / "scripts" / "link.py").symlink_to(root / "function_app" / "app.py")
-    with pytest.raises(CliError, match=r"link\.py is a symbolic link"):
-        snapshot.collect(root, pipelines)
+    with pytest.raises(CliError, match=r"link\.py: is a symbolic link"):
+        collect_code(root, pipelines)
 
 
 def test_data_are_refused(tmp_path: Path) -> None:
     """A large file among the scripts is a mistake that would be uploaded with every change."""
     root, pipelines = clone(tmp_path)
     with (pipelines / "scripts" / "data.bin").open("wb") as file:
-        file.truncate(snapshot.MAX_FILE_BYTES + 1)
-    with pytest.raises(CliError, match=r"data\.bin should be code of at most"):
-        snapshot.collect(root, pipelines)
+        file.truncate(MAX_FILE_BYTES + 1)
+    with pytest.raises(CliError, match=r"data\.bin: has 10,485,761 bytes; code files may have"):
+        collect_code(root, pipelines)
 
 
 def test_this_clones_snapshot_holds_what_the_training_imports() -> None:
     """The contract and the training's entry point are in it."""
-    files = snapshot.collect(REPOSITORY, REPOSITORY / "pipelines")
+    files = collect_code(REPOSITORY, REPOSITORY / "pipelines")
     assert {"shared/manifest.py", "training_job/train.py"} <= set(files)

@@ -16,15 +16,15 @@ from function_app.adapters.tables.bounds import (
     MAX_SPEC_CHARS,
     MAX_STATISTICS_CHARS,
     MAX_TEXT_CHARS,
-    bounded_decision,
+    bounded_history_entry,
     bounded_notification,
     bounded_run,
     bounded_shard,
 )
 from function_app.adapters.tables.rows import from_columns, to_columns
-from function_app.domain.records import Decision, NotificationRecord, RunRecord, ShardRecord, ShardState
+from function_app.domain.records import HistoryEntry, NotificationRecord, RunRecord, ShardRecord, ShardState
 from shard_validation import Reason, ReasonCode
-from tests.support.ledger_records import decision_record, notification_record, run_record, shard_record
+from tests.support.ledger_records import history_entry, notification_record, run_record, shard_record
 
 MAX_PROPERTY_BYTES = 64 << 10
 MAX_ENTITY_BYTES = 1 << 20
@@ -51,7 +51,7 @@ REASONS = tuple(
     for index in range(200)
 )
 
-LARGEST: dict[str, ShardRecord | RunRecord | NotificationRecord | Decision] = {
+LARGEST: dict[str, ShardRecord | RunRecord | NotificationRecord | HistoryEntry] = {
     "shard": bounded_shard(
         shard_record(
             name=WIDE * 200, reasons=REASONS, statistics=json_of(MAX_STATISTICS_CHARS), state=ShardState.REJECTED
@@ -68,8 +68,8 @@ LARGEST: dict[str, ShardRecord | RunRecord | NotificationRecord | Decision] = {
     "notification": bounded_notification(
         notification_record(content=json_of(MAX_CONTENT_CHARS), last_error=WIDE * (2 * MAX_TEXT_CHARS))
     ),
-    "decision": bounded_decision(
-        decision_record(details=json_of(MAX_DETAILS_CHARS), reason=WIDE * (2 * MAX_TEXT_CHARS))
+    "entry": bounded_history_entry(
+        history_entry(details=json_of(MAX_DETAILS_CHARS), reason=WIDE * (2 * MAX_TEXT_CHARS))
     ),
 }
 

@@ -43,41 +43,41 @@ def test_the_shipped_pipelines_are_right() -> None:
         (
             "pipeline: digits",
             "pipeline: Digits",
-            "pipeline: should be 1 to 63 lower-case letters, digits, - and _, was",
+            "pipeline: must be 1 to 63 lower-case letters, digits, - and _, got",
         ),
         ("timeout_s:", "timeouts:", "train.timeout_s: is required"),
-        ("epochs: 3}", "epoch: 3}", "train.options.epoch: is unknown, was 3; did you mean epochs?"),
-        ("epochs: 3}", "epochs: '3'}", "train.options.epochs: Input should be a valid integer, was '3'"),
-        ("splits: [train, validation]", "splits: [train, train]", "data: splits should be named once each, were"),
+        ("epochs: 3}", "epoch: 3}", "train.options.epoch: is unknown, got 3; did you mean epochs?"),
+        ("epochs: 3}", "epochs: '3'}", "train.options.epochs: must be a valid integer, got '3'"),
+        ("splits: [train, validation]", "splits: [train, train]", "data: splits must not repeat a name, got"),
         ("int64, minimum", "int64, encoding: png, minimum", "data.features.label: encoding belongs to kind bytes"),
-        ("num_nodes: 2", "num_nodes: true", "train.num_nodes: Input should be a valid integer, was true"),
-        ("compute: landfall-gpu", "compute: gpu-1", "train.compute: should be an Azure ML compute: 3 to 24 letters"),
-        ("epochs: {minimum: 1, maximum: 100}", "epochs: {}", "train.overrides.epochs: should have minimum, maximum"),
-        ("optimizer: {allowed: [adam, sgd]}", "optimizer: {minimum: 1}", "train: overrides.optimizer should list"),
+        ("num_nodes: 2", "num_nodes: true", "train.num_nodes: must be a valid integer, got true"),
+        ("compute: landfall-gpu", "compute: gpu-1", "train.compute: must be an Azure ML compute: 3 to 24 letters"),
+        ("epochs: {minimum: 1, maximum: 100}", "epochs: {}", "train.overrides.epochs: must have minimum, maximum"),
+        ("optimizer: {allowed: [adam, sgd]}", "optimizer: {minimum: 1}", "train: overrides.optimizer must list"),
         (
             "on_change: notify",
             "on_change: retrain",
-            "on_change: Input should be 'notify', 'train' or 'cancel_and_train'",
+            "on_change: must be 'notify', 'train' or 'cancel_and_train'",
         ),
         (
             "register:",
             "attempts: {max: 0}\nregister:",
-            "attempts.max: Input should be greater than or equal to 1, was 0",
+            "attempts.max: must be greater than or equal to 1, got 0",
         ),
         (
             "register:",
             "attempts: {remedies: {oops: stop}}\nregister:",
-            "attempts.remedies.oops: Input should be 'preempted'",
+            "attempts.remedies.oops: must be 'preempted'",
         ),
         (
             "register:",
             "attempts: {remedies: {canceled: resume}}\nregister:",
-            "attempts: remedies.canceled should not be another attempt",
+            "attempts: remedies.canceled must not start another attempt",
         ),
         (
             "register:",
             "attempts: {max_node_hours: 1.5}\nregister:",
-            "the file: attempts.max_node_hours should be at least 2: num_nodes times timeout_s",
+            "the file: attempts.max_node_hours must be at least 2: num_nodes times timeout_s",
         ),
         (
             "register:",
@@ -87,18 +87,18 @@ def test_the_shipped_pipelines_are_right() -> None:
         (
             "num_nodes: 2",
             "num_nodes: 2\n  price_per_node_hour: 0",
-            "train.price_per_node_hour: Input should be greater than 0, was 0",
+            "train.price_per_node_hour: must be greater than 0, got 0",
         ),
         (
             "at_least: 0.95",
             "atleast: 0.95",
-            "register.require.0.atleast: is unknown, was 0.95; did you mean at_least?",
+            "register.require.0.atleast: is unknown, got 0.95; did you mean at_least?",
         ),
-        ("- topic", "- topik", "notify.0: should be topic, or webhook: and the app setting that holds its address"),
+        ("- topic", "- topik", "notify.0: must be topic, or webhook: and the app setting that contains its address"),
         (
             "webhook: LANDFALL_WEBHOOK_PEOPLE",
             "webhook: https://x",
-            "notify.1: should be topic, or webhook: and the app",
+            "notify.1: must be topic, or webhook: and the app",
         ),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_script_has_to_be_there(tmp_path: Path) -> None:
     (tmp_path / "digits.yaml").write_text(named)
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
-    assert ("digits.yaml: train.script: scripts/x.py should be beside it, is not there",) == caught.value.problems
+    assert ("digits.yaml: train.script: scripts/x.py does not exist in this folder",) == caught.value.problems
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "x.py").write_text("")
     assert ["digits"] == list(load_pipelines(tmp_path))
@@ -132,15 +132,19 @@ def test_a_script_has_to_be_there(tmp_path: Path) -> None:
         (
             "format: synthetic",
             "format: tfrecord\n  splits: [train]",
-            "the file: data.format synthetic and train.options.synthetic_records belong together",
+            "the file: data.format synthetic and train.options.synthetic_records need each other",
         ),
         (
             "synthetic_records: 640, ",
             "",
-            "the file: data.format synthetic and train.options.synthetic_records belong",
+            "the file: data.format synthetic and train.options.synthetic_records need",
         ),
-        ("format: synthetic", "format: tfrecord", "data: splits is required: at least one, as train"),
-        ("format: synthetic", "format: synthetic\n  splits: [train]", "data: synthetic data have neither splits nor"),
+        ("format: synthetic", "format: tfrecord", "data: splits is required: name at least one, such as train"),
+        (
+            "format: synthetic",
+            "format: synthetic\n  splits: [train]",
+            "data: synthetic data have no splits",
+        ),
         (
             "    model_name: {",
             "    synthetic_records: {maximum: 1000}\n    model_name: {",
@@ -149,9 +153,9 @@ def test_a_script_has_to_be_there(tmp_path: Path) -> None:
         (
             "image_height: 32, ",
             "",
-            "the file: train.options should have image_height, image_width and image_channels",
+            "the file: train.options must set image_height, image_width and image_channels",
         ),
-        ("notify:", "register: {model: m}\nnotify:", "the file: register should be absent: a model of random"),
+        ("notify:", "register: {model: m}\nnotify:", "the file: register is not allowed with synthetic data"),
     ],
 )
 def test_random_pixels_never_pass_for_data(old: str, new: str, problem: str) -> None:
@@ -172,16 +176,16 @@ def test_an_override_draws_no_pixels_instead_of_data() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b"a: &x 1\nb: *x", "should have no alias, line 2, column 4"),
-        (b"[" * 10_000, "should be nested at most 20 deep"),
-        (b"a: 1\na: 2", "should have each key once, had 'a' again, line 2, column 1"),
-        (b"1: 2", "should have texts as keys, had '1', line 1, column 1"),
+        (b"a: &x 1\nb: *x", "aliases are not allowed, line 2, column 4"),
+        (b"[" * 10_000, "nested more than 20 levels deep"),
+        (b"a: 1\na: 2", "key 'a' is repeated, line 2, column 1"),
+        (b"1: 2", "keys must be texts, got '1', line 1, column 1"),
         (b"a: .nan", "Out of range float values are not JSON compliant"),
         (b"!!python/object:os.system {}", "could not determine a constructor"),
-        (b"- 1", "Input should be an object"),
-        (b"", "Input should be an object, was null"),
+        (b"- 1", "must be an object"),
+        (b"", "must be an object, got null"),
         (b"\x00", "special characters are not allowed"),
-        (b"a" * (MAX_FILE_BYTES + 1), f"should be at most {MAX_FILE_BYTES} bytes"),
+        (b"a" * (MAX_FILE_BYTES + 1), f"the file is larger than {MAX_FILE_BYTES} bytes"),
     ],
 )
 def test_what_yaml_could_be_abused_for_is_refused(text: bytes, problem: str) -> None:
@@ -197,7 +201,7 @@ def test_two_pipelines_for_one_dataset_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "b.yml").write_text(PIPELINE.replace("pipeline: digits", "pipeline: other"))
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
-    assert ("b.yml: dataset: digits has a pipeline already, in a.yaml",) == caught.value.problems
+    assert ("b.yml: dataset: a.yaml already has the pipeline of dataset digits",) == caught.value.problems
 
 
 def test_every_wrong_file_of_a_folder_is_reported(tmp_path: Path) -> None:
@@ -211,7 +215,7 @@ def test_every_wrong_file_of_a_folder_is_reported(tmp_path: Path) -> None:
 
 def test_a_missing_folder_says_so(tmp_path: Path) -> None:
     """An app without pipelines would suppress every event; better not to start."""
-    with pytest.raises(PipelineError, match="should be the folder with the pipeline files"):
+    with pytest.raises(PipelineError, match="the folder with the pipeline files does not exist"):
         load_pipelines(tmp_path / "absent")
 
 

@@ -59,7 +59,7 @@ def test_no_recorded_event_ends_as_poison(path: Path) -> None:
     world.shards.put(PATH, shard_content(1))
     for upload in read_uploads(path.read_bytes()):
         handle_upload(upload, world.services)
-    assert 1 == sum(len(lines) for lines in world.ledger.decision_rows.values())
+    assert 1 == sum(len(lines) for lines in world.ledger.history_rows.values())
 
 
 def test_several_events_in_one_message_are_all_read() -> None:

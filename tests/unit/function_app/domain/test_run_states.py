@@ -1,4 +1,4 @@
-"""The table of states: one place, forward only, and the page that is generated from it."""
+"""The table of run states: complete, without duplicates, and forward only."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from function_app.domain.run_states import (
     Actor,
     RunState,
     is_legal,
-    states_page,
 )
-from tests.support.processes import REPOSITORY
-
-
-def test_the_page_of_states_is_what_the_table_says() -> None:
-    """Where this fails: python -m tools.states_page."""
-    assert states_page() == (REPOSITORY / "docs" / "states.md").read_text()
 
 
 def test_every_state_has_a_meaning_and_every_move_somebody_who_may_cause_it() -> None:

@@ -100,7 +100,7 @@ def test_a_copy_that_cannot_be_made_does_not_hold_up_the_verdict(error: Exceptio
         stored and stored.state,
         world.actions(PATH),
     )
-    assert str(error) in world.ledger.decisions(PATH)[0].reason
+    assert str(error) in world.ledger.history(PATH)[0].reason
 
 
 class MendingQuarantine(MemoryQuarantine):

@@ -44,7 +44,7 @@ def land_counted(world: World) -> None:
 
 def refusals(world: World) -> list[list[str]]:
     """The messages of every refusal in the version's story."""
-    return [d.details["messages"] for d in world.ledger.decisions(str(VERSION)) if d.action == "set_rejected"]
+    return [d.details["messages"] for d in world.ledger.history(str(VERSION)) if d.action == "set_rejected"]
 
 
 def test_the_same_content_under_two_indices_keeps_a_version_open() -> None:
@@ -124,7 +124,7 @@ def test_counts_that_close_nothing_are_in_the_story() -> None:
     """Whoever uploads them early can see that somebody has looked."""
     world = World()
     world.deliver("digits/v1/dataset.json")
-    (line,) = world.ledger.decisions("digits/v1/dataset.json")
+    (line,) = world.ledger.history("digits/v1/dataset.json")
     expected = ("counts_stated", "looked at its version, which is not whole, or does not hold together")
     assert expected == (line.action, line.reason)
 

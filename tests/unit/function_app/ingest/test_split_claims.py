@@ -14,7 +14,7 @@ WRONG = ("train-00000-of-00004.tfrecord", "train-00003-of-00004.tfrecord")
 
 def rejections(world: World) -> list[str]:
     """What was said of shards that contradict the claim."""
-    return [d.reason for d in world.ledger.decisions(str(VERSION)) if d.action == "shard_rejected"]
+    return [d.reason for d in world.ledger.history(str(VERSION)) if d.action == "shard_rejected"]
 
 
 def delete(world: World, *names: str) -> None:

@@ -46,10 +46,10 @@ def row(world: World) -> ShardRecord | None:
 
 
 def only_reason(world: World, path: str = PATH) -> str:
-    """The reason of the only decision about a path, which must be a suppression."""
-    (decision,) = world.ledger.decisions(path)
-    assert "event_suppressed" == decision.action
-    return decision.reason
+    """The reason of the only entry about a path, which must be a suppression."""
+    (entry,) = world.ledger.history(path)
+    assert "event_suppressed" == entry.action
+    return entry.reason
 
 
 def test_a_good_shard_is_accepted_with_what_was_seen_of_it() -> None:
@@ -236,9 +236,9 @@ def test_a_contradictory_number_of_shards_is_rejected_and_harms_nobody() -> None
     """The first shard's N stands; the other file is rejected with its reason and its position stays free."""
     world = World()
     world.land(NAME, "train-00001-of-00003.tfrecord")
-    (decision,) = [d for d in world.ledger.decisions(str(VERSION)) if d.action == "shard_rejected"]
+    (entry,) = [d for d in world.ledger.history(str(VERSION)) if d.action == "shard_rejected"]
     position = world.ledger.shard(VERSION, "train", 1)
-    assert (ReasonCode.SET_SIZE_CONTRADICTORY, None) == (decision.details["code"], position)
+    assert (ReasonCode.SET_SIZE_CONTRADICTORY, None) == (entry.details["code"], position)
     world.land(*ALL_SHARDS[1:])
     assert world.ledger.latest_generation(VERSION) is not None
 

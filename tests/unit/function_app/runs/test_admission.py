@@ -153,7 +153,7 @@ def test_no_more_runs_go_than_the_limit_over_all_pipelines() -> None:
     world.services = replace(world.services, max_concurrent_runs=2)
     runs = {name: world.train(dataset=name) for name in ("digits", "a", "b", "c")}
     assert [runs["digits"].run_id, runs["a"].run_id] == world.jobs.submissions
-    assert "which is the limit of 2" in world.ledger.decisions(runs["b"].run_id)[-1].reason
+    assert "which is the limit of 2" in world.ledger.history(runs["b"].run_id)[-1].reason
     world.finish(runs["a"])
     world.finish(runs["digits"])
     assert [runs["b"].run_id, runs["c"].run_id] == world.jobs.submissions[2:]
@@ -204,12 +204,12 @@ def test_a_run_that_waits_adds_no_line_at_every_sweep() -> None:
     world = World()
     world.train()
     second = world.train(version="v2")
-    lines = len(world.ledger.decisions(second.run_id))
+    lines = len(world.ledger.history(second.run_id))
     for _ in range(3):
         world.clock.move(minutes=5)
         sweep(world.services)
         world.serve_requests()
-    assert lines == len(world.ledger.decisions(second.run_id))
+    assert lines == len(world.ledger.history(second.run_id))
 
 
 @pytest.mark.parametrize("attempt", range(5))

@@ -50,7 +50,7 @@ def test_an_event_of_another_project_leaves_no_trace_in_the_ledger() -> None:
     """A subscription covers the whole workspace: there is no bound on how many of them come."""
     world = World()
     handle_run_event("calm_river_x1b2", world.services)
-    assert {} == world.ledger.decision_rows
+    assert {} == world.ledger.history_rows
 
 
 def test_an_event_of_a_run_that_looks_like_ours_is_suppressed_with_its_reason() -> None:

@@ -58,7 +58,7 @@ def test_a_closing_with_a_bad_script_ends_failed_and_people_are_told_why() -> No
     assert ("failed", "user_code", "stop", {}) == (run.state, run.failure_class, run.remedy, world.jobs.submitted)
     for text in (
         run.reason or "",
-        *(d.reason for d in world.ledger.decisions(run.run_id) if d.action == "submission_refused"),
+        *(d.reason for d in world.ledger.history(run.run_id) if d.action == "submission_refused"),
     ):
         assert "scripts/mine.py:2: missing_init" in text
         assert "scripts/mine.py:3: epochs_divided" in text
@@ -113,7 +113,7 @@ def test_warnings_are_told_and_refuse_nothing() -> None:
     world = world_with(SLOW, vm_size="Standard_ND96asr_v4")
     world.land_all()
     run = asked(world, "key-1")
-    told = [d.reason for d in world.ledger.decisions(run.run_id) if d.action == "script_warnings"]
+    told = [d.reason for d in world.ledger.history(run.run_id) if d.action == "script_warnings"]
     assert [True] == ["scripts/mine.py:4: infiniband_disabled" in text for text in told]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from function_app.domain.errors import NotFoundError, ServiceUnavailableError
 from function_app.domain.events import SHARD_UPLOADED
-from function_app.domain.records import Decision
+from function_app.domain.records import HistoryEntry
 from function_app.sweep.dead_letters import failures_of, failures_on_record
 from function_app.testing.memory_ledger import MemoryLedger
 from tests.support.world import World
@@ -50,8 +50,8 @@ def test_messages_are_told_apart_by_source_and_body() -> None:
 class SilentLedger(MemoryLedger):
     """A ledger that cannot be written to."""
 
-    def record_decision(self, decision: Decision) -> None:
-        raise ServiceUnavailableError(f"{decision.subject}: storage did not answer")
+    def add_history_entry(self, entry: HistoryEntry) -> None:
+        raise ServiceUnavailableError(f"{entry.subject}: storage did not answer")
 
 
 def test_where_the_ledger_fails_too_the_first_error_goes_on() -> None:

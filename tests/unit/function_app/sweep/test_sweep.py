@@ -102,9 +102,9 @@ def test_a_sweep_over_what_is_well_changes_nothing() -> None:
     world.deliver(world.put("train-00000-of-00009.tfrecord"))
     world.end_job(run)
     swept(world, times=2)
-    before = {subject: len(lines) for subject, lines in world.ledger.decision_rows.items()}
+    before = {subject: len(lines) for subject, lines in world.ledger.history_rows.items()}
     swept(world, times=3)
-    after = {subject: len(lines) for subject, lines in world.ledger.decision_rows.items()}
+    after = {subject: len(lines) for subject, lines in world.ledger.history_rows.items()}
     assert (before, 1, 1) == (after, len(world.jobs.submissions), len(world.models.registered))
 
 

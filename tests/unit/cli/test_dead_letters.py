@@ -1,0 +1,65 @@
+"""`landfall dead-letters`: what it sends, and what it prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.dead_letters import describe_letter
+from tests.support.cli import landfall
+from tests.unit.cli.fake_function_app import served
+
+LETTER: dict[str, Any] = {
+    "dead_letter_id": "0123456789abcdef",
+    "source": "shard-uploaded",
+    "subject": "digits/v1/train-00000-of-00002.tfrecord",
+    "error": "storage did not answer",
+    "tries": 5,
+    "died_at": "2026-11-20T12:00:00Z",
+    "num_deaths": 2,
+    "state": "waiting",
+    "num_replays": 1,
+    "replayed_at": "2026-11-20T11:00:00Z",
+    "payload": '{"id": "e1"}',
+    "is_whole": True,
+}
+
+
+def test_a_dead_letter_is_shown_with_its_error_and_payload() -> None:
+    """Everything that a decision on a replay needs."""
+    assert [
+        "0123456789abcdef: waiting",
+        "  from shard-uploaded, about digits/v1/train-00000-of-00002.tfrecord",
+        "  failed 2026-11-20T12:00:00 after 5 tries, 2 times in all",
+        "  replayed 1 times, last 2026-11-20T11:00:00",
+        "  error: storage did not answer",
+        "  payload:",
+        "    {",
+        '      "id": "e1"',
+        "    }",
+    ] == list(describe_letter(LETTER))
+
+
+def test_a_payload_that_was_cut_is_marked() -> None:
+    """It may be no JSON then."""
+    text = "\n".join(describe_letter(LETTER | {"is_whole": False, "payload": "{half"}))
+    assert "beginning only; it cannot be replayed):\n    {half" in text
+
+
+@pytest.mark.parametrize(("subject", "look"), [("digits/v1", "why digits/v1"), ("", "dead-letters show 0a")])
+def test_a_replay_says_where_to_look(capsys: pytest.CaptureFixture[str], subject: str, look: str) -> None:
+    """A letter whose subject is unknown has no history."""
+    seen: list[tuple[str, Any]] = []
+    with served({"subject": subject, "source": "shard-uploaded"}, seen) as url:
+        status, out, _ = landfall(capsys, "dead-letters", "replay", "0a", "--url", url, "--key", "k")
+    assert (0, [("/api/dead-letters/0a/replay", None)]) == (status, seen)
+    assert f"0a: sent to shard-uploaded again. To see the result: landfall {look}\n" == out
+
+
+def test_a_list_is_asked_for_with_its_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty one says so."""
+    seen: list[tuple[str, Any]] = []
+    with served({"dead_letters": []}, seen) as url:
+        status, out, _ = landfall(capsys, "dead-letters", "list", "--limit", 5, "--url", url, "--key", "k")
+    assert (0, "There are no dead letters.\n", [("/api/dead-letters?limit=5", None)]) == (status, out, seen)

@@ -1,0 +1,180 @@
+"""Write the generated pages docs/pipelines.md and docs/states.md: `python -m tools.reference_pages`.
+
+Types, defaults and bounds of pipeline fields come from the models, their meanings from the docstrings of the fields.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # the tools run from any folder
+
+from function_app.config import pipelines  # noqa: E402 (needs the path above)
+from function_app.domain.run_states import MEANINGS, SETTLED, TABLE, RunState  # noqa: E402
+from shard_validation import DriftPolicy, ImagePolicy, Limits  # noqa: E402
+from shared.job_arguments import TrainingOptions  # noqa: E402
+
+PIPELINES_PAGE = ROOT / "docs" / "pipelines.md"
+STATES_PAGE = ROOT / "docs" / "states.md"
+MAX_DEFAULT_CHARS = 60
+"""Longer defaults belong to whole sections, whose fields show their own."""
+OUR_PACKAGES = ("function_app", "shard_validation", "shared")
+
+PIPELINES_HEAD = """# Pipeline files
+
+Generated from `function_app/config/pipelines.py` by `python -m tools.reference_pages`; a test fails if it is stale.
+
+The folder that the setting `LANDFALL_PIPELINES_DIR` names contains one YAML file for each dataset. Unknown fields are
+errors, values are not converted, and the problems of all files are reported together, each with its file, field and
+value. `pipelines/digits.yaml` is a complete example. `docs/attempts.md` describes what happens after a failure, and
+`docs/lint.md` how to train with your own script.
+"""
+STATES_HEAD = """# States of a run
+
+Generated from `function_app/domain/run_states.py` by `python -m tools.reference_pages`; a test fails if it is stale.
+A transition that is not in the table is refused under the row's ETag, logged with both states, and changes nothing.
+"""
+STATES_FOOT = """
+Once a run is settled, `notified_at` is the time when all recipients were notified of how it ended. There is no
+notification of a suppressed run, or of an attempt that another attempt continues: the run that replaced it has one.
+"""
+
+
+def main() -> int:
+    """Write both pages."""
+    PIPELINES_PAGE.write_text(pipelines_page(), encoding="utf-8")
+    STATES_PAGE.write_text(states_page(), encoding="utf-8")
+    return 0
+
+
+def pipelines_page() -> str:
+    """Return the reference of all fields of a pipeline file."""
+    return "\n".join([PIPELINES_HEAD, *_sections()]).rstrip("\n") + "\n"
+
+
+def states_page() -> str:
+    """Return the table of run states and their transitions."""
+    lines = [
+        STATES_HEAD,
+        "| state | meaning | settled |",
+        "|---|---|---|",
+        *(f"| `{state}` | {MEANINGS[state]} | {'yes' if state in SETTLED else ''} |" for state in RunState),
+        "",
+        "| from | to | who may cause it |",
+        "|---|---|---|",
+        *_transition_rows(),
+    ]
+    return "\n".join(lines) + "\n" + STATES_FOOT
+
+
+def pipeline_fields() -> Iterator[tuple[str, str, str, str]]:
+    """Yield path, type, default and meaning of every field, in the order of the file."""
+    schema = pipelines.Pipeline.model_json_schema()
+    yield from _fields("", schema, schema["$defs"], "Pipeline")
+
+
+def _transition_rows() -> Iterator[str]:
+    for source, moves in groupby(TABLE, key=lambda move: move.source):
+        for actors, same in groupby(moves, key=lambda move: move.actors):
+            targets = ", ".join(f"`{move.target}`" for move in same)
+            yield f"| `{source}` | {targets} | {', '.join(sorted(actors))} |"
+
+
+def _sections() -> Iterator[str]:
+    section: str | None = None
+    for path, kind, default, meaning in pipeline_fields():
+        parent = path.rpartition(".")[0]
+        if parent != section:
+            section = parent
+            yield f"\n## {f'`{section}`' if section else 'The file'}\n"
+            yield "| field | type | default | meaning |\n|---|---|---|---|"
+        yield f"| `{path}` | {kind} | {default} | {meaning} |"
+
+
+def _fields(
+    prefix: str, section: Mapping[str, Any], defs: Mapping[str, Any], name: str
+) -> Iterator[tuple[str, str, str, str]]:
+    meanings, required = _docstrings(name), section.get("required", ())
+    inner: list[tuple[str, str]] = []
+    for field, schema in section["properties"].items():
+        path = f"{prefix}{field}"
+        default = "required" if field in required else _code(schema.get("default"))
+        meaning = meanings.get(field) or meanings.get(f"{field}_") or ""
+        shown = "see below" if len(default) > MAX_DEFAULT_CHARS else default
+        yield path, _kind(schema, defs), shown, " ".join(meaning.split())
+        inner += [
+            (path + ("" if is_direct else ".*"), found)
+            for found, is_direct in _inner_sections(schema)
+            if "properties" in defs[found]
+        ]
+    for path, found in inner:
+        yield from _fields(f"{path}.", defs[found], defs, found)
+
+
+def _inner_sections(schema: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Yield the sections that a field contains, and whether the field itself is the section."""
+    if "$ref" in schema:
+        yield schema["$ref"].rpartition("/")[2], True
+    for each in schema.get("anyOf", ()):
+        yield from _inner_sections(each)
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from ((name, False) for name, _ in _inner_sections(schema[key]))
+
+
+def _kind(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        found = defs[schema["$ref"].rpartition("/")[2]]
+        return "section" if "properties" in found else _kind(found, defs)
+    if "enum" in schema or "const" in schema:
+        return ", ".join(_code(value) for value in schema.get("enum", [schema.get("const")]))
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_kind(each, defs) for each in schema["anyOf"]))
+    if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
+        return f"list of {_kind(schema['items'], defs)}"
+    if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"mapping to {_kind(schema['additionalProperties'], defs)}"
+    return str(schema.get("type", "any")) + _bounds(schema)
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    words = {"minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}"}
+    found = [text.format(schema[key]) for key, text in words.items() if key in schema]
+    return f" {', '.join(found)}" if found else ""
+
+
+def _code(value: Any) -> str:
+    return f"`{value if isinstance(value, str) and value else json.dumps(value)}`"
+
+
+def _docstrings(name: str) -> dict[str, str]:
+    """Return the docstrings of the fields of a section, with those of the classes that it extends."""
+    known = {each.__name__: each for each in (DriftPolicy, ImagePolicy, Limits, TrainingOptions)}
+    found: dict[str, str] = {}
+    for ancestor in reversed((known.get(name) or getattr(pipelines, name)).__mro__):
+        if ancestor.__module__.split(".")[0] in OUR_PACKAGES:
+            found |= _field_docstrings(ancestor)
+    return found
+
+
+def _field_docstrings(section: type) -> dict[str, str]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
+    body = definition.body if isinstance(definition, ast.ClassDef) else []
+    found: dict[str, str] = {}
+    for field, text in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            found[field.target.id] = str(ast.literal_eval(text.value)).replace("``", "`")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -301,7 +301,7 @@ class VersionBody(BaseModel):
         )
 
 
-class LineBody(RecordBody):
+class HistoryEntryBody(RecordBody):
     """One entry of a history."""
 
     at: datetime
@@ -311,12 +311,12 @@ class LineBody(RecordBody):
     details: dict[str, Any]
 
 
-class StoryBody(RecordBody):
+class HistoryBody(RecordBody):
     """The history of a version, a run or a blob, oldest entry first, and what it waits for."""
 
     subject: str
     kind: Literal["version", "run", "blob"]
-    lines: list[LineBody]
+    lines: list[HistoryEntryBody]
     num_omitted: int = Field(description=f"Older entries that are not listed; a response lists {MAX_LINES} at most.")
     awaited: list[str] = Field(description="What has to happen next, in words; empty if nothing has to.")
 

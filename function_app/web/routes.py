@@ -24,7 +24,7 @@ from function_app.web.bodies import (
     DeadLettersBody,
     DeadLetterSummary,
     Error,
-    StoryBody,
+    HistoryBody,
     RunBody,
     RunRequest,
     RunsBody,
@@ -113,9 +113,9 @@ def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
 
 
 @router.get("/why/{subject:path}")
-def why(subject: Subject, services: AppServices) -> StoryBody:
+def why(subject: Subject, services: AppServices) -> HistoryBody:
     """Show the history of <dataset>/<version>, of a run id or of a blob's path, and what it waits for."""
-    return StoryBody.of(history_of(subject, services))
+    return HistoryBody.of(history_of(subject, services))
 
 
 @router.post("/reconcile")

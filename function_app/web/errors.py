@@ -92,4 +92,5 @@ async def _invalid_request(_: Request, error: Exception) -> JSONResponse:
 async def _http_error(_: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     codes = {404: "not_found", 405: "method_not_allowed"}
-    return error_answer(status, codes.get(status, "http_error"), str(getattr(error, "detail", "")) or "the request failed")
+    message = str(getattr(error, "detail", "")) or "the request failed"
+    return error_answer(status, codes.get(status, "http_error"), message)

@@ -81,7 +81,7 @@ def run(run_id: RunId, services: Given) -> RunBody:
 def cancel(run_id: RunId, services: Given, response: Response) -> RunBody:
     """Cancel a run in whatever state it is: 200 where it has ended canceled, 202 while its job is being ended.
 
-    No attempt and no armed follow-up starts by itself afterwards. 409 where the run has ended otherwise.
+    No attempt and no queued run of its pipeline starts by itself afterwards. 409 where the run has ended otherwise.
     """
     found = cancel_run(run_id, canceled_by=PERSON, reason="canceled by a person over the API", services=services)
     response.status_code = 200 if found.state is RunState.CANCELED else 202

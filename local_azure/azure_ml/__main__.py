@@ -1,72 +1,69 @@
-"""python -m local_azure.azure_ml: start the emulator and serve until told to stop."""
+"""`python -m local_azure.azure_ml`: start the emulator and serve until a signal asks it to stop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
-import signal
 import sys
 
-from local_azure.azure_ml.api.call_log import CallLog
-from local_azure.azure_ml.api.computes import compute_scale
-from local_azure.azure_ml.api.emulator import Emulator
-from local_azure.azure_ml.api.faults import Faults
-from local_azure.azure_ml.api.server import Server
-from local_azure.azure_ml.certificates import certificate_files
+from local_azure.azure_ml.api.emulator import CallLog, Emulator, Faults
+from local_azure.azure_ml.api.http_api import HttpApi
+from local_azure.azure_ml.api.resources import compute_scale
+from local_azure.azure_ml.api.security import certificate_files, token_issuer
+from local_azure.azure_ml.cluster import ClusterPool
 from local_azure.azure_ml.events import EventPublisher, SilentSink
-from local_azure.azure_ml.execution import Workbench
-from local_azure.azure_ml.executions import Executions, settle_interrupted
-from local_azure.azure_ml.images import Images
-from local_azure.azure_ml.pool import ClusterPool
+from local_azure.azure_ml.execution import Executions, Workbench, settle_interrupted
+from local_azure.azure_ml.launch import Images
 from local_azure.azure_ml.runs import RunBook
 from local_azure.azure_ml.settings import Settings, SettingsError, read_settings
 from local_azure.azure_ml.storage import Storage
 from local_azure.azure_ml.store import Store
-from local_azure.azure_ml.tokens import token_issuer
 from local_azure.azure_ml.workspace import COMPUTES
+from local_azure.http_server import PortError, bind, port_of, serving, stop_on_signals, until_stopped
 
 
 def main() -> int:
-    """Run to the end; exit code 2 where the settings are wrong."""
+    """Run to the end; return exit code 2 where the emulator cannot start."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("azure").setLevel(logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         settings = read_settings(sys.argv[1:], os.environ)
-    except SettingsError as error:
+        settings.state.mkdir(parents=True, exist_ok=True)
+        asyncio.run(_serve(settings))
+    except (SettingsError, PortError) as error:
         print(f"cannot start the Azure ML emulator: {error}", file=sys.stderr)
         return 2
-    settings.state.mkdir(parents=True, exist_ok=True)
-    asyncio.run(_serve(settings))
     return 0
 
 
 async def _serve(settings: Settings) -> None:
-    publisher = _publisher(settings)
-    store = Store(settings.state / "state.sqlite3")
-    bench = _workbench(settings, store, publisher)
-    emulator = Emulator(
-        bench=bench,
-        executions=Executions(bench),
-        tokens=token_issuer(settings.state),
-        calls=CallLog(),
-        faults=Faults(),
-    )
-    if publisher is not None:
-        publisher.start()
-    settle_interrupted(bench)
-    bench.pool.start()
-    server = Server(emulator)
-    url = await server.start(settings.port, certificate_files(settings.state).tls_context())
-    print(f"listening {url}", flush=True)
-    await _told_to_stop()
-    await asyncio.to_thread(emulator.executions.stop)
-    await server.stop()
-    bench.pool.stop()
-    if publisher is not None:
-        await asyncio.to_thread(publisher.stop)
-    store.close()
+    stop = stop_on_signals()
+    with bind(settings.port) as listening, contextlib.closing(Store(settings.state / "state.sqlite3")) as store:
+        url = f"https://localhost:{port_of(listening)}"
+        publisher = _publisher(settings)
+        bench = _workbench(settings, store, publisher)
+        emulator = Emulator(
+            bench=bench,
+            executions=Executions(bench),
+            tokens=token_issuer(settings.state),
+            calls=CallLog(),
+            faults=Faults(),
+        )
+        if publisher is not None:
+            publisher.start()
+        settle_interrupted(bench)
+        bench.pool.start()
+        tls = certificate_files(settings.state).tls_context()
+        async with serving(HttpApi(emulator, url).application(), listening, grace_s=0.5, tls=tls):
+            print(f"listening {url}", flush=True)
+            await until_stopped(stop)
+            await asyncio.to_thread(emulator.executions.stop)
+        bench.pool.stop()
+        if publisher is not None:
+            await asyncio.to_thread(publisher.stop)
 
 
 def _publisher(settings: Settings) -> EventPublisher | None:
@@ -85,14 +82,6 @@ def _workbench(settings: Settings, store: Store, publisher: EventPublisher | Non
         pool=pool,
         images=Images(settings, store),
     )
-
-
-async def _told_to_stop() -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()
 
 
 if __name__ == "__main__":

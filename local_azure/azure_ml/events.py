@@ -11,9 +11,8 @@ from typing import Any, Protocol
 
 import httpx
 
-from local_azure.azure_ml.clock import iso, utcnow
-from local_azure.azure_ml.runs import Run
-from local_azure.azure_ml.states import RunState
+from local_azure.azure_ml.runs import Run, RunState
+from local_azure.azure_ml.service import iso, utcnow
 
 _PREFIX = "Microsoft.MachineLearningServices"
 _ATTEMPT_DELAYS_S = (0.2, 0.5, 1.0, 2.0)

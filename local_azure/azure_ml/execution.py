@@ -11,18 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_azure.azure_ml.errors import JobFailure, RunCanceled
-from local_azure.azure_ml.failure import process_failure
-from local_azure.azure_ml.images import Images
-from local_azure.azure_ml.launch import launch_of, start
-from local_azure.azure_ml.logs import LogMirror
-from local_azure.azure_ml.pool import ClusterPool
-from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunBook
+from local_azure.azure_ml.cluster import ClusterPool
+from local_azure.azure_ml.launch import Images, launch_of, process_failure, start
+from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunBook, RunState
+from local_azure.azure_ml.service import JobFailure, RunCanceled
 from local_azure.azure_ml.settings import Settings
 from local_azure.azure_ml.spec import JobSpec, job_spec
 from local_azure.azure_ml.staging import RunDirectory, Staged, Stager
-from local_azure.azure_ml.states import RunState
-from local_azure.azure_ml.storage import Storage
+from local_azure.azure_ml.storage import LogMirror, Storage
 from local_azure.azure_ml.store import Store
 from local_azure.azure_ml.workspace import catalogue
 
@@ -210,3 +206,57 @@ class Execution:
             self._bench.runs.update(self._run.job_id, log_files=mirror.names())
         for mount in staged.mounts:
             mount.write_through(self._bench.storage)
+
+
+_GUARD_S = 3.0  # what a guard takes beyond the grace
+
+
+class Executions:
+    """Live executions by job id; safe between threads."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._lock = threading.Lock()
+        self._live: dict[str, Execution] = {}
+
+    def start(self, run: Run) -> None:
+        """Begin to execute a new run."""
+        execution = Execution(self._bench, run, self._forget)
+        with self._lock:
+            self._live[run.job_id.lower()] = execution
+        execution.start()
+
+    def cancel(self, job_id: str) -> None:
+        """Pass a cancel request on; nothing happens where the run has ended meanwhile."""
+        with self._lock:
+            execution = self._live.get(job_id.lower())
+        if execution is not None:
+            execution.cancel()
+
+    def stop(self) -> None:
+        """End all processes at once; the runs are settled at the next start."""
+        with self._lock:
+            live = list(self._live.values())
+        for execution in live:
+            execution.abandon()
+        for execution in live:
+            execution.join(self._bench.settings.cancel_grace_s + _GUARD_S)
+
+    def _forget(self, job_id: str) -> None:
+        with self._lock:
+            self._live.pop(job_id.lower(), None)
+
+
+def settle_interrupted(bench: Workbench) -> None:
+    """Fail every run that was open when the emulator ended: its processes are gone."""
+    for run in bench.runs.below("/"):
+        if not run.ended:
+            failure = JobFailure(
+                f"The Azure ML emulator was stopped while this run was {run.status}; its processes ended with it.",
+                code="ServiceError",
+                inner="EmulatorStopped",
+            )
+            bench.runs.move(run.job_id, RunState.FAILED, error=failure.error())
+            directory = RunDirectory.reopen(bench.run_root(run.name))
+            if directory is not None:
+                directory.remove_data()

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from local_azure.azure_ml.runs import Run
+from local_azure.azure_ml.service import JobFailure
+from local_azure.azure_ml.settings import Settings
 from local_azure.azure_ml.spec import JobSpec
 from local_azure.azure_ml.staging import Staged
-from local_azure.azure_ml.workspace import workspace_parts
+from local_azure.azure_ml.store import Store
+from local_azure.azure_ml.workspace import asset_name, workspace_parts
 
 _ROOT = Path(__file__).parents[2]
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")  # nothing else: the rest may hold secrets
@@ -102,3 +107,71 @@ def _service_variables(run: Run, spec: JobSpec) -> Mapping[str, str]:
     if spec.instance_count > 1:
         return {**variables, "AZ_BATCH_MASTER_NODE": f"{_SIMULATED_HOST}:6000"}
     return {**variables, "AZ_BATCHAI_MPI_MASTER_NODE": _SIMULATED_HOST}
+
+
+_FIRST_TO_FAIL = re.compile(r"Process name: \[[^\]]*,(\d+)\]")  # mpirun's own report
+_TAIL_BYTES = 2048
+
+
+def process_failure(exit_code: int, command: str, launcher_log: Path, user_logs: Path) -> JobFailure:
+    """Failure of a run whose command ended with `exit_code`."""
+    log = _telling_log(launcher_log, user_logs)
+    tail = tail_of(log if log.exists() else launcher_log)
+    program = command.split(maxsplit=1)[0]
+    return JobFailure(
+        f"Execution failed. User process '{program}' exited with status code {exit_code}. "
+        f"Please check log file 'user_logs/{log.name}' for error details. Error: {tail}",
+        inner="ExecutionFailed",
+    )
+
+
+def _telling_log(launcher_log: Path, user_logs: Path) -> Path:
+    """Log of the rank that failed first, where mpirun says which; else of the root."""
+    logs = sorted(user_logs.glob("*.txt"))
+    said = _FIRST_TO_FAIL.search(launcher_log.read_text(errors="replace") if launcher_log.exists() else "")
+    named = user_logs / f"std_log_process_{int(said[1]):02d}.txt" if said else None
+    if named is not None and named in logs:
+        return named
+    return logs[0] if logs else user_logs / "std_log.txt"
+
+
+def tail_of(path: Path, limit_bytes: int = _TAIL_BYTES) -> str:
+    """Last bytes of a file as text, from a line's start where there is one."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - limit_bytes))
+        text = file.read().decode(errors="replace")
+    return text if size <= limit_bytes else text.partition("\n")[2]
+
+
+_BUILT = "built-environment"
+
+
+class Images:
+    """Images by environment id; safe between threads. What was built once stays built."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings = settings
+        self._store = store
+        self._building = threading.Lock()
+
+    def virtual_environment(self, environment_id: str) -> Path:
+        """Directory that stands for an environment; JobFailure where the emulator was given none."""
+        name = asset_name(environment_id)
+        directory = self._settings.environments.get(name)
+        if directory is None:
+            raise JobFailure(
+                f"Image build failed: no virtual environment stands for environment {name!r}. "
+                f"Start the emulator with --python-environment {name}=VENV.",
+                inner="ImageBuildFailure",
+            )
+        return directory
+
+    def build(self, environment_id: str, pause: Callable[[float], None]) -> None:
+        """Take the time of a build on an environment's first use; who comes meanwhile waits for it."""
+        with self._building:
+            if self._store.get(_BUILT, environment_id) is None:
+                pause(self._settings.environment_build_s)
+                self._store.put(_BUILT, environment_id, {})

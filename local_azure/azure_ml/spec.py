@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local_azure.azure_ml.clock import duration_s
-from local_azure.azure_ml.errors import ServiceError
-from local_azure.azure_ml.expansion import unknown_placeholders
+from local_azure.azure_ml.service import ServiceError, duration_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,3 +80,24 @@ def _check_placeholders(command: str, inputs: Mapping[str, Any], outputs: Mappin
         raise ServiceError(
             400, "UserError", f"The command refers to {', '.join(unknown)}, which is no input or output of the job."
         )
+
+
+_PLACEHOLDER = re.compile(r"\$\{\{\s*(inputs|outputs)\.([A-Za-z_][\w.-]*?)\s*\}\}")
+_ANY = re.compile(r"\$\{\{.*?\}\}")
+
+
+def expand(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+    """Replace every placeholder by its value; KeyError names the first that has none."""
+    values = {"inputs": inputs, "outputs": outputs}
+    return _PLACEHOLDER.sub(lambda match: values[match[1]][match[2]], command)
+
+
+def unknown_placeholders(command: str, inputs: set[str], outputs: set[str]) -> list[str]:
+    """Placeholders of `command` that no input or output of the job fills, in order."""
+    known = {"inputs": inputs, "outputs": outputs}
+    unknown = []
+    for match in _ANY.finditer(command):
+        placeholder = _PLACEHOLDER.fullmatch(match[0])
+        if placeholder is None or placeholder[2] not in known[placeholder[1]]:
+            unknown.append(match[0])
+    return unknown

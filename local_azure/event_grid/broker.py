@@ -15,13 +15,11 @@ import aiohttp
 from azure.storage.queue.aio import QueueServiceClient
 
 from local_azure.event_grid.config import RESOURCE_GROUP_ID, Config, SubscriptionConfig
-from local_azure.event_grid.cursors import Cursor
-from local_azure.event_grid.dead_letters import DeadLetterContainer
 from local_azure.event_grid.events import Event
 from local_azure.event_grid.faults import Admitted, FaultGate
-from local_azure.event_grid.journal import Journal
+from local_azure.event_grid.journal import Cursor, Journal
 from local_azure.event_grid.subscriptions import Subscription
-from local_azure.event_grid.targets import QueueTarget, Target, WebhookTarget
+from local_azure.event_grid.targets import DeadLetterContainer, QueueTarget, Target, WebhookTarget
 from local_azure.storage_connections import storage_connection
 
 SAVE_EVERY_S = 0.1

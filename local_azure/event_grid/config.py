@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from local_azure.event_grid.errors import ConfigurationError
-
 MAX_FILE_BYTES = 1 << 20
 STORAGE_TOPIC = "storage"
 """The topic to which the writes of the storage account go."""
@@ -22,6 +20,10 @@ DEFAULT_RETRY_SCHEDULE_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 RESOURCE_GROUP_ID = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/landfall"
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}", re.IGNORECASE)
+
+
+class ConfigurationError(Exception):
+    """The configuration file has a field that is missing or cannot be used; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True)

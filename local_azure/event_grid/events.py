@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 from local_azure.event_grid.config import SubscriptionConfig
-from local_azure.event_grid.errors import InvalidEventError
 
 Schema = Literal["event_grid", "cloud_events"]
 
@@ -19,6 +18,10 @@ _REQUIRED = {
     "event_grid": ("id", "subject", "eventType", "eventTime", "dataVersion"),
     "cloud_events": ("id", "source", "specversion", "type"),
 }
+
+
+class InvalidEventError(ValueError):
+    """A published body is no array of events; the message says what is wrong with which one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from local_azure.event_grid.config import SubscriptionConfig
-from local_azure.event_grid.cursors import Cursor
-from local_azure.event_grid.dead_letters import DeadLetterContainer, GivenUp
 from local_azure.event_grid.events import Event, matches
 from local_azure.event_grid.faults import Admitted
-from local_azure.event_grid.journal import Journal
-from local_azure.event_grid.targets import DeliveryFailedError, Target
+from local_azure.event_grid.journal import Cursor, Journal
+from local_azure.event_grid.targets import DeadLetterContainer, DeliveryFailedError, GivenUp, Target
 
 log = logging.getLogger("event_grid")
 

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from local_azure.functions_host.errors import DevHostError
 from local_azure.functions_host.host import Options, run
+from local_azure.functions_host.settings import DevHostError
+from local_azure.http_server import PortError
 from local_azure.storage_connections import StorageConnectionError
 
 
@@ -16,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until stopped and return the exit code."""
     try:
         run(_options(arguments))
-    except (DevHostError, StorageConnectionError) as error:
+    except (DevHostError, PortError, StorageConnectionError) as error:
         print(f"dev host: {error}", file=sys.stderr, flush=True)
         return 1
     return 0

@@ -16,7 +16,8 @@ from aiohttp import web
 
 from local_azure.functions_host.functions import Function
 from local_azure.functions_host.invocations import Invoker
-from local_azure.functions_host.worker_messages import TypedData
+from local_azure.functions_host.worker import TypedData
+from local_azure.http_server import refusal
 
 MAX_EVENTS = 5_000
 """Event Grid's largest batch: https://learn.microsoft.com/azure/event-grid/delivery-and-retry."""
@@ -28,10 +29,10 @@ async def receive(
     """Answer one request of Event Grid."""
     name = request.query.get("functionName", "")
     if system_key and not hmac.compare_digest(request.query.get("code", "").encode(), system_key.encode()):
-        return _refusal(401, "the code in the query should be the system key, is not")
+        return refusal(401, "the code in the query should be the system key, is not")
     function = functions.get(name.lower())
     if function is None:
-        return _refusal(404, f"there is no function with an Event Grid trigger called {name!r}")
+        return refusal(404, f"there is no function with an Event Grid trigger called {name!r}")
     if request.method == "OPTIONS":
         return _cloud_events_handshake(request)
     kind = request.headers.get("aeg-event-type", "").lower()
@@ -44,14 +45,14 @@ async def _receive_events(request: web.Request, function: Function, invoker: Inv
     try:
         events = _events(await request.read())
     except ValueError as error:
-        return _refusal(400, str(error))
+        return refusal(400, str(error))
     if kind == "subscriptionvalidation":
         return _handshake(events)
     if kind != "notification" and "cloudevents" not in request.content_type:
-        return _refusal(400, f"the header aeg-event-type should say what this is, says {kind!r}")
+        return refusal(400, f"the header aeg-event-type should say what this is, says {kind!r}")
     calls = [invoker.invoke(function, TypedData(json=json.dumps(event))) for event in events]
     failed = [outcome for outcome in await asyncio.gather(*calls) if not outcome.succeeded]
-    return _refusal(500, failed[0].error) if failed else web.Response(status=202)
+    return refusal(500, failed[0].error) if failed else web.Response(status=202)
 
 
 def _events(body: bytes) -> list[dict[str, Any]]:
@@ -69,7 +70,7 @@ def _handshake(events: list[dict[str, Any]]) -> web.Response:
     data = events[0].get("data")
     code = data.get("validationCode") if isinstance(data, dict) else None
     if not isinstance(code, str):
-        return _refusal(400, "a SubscriptionValidation event should carry data.validationCode")
+        return refusal(400, "a SubscriptionValidation event should carry data.validationCode")
     return web.json_response({"validationResponse": code})
 
 
@@ -77,7 +78,3 @@ def _cloud_events_handshake(request: web.Request) -> web.Response:
     """https://github.com/cloudevents/spec/blob/v1.0/http-webhook.md#4-abuse-protection."""
     origin = request.headers.get("WebHook-Request-Origin", "eventgrid.azure.net")
     return web.Response(headers={"WebHook-Allowed-Origin": origin, "WebHook-Allowed-Rate": "*"})
-
-
-def _refusal(status: int, message: str) -> web.Response:
-    return web.json_response({"error": {"message": message}}, status=status)

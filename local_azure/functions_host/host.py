@@ -1,33 +1,48 @@
-"""The dev host put together: index, listen, serve, stop."""
+"""The dev host: indexes an app, starts its listeners, serves it over HTTP, and stops it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import signal
 import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from aiohttp import web
+from azure.storage.queue.aio import QueueServiceClient
 
-from local_azure.background_tasks import until_stopped
-from local_azure.functions_host.admin import Admin
-from local_azure.functions_host.errors import DevHostError
 from local_azure.functions_host.functions import SERVED_TRIGGERS, Function
-from local_azure.functions_host.invocations import Invoker
-from local_azure.functions_host.listeners import ListenerFactory, Listeners
+from local_azure.functions_host.http_api import HttpApi
+from local_azure.functions_host.http_trigger import make_routes
+from local_azure.functions_host.invocations import SERVED_OUTPUTS, Invoker, OutputWriter
 from local_azure.functions_host.log_lines import configure_logging
-from local_azure.functions_host.output_bindings import SERVED_OUTPUTS, OutputWriter
-from local_azure.functions_host.routes import make_routes
-from local_azure.functions_host.settings import HostOptions, app_settings, host_id, host_options
-from local_azure.functions_host.web_server import WebServer
+from local_azure.functions_host.queue_trigger import QueueListener, create_queue
+from local_azure.functions_host.settings import (
+    DevHostError,
+    HostOptions,
+    QueueOptions,
+    app_settings,
+    host_id,
+    host_options,
+)
+from local_azure.functions_host.timer_trigger import (
+    BlobTimerMemory,
+    NoTimerMemory,
+    TimerListener,
+    TimerMemory,
+    parse_schedule,
+)
 from local_azure.functions_host.worker import Worker
+from local_azure.http_server import bind, port_of, serving, stop_on_signals, until_stopped
+from local_azure.storage_connections import StorageConnectionError, storage_connection
 
 log = logging.getLogger("dev_host")
+
+HOST_STORAGE = "AzureWebJobsStorage"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +50,56 @@ class Options:
     """The command line."""
 
     root: Path
+    """Folder of the app: function_app.py and host.json."""
     port: int
     """0 for any free port."""
     system_key_env: str = ""
     """The environment variable that holds the system key; empty for no key."""
     queue_lease_s: float = 30.0
+    """How long a fetched message stays invisible; the message of a killed host reappears after that."""
     grace_s: float = 10.0
+    """How long running invocations may go on after the host was asked to stop."""
     storage_patience_s: float = 15.0
+    """How long to wait for storage at the start."""
     verbose: bool = False
+
+
+def run(options: Options) -> None:
+    """Serve the app until SIGTERM or SIGINT. Raises DevHostError where it cannot start."""
+    if not asyncio.run(serve(options)):
+        # Python would wait for the threads of the functions that outlived the grace period.
+        logging.shutdown()
+        os._exit(0)
+
+
+async def serve(options: Options) -> bool:
+    """Index and serve the app until SIGTERM or SIGINT; return whether all invocations ended in time."""
+    stop = stop_on_signals()
+    settings = app_settings(options.root, os.environ)
+    os.environ.update(settings)
+    host = host_options(options.root, settings)
+    with bind(options.port) as listening:
+        worker = Worker(options.root)
+        outputs = OutputWriter(settings=settings, message_encoding=host.queues.message_encoding)
+        invoker = Invoker(worker=worker, outputs=outputs, root=options.root, verbose=options.verbose)
+        configure_logging(invoker.running, verbose=options.verbose)
+        functions = await worker.index(settings)
+        _log_functions(functions)
+        dev_host = DevHost(options=options, settings=settings, host=host, functions=functions, invoker=invoker)
+        drained = await dev_host.run(listening, stop)
+        worker.stop()
+    return drained
+
+
+def _log_functions(functions: list[Function]) -> None:
+    for function in functions:
+        trigger = str(function.trigger["type"])
+        log.info(f"function {function.name}: {trigger}{' (disabled)' if function.disabled else ''}")
+        if trigger not in SERVED_TRIGGERS:
+            log.warning(f"function {function.name}: the dev host serves no {trigger}, it will not be called")
+        for binding in function.bindings:
+            if binding is not function.trigger and binding["type"] not in SERVED_OUTPUTS:
+                log.warning(f"function {function.name}: the dev host does not serve the binding {binding['type']}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +113,13 @@ class DevHost:
     invoker: Invoker
 
     async def run(self, listening: socket.socket, stop: asyncio.Event) -> bool:
-        """Serve on the bound socket until ``stop`` is set; whether all invocations then ended in time."""
+        """Serve on the bound socket until `stop` is set; return whether all invocations then ended in time."""
         async with AsyncExitStack() as resources:
             listeners = await self._listeners(resources)
             await resources.enter_async_context(listeners)
-            await self._serve_http(listening, listeners, resources)
-            log.info(f"listening http://127.0.0.1:{listening.getsockname()[1]}")
+            application = self._http_api(listeners).application()
+            await resources.enter_async_context(serving(application, listening, grace_s=self.options.grace_s))
+            log.info(f"listening http://127.0.0.1:{port_of(listening)}")
             await until_stopped(stop, listeners.tasks)
             log.info(f"stopping; {len(self.invoker.running)} invocations are running")
             listeners.stop()
@@ -82,54 +140,14 @@ class DevHost:
         )
         return await factory.make(self.functions)
 
-    async def _serve_http(self, listening: socket.socket, listeners: Listeners, resources: AsyncExitStack) -> None:
-        routes = make_routes(self.functions, self.host.route_prefix)
-        by_name = {function.name.lower(): function for function in self.functions}
-        admin = Admin(functions=by_name, routes=routes, timers=listeners.timers, invoker=self.invoker)
-        key = _system_key(self.options)
-        server = WebServer(routes=routes, functions=by_name, invoker=self.invoker, admin=admin, system_key=key)
-        runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=self.options.grace_s)
-        await runner.setup()
-        resources.push_async_callback(runner.cleanup)
-        await web.SockSite(runner, listening).start()
-
-
-async def serve(options: Options) -> bool:
-    """Index and serve the app until SIGTERM or SIGINT; whether all invocations ended in time.
-
-    Raises DevHostError where it cannot start.
-    """
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    settings = app_settings(options.root, os.environ)
-    os.environ.update(settings)
-    host = host_options(options.root, settings)
-    listening = _bind(options.port)
-    worker = Worker(options.root)
-    outputs = OutputWriter(settings=settings, message_encoding=host.queues.message_encoding)
-    invoker = Invoker(worker=worker, outputs=outputs, root=options.root, verbose=options.verbose)
-    configure_logging(invoker.running, verbose=options.verbose)
-    functions = await worker.index(settings)
-    _announce(functions)
-    dev_host = DevHost(options=options, settings=settings, host=host, functions=functions, invoker=invoker)
-    drained = await dev_host.run(listening, stop)
-    worker.stop()
-    return drained
-
-
-def _bind(port: int) -> socket.socket:
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind(("127.0.0.1", port))
-    except OSError as error:
-        listening.close()
-        raise DevHostError(
-            f"port {port} on 127.0.0.1 cannot be used: {error.strerror}. Is another dev host running? "
-            "Choose another with --port"
-        ) from error
-    return listening
+    def _http_api(self, listeners: Listeners) -> HttpApi:
+        return HttpApi(
+            routes=make_routes(self.functions, self.host.route_prefix),
+            functions={function.name.lower(): function for function in self.functions},
+            timers=listeners.timers,
+            invoker=self.invoker,
+            system_key=_system_key(self.options),
+        )
 
 
 def _system_key(options: Options) -> str:
@@ -141,20 +159,92 @@ def _system_key(options: Options) -> str:
     return key
 
 
-def _announce(functions: list[Function]) -> None:
-    for function in functions:
-        trigger = str(function.trigger["type"])
-        log.info(f"function {function.name}: {trigger}{' (disabled)' if function.disabled else ''}")
-        if trigger not in SERVED_TRIGGERS:
-            log.warning(f"function {function.name}: the dev host serves no {trigger}, it will not be called")
-        for binding in function.bindings:
-            if binding is not function.trigger and binding["type"] not in SERVED_OUTPUTS:
-                log.warning(f"function {function.name}: the dev host does not serve the binding {binding['type']}")
+@dataclass(kw_only=True)
+class Listeners:
+    """All queue and timer listeners of an app; ``async with`` starts them and waits for their end."""
+
+    queues: list[QueueListener]
+    timers: dict[str, TimerListener]
+    """By function name."""
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    """One per listener, while they run."""
+
+    async def __aenter__(self) -> Self:
+        self.tasks = [asyncio.create_task(listener.run()) for listener in self._all()]
+        return self
+
+    def stop(self) -> None:
+        """Take no new messages and fire no timer from now on."""
+        for listener in self._all():
+            listener.stopping.set()
+
+    def _all(self) -> list[QueueListener | TimerListener]:
+        return [*self.queues, *self.timers.values()]
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        # A timer whose function outlives the grace period would block the end for ever.
+        _, pending = await asyncio.wait(self.tasks, timeout=1.0) if self.tasks else (set(), set())
+        for task in pending:
+            task.cancel()
 
 
-def run(options: Options) -> None:
-    """Run ``serve`` to its end."""
-    if not asyncio.run(serve(options)):
-        # Python would wait for the threads of functions that we have just given up on.
-        logging.shutdown()
-        os._exit(0)
+@dataclass(frozen=True, kw_only=True)
+class ListenerFactory:
+    """Makes the listeners of an app; the clients that they use are closed with `resources`."""
+
+    host_id: str
+    options: Options
+    queue_options: QueueOptions
+    settings: Mapping[str, str]
+    invoker: Invoker
+    resources: AsyncExitStack
+
+    async def make(self, functions: list[Function]) -> Listeners:
+        """Create the queues that are missing; return a listener for every enabled queue and timer function."""
+        queued = [function for function in functions if function.trigger_is("queueTrigger")]
+        settings_used = sorted({_connection(function) for function in queued})
+        services = {setting: await self._open(setting) for setting in settings_used}
+        queues = [self._queue_listener(function, services[_connection(function)]) for function in queued]
+        for listener in queues:
+            await create_queue(listener.queue, _connection(listener.function), self.options.storage_patience_s)
+        timed = [function for function in functions if function.trigger_is("timerTrigger")]
+        memory = await self._timer_memory() if timed else NoTimerMemory()
+        return Listeners(queues=queues, timers={one.name: self._timer_listener(one, memory) for one in timed})
+
+    async def _open(self, setting: str) -> QueueServiceClient:
+        service = storage_connection(setting, self.settings).queue_service()
+        return await self.resources.enter_async_context(service)
+
+    def _queue_listener(self, function: Function, service: QueueServiceClient) -> QueueListener:
+        name = str(function.trigger["queueName"])
+        return QueueListener(
+            function=function,
+            queue=service.get_queue_client(name),
+            poison=service.get_queue_client(f"{name}-poison"),
+            options=self.queue_options,
+            invoker=self.invoker,
+            lease_s=self.options.queue_lease_s,
+        )
+
+    def _timer_listener(self, function: Function, memory: TimerMemory) -> TimerListener:
+        use_monitor = function.trigger.get("useMonitor", True) is not False
+        return TimerListener(
+            function=function,
+            schedule=parse_schedule(str(function.trigger["schedule"]), function.name),
+            invoker=self.invoker,
+            memory=memory if use_monitor else NoTimerMemory(),
+        )
+
+    async def _timer_memory(self) -> TimerMemory:
+        try:
+            service = storage_connection(HOST_STORAGE, self.settings).blob_service()
+        except StorageConnectionError:
+            return NoTimerMemory()
+        return BlobTimerMemory(await self.resources.enter_async_context(service), self.host_id)
+
+
+def _connection(function: Function) -> str:
+    return str(function.trigger.get("connection") or HOST_STORAGE)

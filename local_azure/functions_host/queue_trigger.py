@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
+import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Literal, Self
 
-from azure.core.exceptions import AzureError, ResourceExistsError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ResourceExistsError
 from azure.storage.queue import QueueMessage
 from azure.storage.queue.aio import QueueClient
 
 from local_azure.functions_host.functions import Function
 from local_azure.functions_host.invocations import Invoker
-from local_azure.functions_host.message_lease import MessageLease
-from local_azure.functions_host.queue_messages import UndecodableMessageError, decode_body, message_metadata
-from local_azure.functions_host.settings import QueueOptions
+from local_azure.functions_host.settings import DevHostError, QueueOptions
+from local_azure.functions_host.worker import TypedData
 
 log = logging.getLogger("dev_host")
 
@@ -118,6 +122,116 @@ class QueueListener:
         await self.poison.send_message(message.content, time_to_live=-1)
         await self.queue.delete_message(message.id, pop_receipt)
         log.error(f"message {message.id} was moved to queue {self.poison.queue_name}: {reason}")
+
+
+class MessageLease:
+    """Renews a message's invisibility every third of its length, inside ``async with``.
+
+    The pop receipt changes with every renewal: use ``pop_receipt`` after the block.
+    """
+
+    def __init__(self, queue: QueueClient, message: QueueMessage, length_s: float) -> None:
+        self._queue = queue
+        self._message = message
+        self._length_s = length_s
+        self._ended = asyncio.Event()
+        self._renewal: asyncio.Task[None] | None = None
+        self.pop_receipt: str | None = message.pop_receipt
+        """The receipt with which the message can be deleted; the SDK's type allows None, the service does not."""
+
+    async def __aenter__(self) -> Self:
+        self._renewal = asyncio.create_task(self._renew())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._renewal:
+            # Awaited, not cancelled: a renewal cut off on its way would leave us with a receipt of the past.
+            await self._renewal
+
+    async def _renew(self) -> None:
+        while not await _set_within(self._ended, self._length_s / 3):
+            try:
+                renewed = await self._queue.update_message(
+                    self._message.id, self.pop_receipt, visibility_timeout=max(1, round(self._length_s))
+                )
+            except AzureError as error:
+                log.warning(f"message {self._message.id}: its lease could not be renewed: {error}")
+            else:
+                self.pop_receipt = renewed.pop_receipt
+
+
+async def _set_within(event: asyncio.Event, timeout_s: float) -> bool:
+    try:
+        await asyncio.wait_for(event.wait(), timeout_s)
+    except TimeoutError:
+        return False
+    return True
+
+
+class UndecodableMessageError(ValueError):
+    """The message is not in the encoding that host.json names; it can never be processed."""
+
+
+def decode_body(content: str, encoding: Literal["base64", "none"]) -> TypedData:
+    """The message's text, or its bytes where they are no text. Raises UndecodableMessageError."""
+    if encoding == "none":
+        return TypedData(string=content)
+    try:
+        body = base64.b64decode(content, validate=True)
+    except ValueError as error:  # also for text that is not ASCII
+        raise UndecodableMessageError(
+            f"it should be base64 (extensions.queues.messageEncoding in host.json), starts with {content[:60]!r}"
+        ) from error
+    try:
+        return TypedData(string=body.decode("utf-8"))
+    except UnicodeDecodeError:
+        return TypedData(bytes=body)
+
+
+def message_metadata(message: QueueMessage) -> dict[str, TypedData]:
+    """The trigger metadata from which `func.QueueMessage` is made."""
+    moments = {
+        "InsertionTime": message.inserted_on,
+        "ExpirationTime": message.expires_on,
+        "NextVisibleTime": message.next_visible_on,
+    }
+    metadata = {name: TypedData(string=_utc(moment)) for name, moment in moments.items() if moment is not None}
+    metadata["Id"] = TypedData(string=message.id)
+    metadata["PopReceipt"] = TypedData(string=message.pop_receipt)
+    metadata["DequeueCount"] = TypedData(json=str(message.dequeue_count))
+    return metadata
+
+
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S+00:00")
+
+
+async def create_queue(queue: QueueClient, setting: str, patience_s: float) -> None:
+    """Create ``queue`` if absent, retrying while storage does not answer.
+
+    Raises DevHostError after ``patience_s``, or at once where storage answers with a refusal.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            with contextlib.suppress(ResourceExistsError):  # made by an earlier start
+                await queue.create_queue(retry_total=0)
+            return
+        except (ClientAuthenticationError, HttpResponseError) as error:
+            raise DevHostError(_message(queue, setting, f"refuses: {_first_line(error)}")) from error
+        except AzureError as error:
+            if time.monotonic() >= deadline:
+                seen = f"did not answer within {patience_s:.0f} s: {_first_line(error)}. Is Azurite running?"
+                raise DevHostError(_message(queue, setting, seen)) from error
+            log.info(f"waiting for storage at {queue.primary_hostname}")
+            await asyncio.sleep(0.5)
+
+
+def _message(queue: QueueClient, setting: str, seen: str) -> str:
+    return f"queue {queue.queue_name} of setting {setting}: storage at {queue.primary_hostname} {seen}"
 
 
 def _first_line(error: Exception) -> str:

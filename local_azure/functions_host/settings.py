@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from local_azure.functions_host.errors import DevHostError
-
 MAX_FILE_BYTES = 1 << 20
 MAX_BATCH_SIZE = 32
 """A queue gives at most this many messages at once."""
@@ -149,3 +147,11 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DevHostError(f"{path} should hold a JSON object, holds {type(content).__name__}")
     return content
+
+
+class DevHostError(Exception):
+    """The dev host cannot start. The message is one paragraph for the person at the terminal."""
+
+
+class BindingError(DevHostError):
+    """A function's binding names a setting that is not there, or holds a value that cannot be used."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
+from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
+from azure.storage.blob.aio import BlobServiceClient
+from croniter import croniter
+
 from local_azure.functions_host.functions import Function
 from local_azure.functions_host.invocations import Invoker, Outcome
-from local_azure.functions_host.schedules import Schedule
-from local_azure.functions_host.worker_messages import TypedData
+from local_azure.functions_host.settings import BindingError
+from local_azure.functions_host.worker import TypedData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,3 +98,81 @@ class TimerListener:
 
 def _timer_json(status: TimerStatus, *, past_due: bool) -> str:
     return json.dumps({"Schedule": {"AdjustForDST": True}, "ScheduleStatus": status.as_json(), "IsPastDue": past_due})
+
+
+log = logging.getLogger("dev_host")
+
+CONTAINER = "azure-webjobs-hosts"
+
+
+class NoTimerMemory:
+    """Forgets: for timers that shall not look back, and where there is no storage."""
+
+    async def load(self, function_name: str) -> TimerStatus | None:  # noqa: ARG002 (the port's signature)
+        """Nothing."""
+        return None
+
+    async def save(self, function_name: str, status: TimerStatus) -> None:
+        """Not kept."""
+
+
+class BlobTimerMemory:
+    """One small blob per timer. A failure is logged and costs only the past-due flag."""
+
+    def __init__(self, service: BlobServiceClient, host_id: str) -> None:
+        """``host_id`` keeps apart the apps that share a storage account."""
+        self._container = service.get_container_client(CONTAINER)
+        self._host_id = host_id
+
+    async def load(self, function_name: str) -> TimerStatus | None:
+        """The saved status; None where there is none that can be read."""
+        try:
+            blob = await self._container.download_blob(self._path(function_name))
+            content = json.loads(await blob.readall())
+            return TimerStatus(
+                last=datetime.fromisoformat(content["Last"]), next=datetime.fromisoformat(content["Next"])
+            )
+        except ResourceNotFoundError:
+            return None
+        except (AzureError, ValueError, KeyError) as error:
+            log.warning(f"timer {function_name}: its saved status cannot be read: {error}")
+            return None
+
+    async def save(self, function_name: str, status: TimerStatus) -> None:
+        """Replace the saved status."""
+        try:
+            with contextlib.suppress(ResourceExistsError):  # made by an earlier timer
+                await self._container.create_container()
+            await self._container.upload_blob(self._path(function_name), json.dumps(status.as_json()), overwrite=True)
+        except AzureError as error:
+            log.warning(f"timer {function_name}: its status cannot be saved: {error}")
+
+    def _path(self, function_name: str) -> str:
+        return f"timers/{self._host_id}/{function_name}/status"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """``{second} {minute} {hour} {day} {month} {day of week}`` in UTC."""
+
+    expression: str
+    """Always with six fields."""
+
+    def next_after(self, moment: datetime) -> datetime:
+        """The first occurrence later than ``moment``, which must be aware."""
+        # NCRONTAB wants day and day of week both to hold; cron, either of them.
+        times = croniter(self.expression, moment, second_at_beginning=True, day_or=False)
+        found: datetime = times.get_next(datetime)
+        return found
+
+
+def parse_schedule(text: str, function_name: str) -> Schedule:
+    """A schedule from six fields, or five, which have no seconds. Raises BindingError for anything else."""
+    fields = text.split()
+    expression = " ".join(["0", *fields] if len(fields) == 5 else fields)  # noqa: PLR2004 (no seconds)
+    if len(expression.split()) != 6 or not croniter.is_valid(expression, second_at_beginning=True):  # noqa: PLR2004
+        raise BindingError(
+            f"function {function_name} should have an NCRONTAB schedule of six fields such as '0 */5 * * * *', "
+            f"has {text!r}"
+        )
+    return Schedule(expression=expression)

@@ -98,9 +98,13 @@ class TwinClient:
         """Let Azure ML fail: ``{"match": {"method", "path"}, "times": n, "do": {…}}``."""
         self._azure_ml.post("/twin/faults", json=dict(script)).raise_for_status()
 
+    def pending_call_faults(self) -> int:
+        """Return how many scripted calls have not come yet."""
+        return int(_json(self._azure_ml.get("/twin/faults"))["pending"])
+
     def end_call_faults(self) -> int:
-        """Let Azure ML answer again; how many scripted calls did not come."""
-        pending = int(_json(self._azure_ml.get("/twin/faults"))["pending"])
+        """Let Azure ML answer again; return how many scripted calls did not come."""
+        pending = self.pending_call_faults()
         self._azure_ml.delete("/twin/faults").raise_for_status()
         return pending
 

@@ -10,7 +10,7 @@ from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT, HOST_ACCOUNT_KEY, SE
 from local_azure.processes import ROOT, Program, TwinError, clean_environment, module_command
 from local_azure.programs import azure_ml_program, event_grid_program, functions_host_program
 from local_azure.twin import places as names
-from local_azure.twin.app_settings import SYSTEM_KEY_SETTING
+from local_azure.twin.deployment import SYSTEM_KEY_SETTING
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import Places
 from local_azure.twin.state import write_atomically

@@ -80,8 +80,8 @@ def storage_settings(azurite: Azurite) -> dict[str, str]:
     }
 
 
-def storage_config(azurite: Azurite, container: str, queue: str) -> dict[str, Any]:
-    """Blobs made in ``container`` go to ``queue``."""
+def storage_config(azurite: Azurite, *routes: tuple[str, str]) -> dict[str, Any]:
+    """Return a configuration in which the blobs created in a container go to a queue: (container, queue)."""
     return {
         "storage": {
             "access_log": str(azurite.access_log),
@@ -91,12 +91,13 @@ def storage_config(azurite: Azurite, container: str, queue: str) -> dict[str, An
         "topics": ["storage"],
         "subscriptions": [
             {
-                "name": "shards",
+                "name": f"uploads-to-{container}",
                 "topic": "storage",
                 "included_event_types": ["Microsoft.Storage.BlobCreated"],
                 "subject_begins_with": f"/blobServices/default/containers/{container}/",
                 "queue": queue,
             }
+            for container, queue in routes
         ],
     }
 

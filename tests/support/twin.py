@@ -24,7 +24,7 @@ from local_azure.twin.places import QUEUES, RESOURCE_GROUP, SUBSCRIPTION, WORKSP
 from local_azure.twin.twin import Twin, running_twin
 from tests.support.processes import REPOSITORY
 
-PIPELINES = REPOSITORY / "tests" / "integration" / "twin" / "pipelines"
+PIPELINES = REPOSITORY / "tests" / "twin" / "pipelines"
 SETTLED = ("registered", "not_registered", "failed", "canceled", "lost")
 NEW_YEARS_EVE = "0 59 23 31 12 *"
 """When the sweep comes by itself: tests fire it, and look at what is there before."""

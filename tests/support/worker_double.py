@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from local_azure.functions_host.functions import Function
-from local_azure.functions_host.worker_messages import PROTOS, InvocationRequest, StatusResult
+from local_azure.functions_host.worker import PROTOS, InvocationRequest, StatusResult
 
 
 @dataclass(kw_only=True)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from local_azure.azure_ml.api.call import PROVIDER, Answer, Call, not_found, system_data
+from local_azure.azure_ml.api.call import PROVIDER, Answer, Call, check_body, not_found, system_data
 from local_azure.azure_ml.api.emulator import Emulator
-from local_azure.azure_ml.errors import JobFailure, ServiceError
-from local_azure.azure_ml.schema import check_body
+from local_azure.azure_ml.service import JobFailure, ServiceError
 from local_azure.azure_ml.store import Document
-from local_azure.azure_ml.uris import BlobLocation, resolve
-from local_azure.azure_ml.workspace import catalogue
+from local_azure.azure_ml.workspace import BlobLocation, catalogue, resolve
 
 _IMMUTABLE = {
     "codes": ("codeUri",),

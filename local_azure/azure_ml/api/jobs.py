@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from local_azure.azure_ml.api.call import PROVIDER, Answer, Call, not_found, system_data
+from local_azure.azure_ml.api.call import PROVIDER, Answer, Call, check_body, not_found, system_data
 from local_azure.azure_ml.api.emulator import Emulator
-from local_azure.azure_ml.api.workspaces import LOCATION
-from local_azure.azure_ml.clock import iso, utcnow
-from local_azure.azure_ml.errors import ServiceError
-from local_azure.azure_ml.runs import IllegalTransitionError, Run
-from local_azure.azure_ml.schema import check_body
+from local_azure.azure_ml.api.resources import LOCATION
+from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunState
+from local_azure.azure_ml.service import ServiceError, iso, utcnow
 from local_azure.azure_ml.spec import JobSpec, job_spec
-from local_azure.azure_ml.states import RunState
+from local_azure.azure_ml.storage import log_location
 from local_azure.azure_ml.store import Document
 from local_azure.azure_ml.workspace import COMPUTES, output_uri
 
@@ -170,3 +168,40 @@ def _has_tag(run: Run, wanted: str) -> bool:
     name, has_value, value = wanted.partition("=")
     tags = run.properties.get("tags") or {}
     return name in tags and (not has_value or tags[name] == value)
+
+
+def get_run_details(emulator: Emulator, call: Call) -> Answer:
+    """Describe a run with its error and with addresses of its logs."""
+    run = _run(emulator, call)
+    storage = emulator.storage
+    logs = {name: storage.read_url(log_location(storage, run.name, name)) for name in run.log_files}
+    return Answer(body={**_described(run), "logFiles": logs, "inputDatasets": [], "outputDatasets": []})
+
+
+def get_run(emulator: Emulator, call: Call) -> Answer:
+    """Describe a run."""
+    return Answer(body=_described(_run(emulator, call)))
+
+
+def _run(emulator: Emulator, call: Call) -> Run:
+    run = emulator.runs.get(f"{call.workspace_id}/jobs/{call.parts['name']}")
+    if run is None:
+        raise not_found(f"Run {call.parts['name']} was not found.")
+    return run
+
+
+def _described(run: Run) -> Document:
+    return {
+        "runId": run.name,
+        "experimentId": run.experiment_id,
+        "runType": "azureml.commandjob",
+        "target": str(run.properties["computeId"]).rpartition("/")[2],
+        "status": str(run.status),
+        "createdUtc": run.created_at,
+        "startTimeUtc": run.started_at,
+        "endTimeUtc": run.ended_at,
+        "error": run.error,
+        "warnings": [{"source": "AzureML", "message": message} for message in run.warnings],
+        "tags": run.properties.get("tags") or {},
+        "properties": {"_azureml.ComputeTargetType": "amlctrain"},
+    }

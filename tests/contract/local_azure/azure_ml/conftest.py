@@ -1,4 +1,4 @@
-"""One emulator for all contract tests of a module, with the real client pointed at it."""
+"""One emulator for all tests that do not stop it, the real client pointed at it, and its storage."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from azure.storage.blob import BlobServiceClient
 
-from local_azure.azurite import Azurite
+from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT, Azurite
 from tests.support.azure_ml import AzureMl, real_client, start_with_cluster
-from tests.support.azurite import start_azurite
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
 
 
-@pytest.fixture(scope="module")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    """Storage behind the emulator."""
-    running = start_azurite(tmp_path_factory.mktemp("azurite"))
-    yield running
-    running.stop()
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def emulator(tmp_path_factory: pytest.TempPathFactory, azurite: Azurite) -> Iterator[AzureMl]:
-    """An emulator with a cluster and an environment."""
+    """An emulator with a cluster, environments, and datastores over the containers `datasets` and `runs`."""
     running = start_with_cluster(tmp_path_factory.mktemp("azure_ml"), azurite)
+    for name, account in (("datasets", DATA_ACCOUNT), ("runs", HOST_ACCOUNT)):
+        properties = {
+            "datastoreType": "AzureBlob",
+            "accountName": account,
+            "containerName": name,
+            "credentials": {"credentialsType": "None"},
+        }
+        running.put(f"datastores/landfall_{name}", {"properties": properties}).raise_for_status()
     yield running
     running.process.stop()
 
@@ -36,3 +36,18 @@ def client(emulator: AzureMl) -> Iterator[MLClient]:
     """The unmodified client."""
     with real_client(emulator) as one:
         yield one
+
+
+@pytest.fixture(scope="session")
+def data(azurite: Azurite) -> Iterator[BlobServiceClient]:
+    """The data account, with a container of datasets."""
+    with BlobServiceClient.from_connection_string(azurite.connection_string(DATA_ACCOUNT)) as service:
+        service.create_container("datasets")
+        yield service
+
+
+@pytest.fixture(scope="session")
+def host(azurite: Azurite) -> Iterator[BlobServiceClient]:
+    """The host account."""
+    with BlobServiceClient.from_connection_string(azurite.connection_string(HOST_ACCOUNT)) as service:
+        yield service

@@ -12,7 +12,7 @@ from tests.support.azure_ml import WORKSPACE_ID, AzureMl, real_client
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
 
 def statuses_of_puts(emulator: AzureMl, name: str) -> list[int]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.azure_ml import WORKSPACE_ID, AzureMl, command_job, real_client
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
 
 def refusal(emulator: AzureMl, path: str, body: Any) -> tuple[int, str]:
@@ -53,7 +53,7 @@ def _cluster() -> dict[str, Any]:
 def test_a_reference_to_nothing_is_refused(emulator: AzureMl, member: str, word: str) -> None:
     """A job is submitted only where its compute, environment and code exist."""
     ghost = f"{WORKSPACE_ID}/{word}s/ghost"
-    status, message = refusal(emulator, f"jobs/no-{word}", command_job("echo", **{member: ghost}))
+    status, message = refusal(emulator, f"jobs/refers-to-no-{word}", command_job("echo", **{member: ghost}))
     assert (400, f"Could not find {word} {ghost}.") == (status, message)
 
 

@@ -1,11 +1,9 @@
-"""One Azurite and one emulator per process; each test has a container of its own, all go to one queue each."""
+"""One emulator for all tests that do not stop it; each test has a container and a queue of its own."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +11,7 @@ from azure.storage.blob import BlobServiceClient, ContainerClient
 
 from local_azure.azurite import DATA_ACCOUNT, Azurite
 from local_azure.processes import wait_until
-from tests.support.azurite import start_azurite
 from tests.support.event_grid import EventGrid, queued_events, start_event_grid, storage_config, storage_settings
-
-
-@pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    running = start_azurite(tmp_path_factory.mktemp("azurite"))
-    yield running
-    running.stop()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +37,26 @@ class Uploads:
         return [event for event in seen if not event["subject"].endswith("/the-mark")]
 
 
+FOLLOWED = [f"followed-{number:02d}" for number in range(40)]
+"""Containers with a subscription each; a queue of the same name gets their events. Every test takes the next."""
+
+
+@pytest.fixture(scope="session")
+def following(
+    azurite: Azurite, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[EventGrid, Iterator[str]]]:
+    """An emulator that follows storage, and the containers that no test has used yet."""
+    config = storage_config(azurite, *((name, name) for name in FOLLOWED))
+    grid = start_event_grid(tmp_path_factory.mktemp("following"), config, storage_settings(azurite))
+    yield grid, iter(FOLLOWED)
+    grid.process.stop()
+
+
 @pytest.fixture
-def uploads(azurite: Azurite, tmp_path: Path) -> Iterator[Uploads]:
-    name = f"c{uuid.uuid4().hex[:12]}"
-    config = storage_config(azurite, name, name)
-    grid = start_event_grid(tmp_path, config, storage_settings(azurite))
+def uploads(azurite: Azurite, following: tuple[EventGrid, Iterator[str]]) -> Iterator[Uploads]:
+    """A followed container of the test's own."""
+    grid, unused = following
+    name = next(unused)
     # Small limits, so that a few kilobytes are uploaded as a list of blocks.
     connection = azurite.connection_string(DATA_ACCOUNT)
     with BlobServiceClient.from_connection_string(
@@ -59,7 +64,6 @@ def uploads(azurite: Azurite, tmp_path: Path) -> Iterator[Uploads]:
     ) as service:
         container = service.create_container(name)
         yield Uploads(azurite=azurite, queue=name, container=container, service=service, grid=grid)
-    grid.process.stop()
 
 
 @pytest.fixture(scope="session")

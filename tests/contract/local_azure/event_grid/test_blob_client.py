@@ -13,7 +13,7 @@ from azure.core.exceptions import ResourceExistsError, ResourceModifiedError
 from tests.contract.local_azure.event_grid.conftest import Uploads
 from tests.support.processes import REPOSITORY
 
-pytestmark = pytest.mark.azurite
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("event_grid")]
 
 SAMPLES = REPOSITORY / "tests" / "events"
 
@@ -105,15 +105,15 @@ def test_names_are_encoded_as_in_the_blobs_own_url(uploads: Uploads, name: str) 
     assert f"/blobServices/default/containers/{container}/blobs/{encoded}" == event["subject"]
 
 
-def test_hundreds_of_uploads_are_as_many_messages(uploads: Uploads) -> None:
+def test_a_hundred_uploads_are_as_many_messages(uploads: Uploads) -> None:
     """Each blob exactly once, each with its own length and ETag."""
     sent = {}
-    for index in range(300):
+    for index in range(100):
         blob = uploads.container.upload_blob(f"shard-{index:05}", b"x" * index)
         sent[blob.url] = (blob.get_blob_properties().etag.strip('"'), index)
 
     events = uploads.events()
-    assert 300 == len(events)
+    assert 100 == len(events)
     assert sent == {event["data"]["url"]: (event["data"]["eTag"], event["data"]["contentLength"]) for event in events}
 
 
@@ -157,13 +157,15 @@ def test_events_have_the_shape_of_the_services(
     assert len(expected["eventTime"]) == len(event["eventTime"])
 
 
-def test_a_delete_is_told_to_whom_it_concerns(uploads: Uploads) -> None:
+def test_a_delete_reaches_only_subscriptions_that_include_it(uploads: Uploads) -> None:
     """BlobDeleted is on the topic; the subscription that includes only BlobCreated does not get it."""
     uploads.container.upload_blob("gone", b"x")
     uploads.container.delete_blob("gone")
     uploads.events()
 
     received = [entry["event"] for entry in uploads.grid.get("/topics/storage/received")]
+    prefix = f"/blobServices/default/containers/{uploads.container.container_name}/"
+    received = [event for event in received if event["subject"].startswith(prefix)]
     (deleted,) = [event for event in received if event["eventType"] == "Microsoft.Storage.BlobDeleted"]
     (sample,) = json.loads((SAMPLES / "blob_deleted.json").read_text(encoding="utf-8"))
     assert "DeleteBlob" == deleted["data"]["api"]

@@ -8,10 +8,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
-from local_azure.azure_ml.clock import iso, utcnow
 from local_azure.azure_ml.events import EventPublisher
-from local_azure.azure_ml.runs import Run
-from local_azure.azure_ml.states import RunState
+from local_azure.azure_ml.runs import Run, RunState
+from local_azure.azure_ml.service import iso, utcnow
 from local_azure.processes import wait_until
 
 HANG_UPS = 6

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from local_azure.azure_ml.errors import ServiceError
-from local_azure.azure_ml.spec import job_spec
+from local_azure.azure_ml.service import ServiceError
+from local_azure.azure_ml.spec import expand, job_spec, unknown_placeholders
 from local_azure.azure_ml.workspace import asset_name, output_uri
 
 
@@ -68,3 +68,30 @@ def test_the_name_of_an_asset_is_in_its_id() -> None:
     assert "training" == asset_name(f"{workspace}/environments/training/versions/3")
     with pytest.raises(ValueError, match="expected the ARM id of an asset version"):
         asset_name("azureml:training:3")
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("train ${{inputs.data}}", "train /in"),
+        ("train ${{ inputs.data }} ${{outputs.model}}/x", "train /in /out/x"),
+        ("echo $HOME ${SHELL} {{inputs.data}}", "echo $HOME ${SHELL} {{inputs.data}}"),
+        ("a ${{inputs.data}} ${{inputs.data}}", "a /in /in"),
+    ],
+)
+def test_placeholders_are_replaced_and_nothing_else(command: str, expected: str) -> None:
+    """The shell's own variables stay for the shell."""
+    assert expected == expand(command, {"data": "/in"}, {"model": "/out"})
+
+
+@pytest.mark.parametrize(
+    ("command", "unknown"),
+    [
+        ("echo ${{inputs.data}}", []),
+        ("echo ${{inputs.other}}", ["${{inputs.other}}"]),
+        ("echo ${{outputs.data}} ${{search_space.x}}", ["${{outputs.data}}", "${{search_space.x}}"]),
+    ],
+)
+def test_placeholders_that_nothing_fills_are_named(command: str, unknown: list[str]) -> None:
+    """In the order in which the command has them."""
+    assert unknown == unknown_placeholders(command, {"data"}, {"model"})

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from local_azure.event_grid.config import SubscriptionConfig
-from local_azure.event_grid.errors import InvalidEventError
-from local_azure.event_grid.events import Event, matches, parse_events
+from local_azure.event_grid.events import Event, InvalidEventError, matches, parse_events
 from tests.support.event_grid import custom_event
 
 CLOUD = {"specversion": "1.0", "id": "c1", "source": "/s", "type": "T"}

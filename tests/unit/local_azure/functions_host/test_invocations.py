@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from local_azure.functions_host.invocations import Invoker, Outcome
-from local_azure.functions_host.worker_messages import TypedData
+from local_azure.functions_host.worker import TypedData
 from tests.support.worker_double import RecordingOutputs, RecordingWorker, make_trigger
 
 FUNCTION = make_trigger("queueTrigger", "take")

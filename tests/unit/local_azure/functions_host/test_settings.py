@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from local_azure.functions_host.errors import DevHostError
 from local_azure.functions_host.settings import (
+    DevHostError,
     HostOptions,
     QueueOptions,
     app_settings,

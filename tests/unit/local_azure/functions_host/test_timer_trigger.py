@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from local_azure.functions_host.invocations import Invoker
-from local_azure.functions_host.schedules import parse_schedule
-from local_azure.functions_host.timer_trigger import TimerListener, TimerStatus
+from local_azure.functions_host.settings import BindingError
+from local_azure.functions_host.timer_trigger import TimerListener, TimerStatus, parse_schedule
 from tests.support.worker_double import RecordingOutputs, RecordingWorker, make_trigger
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -80,3 +82,29 @@ def test_runs_of_one_timer_never_overlap() -> None:
 
     assert (2, 1) == (len(worker.requests), worker.most_at_once)
     assert TimerStatus(last=NOON, next=NOON + timedelta(minutes=5)) == memory.statuses["f"]
+
+
+FRIDAY = datetime(2026, 11, 20, 10, 2, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0 */5 * * * *", datetime(2026, 11, 20, 10, 5, tzinfo=UTC)),
+        ("*/10 * * * * *", datetime(2026, 11, 20, 10, 2, 40, tzinfo=UTC)),
+        ("30 2 10 * * *", datetime(2026, 11, 21, 10, 2, 30, tzinfo=UTC)),
+        ("0 30 9 * * 1-5", datetime(2026, 11, 23, 9, 30, tzinfo=UTC)),
+        ("0 0 0 13 * 5", datetime(2027, 8, 13, tzinfo=UTC)),
+        ("*/5 * * * *", datetime(2026, 11, 20, 10, 5, tzinfo=UTC)),
+    ],
+)
+def test_the_next_occurrence_is_later_and_on_the_schedule(text: str, expected: datetime) -> None:
+    """With seconds first; day and weekday must both hold; five fields have no seconds."""
+    assert expected == parse_schedule(text, "f").next_after(FRIDAY)
+
+
+@pytest.mark.parametrize("text", ["", "* * * *", "0 61 * * * *", "00:05:00", "0 0 0 0 0 0 0"])
+def test_a_schedule_that_is_none_is_refused(text: str) -> None:
+    """The function and the text are named."""
+    with pytest.raises(BindingError, match="function f should have an NCRONTAB schedule of six fields"):
+        parse_schedule(text, "f")

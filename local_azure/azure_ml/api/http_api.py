@@ -1,0 +1,209 @@
+"""HTTP around the handlers: which handler answers which path, scripted faults, tokens, errors and the call log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from local_azure.azure_ml.api import assets, jobs, resources, twin
+from local_azure.azure_ml.api.call import Answer, Call
+from local_azure.azure_ml.api.emulator import Emulator, Fault, LoggedCall
+from local_azure.azure_ml.service import ServiceError
+
+_BODY_LIMIT_BYTES = 4 << 20
+_NOT_LOGGED = ("/twin/", "/msi/")  # nor hit by faults
+_DROPPED = 0
+
+logger = logging.getLogger(__name__)
+
+
+class HttpApi:
+    """Answers for one emulator, whose address is `base_url`; `application` connects it to HTTP."""
+
+    def __init__(self, emulator: Emulator, base_url: str) -> None:
+        self._emulator = emulator
+        self._base_url = base_url
+
+    def application(self) -> web.Application:
+        """Return the application, which sends every path to one handler."""
+        application = web.Application(client_max_size=_BODY_LIMIT_BYTES)
+        application.router.add_route("*", "/{path:.*}", self._answer)
+        return application
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path.startswith(_NOT_LOGGED):
+            return _response(await self._handle(request))
+        fault = self._emulator.faults.next_for(request.method, request.path)
+        started = time.time()
+        answer = await self._with_fault(request, fault)
+        dropped = fault.drop or fault.drop_after
+        self._log(request, started, _DROPPED if dropped else answer.status)
+        if dropped:
+            _cut(request)
+        return _response(answer)
+
+    async def _with_fault(self, request: web.Request, fault: Fault) -> Answer:
+        await asyncio.sleep(fault.delay_s)
+        refusal = fault.refusal()
+        if refusal is not None and not fault.effect_first:
+            return _refused(refusal)
+        if fault.drop:
+            return Answer()
+        answer = await self._handle(request)
+        await asyncio.sleep(fault.delay_after_s)
+        return answer if refusal is None else _refused(refusal)
+
+    async def _handle(self, request: web.Request) -> Answer:
+        """Answer a call, whatever happens."""
+        try:
+            route, parts = find_route(request.method, request.path)
+            if not route.open:
+                self._emulator.tokens.caller(request.headers.get("Authorization"))
+            call = await self._call(request, parts)
+            return await asyncio.to_thread(route.handler, self._emulator, call)
+        except ServiceError as error:
+            return _refused(error)
+        except Exception:
+            logger.exception("%s %s broke the emulator", request.method, request.path)
+            return _refused(ServiceError(500, "InternalError", "The emulator failed; its log says why."))
+
+    async def _call(self, request: web.Request, parts: Any) -> Call:
+        return Call(
+            method=request.method,
+            path=request.path.rstrip("/"),
+            query=dict(request.query),
+            headers=request.headers,
+            body=await _json(request),
+            parts=parts,
+            base_url=self._base_url,
+        )
+
+    def _caller(self, request: web.Request) -> str | None:
+        with contextlib.suppress(ServiceError):  # the call itself is refused later, and logged without a caller
+            return self._emulator.tokens.caller(request.headers.get("Authorization"))
+        return None
+
+    def _log(self, request: web.Request, started: float, status: int) -> None:
+        self._emulator.calls.add(
+            LoggedCall(
+                t=started,
+                method=request.method,
+                path=request.path,
+                query=dict(request.query),
+                status=status,
+                caller=self._caller(request),
+                user_agent=request.headers.get("User-Agent"),
+            )
+        )
+
+
+async def _json(request: web.Request) -> Any:
+    try:
+        text = await request.text()
+        return json.loads(text) if text else None
+    except web.HTTPRequestEntityTooLarge as error:
+        limit = f"The request body is larger than {_BODY_LIMIT_BYTES} bytes."
+        raise ServiceError(413, "RequestEntityTooLarge", limit) from error
+    except ValueError as error:  # of the JSON, or of the text's encoding
+        raise ServiceError(400, "UserError", f"The request body is no JSON: {error}.") from error
+
+
+def _cut(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
+
+def _refused(error: ServiceError) -> Answer:
+    return Answer(status=error.status, body=error.body(), headers=error.headers)
+
+
+def _response(answer: Answer) -> web.Response:
+    headers = {**answer.headers, "x-ms-request-id": str(uuid.uuid4())}
+    if answer.text is not None:
+        return web.Response(status=answer.status, text=answer.text, headers=headers)
+    if answer.body is None:
+        return web.Response(status=answer.status, headers=headers)
+    return web.json_response(answer.body, status=answer.status, headers=headers)
+
+
+Handler = Callable[[Emulator, Call], Answer]
+
+_WORKSPACE = (
+    r"(?P<workspace_id>/subscriptions/[^/]+/resourceGroups/[^/]+"
+    r"/providers/Microsoft\.MachineLearningServices/workspaces/(?P<workspace>[^/]+))"
+)
+_LOCATION = r"/subscriptions/[^/]+/providers/Microsoft\.MachineLearningServices/locations/[^/]+"
+_ASSET = _WORKSPACE + r"/(?P<kind>codes|environments|models)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """A method and a shape of path; `open` ones need no token."""
+
+    method: str
+    pattern: re.Pattern[str]
+    handler: Handler
+    open: bool = False
+
+
+def _route(method: str, pattern: str, handler: Handler, *, open_to_all: bool = False) -> Route:
+    return Route(method=method, pattern=re.compile(pattern, re.IGNORECASE), handler=handler, open=open_to_all)
+
+
+ROUTES = [
+    _route("GET", r"/msi/token", resources.get_token, open_to_all=True),
+    _route("GET", r"/discovery", resources.get_discovery, open_to_all=True),
+    _route("GET", _WORKSPACE, resources.get_workspace),
+    _route("PUT", _WORKSPACE + r"/computes/(?P<name>[^/]+)", resources.put_compute),
+    _route("GET", _WORKSPACE + r"/computes/(?P<name>[^/]+)", resources.get_compute),
+    _route("GET", _WORKSPACE + r"/computes", resources.list_computes),
+    _route("GET", _LOCATION + r"/computeOperationsStatus/(?P<operation>[^/]+)", resources.get_operation),
+    _route("PUT", _WORKSPACE + r"/datastores/(?P<name>[^/]+)", resources.put_datastore),
+    _route("GET", _WORKSPACE + r"/datastores/(?P<name>[^/]+)", resources.get_datastore),
+    _route("GET", _WORKSPACE + r"/datastores", resources.list_datastores),
+    _route("GET", _ASSET, assets.list_containers),
+    _route("GET", _ASSET + r"/(?P<name>[^/]+)", assets.get_container),
+    _route("GET", _ASSET + r"/(?P<name>[^/]+)/versions", assets.list_versions),
+    _route("GET", _ASSET + r"/(?P<name>[^/]+)/versions/(?P<version>[^/]+)", assets.get_version),
+    _route("PUT", _ASSET + r"/(?P<name>[^/]+)/versions/(?P<version>[^/]+)", assets.put_version),
+    _route(
+        "POST",
+        _ASSET + r"/(?P<name>[^/]+)/versions/(?P<version>[^/]+)/startPendingUpload",
+        assets.start_pending_upload,
+    ),
+    _route("PUT", _WORKSPACE + r"/jobs/(?P<name>[^/]+)", jobs.put_job),
+    _route("GET", _WORKSPACE + r"/jobs/(?P<name>[^/]+)", jobs.get_job),
+    _route("GET", _WORKSPACE + r"/jobs", jobs.list_jobs),
+    _route("POST", _WORKSPACE + r"/jobs/(?P<name>[^/]+)/cancel", jobs.cancel_job),
+    _route("GET", _LOCATION + r"/mfeOperationResults/jc:(?P<operation>[^/]+)", jobs.get_cancel_result),
+    _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)/details", jobs.get_run_details),
+    _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)", jobs.get_run),
+    _route("GET", r"/twin/calls", twin.get_calls, open_to_all=True),
+    _route("GET", r"/twin/cluster", twin.get_cluster, open_to_all=True),
+    _route("GET", r"/twin/jobs/(?P<name>[^/]+)/log", twin.get_log, open_to_all=True),
+    _route("POST", r"/twin/faults", twin.post_fault, open_to_all=True),
+    _route("GET", r"/twin/faults", twin.get_faults, open_to_all=True),
+    _route("DELETE", r"/twin/faults", twin.delete_faults, open_to_all=True),
+]
+
+
+def find_route(method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+    """Route for a call and the named pieces of its path; ServiceError 404 or 405 where there is none."""
+    trimmed = path.rstrip("/")
+    matches = [(route, match) for route in ROUTES if (match := route.pattern.fullmatch(trimmed))]
+    for route, match in matches:
+        if route.method == method:
+            return route, match.groupdict()
+    if matches:
+        raise ServiceError(405, "MethodNotAllowed", f"{method} is not supported by this emulator on {path}.")
+    raise ServiceError(404, "NotFound", f"This emulator has nothing at {path}.")

@@ -1,0 +1,92 @@
+"""What can go wrong: answers of the service, and failures of a job."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class ServiceError(Exception):
+    """A refusal in the service's own shape.
+
+    `inner` is the chain of inner codes, outermost first, such as ("Immutable", "JobPropertyImmutable").
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        inner: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.inner = tuple(inner)
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        """Render the error as ARM does."""
+        information = []
+        nested: dict[str, Any] | None = None
+        for code in reversed(self.inner):
+            nested = {"code": code, "innerError": nested}
+        if nested is not None:
+            information.append({"type": "InnerError", "info": {"value": nested}})
+        error = {"code": self.code, "message": self.message, "details": [], "additionalInfo": information}
+        return {"error": error}
+
+
+class JobFailure(Exception):
+    """The job cannot go on; ends the run as Failed with this code and message."""
+
+    def __init__(self, message: str, *, code: str = "UserError", inner: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.inner = inner
+
+    def error(self) -> dict[str, Any]:
+        """Render the failure as the run history does."""
+        inner = {"code": self.inner, "innerError": None} if self.inner else None
+        return {
+            "error": {
+                "code": self.code,
+                "message": self.message,
+                "messageParameters": {},
+                "details": [],
+                "innerError": inner,
+            },
+            "componentName": "CommonRuntime",
+        }
+
+
+class RunCanceled(Exception):
+    """The run was asked to stop; unwinds the execution."""
+
+
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
+
+
+def utcnow() -> dt.datetime:
+    """Give the present moment, aware, in UTC."""
+    return dt.datetime.now(dt.UTC)
+
+
+def iso(moment: dt.datetime) -> str:
+    """Write a moment as Azure ML does: seven decimals, Z."""
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "0Z"
+
+
+def duration_s(text: str) -> float:
+    """Seconds of an ISO 8601 duration such as PT1H30M or P1DT2S; ValueError for anything else."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise ValueError(f"expected an ISO 8601 duration such as PT30M, saw {text!r}")
+    days, hours, minutes, seconds = (int(group or 0) for group in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

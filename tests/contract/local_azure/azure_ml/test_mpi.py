@@ -1,0 +1,60 @@
+"""Real MPI jobs: several nodes and ranks under mpirun, with a log for each rank."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+from tests.support.azure_ml import AzureMl, mpi_job
+
+pytestmark = [pytest.mark.azurite, pytest.mark.distributed, pytest.mark.xdist_group("azure_ml")]
+
+SAY_WHO = (
+    "import json, os; "
+    "names = ['OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE', 'AZUREML_RUN_ID', 'AZ_BATCH_MASTER_NODE', "
+    "'AZ_BATCH_HOST_LIST', 'AZUREML_ARM_WORKSPACE_NAME', 'COLOUR', 'IDENTITY_HEADER', 'LANDFALL_TWIN_STORAGE']; "
+    "print(json.dumps([os.environ.get(name) for name in names]))"
+)
+ALLREDUCE = (
+    "import horovod.tensorflow as hvd, tensorflow as tf; hvd.init(); "
+    "print('sum', int(hvd.allreduce(tf.constant(hvd.rank() + 1), op=hvd.Sum)))"
+)
+
+
+def logs(emulator: AzureMl, job: str) -> dict[str, str]:
+    """Every user log of a job, read from storage by the addresses of the run history."""
+    files = emulator.details(job)["logFiles"]
+    return {name: httpx.get(url).text for name, url in files.items() if name.startswith("user_logs/")}
+
+
+def test_every_rank_runs_with_its_variables_and_its_own_log(emulator: AzureMl) -> None:
+    """Two nodes of one process: Open MPI's and Azure ML's variables are there, the emulator's secrets are not."""
+    body = mpi_job(f'python -c "{SAY_WHO}"', environmentVariables={"COLOUR": "blue"})
+    emulator.put("jobs/two-ranks", body).raise_for_status()
+    emulator.await_status("two-ranks", "Completed")
+    said = {name: json.loads(text) for name, text in logs(emulator, "two-ranks").items()}
+    common = ["2", "two-ranks", "127.0.0.1:6000", "127.0.0.1,127.0.0.1", "landfall", "blue", None, None]
+    expected = {f"user_logs/std_log_process_0{rank}.txt": [str(rank), *common] for rank in range(2)}
+    assert expected == said
+
+
+def test_a_rank_that_fails_ends_the_job_and_its_log_is_told(emulator: AzureMl) -> None:
+    """Mpirun ends the others, and the error quotes the rank that failed first."""
+    command = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then echo rank one broke; exit 9; fi; sleep 300'
+    emulator.put("jobs/one-breaks", mpi_job(command)).raise_for_status()
+    emulator.await_status("one-breaks", "Failed")
+    message = emulator.details("one-breaks")["error"]["error"]["message"]
+    expected = "status code 9. Please check log file 'user_logs/std_log_process_01.txt' for error details. Error: "
+    assert f"{expected}rank one broke\n" == message.partition("exited with ")[2]
+
+
+@pytest.mark.slow
+def test_horovod_reduces_over_the_ranks(emulator: AzureMl) -> None:
+    """The training's environment really communicates: 1 + 2 on both ranks."""
+    body = mpi_job(f'python -W ignore -c "{ALLREDUCE}"', environmentVariables={"TF_CPP_MIN_LOG_LEVEL": "3"})
+    emulator.put("jobs/allreduce", body).raise_for_status()
+    emulator.await_status("allreduce", "Completed", timeout_s=240)
+    sums = [text.splitlines()[-1] for text in logs(emulator, "allreduce").values()]
+    assert ["sum 3", "sum 3"] == sums

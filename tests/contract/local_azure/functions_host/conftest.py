@@ -1,0 +1,69 @@
+"""One dev host for all tests that do not stop it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from azure.storage.queue import QueueClient
+
+from local_azure.azurite import Azurite
+from tests.support.dev_host import DevHost, fixture_settings, start_dev_host
+
+SYSTEM_KEY = "fixture-system-key"
+
+
+@pytest.fixture(scope="session")
+def dev_host(azurite: Azurite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevHost]:
+    folder = tmp_path_factory.mktemp("dev_host")
+    settings = fixture_settings(azurite.connection_string(), "inbox", folder / "journal", schedule="* * * * * *")
+    settings["FIXTURE_SYSTEM_KEY"] = SYSTEM_KEY
+    running = start_dev_host(folder, settings, "--system-key-env", "FIXTURE_SYSTEM_KEY", "--queue-lease-s", "1")
+    yield running
+    running.process.stop()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """A queue with messages in base64."""
+
+    client: QueueClient
+
+    def send(self, body: str) -> None:
+        self.client.send_message(base64.b64encode(body.encode()).decode())
+
+    def contents(self) -> list[str]:
+        """The visible messages, still encoded."""
+        return [message.content for message in self.client.peek_messages(32)]
+
+
+def open_queue(azurite: Azurite, name: str) -> Queue:
+    return Queue(client=QueueClient.from_connection_string(azurite.connection_string(), name))
+
+
+@pytest.fixture
+def inbox(azurite: Azurite, dev_host: DevHost) -> Iterator[Queue]:
+    """The queue to which the running dev host listens."""
+    del dev_host  # only that it has made the queue
+    queue = open_queue(azurite, "inbox")
+    yield queue
+    queue.client.close()
+
+
+@pytest.fixture
+def poison(azurite: Azurite, inbox: Queue) -> Iterator[Queue]:
+    del inbox
+    queue = open_queue(azurite, "inbox-poison")
+    yield queue
+    queue.client.close()
+
+
+@pytest.fixture
+def app_folder(tmp_path: Path) -> Path:
+    """An empty folder for an app of the test's own."""
+    folder = tmp_path / "app"
+    folder.mkdir()
+    return folder

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from local_azure.azurite import Azurite
+from local_azure.processes import wait_until
+from tests.contract.local_azure.functions_host.conftest import Queue, open_queue
+from tests.support.dev_host import DevHost, fixture_settings, start_dev_host
+
+pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
+
+
+def test_a_message_arrives_once_with_its_metadata(dev_host: DevHost, inbox: Queue) -> None:
+    """The function gets the decoded body, the id, the number of tries and the insertion time, and it is gone."""
+    sent = inbox.client.send_message(base64.b64encode("grüße {1}".encode()).decode())
+
+    (entry,) = dev_host.wait_for_bodies("grüße {1}")
+
+    expected = {
+        "kind": "queue",
+        "body": "grüße {1}",
+        "id": sent.id,
+        "tries": 1,
+        "inserted": sent.inserted_on.isoformat() if sent.inserted_on else None,
+    }
+    assert expected == entry
+    wait_until(lambda: inbox.client.get_queue_properties().approximate_message_count == 0, what="it to be deleted")
+
+
+def test_a_failing_message_is_poisoned_after_its_tries(dev_host: DevHost, inbox: Queue, poison: Queue) -> None:
+    """After maxDequeueCount tries the original body lies in the poison queue."""
+    inbox.send("fail for ever")
+    encoded = base64.b64encode(b"fail for ever").decode()
+
+    dev_host.process.await_line("was moved to queue inbox-poison: failed 3 times")
+
+    assert [1, 2, 3] == [entry["tries"] for entry in dev_host.wait_for_bodies("fail for ever")]
+    wait_until(lambda: encoded in poison.contents(), what="the message to be in the poison queue")
+
+
+def test_a_function_that_exits_does_not_end_the_host(dev_host: DevHost, inbox: Queue) -> None:
+    """Its message fails like any other, and the next one is processed."""
+    inbox.send("exit now")
+    dev_host.process.await_line("failed: SystemExit: on purpose: the function ended the process")
+    inbox.send("after the exit")
+
+    dev_host.wait_for_bodies("after the exit")
+
+
+def test_a_message_in_another_encoding_is_poisoned_unread(dev_host: DevHost, inbox: Queue, poison: Queue) -> None:
+    """What is not base64 goes to the poison queue as it is."""
+    inbox.client.send_message("{not base64}")
+
+    dev_host.process.await_line("was moved to queue inbox-poison: it should be base64")
+
+    wait_until(lambda: "{not base64}" in poison.contents(), what="the message to be in the poison queue")
+
+
+def test_a_message_is_held_while_its_function_runs(dev_host: DevHost, inbox: Queue) -> None:
+    """A run three times as long as the lease is not disturbed by a second delivery."""
+    inbox.send("sleep 3 long")
+
+    wait_until(lambda: dev_host.journalled("slept"), what="the long run to end")
+    inbox.send("after the long run")
+    dev_host.wait_for_bodies("after the long run")
+
+    assert [1] == [entry["tries"] for entry in dev_host.wait_for_bodies("sleep 3 long")]
+
+
+def test_a_queue_output_is_written_to_a_queue_made_for_it(dev_host: DevHost, azurite: Azurite) -> None:
+    """`Out[str]` becomes a message in base64."""
+    answer = dev_host.request("POST", "/enqueue", content=b"copy me")
+
+    assert 202 == answer.status_code
+    assert [base64.b64encode(b"copy me").decode()] == open_queue(azurite, "copies").contents()
+
+
+def test_a_killed_host_loses_no_message(azurite: Azurite, tmp_path: Path) -> None:
+    """What was being worked on when the host was killed is delivered again to the next one."""
+    settings = fixture_settings(azurite.connection_string(), "killed", tmp_path / "journal")
+    first = start_dev_host(tmp_path, settings, "--queue-lease-s", "1")
+    open_queue(azurite, "killed").send("sleep 30 cut off")
+    first.wait_for_bodies("sleep 30 cut off")
+    first.process.kill()
+    (tmp_path / "journal").unlink()
+
+    second = start_dev_host(tmp_path, settings, "--queue-lease-s", "1", "--grace-s", "0")
+    (entry,) = second.wait_for_bodies("sleep 30 cut off")
+    second.process.kill()
+
+    assert 2 == entry["tries"]
+
+
+def test_messages_are_worked_on_side_by_side_up_to_the_batch(azurite: Azurite, tmp_path: Path) -> None:
+    """Four messages of a batch of four run at once: all have begun before the first ends."""
+    settings = fixture_settings(azurite.connection_string(), "batch", tmp_path / "journal")
+    host = start_dev_host(tmp_path, settings)
+    bodies = [f"sleep 1 number {index}" for index in range(4)]
+    for body in bodies:
+        open_queue(azurite, "batch").send(body)
+
+    wait_until(lambda: len(host.journalled("slept")) == 4, what="all to end")
+    host.process.stop()
+
+    lines = [json.loads(line)["kind"] for line in host.journal.read_text(encoding="utf-8").splitlines()]
+    assert 4 == len(lines[: lines.index("slept")])

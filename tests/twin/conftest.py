@@ -1,0 +1,29 @@
+"""One twin for all tests of a worker: each test has datasets of its own, and undoes the faults that it sets."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.twin import PIPELINES, TwinUnderTest, options, twin_under_test
+from tests.twin.own_pipelines import write_own_pipelines
+
+
+@pytest.fixture(scope="session")
+def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
+    """A running twin with stand-ins for trainings, and two pipelines whose scripts are real."""
+    folder = tmp_path_factory.mktemp("twin")
+    pipelines = folder / "pipelines"
+    shutil.copytree(PIPELINES, pipelines)
+    write_own_pipelines(pipelines)
+    with twin_under_test(options(folder, pipelines=pipelines)) as running:
+        yield running
+
+
+@pytest.fixture
+def no_faults_left(twin: TwinUnderTest) -> Iterator[None]:
+    """Undo what a test does to deliveries."""
+    yield
+    twin.client.end_faults()

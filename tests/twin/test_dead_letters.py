@@ -1,0 +1,102 @@
+"""What is given up becomes a row, is told why, and is delivered again; on the twin, through the HTTP API."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from azure.core.exceptions import ResourceExistsError
+from azure.storage.blob import BlobServiceClient
+
+from local_azure.processes import wait_until
+from tests.support.twin import TwinUnderTest
+from tests.twin.shards import flip_bit, whole_version
+
+pytestmark = pytest.mark.twin
+
+
+def event(path: str) -> dict[str, Any]:
+    """The event of an upload, as Event Grid writes it."""
+    return {
+        "id": f"event of {path}",
+        "eventType": "Microsoft.Storage.BlobCreated",
+        "subject": f"/blobServices/default/containers/datasets/blobs/{path}",
+        "eventTime": "2026-11-20T12:00:00Z",
+        "data": {"api": "PutBlob"},
+        "dataVersion": "",
+        "metadataVersion": "1",
+    }
+
+
+def letter_about(twin: TwinUnderTest, subject: str) -> dict[str, Any]:
+    """Sweep until there is a letter about a subject; return it."""
+
+    def found() -> dict[str, Any] | None:
+        twin.api.post("/api/reconcile")
+        letters = twin.api.get("/api/dead-letters")["dead_letters"]
+        return next((letter for letter in letters if subject in (letter["subject"], letter["error"])), None)
+
+    return wait_until(found, what=f"a dead letter about {subject}", poll_s=0.5)
+
+
+def accepted(twin: TwinUnderTest, version: str) -> int:
+    """How many shards of the split train are accepted."""
+    return int(twin.version(version).get("splits", {}).get("train", {}).get("accepted", 0))
+
+
+@pytest.mark.usefixtures("no_faults_left")
+def test_a_poison_message_becomes_a_letter_and_its_replay_is_judged(twin: TwinUnderTest) -> None:
+    """The message lies where the host leaves what it gave up; the replay goes the usual way."""
+    name, content = next(iter(whole_version().items()))
+    path = f"steady/poisoned/{name}"
+    twin.client.set_faults({"topic": "storage", "drop": True})
+    twin.upload("steady/poisoned", {name: content})
+    with contextlib.suppress(ResourceExistsError):  # another message died before
+        twin.queues.create_queue("shard-uploaded-poison")
+    message = base64.b64encode(json.dumps(event(path)).encode()).decode()
+    twin.queues.get_queue_client("shard-uploaded-poison").send_message(message)
+    letter = letter_about(twin, path)
+    twin.api.post(f"/api/dead-letters/{letter['dead_letter_id']}/replay")
+    wait_until(lambda: accepted(twin, "steady/poisoned") == 1, what="the shard to be judged")
+    actions = [line["action"] for line in twin.api.get(f"/api/why/{path}")["lines"]]
+    assert {"dead_letter", "dead_letter_replayed", "shard_accepted"} <= set(actions)
+
+
+def test_a_message_that_nobody_can_decode_is_told_of(twin: TwinUnderTest) -> None:
+    """The dev host poisons it at once, as it could never call the function with it."""
+    twin.queues.get_queue_client("shard-uploaded").send_message("{no base64")
+    error = "the message is not base64, as host.json asks for, or no text; a replay encodes it"
+    assert ("shard-uploaded", "") == (letter_about(twin, error)["source"], letter_about(twin, error)["subject"])
+
+
+@pytest.mark.usefixtures("no_faults_left")
+def test_an_event_that_event_grid_gave_up_is_replayed(twin: TwinUnderTest) -> None:
+    """It lies in a blob with the reason beside its members."""
+    name, content = next(iter(whole_version().items()))
+    path = f"steady/undelivered/{name}"
+    twin.client.set_faults({"topic": "storage", "drop": True})
+    twin.upload("steady/undelivered", {name: content})
+    dead = event(path) | {"deadLetterReason": "MaxDeliveryAttemptsExceeded", "deliveryAttempts": 30}
+    with BlobServiceClient.from_connection_string(twin.twin.places.host_connection) as host:
+        container = host.get_container_client("landfall-dead-letters")
+        with contextlib.suppress(ResourceExistsError):  # made by the deployment
+            container.create_container()
+        container.upload_blob("SHARDS/2026/11/20/12/one.json", json.dumps([dead]))
+        letter = letter_about(twin, path)
+        left = [blob.name for blob in container.list_blobs()]
+    assert (30, True, []) == (letter["tries"], "MaxDeliveryAttemptsExceeded" in letter["error"], left)
+
+
+def test_why_tells_of_a_rejected_shard(twin: TwinUnderTest) -> None:
+    """What came, what was decided and why, and what is awaited now."""
+    name, content = next(iter(whole_version().items()))
+    twin.upload("steady/asked-why", {name: flip_bit(content, offset=len(content) // 2)})
+    wait_until(lambda: twin.rejected("steady/asked-why"), what="the shard to be rejected")
+    told = twin.api.get(f"/api/why/steady/asked-why/{name}")
+    assert ("blob", ["shard_rejected"]) == (told["kind"], [line["action"] for line in told["lines"]])
+    assert ["a better upload under the same name: the blob as it is now is rejected"] == told["awaited"]
+    version = twin.api.get("/api/why/steady/asked-why")["awaited"]
+    assert version[0].startswith(f"a better upload of {name}, which is rejected: ")

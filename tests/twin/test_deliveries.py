@@ -1,0 +1,106 @@
+"""Events may come twice, late, out of order or never: one run, one model version, one notification per outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from cli.demo.observation import TOPIC, WEBHOOK
+from local_azure.processes import wait_until
+from tests.support.twin import WITHIN_S, TwinUnderTest
+from tests.twin.shards import whole_version
+
+pytestmark = pytest.mark.twin
+
+
+def outcome(twin: TwinUnderTest, version: str) -> tuple[int, list[str], int, list[tuple[str, str]]]:
+    """Return what came of a version once all is quiet: runs, their states, model versions, notifications."""
+    run_id = twin.await_settled(version)["run_id"]
+    twin.await_quiet()
+    runs = twin.runs(version)
+    return len(runs), [run["state"] for run in runs], len(twin.models(run_id)), sorted(twin.notifications(run_id))
+
+
+ONCE = (1, ["registered"], 1, [(TOPIC, "registered"), (WEBHOOK, "registered")])
+"""One run that registered one model version; each recipient told once."""
+
+
+def job_puts(twin: TwinUnderTest, version: str) -> list[str]:
+    """Return the methods of all submissions of a version."""
+    run_id = twin.runs(version)[0]["run_id"]
+    return [
+        c["method"] for c in twin.client.calls() if c["path"].endswith(f"/jobs/{run_id}") and c["method"] == "PUT"
+    ]
+
+
+def test_a_version_leads_to_one_run_with_one_call(twin: TwinUnderTest) -> None:
+    """Undisturbed: one run, one model version, one notification each, and one PUT for the submission."""
+    twin.upload("steady/plain", whole_version())
+    assert (ONCE, ["PUT"]) == (outcome(twin, "steady/plain"), job_puts(twin, "steady/plain"))
+
+
+def test_the_last_shard_uploaded_three_times_is_one_run(twin: TwinUnderTest) -> None:
+    """The same bytes again change nothing, before the run has ended and after."""
+    shards = whole_version()
+    last = list(shards.items())[-1]
+    twin.upload("steady/thrice", [*shards.items(), last])
+    twin.await_settled("steady/thrice")
+    twin.upload("steady/thrice", [last])
+    assert ONCE == outcome(twin, "steady/thrice")
+
+
+@pytest.mark.usefixtures("no_faults_left")
+def test_every_event_twice_and_in_reverse_is_one_run(twin: TwinUnderTest) -> None:
+    """Uploads are announced twice and in reverse order; so are the run's changes, after it has ended."""
+    shards = whole_version()
+    twin.client.set_faults({"topic": "storage", "deliveries": 2, "order": "reverse", "hold_until": len(shards)})
+    twin.client.set_faults({"topic": "azureml", "deliveries": 2, "order": "reverse"})
+    twin.upload("steady/reverse", shards)
+    run_id = wait_until(lambda: await_job_end(twin, "steady/reverse"), what="the job to end", timeout_s=WITHIN_S)
+    before = twin.api.run(run_id)["state"]
+    twin.client.end_faults()
+    assert ("submitted", ONCE) == (before, outcome(twin, "steady/reverse"))
+
+
+@pytest.mark.usefixtures("no_faults_left")
+def test_a_run_whose_events_are_all_lost_is_finished_by_the_timer(twin: TwinUnderTest) -> None:
+    """Nothing happens without events; the sweep then finds the job's end by itself."""
+    twin.client.set_faults({"topic": "azureml", "drop": True})
+    twin.upload("steady/dropped", whole_version())
+    run_id = wait_until(lambda: await_job_end(twin, "steady/dropped"), what="the job to end", timeout_s=WITHIN_S)
+    twin.await_quiet()
+    before = twin.api.run(run_id)["state"]
+    twin.client.fire("reconcile")
+    assert ("submitted", ONCE) == (before, outcome(twin, "steady/dropped"))
+
+
+@pytest.mark.usefixtures("no_faults_left")
+def test_uploads_whose_events_are_all_lost_are_found_by_the_timer(twin: TwinUnderTest) -> None:
+    """Shards that nobody announced are validated by the sweep, and lead to a run."""
+    twin.client.set_faults({"topic": "storage", "drop": True})
+    twin.upload("steady/unannounced", whole_version())
+    wait_until(
+        lambda: len(announced(twin, "steady/unannounced")) == 3, what="the events to be dropped", timeout_s=WITHIN_S
+    )
+    twin.await_quiet()
+    before = twin.version("steady/unannounced")
+    twin.client.fire("reconcile")
+    assert ({}, ONCE) == (before, outcome(twin, "steady/unannounced"))
+
+
+def announced(twin: TwinUnderTest, version: str) -> Sequence[str]:
+    """Return the subjects of the uploads of a version that Event Grid has seen, delivered or not."""
+    subjects = (entry["event"]["subject"] for entry in twin.client.received("storage"))
+    return [subject for subject in subjects if f"/{version}/" in subject]
+
+
+def await_job_end(twin: TwinUnderTest, version: str) -> str | None:
+    """Return the run's id once Azure ML has announced (to nobody, it may be) that its job has completed."""
+    runs = twin.runs(version)
+    ended = {
+        entry["event"]["data"]["runId"]
+        for entry in twin.client.received("azureml")
+        if entry["event"]["eventType"].endswith(".RunCompleted")
+    }
+    return runs[0]["run_id"] if runs and runs[0]["run_id"] in ended else None

@@ -1,0 +1,73 @@
+"""`landfall demo`, as a newcomer runs it: real digits, TensorFlow, two Horovod ranks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.demo.observation import TOPIC, WEBHOOK
+from local_azure.processes import wait_until
+from tests.support.processes import child_environment, start_module
+from tests.support.twin import require_twin_parts
+
+pytestmark = [pytest.mark.twin, pytest.mark.distributed]
+
+WITHIN_S = 850.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The state of a demo that has run to its end."""
+    require_twin_parts()
+    folder = tmp_path_factory.mktemp("demo")
+    demo = start_module(
+        "cli", "demo", "--state", str(folder), log=folder / "demo.log", environment=child_environment()
+    )
+    try:
+        wait_until(lambda: demo.popen.poll() is not None, what="the demo to end", timeout_s=WITHIN_S, poll_s=0.5)
+    finally:
+        demo.stop()
+    assert 0 == demo.popen.returncode, demo.output()
+    return folder
+
+
+def test_the_report_keeps_what_the_issue_promises(folder: Path) -> None:
+    """Ten shards, two ranks, a registered model that is good enough, one call for the submission."""
+    report = json.loads((folder / "demo.json").read_text())
+    assert ({"accepted": 10, "rejected": 0}, 2, 2, "registered", ["PUT"], True) == (
+        report["shards"],
+        report["run"]["num_nodes"],
+        report["run"]["world_size"],
+        report["run"]["state"],
+        [call["method"] for call in report["azure_ml_calls"]],
+        report["model"]["metrics"]["val_accuracy"] >= 0.95,
+    )
+
+
+def test_gradients_went_through_horovod(folder: Path) -> None:
+    """The training report says so, and so do demo.json and the summary."""
+    report = json.loads((folder / "demo.json").read_text())
+    assert "horovod" == report["gradients_averaged_by"]
+    assert "gradients        averaged over all ranks by horovod" in (folder / "demo.log").read_text()
+
+
+def test_everybody_was_told_once(folder: Path) -> None:
+    """The topic and the webhook got the outcome, once each."""
+    report = json.loads((folder / "demo.json").read_text())
+    told = sorted((n["recipient"], n["outcome"]) for n in report["notifications"])
+    assert [(TOPIC, "registered"), (WEBHOOK, "registered")] == told
+
+
+def test_the_story_is_readable_in_a_log(folder: Path) -> None:
+    """Each stage is told in a line, without the control characters that a terminal gets."""
+    log = (folder / "demo.log").read_text()
+    stages = ["10 of 10 accepted", "is complete: 1,797 records", "2 starting", "the job is running", "epoch 1 of"]
+    stages += ["validation accuracy", "images/s", "the gate holds", "model registered: digits-cnn", "notified: "]
+    assert ([], False) == ([stage for stage in stages if stage not in log], "\x1b" in log)
+
+
+def test_the_same_report_lies_in_the_twins_own_folder(folder: Path) -> None:
+    """Two demos at once each keep their own."""
+    assert (folder / "demo.json").read_text() == (folder / "twin" / "demo.json").read_text()

@@ -1,0 +1,117 @@
+"""How runs end when they do not end well: said to people with the reason, and nothing is registered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.demo.observation import TOPIC, WEBHOOK
+from local_azure.processes import wait_until
+from tests.support.twin import WITHIN_S, TwinUnderTest
+from tests.twin.shards import shard, whole_version
+
+pytestmark = pytest.mark.twin
+
+
+def test_a_training_script_that_exits_with_1_is_a_failed_run(twin: TwinUnderTest) -> None:
+    """The notification holds the end of the log; there is no model."""
+    twin.upload("broken/v1", whole_version())
+    run = twin.await_settled("broken/v1")
+    twin.await_quiet()
+    [content] = [e["event"]["data"] for e in twin.client.received() if e["event"]["subject"] == run["run_id"]]
+    assert ("failed", True, [], [(TOPIC, "failed"), (WEBHOOK, "failed")]) == (
+        run["state"],
+        "there is no column called colour" in content["log_tail"],
+        twin.models(run["run_id"]),
+        sorted(twin.notifications(run["run_id"])),
+    )
+
+
+def test_a_gate_that_is_not_met_registers_nothing(twin: TwinUnderTest) -> None:
+    """The run says which metric was required and what was seen; so do the notifications."""
+    twin.upload("weak/v1", whole_version())
+    run = twin.await_settled("weak/v1")
+    twin.await_quiet()
+    assert ("not_registered", True, [], [(TOPIC, "not_registered"), (WEBHOOK, "not_registered")]) == (
+        run["state"],
+        all(word in run["reason"] for word in ("val_accuracy", "0.95", "0.5")),
+        twin.models(run["run_id"]),
+        sorted(twin.notifications(run["run_id"])),
+    )
+
+
+def test_a_registered_run_says_what_it_ran_on_and_reached(twin: TwinUnderTest) -> None:
+    """Nodes, ranks, metrics and the model's name and version are on record."""
+    twin.upload("steady/recorded", whole_version())
+    run = twin.await_settled("steady/recorded")
+    assert (2, 2, "steady-model", {"val_accuracy": 0.99}, True) == (
+        run["num_nodes"],
+        run["world_size"],
+        run["model_name"],
+        run["metrics"],
+        bool(run["model_version"]),
+    )
+
+
+def await_state(twin: TwinUnderTest, dataset_version: str, *states: str) -> dict[str, Any]:
+    """Return a version's newest run once it is in one of some states; the sweep looks, as the timer does."""
+
+    def arrived() -> dict[str, Any] | None:
+        twin.client.fire("reconcile")
+        runs = twin.runs(dataset_version)
+        return runs[0] if runs and runs[0]["state"] in states else None
+
+    return wait_until(arrived, what=f"the run of {dataset_version} to be {states}", timeout_s=WITHIN_S, poll_s=0.5)
+
+
+def test_an_interrupted_training_goes_on_as_the_next_attempt(twin: TwinUnderTest) -> None:
+    """Two jobs, one model, and people are told once."""
+    twin.upload("hiccup/v1", whole_version())
+    last = await_state(twin, "hiccup/v1", "registered")
+    twin.await_quiet()
+    first = twin.api.run(f"{last['logical_run']}-a1")
+    assert (2, "failed", "preempted", "resume", last["run_id"]) == (
+        last["attempt"],
+        first["state"],
+        first["failure_class"],
+        first["remedy"],
+        first["next_run_id"],
+    )
+    assert ([], [(TOPIC, "registered"), (WEBHOOK, "registered")]) == (
+        twin.notifications(first["run_id"]),
+        sorted(twin.notifications(last["run_id"])),
+    )
+
+
+def test_a_change_cancels_the_running_job_and_trains_on_the_new_content(twin: TwinUnderTest) -> None:
+    """The old run ends canceled and says for what; the new one follows by itself; each is told of once."""
+    shards = whole_version()
+    twin.upload("restless/v1", shards)
+    first = await_state(twin, "restless/v1", "running")
+    name = next(iter(shards))
+    twin.upload("restless/v1", {name: shard(first_label=7)})
+    second = await_state(twin, "restless/v1", "registered")
+    twin.await_quiet()
+    old = twin.api.run(first["run_id"])
+    assert ("canceled", "superseded by generation 2", 2) == (old["state"], old["reason"], second["generation"])
+    told = [sorted(twin.notifications(run["run_id"])) for run in (old, second)]
+    assert [[(TOPIC, "canceled"), (WEBHOOK, "canceled")], [(TOPIC, "registered"), (WEBHOOK, "registered")]] == told
+
+
+def test_a_run_that_a_person_cancels_ends_and_what_waits_for_it_does_not_start(twin: TwinUnderTest) -> None:
+    """One runs, one is queued; after the cancellation neither does."""
+    twin.upload("endless/canceled", whole_version())
+    going = await_state(twin, "endless/canceled", "running")
+    twin.upload("endless/armed", whole_version())
+    wait_until(lambda: twin.runs("endless/armed"), what="the second run to be queued", timeout_s=WITHIN_S, poll_s=0.2)
+    twin.api.cancel(going["run_id"])
+    ended = await_state(twin, "endless/canceled", "canceled")
+    queued = await_state(twin, "endless/armed", "suppressed")
+    assert (
+        "canceled by a person over the API",
+        f"a person canceled the run that it waited for: {going['run_id']}",
+    ) == (
+        ended["reason"],
+        queued["reason"],
+    )

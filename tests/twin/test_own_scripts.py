@@ -1,0 +1,46 @@
+"""Scripts of users' own on the twin: a sound one trains and registers, a bad one is refused unless forced."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.api_client import ApiError
+from tests.support.twin import TwinUnderTest
+from tests.twin.own_pipelines import AVERAGING, CARELESS, SOUND
+from tests.twin.shards import whole_version
+
+pytestmark = pytest.mark.twin
+
+LINE = CARELESS[: CARELESS.index("tape.gradient")].count("\n") + 1
+FINDING = f"scripts/careless.py:{LINE}: tape_not_distributed"
+
+
+@pytest.mark.slow
+def test_a_sound_script_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
+    """Two real ranks, a report that passes the gate, a model."""
+    twin.upload("sound/v1", whole_version())
+    run = twin.await_settled("sound/v1")
+    assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
+
+
+def test_a_bad_script_is_refused_with_file_line_and_rule(twin: TwinUnderTest) -> None:
+    """The run that the last shard's upload asks for fails, and a request is refused; both name the finding."""
+    assert AVERAGING in SOUND
+    twin.upload("careless/v1", whole_version())
+    run = twin.await_settled("careless/v1")
+    assert ("failed", "user_code", True) == (run["state"], run["failure_class"], FINDING in run["reason"]), run
+    with pytest.raises(ApiError, match="tape_not_distributed") as refused:
+        twin.api.submit("careless", "v1", {})
+    assert (422, "script_refused") == (refused.value.status, refused.value.code)
+
+
+@pytest.mark.slow
+def test_a_bad_script_runs_where_it_is_forced(twin: TwinUnderTest) -> None:
+    """Each rank learns its own half of the labels, and the gate refuses the model; the history has the finding."""
+    twin.upload("careless/forced", whole_version())
+    twin.await_settled("careless/forced")
+    forced = twin.api.submit("careless", "forced", {}, force=True)
+    twin.await_quiet()
+    ended = twin.await_settled("careless/forced")
+    history = twin.api.get(f"/api/why/{forced['run_id']}")
+    assert (forced["run_id"], "not_registered", True) == (ended["run_id"], ended["state"], FINDING in str(history))

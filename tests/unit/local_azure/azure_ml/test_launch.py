@@ -1,0 +1,42 @@
+"""Why a process ended badly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from local_azure.azure_ml.launch import process_failure, tail_of
+
+MPIRUN_SAYS = """prterun detected that one or more processes exited with non-zero status:
+   Process name: [prterun-vm-1234@1,1] Exit code:    9
+"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "logs", "expected"),
+    [
+        (MPIRUN_SAYS, {"std_log_process_00.txt": "fine", "std_log_process_01.txt": "broke"}, ("process_01", "broke")),
+        ("", {"std_log_process_00.txt": "root", "std_log_process_01.txt": "other"}, ("process_00", "root")),
+        (MPIRUN_SAYS, {"std_log_process_00.txt": "root"}, ("process_00", "root")),
+        ("mpirun: not enough slots", {}, ("std_log", "mpirun: not enough slots")),
+    ],
+)
+def test_the_log_that_tells_is_quoted(
+    tmp_path: Path, launcher: str, logs: dict[str, str], expected: tuple[str, str]
+) -> None:
+    """Of the rank that failed first where mpirun names it, else of the root, else of the launcher."""
+    (tmp_path / "launcher").write_text(launcher)
+    (tmp_path / "logs").mkdir()
+    for name, text in logs.items():
+        (tmp_path / "logs" / name).write_text(text)
+    message = process_failure(9, "python train.py --x", tmp_path / "launcher", tmp_path / "logs").message
+    assert message.startswith("Execution failed. User process 'python' exited with status code 9. ")
+    assert (True, True) == (f"{expected[0]}.txt'" in message, message.endswith(f"Error: {expected[1]}"))
+
+
+def test_a_long_log_is_cut_at_a_line(tmp_path: Path) -> None:
+    """Only whole lines of the end, whatever bytes are in it."""
+    file = tmp_path / "log"
+    file.write_bytes(b"first\n" + b"x" * 50 + b"\xff\nlast\n")
+    assert ("last\n", "") == (tail_of(file, 20), tail_of(tmp_path / "absent"))

@@ -1,0 +1,101 @@
+"""Snappy piece by piece: what pyarrow's own decompression says, and one kind of error for anything else."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shard_validation.parquet.decompression import ByteStream, decompress, snappy_pieces
+from shard_validation.parquet.encodings import PageDataError
+
+SNAPPY = pa.Codec("snappy")
+REPETITIVE = st.lists(st.tuples(st.binary(max_size=40), st.integers(1, 60)), max_size=60).map(
+    lambda parts: b"".join(part * times for part, times in parts)
+)
+
+
+def in_pieces(content: bytes, size: int) -> Iterator[bytes]:
+    """Cut bytes up."""
+    return (content[start : start + size] for start in range(0, len(content), size))
+
+
+@given(content=REPETITIVE, size=st.integers(1, 100))
+def test_same_bytes(content: bytes, size: int) -> None:
+    """Copies that overlap themselves, literals of every length: all bytes come back, however they are cut."""
+    compressed = SNAPPY.compress(content, asbytes=True)
+    assert content == b"".join(snappy_pieces(ByteStream(in_pieces(compressed, size))))
+
+
+def test_more_than_the_window() -> None:
+    """Megabytes of literals and copies come in pieces of bounded size."""
+    chance = random.Random(0)  # noqa: S311 - bytes that do not compress
+    content = b"".join(chance.randbytes(50_000) + bytes(30_000) + b"abc" * 9_000 for _ in range(60))
+    compressed = SNAPPY.compress(content, asbytes=True)
+    pieces = list(snappy_pieces(ByteStream(in_pieces(compressed, 1 << 16))))
+    assert content == b"".join(pieces)
+    assert max(map(len, pieces)) < 3 << 20
+
+
+@given(
+    content=st.binary(max_size=300),
+    flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), max_size=5),
+)
+def test_anything_else(content: bytes, flips: list[tuple[int, int]]) -> None:
+    """Damaged data end in bytes of the stated size, or in an error that is expected."""
+    damaged = bytearray(SNAPPY.compress(content * 3, asbytes=True))
+    for place, mask in flips:
+        damaged[place % len(damaged)] ^= mask
+    try:
+        size = sum(map(len, snappy_pieces(ByteStream(in_pieces(bytes(damaged[:400]), 7)))))
+    except PageDataError:
+        return
+    stated, shift = 0, 0
+    for byte in damaged:
+        stated, shift = stated | (byte & 0x7F) << shift, shift + 7
+        if byte < 0x80:
+            break
+    assert stated == size
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "1 bytes too early"),
+        (b"\xff" * 6, "do not begin with a size"),
+        (b"\x05\x01\x01", "refer back 1 bytes, of 0"),
+        (b"\x05\x00a\x09\x00\x00", "refer back 0 bytes"),
+        (b"\x02\x10abcde", "3 bytes longer"),
+        (b"\x05\x10ab", "3 bytes too early"),
+        (b"\x05\xfc\xff\xff\xff\xff", "the page ends"),
+    ],
+)
+def test_what_is_wrong_is_said(content: bytes, words: str) -> None:
+    """An empty page, an endless size, copies of nothing, too much and too little."""
+    with pytest.raises(PageDataError, match=words):
+        list(snappy_pieces(ByteStream(iter((content,)))))
+
+
+@pytest.mark.parametrize("compression", ["SNAPPY", "GZIP", "ZSTD", "BROTLI"])
+def test_decompression(compression: str) -> None:
+    """What comes out is what was stated; where it is more or less, the caller sees it."""
+    plain = b"some page" * 100
+    stored = pa.compress(plain, codec=compression.lower(), asbytes=True)
+    assert plain == decompress(compression, stored, len(plain))
+    for size_bytes in (len(plain) - 1, len(plain) + 1):
+        try:
+            seen = len(decompress(compression, stored, size_bytes))
+        except ValueError:
+            seen = -1
+        assert seen != size_bytes
+
+
+def test_decompression_of_a_bomb() -> None:
+    """No more than a byte beyond the stated size is made of a bomb."""
+    bomb = gzip.compress(bytes(50 << 20))
+    assert 1001 == len(decompress("GZIP", bomb, 1000))

@@ -18,6 +18,13 @@ from shard_validation.examples.message import Value
 from shard_validation.reasons import shown
 from shared.example_schema import FeatureKind, FeatureSpec
 
+BATCH_BYTES = 8 << 20
+MAX_BATCH_ROWS = 1 << 16
+CSV_BLOCK_BYTES = 1 << 20
+"""pyarrow reads about forty blocks ahead."""
+MAX_CSV_BLOCK_BYTES = 64 << 20
+"""A row must fit into a block. Blocks grow up to this size where a row does not."""
+_CSV_COLUMN = re.compile(r"In CSV column #(\d+)")
 _MAX_SHOWN = 10
 """Columns that a message names."""
 
@@ -146,15 +153,6 @@ def _is_text(column_type: Any) -> bool:
     import pyarrow as pa
 
     return column_type in (pa.string(), pa.large_string(), pa.string_view())
-
-
-BATCH_BYTES = 8 << 20
-MAX_BATCH_ROWS = 1 << 16
-CSV_BLOCK_BYTES = 1 << 20
-"""pyarrow reads about forty blocks ahead."""
-MAX_CSV_BLOCK_BYTES = 64 << 20
-"""A row must fit into a block. Blocks grow up to this size where a row does not."""
-_CSV_COLUMN = re.compile(r"In CSV column #(\d+)")
 
 
 def map_rows(path: Path, rows_file: Path) -> Any:

@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT, HOST_ACCOUNT_KEY, Azurite, random_account_key
+from tests.support.azurite import running_azurite
+
 SETTINGS = ("AZURE", "LANDFALL", "OMPI_", "HOROVOD_", "IDENTITY_", "DataStorage")
 STARTING = ("azurite", "browser", "distributed", "twin")
 """Markers of tests that start processes: each of them implies ``processes``."""
 SHARING = ("twin", "distributed")
 """Markers of tests that one worker runs: a twin is shared by its tests, and MPI ranks want both cores."""
+NUM_UNUSED_ACCOUNTS = 600
 RERUNS = Path(__file__).resolve().parents[1] / ".landfall" / "reruns.txt"
 """Which tests had to be run twice in the last run, with the reason."""
 
@@ -47,6 +51,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if not item.get_closest_marker("xdist_group"):
                 shared = (name for name in SHARING if item.get_closest_marker(name))
                 item.add_marker(pytest.mark.xdist_group(next(shared, item.path.stem)))
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """Start one Azurite for each worker.
+
+    Tests that use its two usual accounts give containers, queues and tables names of their own; the others take
+    accounts from ``unused_accounts``.
+    """
+    accounts = {HOST_ACCOUNT: HOST_ACCOUNT_KEY, DATA_ACCOUNT: random_account_key()}
+    accounts |= {f"unused{number:03}": random_account_key() for number in range(NUM_UNUSED_ACCOUNTS)}
+    with running_azurite(tmp_path_factory.mktemp("azurite"), accounts) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def unused_accounts(azurite: Azurite) -> Iterator[str]:
+    """Return the connection strings of accounts that no test has used."""
+    return iter([azurite.connection_string(name) for name in azurite.accounts if name.startswith("unused")])
 
 
 class RerunList:

@@ -62,7 +62,7 @@ def played(scenario: Scenario, world: AzuriteWorld, proxy: StorageProxy) -> dict
 def played_twice(
     ports: Mapping[str, int], calm: str, stormy: str, number: int
 ) -> tuple[dict[str, object], dict[str, object], int]:
-    """Play a scenario in a calm and in a stormy account; return both final states and the number of failed requests."""
+    """Play a scenario calmly and in a storm; return both final states and the number of failed requests."""
     scenario = IN_STORAGE[SCENARIOS[number]]
     with storage_proxy(ports) as (proxy, faulty_ports):
         expected = played(scenario, AzuriteWorld(connection=calm), proxy)

@@ -6,9 +6,9 @@ Assumptions:
 - Gradients travel in buffers (Horovod's fusion) around one ring through all ranks. A buffer of b bytes costs
   ``2 (n-1)/n · b / bandwidth + 2 (n-1) · latency`` (Patarasuk & Yuan 2009). A node has one link; the ring enters and
   leaves it once, so ranks of one node share it without slowing each other.
-- The exchange overlaps the backward pass (two thirds of a step) if something other than the computing cores carries it,
-  except for its last buffer, which is only full when the backward pass is over. ``Link.overlap`` is the share of a step
-  that overlaps; it is 0 if the cores that compute also copy and add.
+- The exchange overlaps the backward pass (two thirds of a step) if the computing cores do not carry it, except
+  for its last buffer, which is only full when the backward pass is over. ``Link.overlap`` is the share of a step that
+  overlaps; it is 0 if the cores that compute also copy and add.
 - Reading data, stragglers and congestion cost nothing; where they do, the real efficiency is lower.
 
 The figures of a link come from its data sheet (`ETHERNET_25G`) or from measurements.
@@ -66,7 +66,7 @@ def exposed_s(workload: Workload, link: Link, num_ranks: int) -> float:
 
 
 def scaling_efficiency(workload: Workload, link: Link, num_ranks: int) -> float:
-    """Return throughput(n) ÷ (n × throughput(1)), from 0 to 1. Raises ValueError for less than one rank."""
+    """Return throughput(n) over n times throughput(1), from 0 to 1. Raises ValueError for less than one rank."""
     if num_ranks < 1:
         raise ValueError(f"num_ranks is {num_ranks}; it must be at least 1")
     if num_ranks == 1:

@@ -47,7 +47,7 @@ class TrainingReport:
     def from_json(cls, text: str | bytes) -> TrainingReport:
         """Read a report. Raises TrainingReportError; a metric that is not a finite number is refused."""
         if len(text) > MAX_REPORT_BYTES:
-            raise TrainingReportError(f"training report: {len(text)} bytes are too many, the limit is {MAX_REPORT_BYTES}")
+            raise TrainingReportError(f"training report: {len(text)} bytes exceed the limit of {MAX_REPORT_BYTES}")
         try:
             members = json.loads(text)
             _check_format(members.pop("format_version"))

@@ -93,8 +93,8 @@ def vm_size_names() -> tuple[str, ...]:
 def network_environment(name: str) -> dict[str, str]:
     """Return NCCL's environment for a size.
 
-    Without InfiniBand, NCCL must not look for it; with InfiniBand nothing is set. For a size that is not in the table,
-    Microsoft's naming decides: an ``r`` among its feature letters means InfiniBand.
+    Without InfiniBand, NCCL must not look for it; with InfiniBand nothing is set. For a size that is not in the
+    table, Microsoft's naming decides: an ``r`` among its feature letters means InfiniBand.
     """
     known = vm_size(name)
     infiniband = known.infiniband if known else _is_rdma_name(name)

@@ -16,7 +16,7 @@ from function_app.adapters.dead_letters import HOST_TRIES, DeadLetterContainer, 
 from function_app.adapters.queues import StorageRequestQueue
 from function_app.domain.records import GivenUp
 from function_app.ports import DeadLetterSource
-from function_app.testing.memory_notes import MemoryDeadLetterSource
+from function_app.testing.ledger import MemoryDeadLetterSource
 from tests.support.ledger_records import NOON
 from tests.support.processes import REPOSITORY
 

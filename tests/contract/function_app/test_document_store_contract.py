@@ -10,7 +10,7 @@ from function_app.adapters.connections import StorageConnection
 from function_app.adapters.documents import BlobDocumentStore
 from function_app.domain.errors import DocumentTooLargeError
 from function_app.ports import DocumentStore
-from function_app.testing.memory_stores import MemoryDocumentStore
+from function_app.testing.stores import MemoryDocumentStore
 from tests.contract.function_app.conftest import BOTH
 from tests.support.threads import at_once
 

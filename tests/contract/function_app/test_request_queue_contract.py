@@ -13,7 +13,7 @@ from function_app.adapters.queues import StorageRequestQueue
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import DatasetVersion
 from function_app.ports import RequestQueue
-from function_app.testing.memory_stores import MemoryRequestQueue
+from function_app.testing.stores import MemoryRequestQueue
 from tests.contract.function_app.conftest import BOTH
 from tests.support.ledger_records import DIGITS
 from tests.support.threads import at_once

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from function_app.runs.following import reconcile_run
-from function_app.testing.memory_azure_ml import MemoryJobs
+from function_app.testing.azure_ml import MemoryJobs
 from tests.support.world import World, pipeline
 from tests.unit.function_app.web.test_app import call
 

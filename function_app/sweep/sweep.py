@@ -17,7 +17,7 @@ from function_app.ingest.closing import close_version, follow_up
 from function_app.ingest.time_budget import needs_own_execution, send_to_queue
 from function_app.ingest.uploads import judge_shard
 from function_app.notify.outbox import deliver_one
-from function_app.runs.admission import sweep_flights
+from function_app.runs.admission import sweep_run_queue
 from function_app.runs.following import reconcile_run
 from function_app.runs.submission import submit_run
 from function_app.services import Services
@@ -73,7 +73,7 @@ def run_sweep(services: Services) -> SweepReport:
         each("shards_judged", missed, lambda place: _judge_missed(place, services))
     each("versions", ledger.versions(), lambda version: _care_for_version(version, inventory, services))
     each("runs", ledger.unfinished_runs(), lambda run: _care_for_run(run, services))
-    problems += _each([services], sweep_flights)
+    problems += _each([services], sweep_run_queue)
     for name, care in (("unknown_jobs", care_for_unknown_jobs), ("dead_letters", collect_dead_letters)):
         problems.extend(_each([services], lambda given, name=name, care=care: tally.update({name: care(given)})))  # type: ignore[misc]
     each("notifications", ledger.unsent_notifications(), lambda row: deliver_one(row, services))

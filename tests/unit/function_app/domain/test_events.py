@@ -99,15 +99,15 @@ def event(**changes: Any) -> dict[str, Any]:
         (b"", "payload is not JSON"),
         (b"\xff\xfe", "payload is not JSON"),
         (b"[" * 100_000, "payload is not JSON"),
-        (b"x" * (MAX_PAYLOAD_BYTES + 1), f"payload should be at most {MAX_PAYLOAD_BYTES} bytes"),
-        (b"[]", f"payload should hold 1 to {MAX_EVENTS} events, held 0"),
+        (b"x" * (MAX_PAYLOAD_BYTES + 1), f"payload has {MAX_PAYLOAD_BYTES + 1} bytes"),
+        (b"[]", "payload holds 0 events"),
         (b"[{}]", "data is not an object"),
         (b"[1]", "an event is of type int, not a JSON object"),
         (json.dumps(event(subject=None)).encode(), "event: subject is not a text"),
         (json.dumps(event(subject="/blobServices/default")).encode(), "subject is not /blobServices/default/"),
         (json.dumps(event(subject=["x"])).encode(), "event: subject is not a text"),
         (json.dumps(event(eventType=None)).encode(), "event: eventType is not a text"),
-        (json.dumps([event()] * (MAX_EVENTS + 1)).encode(), f"payload should hold 1 to {MAX_EVENTS} events"),
+        (json.dumps([event()] * (MAX_EVENTS + 1)).encode(), f"payload holds {MAX_EVENTS + 1} events"),
     ],
 )
 def test_what_cannot_be_understood_raises_and_ends_as_poison(payload: bytes, message: str) -> None:

@@ -1,4 +1,4 @@
-"""How training data are shared out among the ranks."""
+"""BindingKind training data are shared out among the ranks."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def test_a_bad_script_is_answered_with_its_findings() -> None:
     assert (422, "script_refused", details) == (answer.status_code, refusal["code"], refusal["details"])
 
 
-def test_the_three_kinds_are_told_apart_by_their_form() -> None:
+def test_the_form_of_a_subject_decides_its_kind() -> None:
     """A run id has no slash, a version one, a blob two."""
     world = World()
     run = world.land_all()

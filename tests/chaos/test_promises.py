@@ -36,7 +36,7 @@ def test_good_evidence_keeps_every_promise() -> None:
 
 
 def test_a_notification_of_a_dead_letter_breaks_no_promise() -> None:
-    """On a busy machine a message may be killed five times; the sweep completes its work and notifies of the letter."""
+    """On a busy machine a message may be killed five times; the sweep then completes its work and notifies."""
     notified = GOOD.notified + Counter({(RUN.run_id, "topic", "dead_letter"): 1})
     findings = promises(PLAN, replace(GOOD, notified=notified, dead_letters=1))
     assert [] == [finding.name for finding in findings if not finding.holds]

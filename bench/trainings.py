@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
@@ -55,6 +55,7 @@ class Training:
         *,
         ranks: int = 1,
         program: str = "training",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start it, one core for each rank; it loads while others do."""
         self.name = name
@@ -74,7 +75,7 @@ class Training:
                     *("--gate", path, "--cores", ",".join(map(str, cores()))),
                     *("--", *arguments.to_argv()),
                 ],
-                environment=_environment(),
+                environment={**_environment(), **(environment or {})},
                 log=context.scratch / f"{name}.log",
             )
         )

@@ -118,8 +118,7 @@ def open_url(url: str) -> ShardSource:
     from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 
     from function_app.adapters.blobs import BlobShardSource
-    from function_app.domain.etags import normalise_etag
-    from function_app.domain.records import BlobFacts
+    from function_app.domain.records import BlobFacts, normalise_etag
 
     label = public_url(url)
     try:

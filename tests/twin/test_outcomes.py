@@ -100,18 +100,18 @@ def test_a_change_cancels_the_running_job_and_trains_on_the_new_content(twin: Tw
 
 
 def test_a_run_that_a_person_cancels_ends_and_what_waits_for_it_does_not_start(twin: TwinUnderTest) -> None:
-    """One goes, one is armed; after the cancellation neither does."""
+    """One runs, one is queued; after the cancellation neither does."""
     twin.upload("endless/canceled", whole_version())
     going = await_state(twin, "endless/canceled", "running")
     twin.upload("endless/armed", whole_version())
-    wait_until(lambda: twin.runs("endless/armed"), what="the follow-up to be armed", timeout_s=WITHIN_S, poll_s=0.2)
+    wait_until(lambda: twin.runs("endless/armed"), what="the second run to be queued", timeout_s=WITHIN_S, poll_s=0.2)
     twin.api.cancel(going["run_id"])
     ended = await_state(twin, "endless/canceled", "canceled")
-    armed = await_state(twin, "endless/armed", "suppressed")
+    queued = await_state(twin, "endless/armed", "suppressed")
     assert (
         "canceled by a person over the API",
         f"a person canceled the run that it waited for: {going['run_id']}",
     ) == (
         ended["reason"],
-        armed["reason"],
+        queued["reason"],
     )

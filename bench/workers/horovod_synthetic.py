@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from bench.workers.asked import asked
+from bench.workers.gate import open_gate
 
 _NUM_CLASSES = 1000
 _LEARNING_RATE = 0.01
@@ -17,7 +17,7 @@ _LEARNING_RATE = 0.01
 
 def main() -> None:
     """Train for as long as the benchmark asks for steps."""
-    gate, arguments = asked()
+    gate, arguments = open_gate()
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import horovod.tensorflow as hvd

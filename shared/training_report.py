@@ -14,7 +14,7 @@ MAX_REPORT_BYTES = 4 << 20
 
 
 class TrainingReportError(ValueError):
-    """A training report cannot be read; the message names the member and the problem."""
+    """A training report could not be read; the message says which member, what was expected, what was seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class TrainingReport:
     started_at: str
     ended_at: str
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts, for people: no decision depends on them."""
+    """Further facts, for people; nothing decides on them."""
 
     def to_json(self) -> str:
         """Return the report as JSON text."""

@@ -1,4 +1,4 @@
-"""All parts of a running emulator, as the handlers share them."""
+"""What the handlers share: the parts of a running emulator, the log of calls, and scripted faults."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ from local_azure.azure_ml.settings import Settings
 from local_azure.azure_ml.storage import Storage
 from local_azure.azure_ml.store import Store
 
+_CALLS_KEPT = 100_000
+_ACTIONS = {
+    *("status", "retry_after_s", "code", "message", "inner", "effect_first"),
+    *("drop", "drop_after", "delay_s", "delay_after_s"),
+}
+_MATCHES = {"method", "path"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Emulator:
@@ -31,31 +38,28 @@ class Emulator:
 
     @property
     def settings(self) -> Settings:
-        """How the emulator was told to run."""
+        """Flags and environment of the emulator."""
         return self.bench.settings
 
     @property
     def store(self) -> Store:
-        """Assets, computes and datastores."""
+        """Registered assets, computes and datastores."""
         return self.bench.store
 
     @property
     def runs(self) -> RunBook:
-        """Runs."""
+        """All runs."""
         return self.bench.runs
 
     @property
     def storage(self) -> Storage:
-        """Blobs."""
+        """The blobs of all accounts."""
         return self.bench.storage
 
     @property
     def pool(self) -> ClusterPool:
-        """Clusters."""
+        """The simulated clusters."""
         return self.bench.pool
-
-
-_KEPT = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,7 @@ class CallLog:
     """The last 100,000 calls."""
 
     def __init__(self) -> None:
-        self._calls: deque[LoggedCall] = deque(maxlen=_KEPT)
+        self._calls: deque[LoggedCall] = deque(maxlen=_CALLS_KEPT)
         self._lock = threading.Lock()
 
     def add(self, call: LoggedCall) -> None:
@@ -84,16 +88,9 @@ class CallLog:
             self._calls.append(call)
 
     def all(self) -> list[dict[str, Any]]:
-        """Every call kept, oldest first."""
+        """Return every call that is kept, oldest first."""
         with self._lock:
             return [asdict(call) for call in self._calls]
-
-
-_ACTIONS = {
-    *("status", "retry_after_s", "code", "message", "inner", "effect_first"),
-    *("drop", "drop_after", "delay_s", "delay_after_s"),
-}
-_MATCHES = {"method", "path"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +113,7 @@ class Fault:
     delay_after_s: float = 0.0
 
     def refusal(self) -> ServiceError | None:
-        """The scripted answer, if there is one."""
+        """Return the scripted answer; None where there is none."""
         if self.status is None:
             return None
         headers = {} if self.retry_after_s is None else {"Retry-After": f"{self.retry_after_s:g}"}
@@ -135,14 +132,14 @@ class _Script:
 
 
 class Faults:
-    """Scripts in the order in which they came; the first that matches a call is used up by one."""
+    """Scripts in the order in which they were added; a call uses the first one that matches it."""
 
     def __init__(self) -> None:
         self._scripts: list[_Script] = []
         self._lock = threading.Lock()
 
     def add(self, script: Mapping[str, Any]) -> None:
-        """Add `{"match": {"method", "path"}, "times": n, "do": {…}}`; ServiceError 400 names what is wrong."""
+        """Add `{"match": {"method", "path"}, "times": n, "do": {…}}`. Raises ServiceError 400."""
         match, do = script.get("match", {}), script.get("do", {})
         unknown = (match.keys() - _MATCHES) | (do.keys() - _ACTIONS) | (script.keys() - {"match", "times", "do"})
         if unknown or not do:
@@ -162,12 +159,12 @@ class Faults:
             self._scripts.clear()
 
     def pending(self) -> int:
-        """Calls that are still to be hit."""
+        """Return how many calls will still be disturbed."""
         with self._lock:
             return sum(script.left for script in self._scripts)
 
     def next_for(self, method: str, path: str) -> Fault:
-        """What is to happen to this call; an empty fault where nothing is scripted."""
+        """Return what must happen to this call; a fault without effect where nothing is scripted."""
         with self._lock:
             for script in self._scripts:
                 if script.matches(method, path):

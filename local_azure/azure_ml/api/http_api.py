@@ -114,8 +114,8 @@ async def _json(request: web.Request) -> Any:
     except web.HTTPRequestEntityTooLarge as error:
         limit = f"The request body is larger than {_BODY_LIMIT_BYTES} bytes."
         raise ServiceError(413, "RequestEntityTooLarge", limit) from error
-    except ValueError as error:  # of the JSON, or of the text's encoding
-        raise ServiceError(400, "UserError", f"The request body is no JSON: {error}.") from error
+    except ValueError as error:  # wrong JSON, or wrong encoding of the text
+        raise ServiceError(400, "UserError", f"The request body is not JSON: {error}.") from error
 
 
 def _cut(request: web.Request) -> None:
@@ -148,7 +148,7 @@ _ASSET = _WORKSPACE + r"/(?P<kind>codes|environments|models)"
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """A method and a shape of path; `open` ones need no token."""
+    """A method and a shape of path; `open` ones need no token. ARM paths compare without case."""
 
     method: str
     pattern: re.Pattern[str]
@@ -198,7 +198,7 @@ ROUTES = [
 
 
 def find_route(method: str, path: str) -> tuple[Route, Mapping[str, str]]:
-    """Route for a call and the named pieces of its path; ServiceError 404 or 405 where there is none."""
+    """Return the route for a call and the named pieces of its path. Raises ServiceError 404 or 405 without one."""
     trimmed = path.rstrip("/")
     matches = [(route, match) for route in ROUTES if (match := route.pattern.fullmatch(trimmed))]
     for route, match in matches:

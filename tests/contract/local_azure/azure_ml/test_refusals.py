@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
 
 def refusal(emulator: AzureMl, path: str, body: Any) -> tuple[int, str]:
-    """Status and message of a PUT that should be refused."""
+    """Return status and message of a refused PUT."""
     answer = emulator.put(path, body)
     return answer.status_code, answer.json().get("error", {}).get("message", "")
 

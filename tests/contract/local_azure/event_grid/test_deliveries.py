@@ -273,9 +273,9 @@ def test_deliveries_can_be_late(topic: Topic) -> None:
     [
         ({"topic": "nowhere"}, "there is no topic called 'nowhere'"),
         ({"dropp": True}, "not ['dropp']"),
-        ({"deliveries": 0}, "deliveries should be from 1 to 100, is 0"),
-        ({"order": "sideways"}, "order should be one of"),
-        ({"drop": 1}, "drop should be bool, is 1"),
+        ({"deliveries": 0}, "deliveries must be from 1 to 100, not 0"),
+        ({"order": "sideways"}, "order must be one of"),
+        ({"drop": 1}, "drop must be bool, not 1"),
     ],
 )
 def test_a_fault_that_is_not_known_is_refused(topic: Topic, plan: dict[str, Any], said: str) -> None:

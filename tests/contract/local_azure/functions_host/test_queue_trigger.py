@@ -55,7 +55,7 @@ def test_a_message_in_another_encoding_is_poisoned_unread(dev_host: DevHost, inb
     """What is not base64 goes to the poison queue as it is."""
     inbox.client.send_message("{not base64}")
 
-    dev_host.process.await_line("was moved to queue inbox-poison: it should be base64")
+    dev_host.process.await_line("was moved to queue inbox-poison: it is not base64")
 
     wait_until(lambda: "{not base64}" in poison.contents(), what="the message to be in the poison queue")
 

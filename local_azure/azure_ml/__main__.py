@@ -8,7 +8,8 @@ import logging
 import os
 import sys
 
-from local_azure.azure_ml.api.emulator import CallLog, Emulator, Faults
+from local_azure.azure_ml.api.emulator import CallLog, Emulator
+from local_azure.azure_ml.api.faults import Faults
 from local_azure.azure_ml.api.http_api import HttpApi
 from local_azure.azure_ml.api.resources import compute_scale
 from local_azure.azure_ml.api.security import certificate_files, token_issuer

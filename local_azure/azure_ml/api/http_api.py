@@ -17,7 +17,8 @@ from aiohttp import web
 
 from local_azure.azure_ml.api import assets, jobs, resources, twin
 from local_azure.azure_ml.api.call import Answer, Call
-from local_azure.azure_ml.api.emulator import Emulator, Fault, LoggedCall
+from local_azure.azure_ml.api.emulator import Emulator, LoggedCall
+from local_azure.azure_ml.api.faults import Fault
 from local_azure.azure_ml.service import ServiceError
 
 _BODY_LIMIT_BYTES = 4 << 20

@@ -53,7 +53,7 @@ class Terminal:
     def _read(self) -> bool:
         try:
             content = os.read(self.controller, 1 << 16)
-        except OSError:  # Linux says so where nobody holds the other end any more
+        except OSError:  # Linux, once the other end is closed
             content = b""
         self.shown += _ESCAPES.sub("", content.decode(errors="replace"))
         return bool(content)

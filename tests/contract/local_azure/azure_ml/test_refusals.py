@@ -1,4 +1,4 @@
-"""What the emulator refuses, as the service does, and how it tells callers apart."""
+"""What the emulator refuses, as the service does, and that the log of calls names the caller."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_the_worker_is_asked_for_the_function_with_its_parameter() -> None:
     (request,) = worker.requests
     (parameter,) = request.input_data
     assert (outcome.invocation_id, "id-of-take") == (request.invocation_id, request.function_id)
-    assert ("given", "body") == (parameter.name, parameter.data.string)
+    assert ("message", "body") == (parameter.name, parameter.data.string)
     assert "7" == request.trigger_metadata["Id"].string
 
 

@@ -1,20 +1,20 @@
-# Everything that a clone needs. `make` alone says what there is.
+# The targets of this project. `make` alone lists them.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all check bench chaos constraints clean distclean
 .SUFFIXES:
 SHELL := /bin/sh
 
 VENV := .venv/bin
-# What mypy reads. function_app.py at the root is left out: the package of the same name is the module.
+# Folders that mypy reads. function_app.py at the root is left out: the package of the same name is the module.
 PACKAGES := $(patsubst %/,%,$(wildcard shared/ shard_validation/ horovod_lint/ training_job/ function_app/ cli/ local_azure/ bench/ tools/ tests/))
 
 # Tests that share a twin, or the cores with MPI ranks, stay on one worker: see tests/conftest.py.
 TWO_WORKERS := --numprocesses 2 --dist loadgroup
 
-# The sandbox or container a developer works in may set this; the Functions worker would believe it is in Azure.
+# A developer's sandbox or container may set this; the Functions worker would believe that it runs in Azure.
 unexport CONTAINER_NAME
 
-help: ## say what there is
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 setup: ## prepare .venv, .venv-training and node_modules (the other targets do it themselves)
@@ -29,22 +29,22 @@ test: setup ## run the gate: the tests that every change must pass, in about ten
 test-all: setup ## run every test, in about 40 minutes: all crash points, storms, example data sets and seeds [ARGS=...]
 	@$(VENV)/python -m pytest $(TWO_WORKERS) $(ARGS)
 
-check: setup ## lint, format, types, who may import whom, and the tree's own rules
+check: setup ## lint, formatting, types, import rules, and sizes, names and words
 	$(VENV)/python -m ruff check .
 	$(VENV)/python -m ruff format --check .
 	$(VENV)/python -m mypy $(PACKAGES)
 	$(VENV)/lint-imports
 	$(VENV)/python -m tools.check_tree
 
-bench: setup ## measure what the design promises [ONLY=name]
+bench: setup ## run benchmarks and check their promises [ONLY=name]
 	@$(VENV)/python -m bench $(ONLY)
 
 chaos: setup ## disturb events, calls and processes of a twin and check every promise [VERSIONS=50 SHARDS=20 SEED=1]
 	@$(VENV)/python -m tests.chaos $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(SHARDS),--shards $(SHARDS)) \
 		$(if $(SEED),--seed $(SEED))
 
-constraints: setup ## write the closure of the installed requirements into both constraints.txt
-	@$(VENV)/python -m tools.constraints
+constraints: setup ## write all installed versions into both constraints.txt
+	@$(VENV)/python -m tools.setup constraints
 
 clean: ## remove caches and the local twin's state
 	@rm -rf .landfall .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist

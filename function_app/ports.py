@@ -22,7 +22,7 @@ from function_app.domain.records import (
     RunRecord,
     ShardRecord,
 )
-from function_app.domain.run_queue import FlightBoard
+from function_app.domain.run_queue import RunQueue
 from shard_validation import ShardSource
 
 
@@ -127,12 +127,12 @@ class RunLedger(Protocol):
 class RunQueueLedger(Protocol):
     """The run queue: which runs are admitted and which wait. Every method may raise ServiceUnavailableError."""
 
-    def flights(self) -> FlightBoard:
-        """Return which runs go and which wait, as one row; an empty one where nothing was written yet."""
+    def run_queue(self) -> RunQueue:
+        """Return the run queue; an empty one where nothing was written yet."""
         ...
 
-    def change_flights(self, change: Callable[[FlightBoard], FlightBoard]) -> tuple[FlightBoard, FlightBoard]:
-        """Apply a pure change as one compare-and-swap; return the board before and after it.
+    def change_run_queue(self, change: Callable[[RunQueue], RunQueue]) -> tuple[RunQueue, RunQueue]:
+        """Apply a pure change as one compare-and-swap; return the queue before and after it.
 
         Nothing is written where it changes nothing. Raises LedgerConflictError where other writers kept winning.
         """

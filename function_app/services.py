@@ -97,7 +97,7 @@ class Services:
     """What a submission or a delivery under way is left to whoever claimed it. Longer than the clients take with all
     their repetitions: whoever holds it is dead once it has run out."""
     max_concurrent_runs: int = 10
-    """Over all pipelines; of each pipeline one run goes at a time."""
+    """Over all pipelines; each pipeline has at most one active run."""
 
     @property
     def history(self) -> History:

@@ -45,6 +45,7 @@ REGISTRY_HOST = re.compile(
     r"https?://(?:[\w-]+\.)*(?:pypi\.org|pythonhosted\.org|registry\.npmjs\.org|[\w.-]*artifactory)"
 )
 RESOLVED_URL = re.compile(r'"resolved":\s*"http')
+CONFLICT = re.compile(r"^(<{7}|>{7}) ")
 PATH_IN_PAGE = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|md|yaml))(?:::\w+)?`")
 
 
@@ -133,13 +134,15 @@ def tracked_files() -> tuple[list[File], list[Breach]]:
 
 
 def line_breaches(files: Sequence[File]) -> Iterator[Breach]:
-    """Find unfinished work, bare suppressions, paths of one machine and hosts of registries."""
+    """Find merge conflicts, unfinished work, bare suppressions, paths of one machine and hosts of registries."""
     for file in files:
         for number, line in enumerate(file.text.splitlines(), start=1):
             yield from (Breach(file.path, number, problem) for problem in _line_problems(line))
 
 
 def _line_problems(line: str) -> Iterator[str]:
+    if CONFLICT.search(line):
+        yield "a merge conflict"
     if UNFINISHED_WORK.search(line):
         yield "unfinished work belongs in an issue, not in a comment"
     if BARE_SUPPRESSION.search(line):

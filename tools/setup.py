@@ -1,21 +1,26 @@
-"""Prepare what `make demo` and `make test` need, quick when nothing changed: `python3.11 -m tools.setup`."""
+"""Prepare what `make demo` and `make test` need; quick if nothing has changed: `python3.11 -m tools.setup`.
+
+`python -m tools.setup constraints` writes both constraints.txt from what is installed.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tools import native_library
-from tools.environments import ROOT, all_environments
-from tools.launcher import write_launcher
+from tools.environments import ROOT, all_environments, write_constraints, write_launcher
 from tools.logged import SetupError, say
 
 
-def main() -> int:
-    """Prepare every environment and the native library; 1 and one message when one of them cannot be made."""
+def main(arguments: Sequence[str]) -> int:
+    """Prepare every environment and the native library; print one message and return 1 if one of them fails."""
+    if list(arguments) == ["constraints"]:
+        write_constraints()
+        return 0
     try:
         with one_at_a_time():
             for environment in all_environments():
@@ -26,14 +31,14 @@ def main() -> int:
         say(f"failed: {error}")
         return 1
     except KeyboardInterrupt:
-        say("interrupted; the next make goes on from here")
+        say("interrupted; the next make continues from here")
         return 130
     return 0
 
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Hold the clone's own folder locked, so that two makes do not install into one environment."""
+    """Lock the clone's folder, so that two makes do not install into one environment."""
     folder = os.open(ROOT, os.O_RDONLY)
     try:
         try:
@@ -47,4 +52,4 @@ def one_at_a_time() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

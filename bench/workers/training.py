@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.workers.asked import asked
-from bench.workers.gate import Gate, Gated
+from bench.workers.gate import Gate, Gated, open_gate
 from training_job import process_environment
 from training_job.job import prepare
 from training_job.liveness.interruptions import StopRequest
@@ -35,7 +34,7 @@ class GatedData:
 
 def main() -> None:
     """Train for as long as the benchmark asks for steps."""
-    gate, arguments = asked()
+    gate, arguments = open_gate()
     job = prepare(arguments, process_environment.launched_world_size())
     process_environment.set_for(arguments, Path(arguments.report))
     from training_job.session import open_session

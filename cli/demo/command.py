@@ -97,6 +97,16 @@ def _upload_digits(places: Places, lines: TimedLines) -> tuple[str, int]:
     return version, len(shards)
 
 
+def new_version(now: datetime, is_taken: Callable[[str], bool]) -> str:
+    """Return the time, to the second, as a name; a number follows where that name is taken."""
+    name = now.strftime("%Y%m%d-%H%M%S")
+    number = 2
+    candidate = name
+    while is_taken(candidate):
+        candidate, number = f"{name}-{number}", number + 1
+    return candidate
+
+
 def _write(report: dict[str, Any], *folders: Path) -> None:
     text = json.dumps(report, indent=1) + "\n"
     for folder in folders:
@@ -135,13 +145,3 @@ def _explained(options: TwinOptions, places: Places | None = None) -> Iterator[N
 
 class ExplainedError(CliError):
     """An error that already says where the logs are."""
-
-
-def new_version(now: datetime, is_taken: Callable[[str], bool]) -> str:
-    """Return the time, to the second, as a name; a number follows where that name is taken."""
-    name = now.strftime("%Y%m%d-%H%M%S")
-    number = 2
-    candidate = name
-    while is_taken(candidate):
-        candidate, number = f"{name}-{number}", number + 1
-    return candidate

@@ -1,4 +1,4 @@
-"""CIFAR-10's python batches: pickles, read without letting them run anything.
+"""CIFAR-10's python batches. They are pickles, and are read without running code in them.
 
 Source of the layout: https://www.cs.toronto.edu/~kriz/cifar.html.
 """
@@ -31,7 +31,7 @@ ImageEncoding = Literal["raw", "png"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cifar10:
-    """The collection, its pixels in memory."""
+    """A collection whose pixels are in memory."""
 
     splits: Mapping[str, Sequence[Entry]]
     classes: tuple[str, ...]
@@ -43,7 +43,7 @@ class Cifar10:
 
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
-        """Pixels (height, width, channels), or a PNG of them, and a label."""
+        """Pixels (height, width, channels) or a PNG, and a label."""
         shape = (_SIDE, _SIDE, _CHANNELS)
         image = FeatureSpec(
             name="image",
@@ -83,7 +83,7 @@ def find_cifar10(root: Path, encoding: ImageEncoding) -> Cifar10:
                 splits.setdefault(split, []).extend(Entry(f"{name}#{i:05d}", label) for i, label in enumerate(labels))
     if not splits:
         raise CliError(
-            f"{root}: there should be data_batch_1 to data_batch_5, test_batch and {_META}; found no batch."
+            f"{root}: there is no batch. Pass the folder with data_batch_1 to data_batch_5, test_batch and {_META}."
         )
     names = _load(folder / _META).get(b"label_names", [])
     return Cifar10(
@@ -91,9 +91,7 @@ def find_cifar10(root: Path, encoding: ImageEncoding) -> Cifar10:
         classes=_class_names(folder / _META, names),
         encoding=encoding,
         pixels=pixels,
-        notes=note(
-            "Batches that are not there", [n for names in _BATCHES.values() for n in names if n not in pixels]
-        ),
+        notes=note("Missing batches", [n for names in _BATCHES.values() for n in names if n not in pixels]),
         stamp=hashlib.sha256(b"".join(pixels.values())).hexdigest(),
     )
 
@@ -102,7 +100,7 @@ def _class_names(path: Path, names: Any) -> tuple[str, ...]:
     try:
         return tuple(name.decode() for name in names)
     except (TypeError, AttributeError, UnicodeDecodeError) as error:
-        raise CliError(f"{path}: label_names should be a list of texts, was {type(names).__name__}.") from error
+        raise CliError(f"{path}: label_names: expected a list of texts, got {type(names).__name__}.") from error
 
 
 def _read_batch(path: Path) -> tuple[bytes, list[int]]:
@@ -110,9 +108,9 @@ def _read_batch(path: Path) -> tuple[bytes, list[int]]:
     data, labels = members.get(b"data"), members.get(b"labels")
     content = data.content if isinstance(data, _Array) else data
     if not isinstance(content, bytes) or not isinstance(labels, list) or len(content) != len(labels) * IMAGE_BYTES:
-        raise CliError(f"{path}: should hold {IMAGE_BYTES} bytes of data for each label; it does not.")
+        raise CliError(f"{path}: is not a batch of CIFAR-10: it lacks {IMAGE_BYTES} bytes of data for each label.")
     if any(not isinstance(label, int) or not 0 <= label < NUM_CLASSES for label in labels):
-        raise CliError(f"{path}: labels should be 0 to {NUM_CLASSES - 1}.")
+        raise CliError(f"{path}: a label is not a whole number from 0 to {NUM_CLASSES - 1}.")
     return content, labels
 
 
@@ -121,14 +119,14 @@ def _load(path: Path) -> dict[bytes, Any]:
         with path.open("rb") as file:
             members = _Unpickler(io.BytesIO(file.read(_MAX_BATCH_BYTES)), encoding="bytes").load()
     except (OSError, pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError) as error:
-        raise CliError(f"{path}: should be a batch of CIFAR-10's python version: {error}") from error
+        raise CliError(f"{path}: is not a file of CIFAR-10's python version: {error}") from error
     if not isinstance(members, dict):
-        raise CliError(f"{path}: should hold a dictionary, held {type(members).__name__}.")
+        raise CliError(f"{path}: expected a pickled dictionary, got {type(members).__name__}.")
     return members
 
 
 class _Array:
-    """Stands in for NumPy's array: takes the state of a pickled one and keeps its bytes."""
+    """Replaces NumPy's array: keeps the bytes of a pickled one."""
 
     def __init__(self, *_: object) -> None:
         self.content = b""
@@ -139,7 +137,7 @@ class _Array:
 
 
 class _Type:
-    """Stands in for NumPy's dtype."""
+    """Replaces NumPy's dtype."""
 
     def __init__(self, *_: object) -> None:
         self.state: Any = None
@@ -153,7 +151,7 @@ def _encode(text: str, _: str) -> bytes:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows the names that an array of bytes needs, and no other: whoever made the file gets to run nothing."""
+    """Resolves only the names that an array of bytes needs, so that a malicious file cannot run code."""
 
     _KNOWN: Mapping[tuple[str, str], Any] = {
         **{(f"numpy.{core}.multiarray", "_reconstruct"): _Array for core in ("core", "_core")},
@@ -163,9 +161,9 @@ class _Unpickler(pickle.Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a stand-in. Raises UnpicklingError for anything else."""
+        """Return the replacement of a name. Raises UnpicklingError for any other name."""
         if (module, name) not in self._KNOWN:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which a batch has no need of")
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}, which no batch needs")
         return self._KNOWN[module, name]
 
 

@@ -1,4 +1,4 @@
-"""What is to be packed: entries by split, and how to load one."""
+"""A source of examples to pack: entries by split, and how to load one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from shared.example_schema import FeatureSpec
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
-    """One example to be."""
+    """One example of the source, not yet loaded."""
 
     key: str
-    """Names it in errors, and orders it: a path below the source, or a row."""
+    """A path below the source, or a row. Entries are sorted by it, and errors name it."""
     label: int
 
 
 class Collection(Protocol):
-    """A source of examples; entries are small, so that a million of them fit in memory."""
+    """A source of examples. Entries are small: a million of them fit in memory."""
 
     @property
     def splits(self) -> Mapping[str, Sequence[Entry]]:
@@ -30,37 +30,37 @@ class Collection(Protocol):
 
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
-        """What every example has: the packed shards are validated against it."""
+        """The features of every example: packed shards are validated against them."""
         ...
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the labels, by label; empty where there are none."""
+        """Names of the classes by label; empty where labels have no names."""
         ...
 
     @property
     def notes(self) -> Sequence[str]:
-        """What the user should hear about the source: what was left out, or taken for something."""
+        """Notes on the source for the user, such as files that were left out."""
         ...
 
     @property
     def stamp(self) -> str:
-        """Tells the source from another that has the same entries; empty where their keys tell it."""
+        """A digest of content that keys and labels do not show; empty where there is none."""
         ...
 
     def where(self, entry: Entry) -> str:
-        """Return where an entry comes from, for errors: a file, or a row of one."""
+        """Return the file, or the row of a file, that an entry comes from, for errors."""
         ...
 
     def load(self, entry: Entry) -> Mapping[str, Value]:
-        """Return an entry's features. Raises OSError, or ValueError with what is wrong."""
+        """Return an entry's features. Raises OSError, or ValueError with the problem."""
         ...
 
 
 def deal(entries: Sequence[Entry], num_shards: int, *, seed: str) -> list[list[Entry]]:
-    """Return the entries of each shard, the same for the same seed and entries, in any order they come.
+    """Return the entries of each shard. They depend on seed and entries only, not on the order of the entries.
 
-    Sizes differ by one entry at most, and so do the shards' shares of each label; within a shard the order is random.
+    Shards differ by one entry at most, in size and in each label. Within a shard the order is random.
     """
     mixer = random.Random(seed)  # noqa: S311 - an order, not a secret
     mixed = sorted(entries)
@@ -73,7 +73,7 @@ def deal(entries: Sequence[Entry], num_shards: int, *, seed: str) -> list[list[E
 
 
 def split_off(entries: Sequence[Entry], share: float, *, seed: str) -> tuple[list[Entry], list[Entry]]:
-    """Return (train, validation): every label gives the same share, rounded, to the validation."""
+    """Return (train, validation); the validation gets the same share of each label, rounded."""
     by_label: dict[int, list[Entry]] = {}
     for entry in sorted(entries):
         by_label.setdefault(entry.label, []).append(entry)

@@ -1,7 +1,7 @@
 """ImageNet as it is distributed: ``train/<synset>/*.JPEG``, validation in one folder with a file of labels.
 
-Packed under the keys that its TFRecords have always had (build_imagenet_data.py of tensorflow/models, 2016), so that
-shards which somebody made years ago land beside those made here. There labels are 1 to 1000: 0 is the background.
+The features have the names that ImageNet's TFRecords have had since 2016 (build_imagenet_data.py of
+tensorflow/models), so that older shards can be used too. Their labels are 1 to 1000; label 0 is the background.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shared.example_schema import FeatureSpec
 IMAGE, LABEL = "image/encoded", "image/class/label"
 SYNSET, FILENAME = "image/class/synset", "image/filename"
 BACKGROUND = "background"
-"""Label 0, of which there is no image."""
+"""Name of label 0, which no image has."""
 _VALIDATION_FOLDERS = ("validation", "val")
 _MAX_FILE_BYTES = 64 << 20
 
@@ -33,13 +33,13 @@ class ImageNet:
     root: Path
     splits: Mapping[str, Sequence[Entry]]
     classes: tuple[str, ...]
-    """The background and the synsets, by label."""
+    """The background, then the synsets in the order of their labels."""
     notes: Sequence[str]
     stamp: str = ""
 
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
-        """Image bytes (one of its files is a PNG under a JPEG name), label, synset and file name."""
+        """Image bytes (one JPEG by name is a PNG), label, synset and file name."""
         return (
             FeatureSpec(name=IMAGE, kind="bytes", encoding="image"),
             FeatureSpec(name=LABEL, kind="int64", minimum=1, maximum=len(self.classes) - 1),
@@ -63,9 +63,7 @@ def find_imagenet(root: Path, synset_file: Path, validation_labels: Path | None)
     classes = (BACKGROUND, *read_synsets(synset_file))
     train = entries_by_class(root, root / "train", classes)
     if not train:
-        raise CliError(
-            f"{root / 'train'}: there should be a folder for each synset of {synset_file}, found no image."
-        )
+        raise CliError(f"{root / 'train'}: there is no image in a folder named like a synset of {synset_file}.")
     refuse_two_validations(root)
     splits: dict[str, Sequence[Entry]] = {"train": train}
     folder = next((root / name for name in _VALIDATION_FOLDERS if (root / name).is_dir()), None)
@@ -76,17 +74,19 @@ def find_imagenet(root: Path, synset_file: Path, validation_labels: Path | None)
     absent = [synset for label, synset in enumerate(classes) if label and label not in present]
     notes = (
         *note("Synsets without an image in train", absent),
-        *note(f"Folders left out, being no synset of {synset_file}", [f for f in folders if f not in classes[1:]]),
+        *note(
+            f"Folders left out because {synset_file} does not list them", [f for f in folders if f not in classes[1:]]
+        ),
     )
     return ImageNet(root=root, splits=splits, classes=classes, notes=notes)
 
 
 def read_synsets(path: Path) -> tuple[str, ...]:
-    """Return the synsets in the order of their labels: the first word of each line, as both usual files have it."""
+    """Return the synsets in the order of their labels: the first word of each line."""
     synsets = tuple(line.split()[0] for line in _lines(path) if line.strip())
     if not synsets or len(set(synsets)) != len(synsets):
         raise CliError(
-            f"{path}: there should be one synset on each line, no synset twice; found {len(synsets)} lines."
+            f"{path}: is empty or lists a synset twice ({len(synsets)} lines). Each line must begin with one synset."
         )
     return synsets
 
@@ -96,14 +96,16 @@ def _validation(root: Path, folder: Path, classes: Sequence[str], labels: Path |
     if not files:
         return entries_by_class(root, folder, classes)
     if labels is None:
-        raise CliError(f"{folder}: its images lie in one folder, so --validation-labels must say what they show.")
+        raise CliError(
+            f"{folder}: all images are in one folder. Pass a file with their synsets to --validation-labels."
+        )
     by_name = _labels_by_name(labels, files)
     numbers = {synset: label for label, synset in enumerate(classes) if label}
     entries = []
     for path in files:
         synset = by_name.get(path.stem)
         if synset not in numbers:
-            raise CliError(f"{labels}: should give a synset of the synset file for {path.name}, gave {synset!r}.")
+            raise CliError(f"{labels}: the synset of {path.name}, {synset!r}, is not in the file of synsets.")
         entries.append(Entry(path.relative_to(root).as_posix(), numbers[synset]))
     return entries
 
@@ -115,7 +117,7 @@ def _labels_by_name(labels: Path, files: Sequence[Path]) -> dict[str, str]:
         return {row["ImageId"]: row["PredictionString"].split()[0] for row in csv.DictReader(lines)}
     synsets = [line.strip() for line in lines if line.strip()]
     if len(synsets) != len(files):
-        raise CliError(f"{labels}: should have a line for each of the {len(files)} images, had {len(synsets)}.")
+        raise CliError(f"{labels}: expected {len(files)} lines, one for each image, got {len(synsets)}.")
     return {path.stem: synset for path, synset in zip(files, synsets, strict=True)}
 
 

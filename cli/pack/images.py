@@ -1,4 +1,4 @@
-"""Folders of images: one folder for each class, their JPEG and PNG bytes kept as they are."""
+"""Folders of images, one for each class. The bytes of JPEG and PNG files are kept unchanged."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from shared.example_schema import FeatureSpec
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png"})
 _SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
-_NOBODY_S = frozenset({"Thumbs.db", "desktop.ini"})
-"""What Windows puts beside images."""
+_LITTER = frozenset({"Thumbs.db", "desktop.ini"})
+"""Files that Windows puts beside images."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder:
-    """A collection of images with a label each."""
+    """A collection of images with one label each."""
 
     root: Path
     splits: Mapping[str, Sequence[Entry]]
@@ -63,26 +63,36 @@ def find_images(root: Path, *, validation_share: float, seed: int) -> ImageFolde
     present = {entry.label for entries in splits.values() for entry in entries}
     notes = (
         *note("Classes without an image", [name for label, name in enumerate(classes) if label not in present]),
-        *note("Left out, being neither JPEG nor PNG by name", _others(root, class_folders)),
-        *note("Left out, lying in no class's folder", _astray(root, {root, *(c.parent for c in class_folders)})),
+        *note(
+            "Files left out because their names do not end in .jpg, .jpeg or .png", _not_images(root, class_folders)
+        ),
+        *note(
+            "Images left out because they are in no folder of a class",
+            _outside_classes(root, {root, *(c.parent for c in class_folders)}),
+        ),
     )
     if not any(splits.values()):
         raise CliError(
-            " ".join((f"{root}: there should be JPEG or PNG images in a folder for each class, found none.", *notes))
+            " ".join(
+                (
+                    f"{root}: no class folder has a JPEG or PNG image, such as cat/1.png or train/cat/1.png.",
+                    *notes,
+                )
+            )
         )
     return ImageFolder(root=root, splits=splits, classes=classes, notes=notes)
 
 
 def refuse_two_validations(root: Path) -> None:
-    """Raise CliError where one of two folders would be lost."""
+    """Raise CliError where two folders claim to be the validation."""
     if all((root / name).is_dir() for name in ("val", "validation")):
-        raise CliError(f"{root}: there should be one folder of the validation, there are two: val and validation.")
+        raise CliError(f"{root}: the folders val and validation both exist. Remove or merge one of them.")
 
 
 def read_file(path: Path) -> bytes:
-    """Return a file's bytes. Raises ValueError for what may have no end, as a pipe."""
+    """Return a file's bytes. Raises ValueError for anything else: a pipe may have no end."""
     if path.exists() and not path.is_file():
-        raise ValueError("should be a file, is a folder, a pipe or a device")
+        raise ValueError("it is a folder, a pipe or a device, not a file")
     return path.read_bytes()
 
 
@@ -111,28 +121,28 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _writable(name: str) -> str:
-    """Return a name. Raises CliError for one that is no text, and so cannot be written down anywhere."""
+    """Return a name. Raises CliError for one that is not UTF-8 and so cannot be stored."""
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise CliError(f"{shown(name)}: the names of folders and images should be UTF-8; rename it.") from error
+        raise CliError(f"{shown(name)}: the name is not UTF-8. Rename the folder or image.") from error
     return name
 
 
-def _others(root: Path, class_folders: Iterable[Path]) -> list[str]:
-    """Return what lies beside images, in the folders of classes, and is not taken; hidden files are not meant."""
+def _not_images(root: Path, class_folders: Iterable[Path]) -> list[str]:
+    """Return the files beside images in the folders of classes, hidden files excepted."""
     return [
         path.relative_to(root).as_posix()
         for folder in class_folders
         for path in sorted(folder.iterdir())
-        if path.suffix.lower() not in SUFFIXES and not path.name.startswith(".") and path.name not in _NOBODY_S
+        if path.suffix.lower() not in SUFFIXES and not path.name.startswith(".") and path.name not in _LITTER
     ]
 
 
-def _astray(root: Path, folders: Iterable[Path]) -> list[str]:
+def _outside_classes(root: Path, folders: Iterable[Path]) -> list[str]:
     return [path.relative_to(root).as_posix() for folder in sorted(folders) for path in image_files(folder)]
 
 
 def note(what: str, names: Sequence[str]) -> list[str]:
-    """Return a line that counts and names an example, none where there is nothing to tell."""
-    return [f"{what}: {len(names):,}, as {shown(names[0])}."] if names else []
+    """Return a line with the number of names and the first of them; no line where there are none."""
+    return [f"{what}: {len(names):,}, such as {shown(names[0])}."] if names else []

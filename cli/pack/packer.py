@@ -1,4 +1,4 @@
-"""Writing shards: each is validated before it gets its name, and what is done stays done."""
+"""Writes the shards of a collection: each is validated before it gets its name, and finished ones are kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shard_validation.sets import DATASET_FILE, FORMAT_VERSION
 from shared.record_framing import frame_record
 
 PLAN_FILE = ".landfall-pack.json"
-"""In the target folder while packing is under way: what was planned, and which shards are done."""
+"""In the target folder until packing has finished: the plan's digest, and the shards that are done."""
 
 Progress = Callable[[int], None]
 """Takes the number of examples done since the last call."""
@@ -29,7 +29,7 @@ class Packer:
     """Packs one collection into one folder."""
 
     def __init__(self, collection: Collection, folder: Path, *, shards: Mapping[str, int], seed: int) -> None:
-        """Plan it: ``shards`` is the number of shards of each split."""
+        """Plan the shards; ``shards`` has the number of shards of each split."""
         self._collection = collection
         self._folder = folder
         self._plan = {
@@ -42,11 +42,11 @@ class Packer:
 
     @property
     def num_examples(self) -> int:
-        """In all shards."""
+        """Number of examples in all shards."""
         return sum(map(len, self._plan.values()))
 
     def pack(self, progress: Progress) -> list[Path]:
-        """Write what is not written yet, then ``dataset.json``; return the shards' paths. Raises CliError."""
+        """Write the missing shards, then ``dataset.json``; return the shards' paths. Raises CliError."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._done = self._finished_before()
@@ -58,22 +58,21 @@ class Packer:
                     self._save_plan()
             self._write_dataset_file()
             for part in self._folder.glob(".*.tfrecord.part"):
-                part.unlink()  # of an earlier plan, which was interrupted before any shard was done
+                part.unlink()  # left by an earlier plan that finished no shard
             (self._folder / PLAN_FILE).unlink()
         except OSError as error:
-            raise CliError(
-                f"{self._folder}: packing stopped: {error}. The same command goes on from here."
-            ) from error
+            raise CliError(f"{self._folder}: packing stopped: {error}. Repeat the command to continue it.") from error
         return [self._folder / name for name in self._plan]
 
     def _finished_before(self) -> dict[str, dict[str, Any]]:
-        """Return the shards that an earlier run of the same plan finished. Raises CliError for another plan's."""
+        """Return the shards that an earlier run of the same plan finished. Raises CliError for another plan."""
         path = self._folder / PLAN_FILE
         if not path.is_file():
             others = [p.name for p in self._folder.iterdir() if not p.name.startswith(".")]
             if others:
                 raise CliError(
-                    f"{self._folder}: should be empty, holds {len(others)} files or folders, as {shown(min(others))}."
+                    f"{self._folder}: is not empty: it holds {shown(min(others))}"
+                    f"{f' and {len(others) - 1:,} more' if len(others) > 1 else ''}. Pass another folder to --to."
                 )
             self._save_plan()
             return {}
@@ -81,11 +80,11 @@ class Packer:
             state = json.loads(path.read_bytes())
             digest, done = state["plan"], dict(state["shards"])
         except (ValueError, KeyError, TypeError) as error:
-            raise CliError(f"{path}: cannot be understood; remove the folder and pack again.") from error
+            raise CliError(f"{path}: is damaged. Remove the folder and pack again.") from error
         if digest != self._digest and done:
             raise CliError(
-                f"{self._folder}: holds {len(done)} shards of another source or other options: "
-                f"use the same again, remove the folder, or take another one."
+                f"{self._folder}: holds {len(done)} shards of another source or other options. "
+                f"Repeat the command that wrote them, remove the folder, or pass another one."
             )
         self._save_plan()
         return {name: facts for name, facts in done.items() if self._is_intact(name, facts)}
@@ -113,8 +112,8 @@ class Packer:
         try:
             return encode_example(self._collection.load(entry))
         except (OSError, ValueError, TypeError) as error:
-            fault = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise CliError(f"{self._collection.where(entry)}: cannot be packed: {fault}") from error
+            problem = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise CliError(f"{self._collection.where(entry)}: cannot be packed: {problem}") from error
 
     def _validated(self, part: Path, name: str, members: Sequence[Entry]) -> dict[str, Any]:
         requirements = DataRequirements(features=self._collection.features, images=ImagePolicy(decode="header"))
@@ -123,9 +122,9 @@ class Packer:
         if not verdict.accepted:
             reason = verdict.reasons[0]
             index = reason.record_index
-            entry = "" if index is None else f" Look at {self._collection.where(members[index])}."
-            fault = f"{reason.code}: {reason.feature or 'it'} should be {reason.expected}, was {reason.seen}"
-            raise CliError(f"{name} would be rejected: {fault}.{entry}")
+            thing = name if index is None else self._collection.where(members[index])
+            values = f"{reason.feature or 'example'}: expected {reason.expected}, got {reason.seen}"
+            raise CliError(f"{thing}: would be rejected ({reason.code}): {values}.")
         return {
             "name": name,
             "num_records": verdict.num_records,
@@ -134,7 +133,7 @@ class Packer:
         }
 
     def _save_plan(self) -> None:
-        _write_whole(self._folder / PLAN_FILE, {"plan": self._digest, "shards": self._done})
+        _write_atomically(self._folder / PLAN_FILE, {"plan": self._digest, "shards": self._done})
 
     def _write_dataset_file(self) -> None:
         splits: dict[str, Any] = {}
@@ -148,7 +147,7 @@ class Packer:
             "classes": list(self._collection.classes),
             "splits": splits,
         }
-        _write_whole(self._folder / DATASET_FILE, members)
+        _write_atomically(self._folder / DATASET_FILE, members)
 
 
 def _digest(plan: Mapping[str, Sequence[Entry]], collection: Collection) -> str:
@@ -161,8 +160,8 @@ def _digest(plan: Mapping[str, Sequence[Entry]], collection: Collection) -> str:
     return digest.hexdigest()
 
 
-def _write_whole(path: Path, members: Mapping[str, Any]) -> None:
-    """Write JSON, whole or not at all."""
+def _write_atomically(path: Path, members: Mapping[str, Any]) -> None:
+    """Write JSON so that a reader never sees half of it."""
     aside = path.with_name(f".{path.name}.new")
     aside.write_text(json.dumps(members, indent=1) + "\n", encoding="utf-8")
     aside.replace(path)
@@ -170,23 +169,26 @@ def _write_whole(path: Path, members: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, made if need be, until this process leaves or ends. Raises CliError where it is held."""
+    """Create a folder if it is missing, and lock it. Raises CliError where another command packs into it.
+
+    Two commands would write the same files, and give final names to each other's unfinished shards.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
-        raise CliError(f"{folder}: cannot be packed into: {error.strerror}.") from error
+        raise CliError(f"{folder}: cannot be created or opened: {error.strerror}.") from error
     try:
-        # where a network's file system knows no locks, packing goes on as it did before there were any
+        # Some network file systems have no locks: there packing goes on unlocked.
         with contextlib.suppress(OSError):
-            _lock(held, folder)
+            _lock(descriptor, folder)
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
-def _lock(held: int, folder: Path) -> None:
+def _lock(descriptor: int, folder: Path) -> None:
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise CliError(f"{folder}: another command is packing into it: wait for it, or stop it.") from error
+        raise CliError(f"{folder}: another command is packing into this folder. Wait for it, or stop it.") from error

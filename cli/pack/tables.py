@@ -1,4 +1,8 @@
-"""Tables: a Parquet or CSV file, a column for each feature, a row for each example."""
+"""Tables: a Parquet or CSV file with a column for each feature and a row for each example.
+
+A table may be larger than the memory. It is read batch by batch into a file of uncompressed values beside the shards,
+which is mapped into memory: rows can then be read in any order.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,20 @@ from shard_validation.examples.message import Value
 from shard_validation.reasons import shown
 from shared.example_schema import FeatureKind, FeatureSpec
 
+BATCH_BYTES = 8 << 20
+MAX_BATCH_ROWS = 1 << 16
+CSV_BLOCK_BYTES = 1 << 20
+"""pyarrow reads about forty blocks ahead."""
+MAX_CSV_BLOCK_BYTES = 64 << 20
+"""A row must fit into a block. Blocks grow up to this size where a row does not."""
+_CSV_COLUMN = re.compile(r"In CSV column #(\d+)")
 _MAX_SHOWN = 10
 """Columns that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """The collection."""
+    """A collection of rows."""
 
     splits: Mapping[str, Sequence[Entry]]
     classes: tuple[str, ...]
@@ -41,25 +52,27 @@ class Table:
         row = int(entry.key)
         values = {name: column[row].as_py() for name, column in self.columns.items()}
         if absent := [name for name, value in values.items() if value is None or value == []]:
-            raise ValueError(f"every column should have a value, {_first(absent)} have none")
+            raise ValueError(f"columns without a value: {_first(absent)}")
         if holed := [n for n, value in values.items() if isinstance(value, list) and None in value]:
-            raise ValueError(f"every list should hold values only, those of {_first(holed)} hold nulls")
+            raise ValueError(f"columns whose lists contain nulls: {_first(holed)}")
         if self.label is not None:
             values[self.label] = entry.label
         return values
 
 
 def read_table(path: Path, rows_file: Path, *, label: str | None, validation_share: float, seed: int) -> Table:
-    """Read a file by its suffix, its values through ``rows_file``, which must stay as long as the collection is used.
+    """Read a file by its suffix. ``rows_file`` gets its values, and must exist as long as the collection is used.
 
-    Raises CliError naming the column that cannot be a feature.
+    Raises CliError, for a column that cannot be a feature too.
     """
-    facts = path.stat()  # before it is read: a change meanwhile makes it another
+    facts = path.stat()  # taken before reading: a table that changes meanwhile is another one at the next run
     table = map_rows(path, rows_file)
     if twice := sorted({name for name in table.column_names if table.column_names.count(name) > 1}):
-        raise CliError(f"{path}: every column should have a name of its own, {_first(twice)} are there twice.")
+        raise CliError(f"{path}: several columns have the same name: {_first(twice)}. Rename them.")
     if label is not None and label not in table.column_names:
-        raise CliError(f"{path}: --label should be one of its columns {_first(table.column_names)}, was {label!r}.")
+        raise CliError(
+            f"{path}: there is no column {label!r} for --label. The columns are {_first(table.column_names)}."
+        )
     features = [_feature(path, name, table.schema.field(name).type) for name in table.column_names]
     labels, classes = _labels(path, table, label)
     if label is not None and classes:
@@ -67,7 +80,7 @@ def read_table(path: Path, rows_file: Path, *, label: str | None, validation_sha
         features[position] = FeatureSpec(name=label, kind="int64", minimum=0, maximum=len(classes) - 1)
     entries = [Entry(f"{row:012d}", labels[row]) for row in range(table.num_rows)]
     if not entries:
-        raise CliError(f"{path}: there should be at least one row, there is none.")
+        raise CliError(f"{path}: the table has no rows.")
     train, validation = split_off(entries, validation_share, seed=f"{seed}")
     splits = {"train": train, **({"validation": validation} if validation_share else {})}
     columns = {name: table.column(name) for name in table.column_names}
@@ -84,7 +97,7 @@ def read_table(path: Path, rows_file: Path, *, label: str | None, validation_sha
 
 
 def _first(names: Sequence[str]) -> str:
-    """Return some names for one line: a table may have thousands of columns."""
+    """Join the first names: a table may have thousands of columns."""
     more = f" and {len(names) - _MAX_SHOWN:,} more" if len(names) > _MAX_SHOWN else ""
     return ", ".join(map(shown, names[:_MAX_SHOWN])) + more
 
@@ -94,21 +107,21 @@ def _described(feature: FeatureSpec) -> str:
 
 
 def _labels(path: Path, table: Any, label: str | None) -> tuple[list[int], tuple[str, ...]]:
-    """Return each row's label for balancing, and the class names where the label is a text."""
+    """Return each row's label, for balancing, and the names of the classes where labels are texts."""
     if label is None:
         return [0] * table.num_rows, ()
     values = table.column(label).to_pylist()
     if any(value is None for value in values):
         row = values.index(None)
-        raise CliError(f"{path}: every row should have a label in {label}, row {row} (the first is 0) has none.")
+        raise CliError(f"{path}: row {row} (the first is 0) has no label in column {label}.")
     if all(isinstance(value, int) for value in values):
         return values, ()
     if not all(isinstance(value, str) for value in values):
-        raise CliError(f"{path}: labels in {label} should be whole numbers or texts.")
+        raise CliError(f"{path}: the labels in column {label} are neither whole numbers nor texts.")
     classes = tuple(sorted(set(values)))
     if blank := [name for name in classes if not name.strip()]:
         row = min(map(values.index, blank))
-        raise CliError(f"{path}: every row should have a label in {label}, row {row} (the first is 0) has none.")
+        raise CliError(f"{path}: row {row} (the first is 0) has no label in column {label}.")
     numbers = {name: number for number, name in enumerate(classes)}
     return [numbers[value] for value in values], classes
 
@@ -130,7 +143,9 @@ def _feature(path: Path, name: str, column_type: Any) -> FeatureSpec:
     )
     kind = next((kind for kind, holds in kinds if holds), None)
     if kind is None:
-        raise CliError(f"{path}: column {name} should hold numbers, texts or bytes, holds {column_type}.")
+        raise CliError(
+            f"{path}: column {name} has type {column_type}, which no feature has. Use numbers, texts or bytes."
+        )
     return FeatureSpec(name=name, kind=kind, shape=shape, encoding="text" if _is_text(column_type) else None)
 
 
@@ -140,17 +155,8 @@ def _is_text(column_type: Any) -> bool:
     return column_type in (pa.string(), pa.large_string(), pa.string_view())
 
 
-BATCH_BYTES = 8 << 20
-MAX_BATCH_ROWS = 1 << 16
-CSV_BLOCK_BYTES = 1 << 20
-"""pyarrow reads some forty of them ahead."""
-MAX_CSV_BLOCK_BYTES = 64 << 20
-"""A row must fit into a block; only a table with longer ones is read in larger blocks."""
-_CSV_COLUMN = re.compile(r"In CSV column #(\d+)")
-
-
 def map_rows(path: Path, rows_file: Path) -> Any:
-    """Return a pyarrow Table of what a Parquet or CSV file holds, mapped from ``rows_file``. Raises CliError."""
+    """Copy a Parquet or CSV file into ``rows_file``; return it mapped as a pyarrow Table. Raises CliError."""
     import pyarrow as pa
 
     is_parquet = path.suffix.lower() == ".parquet"
@@ -160,7 +166,7 @@ def map_rows(path: Path, rows_file: Path) -> Any:
         return pa.ipc.open_file(pa.memory_map(str(rows_file))).read_all()
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in DISK_FULL:
-            raise CliError(f"{rows_file.parent}: has no room for a copy of {path}'s values: {error}.") from error
+            raise CliError(f"{rows_file.parent}: has no room for a copy of the values of {path}: {error}.") from error
         raise CliError(f"{path}: cannot be read as {'Parquet' if is_parquet else 'CSV'}: {error}") from error
 
 
@@ -175,7 +181,10 @@ def _copy_parquet(path: Path, rows_file: Path) -> None:
 
 
 def _copy_csv(path: Path, rows_file: Path) -> None:
-    """Take columns' types and the size of a block from the first rows; begin again where later ones do not fit."""
+    """Read with the types and the block size that suit the first rows.
+
+    Where a later row does not fit, start again with a wider type or a larger block.
+    """
     import pyarrow as pa
     from pyarrow import csv
 
@@ -202,7 +211,7 @@ def _copy_csv(path: Path, rows_file: Path) -> None:
 
 
 def _write(batches: Iterator[Any], schema: Any, rows_file: Path) -> None:
-    """Write batches, their dictionaries (as pandas' categories) resolved."""
+    """Write batches; dictionary columns, such as pandas' categories, become their values."""
     import pyarrow as pa
 
     plain = pa.schema(

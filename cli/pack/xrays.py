@@ -1,8 +1,8 @@
 """NIH's ChestX-ray14 as it is distributed: a table of findings, PNG files in numbered folders, a list for the test.
 
 Source: Wang et al. 2017, ChestX-ray8 (arXiv 1705.02315), and the README beside its download,
-https://nihcc.app.box.com/v/ChestXray-NIHCC. A patient has several images that look alike, so splits are made of
-patients: images of one on both sides would be recognised, not judged.
+https://nihcc.app.box.com/v/ChestXray-NIHCC. A patient's images look alike, so all of them go into one split: a model
+would otherwise recognise patients of its validation instead of judging them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_PIXELS = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XRay:
-    """A row of the table."""
+    """One row of the table."""
 
     name: str
     findings: frozenset[str]
@@ -43,20 +43,20 @@ class XRay:
 
 @dataclass(frozen=True, kw_only=True)
 class XRays:
-    """The collection: image, whether it shows the finding, and whose it is."""
+    """A collection of images, each with whether it shows the finding, and its patient."""
 
     root: Path
     splits: Mapping[str, Sequence[Entry]]
     classes: tuple[str, ...]
     size: int | None
     patients: Mapping[str, int] = field(repr=False)
-    """Key of an entry → patient."""
+    """Key of an entry → number of the patient."""
     notes: Sequence[str]
     stamp: str = ""
 
     @property
     def features(self) -> tuple[FeatureSpec, ...]:
-        """A grey PNG, a label, and the patient, by which anybody can check that no two splits share one."""
+        """A grey PNG, a label, and the patient, so that users can check that no two splits share one."""
         return (
             FeatureSpec(name="image", kind="bytes", encoding="png", shape=(self.size, self.size, 1)),
             FeatureSpec(name="label", kind="int64", minimum=0, maximum=1),
@@ -74,11 +74,11 @@ class XRays:
 
 
 def find_xrays(root: Path, *, finding: str, size: int | None, validation_share: float, seed: int) -> XRays:
-    """Return what is below ``root``. Raises CliError where it is not laid out as NIH's download."""
+    """Return the images below ``root``. Raises CliError for another layout than NIH's."""
     rows = _read_table(root)
     known = {name for row in rows for name in row.findings}
     if finding not in known:
-        raise CliError(f"{root}: --finding should be one of {sorted(known)}, was {finding!r}.")
+        raise CliError(f"{root}: the table has no finding {finding!r}. Pass one of {sorted(known)} to --finding.")
     paths = _paths(root, rows)
     splits = {
         split: [Entry(paths[row.name], int(finding in row.findings)) for row in members]
@@ -97,13 +97,13 @@ def find_xrays(root: Path, *, finding: str, size: int | None, validation_share: 
 def _read_table(root: Path) -> list[XRay]:
     found = sorted(root.glob(TABLES))
     if len(found) != 1:
-        raise CliError(f"{root}: there should be one table {TABLES}, found {len(found)}.")
+        raise CliError(f"{root}: expected one table {TABLES}, got {len(found)}.")
     lines = csv.DictReader(io.StringIO(_text(found[0])))
     if missing := {IMAGE, FINDINGS, PATIENT} - set(lines.fieldnames or ()):
-        raise CliError(f"{found[0]}: should have columns {IMAGE}, {FINDINGS}, {PATIENT}; has no {sorted(missing)}.")
+        raise CliError(f"{found[0]}: columns {sorted(missing)} are missing.")
     rows = [_row(found[0], number, line) for number, line in enumerate(lines, 2)]
     if len({row.name for row in rows}) != len(rows) or not rows:
-        raise CliError(f"{found[0]}: should have a line for each image, and each image once; had {len(rows)} lines.")
+        raise CliError(f"{found[0]}: is empty or lists an image twice ({len(rows)} lines).")
     return rows
 
 
@@ -111,8 +111,8 @@ def _row(path: Path, number: int, line: Mapping[str, str | None]) -> XRay:
     name, findings, patient = (line[column] or "" for column in (IMAGE, FINDINGS, PATIENT))
     if not name or not findings or not patient.isdecimal():
         raise CliError(
-            f"{path}: line {number} should have an image, its findings and the patient's number, "
-            f"had {name!r}, {findings!r} and {patient!r}."
+            f"{path}: line {number}: expected an image, its findings and the patient's number, "
+            f"got {name!r}, {findings!r} and {patient!r}."
         )
     return XRay(name=name, findings=frozenset(findings.split(_SEPARATOR)), patient=int(patient))
 
@@ -122,28 +122,27 @@ def _paths(root: Path, rows: Iterable[XRay]) -> dict[str, str]:
     paths = {path.name: path.relative_to(root).as_posix() for path in root.rglob("*.png")}
     if absent := [row.name for row in rows if row.name not in paths]:
         raise CliError(
-            f"{root}: every image of the table should be there, {len(absent)} are not, as {absent[0]}. "
-            "Are all archives unpacked?"
+            f"{root}: {len(absent)} images of the table are missing, such as {absent[0]}. Are all archives unpacked?"
         )
     return paths
 
 
 def _listed(root: Path) -> set[str]:
-    """Return the names of the test's images; none where there is no list."""
+    """Return the names of the images of the test split; none where there is no list."""
     return set(_text(root / TEST_LIST).split()) if (root / TEST_LIST).is_file() else set()
 
 
 def _splits(
     root: Path, rows: Sequence[XRay], finding: str, validation_share: float, seed: int
 ) -> dict[str, list[XRay]]:
-    """Return the rows of each split. Raises CliError where the list of the test divides a patient."""
+    """Return the rows of each split. Raises CliError where the list of the test split divides a patient."""
     listed = _listed(root)
     test = [row for row in rows if row.name in listed]
     rest = [row for row in rows if row.name not in listed]
     if divided := {row.patient for row in test} & {row.patient for row in rest}:
         raise CliError(
-            f"{root / TEST_LIST}: should have all images of a patient or none, divides {len(divided)} patients, "
-            f"as {min(divided)}."
+            f"{root / TEST_LIST}: lists some but not all images of {len(divided)} patients, such as {min(divided)}. "
+            "List all images of a patient or none."
         )
     chosen = _some_patients(rest, finding, validation_share, seed)
     return {
@@ -154,7 +153,7 @@ def _splits(
 
 
 def _some_patients(rows: Iterable[XRay], finding: str, share: float, seed: int) -> Items[int]:
-    """Return a share of the patients, the same of those that have the finding on some image and of the others."""
+    """Return a share of the patients: the same share of those with the finding and of those without it."""
     has: dict[int, bool] = {}
     for row in rows:
         has[row.patient] = has.get(row.patient, False) or finding in row.findings
@@ -167,17 +166,17 @@ def _some_patients(rows: Iterable[XRay], finding: str, share: float, seed: int) 
 
 
 def _grey_png(content: bytes, size: int | None) -> bytes:
-    """Return the very bytes where they will do: some of the files have colours and transparency, of grey alone."""
+    """Return a grey PNG, the same bytes where possible. Some files store grey as colours with transparency."""
     from PIL import Image
 
     with Image.open(io.BytesIO(content)) as image:
         if image.width * image.height > _MAX_PIXELS:
-            raise ValueError(f"should have at most {_MAX_PIXELS} pixels, has {image.width} x {image.height}")
+            raise ValueError(f"it has {image.width} x {image.height} pixels, more than {_MAX_PIXELS:,}")
         wanted = image.size if size is None else (size, size)
         if image.format == "PNG" and image.mode == _GREY and image.size == wanted:
             return content
         if size is not None and image.width != image.height:
-            raise ValueError(f"should be square to be scaled, is {image.width} x {image.height}")
+            raise ValueError(f"it cannot be scaled: it is not square but {image.width} x {image.height}")
         buffer = io.BytesIO()
         image.convert(_GREY).resize(wanted, Image.Resampling.LANCZOS).save(buffer, format="PNG")
     return buffer.getvalue()

@@ -27,6 +27,8 @@ _SCHEMES = ("https://", "http://")
 _EXAMPLE = "https://ACCOUNT.blob.core.windows.net/CONTAINER/PATH"
 _CONNECTION_SETTING = "DataStorage"
 """Connection string of the data account, as in the function app."""
+RETRY_BACKOFF_S = 1
+"""Pause between tries: a person is waiting."""
 _FORBIDDEN = frozenset({401, 403, 409})
 """409: public access is switched off for the account."""
 
@@ -116,8 +118,7 @@ def open_url(url: str) -> ShardSource:
     from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 
     from function_app.adapters.blobs import BlobShardSource
-    from function_app.domain.etags import normalise_etag
-    from function_app.domain.records import BlobFacts
+    from function_app.domain.records import BlobFacts, normalise_etag
 
     label = public_url(url)
     try:
@@ -144,7 +145,7 @@ def _blob_client(url: str) -> Any:
     from azure.storage.blob import BlobClient, BlobServiceClient, LinearRetry
 
     options: dict[str, Any] = {
-        "retry_policy": LinearRetry(backoff=1, retry_total=3, random_jitter_range=0),  # a person is waiting
+        "retry_policy": LinearRetry(backoff=RETRY_BACKOFF_S, retry_total=3, random_jitter_range=0),
         "connection_timeout": 5,
         "read_timeout": 30,
     }

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.failures import storage_errors
-from function_app.domain.etags import normalise_etag
-from function_app.domain.records import BlobFacts
+from function_app.domain.records import BlobFacts, normalise_etag
 from shard_validation import (
     ShardSource,
     SourceChangedError,

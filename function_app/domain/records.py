@@ -265,3 +265,11 @@ class BlobFacts:
     """Normalised: no quotes, upper case."""
     size_bytes: int
     last_modified: datetime
+
+
+def normalise_etag(etag: str) -> str:
+    """Return an ETag without quotes and weakness mark, in upper case.
+
+    Fit to compare and to store, not to be sent back: services compare the text that they gave out.
+    """
+    return etag.strip().removeprefix("W/").strip('"').upper()

@@ -1,11 +1,12 @@
-"""Single flight, as pure decisions on one board: which runs go, which wait for their turn, who is dropped.
+"""The run queue: which runs may run now, which wait for their turn, which lost their place. Pure functions.
 
-- Of each pipeline one run goes at a time, and at most so many over all pipelines.
-- Behind it one follow-up is armed, whatever arrives: the newest generation wins, otherwise the latest request.
-- What waits starts oldest first. A newer request takes over the place in line of the one that it replaces, so that a
-  pipeline whose data changes all the time is not overtaken for ever.
+- Each pipeline has at most one active run, and the deployment has a limit over all pipelines.
+- Behind it one run of the same pipeline is queued, however many are requested: the newest generation wins, otherwise
+  the latest request.
+- The oldest place in line is admitted first. A newer request takes over the place of the one that it replaces, so
+  that a pipeline whose data keep changing is not overtaken forever.
 
-The ledger keeps the board in one row, so every decision is one compare-and-swap.
+The ledger keeps the queue in one row, so that each change is one compare-and-swap.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from function_app.domain.records import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flight:
-    """A logical run that goes or waits: its attempts share one place."""
+class QueueEntry:
+    """A logical run that is running or queued. Its attempts share one entry."""
 
     logical_run: str
     pipeline: str
@@ -28,11 +29,11 @@ class Flight:
     generation: int
     asked_at: datetime
     waiting_since: datetime
-    """Since when this place in line is taken, by this run or one that it replaced."""
+    """Since when this place in line is taken, by this run or by one that it replaced."""
 
     @classmethod
-    def of(cls, run: RunRecord) -> Flight:
-        """Return the place that a run asks for."""
+    def of(cls, run: RunRecord) -> QueueEntry:
+        """Return the entry of a run that asks to be admitted."""
         return cls(
             logical_run=run.logical_run,
             pipeline=run.pipeline,
@@ -45,7 +46,7 @@ class Flight:
 
     @property
     def first_run_id(self) -> str:
-        """The job's name of the first attempt."""
+        """The first attempt's run id, which is its job's name."""
         return f"{self.logical_run}-a1"
 
 
@@ -58,97 +59,100 @@ class Dropped:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlightBoard:
-    """Everything that goes or waits."""
+class RunQueue:
+    """All runs that are running or queued."""
 
-    going: tuple[Flight, ...] = ()
-    armed: tuple[Flight, ...] = ()
-    """At most one of each pipeline."""
+    running: tuple[QueueEntry, ...] = ()
+    """At most one for each pipeline."""
+    queued: tuple[QueueEntry, ...] = ()
+    """At most one for each pipeline."""
     dropped: tuple[Dropped, ...] = ()
 
-    def is_going(self, logical_run: str) -> bool:
-        """Whether a run has its place."""
-        return any(flight.logical_run == logical_run for flight in self.going)
+    def is_running(self, logical_run: str) -> bool:
+        """Whether a run was admitted."""
+        return any(entry.logical_run == logical_run for entry in self.running)
 
-    def is_armed(self, logical_run: str) -> bool:
+    def is_queued(self, logical_run: str) -> bool:
         """Whether a run waits for its turn."""
-        return any(flight.logical_run == logical_run for flight in self.armed)
+        return any(entry.logical_run == logical_run for entry in self.queued)
 
     def is_dropped(self, logical_run: str) -> bool:
         """Whether a run lost its place."""
-        return any(flight.logical_run == logical_run for flight in self.dropped)
+        return any(entry.logical_run == logical_run for entry in self.dropped)
 
-    def going_of(self, pipeline: str) -> Flight | None:
-        """Return what goes of a pipeline."""
-        return next((flight for flight in self.going if flight.pipeline == pipeline), None)
-
-
-def entered(board: FlightBoard, flight: Flight, *, limit: int) -> FlightBoard:
-    """Return the board after a run has asked for a place; asking again changes nothing."""
-    name = flight.logical_run
-    if not (board.is_going(name) or board.is_armed(name) or board.is_dropped(name)):
-        board = _armed(board, flight)
-    return launched(board, limit=limit)
+    def running_of(self, pipeline: str) -> QueueEntry | None:
+        """Return the active run of a pipeline."""
+        return next((entry for entry in self.running if entry.pipeline == pipeline), None)
 
 
-def left(
-    board: FlightBoard, logical_run: str, *, limit: int, disarm_before: datetime | None = None, reason: str = ""
-) -> FlightBoard:
-    """Return the board after a run has ended, and what waited may start.
+def enqueue(queue: RunQueue, entry: QueueEntry, *, limit: int) -> RunQueue:
+    """Return the queue after a run has asked to be admitted; asking again changes nothing."""
+    name = entry.logical_run
+    if not (queue.is_running(name) or queue.is_queued(name) or queue.is_dropped(name)):
+        queue = _with_queued(queue, entry)
+    return admit(queue, limit=limit)
 
-    Where the run was going, ``disarm_before`` also drops what its pipeline had armed until then, with the reason.
+
+def release(
+    queue: RunQueue, logical_run: str, *, limit: int, drop_queued_before: datetime | None = None, reason: str = ""
+) -> RunQueue:
+    """Return the queue after a run has ended: its entry is gone, and what waited is admitted where it may be.
+
+    ``drop_queued_before`` also drops, with the reason, what was queued behind the running run until then.
     """
-    gone = next((flight for flight in board.going if flight.logical_run == logical_run), None)
-    board = replace(board, going=_without(board.going, logical_run), armed=_without(board.armed, logical_run))
-    if gone is not None and disarm_before is not None:
-        disarmed = (f for f in board.armed if f.pipeline == gone.pipeline and f.asked_at <= disarm_before)
-        for flight in list(disarmed):
-            board = _dropped(board, flight, reason)
-    return launched(board, limit=limit)
+    ended = next((entry for entry in queue.running if entry.logical_run == logical_run), None)
+    queue = replace(queue, running=_without(queue.running, logical_run), queued=_without(queue.queued, logical_run))
+    if ended is not None and drop_queued_before is not None:
+        for entry in queue.queued:
+            if entry.pipeline == ended.pipeline and entry.asked_at <= drop_queued_before:
+                queue = _dropping(queue, entry, reason)
+    return admit(queue, limit=limit)
 
 
-def launched(board: FlightBoard, *, limit: int) -> FlightBoard:
-    """Return the board with everything started that may be, the oldest place in line first."""
-    for flight in sorted(board.armed, key=lambda flight: (flight.waiting_since, flight.logical_run)):
-        if len(board.going) < limit and board.going_of(flight.pipeline) is None:
-            board = replace(board, going=(*board.going, flight), armed=_without(board.armed, flight.logical_run))
-    return board
+def admit(queue: RunQueue, *, limit: int) -> RunQueue:
+    """Return the queue with every run admitted that may be, the oldest place in line first."""
+    for entry in sorted(queue.queued, key=lambda entry: (entry.waiting_since, entry.logical_run)):
+        if len(queue.running) < limit and queue.running_of(entry.pipeline) is None:
+            queue = replace(queue, running=(*queue.running, entry), queued=_without(queue.queued, entry.logical_run))
+    return queue
 
 
-def settled(board: FlightBoard, logical_runs: Iterable[str]) -> FlightBoard:
-    """Return the board without the dropped runs whose rows say so now."""
+def forget_dropped(queue: RunQueue, logical_runs: Iterable[str]) -> RunQueue:
+    """Return the queue without the dropped runs whose rows say so now."""
     names = set(logical_runs)
-    return replace(board, dropped=tuple(one for one in board.dropped if one.logical_run not in names))
+    return replace(queue, dropped=tuple(one for one in queue.dropped if one.logical_run not in names))
 
 
-def _armed(board: FlightBoard, flight: Flight) -> FlightBoard:
-    rival = next((other for other in board.armed if other.pipeline == flight.pipeline), None)
+def _with_queued(queue: RunQueue, entry: QueueEntry) -> RunQueue:
+    rival = next((other for other in queue.queued if other.pipeline == entry.pipeline), None)
     if rival is None:
-        return replace(board, armed=(*board.armed, flight))
-    winner, loser = (flight, rival) if _is_newer(flight, rival) else (rival, flight)
+        return replace(queue, queued=(*queue.queued, entry))
+    winner, loser = (entry, rival) if _is_newer(entry, rival) else (rival, entry)
     kept = replace(winner, waiting_since=min(winner.waiting_since, loser.waiting_since))
-    board = replace(board, armed=(*_without(board.armed, rival.logical_run), kept))
-    return _dropped(board, loser, _replacement(winner, loser))
+    queue = replace(queue, queued=(*_without(queue.queued, rival.logical_run), kept))
+    return _dropping(queue, loser, _why_replaced(winner, loser))
 
 
-def _is_newer(flight: Flight, other: Flight) -> bool:
-    same_version = (flight.dataset, flight.version) == (other.dataset, other.version)
-    if same_version and flight.generation != other.generation:
-        return flight.generation > other.generation
-    return (flight.asked_at, flight.logical_run) > (other.asked_at, other.logical_run)
+def _is_newer(entry: QueueEntry, other: QueueEntry) -> bool:
+    if _same_version(entry, other) and entry.generation != other.generation:
+        return entry.generation > other.generation
+    return (entry.asked_at, entry.logical_run) > (other.asked_at, other.logical_run)
 
 
-def _replacement(winner: Flight, loser: Flight) -> str:
-    same_version = (winner.dataset, winner.version) == (loser.dataset, loser.version)
-    if same_version and winner.generation != loser.generation:
-        return f"superseded by generation {winner.generation} while it waited: {winner.first_run_id}"
-    return f"a later request took its place while it waited: {winner.first_run_id}"
+def _why_replaced(winner: QueueEntry, loser: QueueEntry) -> str:
+    if _same_version(winner, loser) and winner.generation != loser.generation:
+        return f"superseded by generation {winner.generation} while it was queued: {winner.first_run_id}"
+    return f"a later request took its place while it was queued: {winner.first_run_id}"
 
 
-def _dropped(board: FlightBoard, flight: Flight, reason: str) -> FlightBoard:
-    entry = Dropped(logical_run=flight.logical_run, reason=reason)
-    return replace(board, armed=_without(board.armed, flight.logical_run), dropped=(*board.dropped, entry))
+def _same_version(one: QueueEntry, other: QueueEntry) -> bool:
+    return (one.dataset, one.version) == (other.dataset, other.version)
 
 
-def _without(flights: tuple[Flight, ...], logical_run: str) -> tuple[Flight, ...]:
-    return tuple(flight for flight in flights if flight.logical_run != logical_run)
+def _dropping(queue: RunQueue, entry: QueueEntry, reason: str) -> RunQueue:
+    dropped = Dropped(logical_run=entry.logical_run, reason=reason)
+    return replace(queue, queued=_without(queue.queued, entry.logical_run), dropped=(*queue.dropped, dropped))
+
+
+def _without(entries: tuple[QueueEntry, ...], logical_run: str) -> tuple[QueueEntry, ...]:
+    return tuple(entry for entry in entries if entry.logical_run != logical_run)

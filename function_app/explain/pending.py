@@ -93,9 +93,9 @@ def _awaited_of_open(described: VersionDescription) -> Iterator[str]:
 
 
 def _turn(run: RunRecord, services: Services) -> str:
-    board = services.ledger.flights()
-    if board.is_armed(run.logical_run):
-        ahead = board.going_of(run.pipeline)
+    queue = services.ledger.run_queue()
+    if queue.is_queued(run.logical_run):
+        ahead = queue.running_of(run.pipeline)
         behind = f"run {ahead.first_run_id} of the same pipeline" if ahead else "the runs of other pipelines"
         return f"its turn, behind {behind}"
     if run.not_before is not None:

@@ -1,4 +1,7 @@
-"""Checkpoints of long validations: one document for each blob, replaced as the work goes on."""
+"""Checkpoints of validations: how far each has come and how often it was started, one document for each blob.
+
+Counting starts bounds how often a shard is tried that kills the process validating it.
+"""
 
 from __future__ import annotations
 
@@ -21,32 +24,32 @@ from shared.errors import LandfallError
 logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 2
-"""To be raised with every change of what validation puts into a checkpoint: older ones are then left alone."""
+"""Raise this with every change of what validation puts into a checkpoint: older ones are then ignored."""
 MAX_CHECKPOINT_BYTES = 16 << 20
-"""A thousand features with full histograms; usually it is some kilobytes."""
-
-
+"""Enough for a thousand features with full histograms; usually a checkpoint has some kilobytes."""
+MAX_STARTS = 5
+"""Starts from one position, as many as the host delivers a message (``maxDequeueCount`` of host.json)."""
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredCheckpoint:
-    """How far a validation has come; as it is by default, it has not begun."""
+    """How far a validation has come. The default has not begun."""
 
     checkpoint: Mapping[str, Any] | None = None
-    """None: somebody has begun, and nothing is stored yet."""
+    """None: a validation has started, and nothing is stored yet."""
     bytes_done: int = 0
     num_executions: int = 0
-    """Those that gave up their turn; not those that died."""
+    """Executions that paused; those that died do not count."""
     num_starts: int = 0
-    """Executions that began from here and came no further: one may be under way, the others ended without a word."""
+    """Executions that started from here and saved no progress: one may be running, the others died."""
     num_restarts: int = 0
-    """How often what was stored was of no use and it began anew: this is not forgotten where it comes further."""
+    """How often the stored checkpoint was unusable and validation started from the beginning. Progress keeps it."""
     saved_at: datetime = NEVER
 
 
 def load_checkpoint(place: ShardPlace, facts: BlobFacts, services: Services) -> StoredCheckpoint | None:
-    """Return where to go on; None where nothing is stored for these bytes and these requirements."""
+    """Return where to resume; None where nothing is stored for this content and these requirements."""
     content = services.documents.read(_path(place), max_bytes=MAX_CHECKPOINT_BYTES)
     if content is None:
         return None
@@ -64,14 +67,14 @@ def _understood(members: Mapping[str, Any], identity: Mapping[str, Any]) -> Stor
         checkpoint=members["checkpoint"],
         bytes_done=members["bytes_done"],
         num_executions=members["num_executions"],
-        num_starts=members.get("num_starts", 0),  # not in what was stored before they were counted
+        num_starts=members.get("num_starts", 0),  # absent in checkpoints of older deployments
         num_restarts=members.get("num_restarts", 0),
         saved_at=datetime.fromisoformat(members["saved_at"]),
     )
 
 
 def save_checkpoint(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: Services) -> bool:
-    """Store it as of now, over what was stored for the blob before; False where it is too large for that."""
+    """Store a checkpoint in place of the blob's previous one; return False where it is too large."""
     members = {**vars(reached), "identity": _identity(place, facts), "saved_at": services.clock().isoformat()}
     content = json.dumps(members).encode()
     if len(content) > MAX_CHECKPOINT_BYTES:
@@ -81,7 +84,7 @@ def save_checkpoint(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoi
 
 
 def forget_checkpoint(place: ShardPlace, services: Services) -> None:
-    """Delete what is stored for the blob, if anything is."""
+    """Delete the blob's checkpoint, if there is one."""
     services.documents.delete(_path(place))
 
 
@@ -90,7 +93,7 @@ def _path(place: ShardPlace) -> str:
 
 
 def _identity(place: ShardPlace, facts: BlobFacts) -> dict[str, Any]:
-    """What a checkpoint belongs to: these bytes, looked at with these requirements by this code."""
+    """Return what a checkpoint belongs to: this content, these requirements, this code."""
     requirements = json.dumps(place.pipeline.data.requirements().to_json(), sort_keys=True)
     return {
         "format_version": FORMAT_VERSION,
@@ -100,15 +103,11 @@ def _identity(place: ShardPlace, facts: BlobFacts) -> dict[str, Any]:
     }
 
 
-MAX_STARTS = 5
-"""From one place, as often as the host delivers a message (``maxDequeueCount`` of host.json)."""
-
-
 @contextmanager
 def counted_execution(place: ShardPlace, facts: BlobFacts, services: Services) -> Iterator[StoredCheckpoint]:
-    """Count an execution before it begins; yield where it begins, and the how many-th from there it is.
+    """Count an execution before it begins; yield the resume point and the number of starts from there.
 
-    One that raises what Landfall raises on purpose has come to an end: storage that is away is no fault of the shard.
+    An execution that raises LandfallError is not counted: unavailable storage is not the shard's fault.
     """
     stored = load_checkpoint(place, facts, services) or StoredCheckpoint()
     begun = replace(stored, num_starts=stored.num_starts + 1)
@@ -116,23 +115,23 @@ def counted_execution(place: ShardPlace, facts: BlobFacts, services: Services) -
     try:
         yield begun
     except LandfallError:
-        _take_back(place, facts, services)
+        _uncount(place, facts, services)
         raise
 
 
 def is_exhausted(begun: StoredCheckpoint) -> bool:
-    """Whether as many executions as are allowed began from here before this one, and came no further."""
+    """Whether the allowed number of executions started from here before this one without any progress."""
     return begun.num_starts > MAX_STARTS
 
 
 def interrupted_verdict(facts: BlobFacts, begun: StoredCheckpoint, services: Services) -> ShardVerdict:
-    """Return the verdict on a shard that nobody comes to the end of. Nothing of it is read."""
+    """Return the verdict on a shard whose validation never finishes. The shard is not read."""
     name = services.shards.open(facts).name
     fault = Fault(
         code=ReasonCode.VALIDATION_INTERRUPTED,
-        expected="an execution that comes further: write smaller records, row groups or shards, or give the app more "
-        "memory, and upload it again",
-        seen=f"{begun.num_starts - 1} executions that ended without a verdict (killed, out of memory, or an error)",
+        expected="a verdict within one execution (write smaller records, row groups or shards, or give the app more "
+        "memory, and upload the shard again)",
+        seen=f"{begun.num_starts - 1} executions that died (killed, out of memory, or an error)",
     )
     return ShardVerdict(
         shard=name,
@@ -147,11 +146,11 @@ def interrupted_verdict(facts: BlobFacts, begun: StoredCheckpoint, services: Ser
     )
 
 
-def _take_back(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
+def _uncount(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
     try:
         stored = load_checkpoint(place, facts, services)
         if stored is not None and stored.num_starts:
             save_checkpoint(place, facts, replace(stored, num_starts=stored.num_starts - 1), services)
     except LandfallError:
         # The store may be what failed. The original error goes on to the host, which delivers again.
-        logger.exception("a validation could not be taken back", extra={"action": "count_failed"})
+        logger.exception("the count of a validation could not be reverted", extra={"action": "count_failed"})

@@ -1,4 +1,4 @@
-"""Closing a dataset version: cheap to find out, done exactly once for each content."""
+"""Closing a dataset version: cheap to detect, done exactly once for each content, and what follows it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from datetime import timedelta
 
 from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import LedgerConflictError
+from function_app.domain.events import TrainingRequest
 from function_app.domain.records import NUM_BUCKETS, DatasetVersion, Generation, ShardRecord, ShardState
-from function_app.ingest.follow_up import follow_up
+from function_app.ingest.drift import is_blocked_by_drift
 from function_app.ingest.set_check import refuse_set
+from function_app.notify.outbox import add_notifications, deliver
 from function_app.services import Services
 from shard_validation import ShardStatistics
 from shard_validation.statistics import VersionStatistics
@@ -17,28 +19,28 @@ from shared.manifest import Manifest, ManifestShard, fingerprint
 
 MAX_TRIES = 5
 CLOCK_SKEW = timedelta(seconds=30)
-"""By how much the clocks of two instances may differ, generously: Azure keeps them within a second."""
+"""Allowed difference between the clocks of two instances. Azure keeps them within a second."""
 
 
 def close_if_whole(pipeline: Pipeline, shard: ShardRecord, services: Services) -> None:
-    """Close the shard's version if that shard was the last.
+    """Close the shard's version if this shard was the last.
 
-    Only a shard whose bucket is full looks at the other buckets, and only a whole version is read: O(1) operations
-    for each shard, whatever their number.
+    Only a shard that fills its bucket reads the other buckets, and only a whole version is read completely: O(1)
+    operations for each shard, however many there are.
     """
     version = shard.dataset_version
     if not _bucket_is_full(version, shard.split, shard.num_shards, shard.bucket, services):
         return
     latest = services.ledger.latest_generation(version)
     if latest is not None and shard.validated_at < latest.closed_at - CLOCK_SKEW:
-        # A late duplicate: the closing has seen this verdict. Only what follows it may have been interrupted.
+        # A late duplicate: the closing includes this verdict. Only its follow-up may have been interrupted.
         follow_up(pipeline, latest, services)
         return
     close_version(pipeline, version, services)
 
 
 def close_version(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation | None:
-    """Close a version if all shards of all required splits are accepted; return its generation, None while open."""
+    """Close a version if every shard of every required split is accepted. Return its generation, or None."""
     if not _all_buckets_are_full(pipeline, version, services):
         return None
     generation = _generation(pipeline, version, services)
@@ -50,7 +52,7 @@ def close_version(pipeline: Pipeline, version: DatasetVersion, services: Service
 def _all_buckets_are_full(pipeline: Pipeline, version: DatasetVersion, services: Services) -> bool:
     sizes = services.ledger.split_sizes(version)
     if not pipeline.data.splits:
-        return False  # synthetic: no upload closes anything
+        return False  # synthetic data: no upload closes a version
     if any(split not in sizes for split in pipeline.data.splits):
         return False
     return all(
@@ -66,11 +68,11 @@ def _bucket_is_full(version: DatasetVersion, split: str, num_shards: int, bucket
 
 
 def _generation(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation | None:
-    """Return the generation of the shards as they are: the latest one, or a new one. None where one went missing."""
+    """Return the generation of the current shards, new or existing; None where the set is incomplete or refused."""
     for _ in range(MAX_TRIES):
         rows = _accepted(services.ledger.shards(version), pipeline)
         if not _is_complete(rows, pipeline):
-            return None  # A shard was rejected since the counters were read; the next good one closes.
+            return None  # A shard was rejected after the counters were read; the next accepted one closes.
         latest = services.ledger.latest_generation(version)
         manifest = _manifest(pipeline, version, rows, number=latest.number + 1 if latest else 1)
         if latest is not None and latest.fingerprint == manifest.fingerprint:
@@ -81,10 +83,10 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: Services)
         generation = described(manifest, services)
         services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
         if services.ledger.add_generation(generation):
-            _tell_story(generation, services)
+            _record_closing(generation, services)
             return generation
     raise LedgerConflictError(
-        f"{version}: was closed by others {MAX_TRIES} times in a row; it will be looked at again"
+        f"{version}: other handlers closed it {MAX_TRIES} times in a row; the next delivery or sweep tries again"
     )
 
 
@@ -127,7 +129,7 @@ def _manifest(pipeline: Pipeline, version: DatasetVersion, rows: list[ShardRecor
 
 
 def _statistics(rows: list[ShardRecord]) -> VersionStatistics:
-    """Merge what validation saw; a shard whose statistics the ledger had to cut is left out."""
+    """Merge the shards' statistics; a shard whose statistics were too large for the ledger is left out."""
     return VersionStatistics.of(
         (row.split, ShardStatistics.from_json(row.statistics)) for row in rows if "features" in row.statistics
     )
@@ -147,7 +149,7 @@ def described(manifest: Manifest, services: Services) -> Generation:
     )
 
 
-def _tell_story(generation: Generation, services: Services) -> None:
+def _record_closing(generation: Generation, services: Services) -> None:
     services.history.record(
         str(generation.dataset_version),
         "version_closed" if generation.number == 1 else "version_changed",
@@ -160,3 +162,40 @@ def _tell_story(generation: Generation, services: Services) -> None:
         before, number = generation.number - 1, generation.number
         reason = f"generation {before} is superseded by generation {number}"
         services.history.record(str(generation.dataset_version), "generation_superseded", reason)
+
+
+CLOSED = "closed"
+"""The trigger of a run that a closing starts."""
+
+
+def follow_up(pipeline: Pipeline, generation: Generation, services: Services) -> None:
+    """Request the training, or notify people of the change, as the pipeline says. Safe to repeat."""
+    if generation.number > 1 and pipeline.on_change == "notify":
+        _notify_of_change(pipeline, generation, services)
+    elif generation.auto_run_id is None or services.ledger.run(generation.auto_run_id) is None:
+        if is_blocked_by_drift(pipeline, generation, services):
+            return
+        request = TrainingRequest(
+            dataset_version=generation.dataset_version, generation=generation.number, trigger=CLOSED
+        )
+        services.requests.send(request)
+
+
+def _notify_of_change(pipeline: Pipeline, generation: Generation, services: Services) -> None:
+    version = str(generation.dataset_version)
+    add_notifications(
+        pipeline,
+        subject=version,
+        outcome="version_changed",
+        occasion=f"g{generation.number}",
+        content={
+            "text": f"{version} changed after it had closed: it is generation {generation.number} now, with "
+            f"{generation.num_records} records. No run was started; to train on it: landfall submit {version}",
+            "dataset": generation.dataset_version.dataset,
+            "version": generation.dataset_version.version,
+            "generation": generation.number,
+            "fingerprint": generation.fingerprint,
+        },
+        services=services,
+    )
+    deliver(version, services)

@@ -1,4 +1,4 @@
-"""A version as a set: what no shard can show alone keeps it open, with all reasons and not the first."""
+"""Checks on a whole version that no single shard can show. A refusal lists every reason, not only the first."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from shared.manifest import Manifest
 
 SET_REJECTED = "set_rejected"
 MAX_LISTED = 50
-"""Reasons kept with a refusal; there may be one for each shard."""
+"""Reasons kept with a refusal: there may be one for each shard."""
 
 
 def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str], services: Services) -> bool:
-    """Check the shards together; where they do not hold, write down why, tell people, and return True.
+    """Check the shards as a set. Where they fail, record why, notify people and return True.
 
-    ``formats`` says of each shard's name what it is, where the ledger knows.
+    ``formats`` maps a shard's name to its format, where the ledger knows it.
     """
     version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
     reasons = _reasons(pipeline, manifest, formats, services)
     if not reasons:
         return False
     messages = [reason.message for reason in reasons[:MAX_LISTED]]
-    text = f"whole, and refused as a set for {len(reasons)} reasons: {messages[0]}"
+    text = f"whole, but refused as a set for {len(reasons)} reasons: {messages[0]}"
     if messages != _last_messages(version, services):
         services.history.record(str(version), SET_REJECTED, text, fingerprint=manifest.fingerprint, messages=messages)
     add_notifications(
@@ -56,13 +56,13 @@ def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str
 
 
 def _occasion(manifest: Manifest, messages: list[str]) -> str:
-    """Name what people are told of once: these shards, refused for these reasons; stated counts may change alone."""
+    """Identify a refusal by shards and reasons, so that each is sent once: stated counts may change alone."""
     digest = hashlib.sha256("\n".join(messages).encode()).hexdigest()
     return f"{manifest.fingerprint[:12]}-{digest[:8]}"
 
 
 def last_refusal(version: DatasetVersion, services: Services) -> HistoryEntry | None:
-    """Return why a version was refused as a set, None where it has closed since, or never was."""
+    """Return the last refusal of a version as a set; None where it was never refused or has closed since."""
     about_set = (
         entry
         for entry in reversed(services.ledger.history(str(version)))
@@ -84,12 +84,12 @@ def _reasons(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str],
         counts = None if requirements.counts == "ignore" else _stated_counts(version, services)
     except CountsError as error:
         reasons.append(Reason(code=ReasonCode.SET_COUNTS_UNREADABLE, shard=COUNT_FILES[0], message=str(error)))
-        requirements = replace(requirements, counts="ignore")  # nothing more can be said of them
+        requirements = replace(requirements, counts="ignore")  # they are not compared with anything
     return reasons + check_set(manifest.shards, requirements, counts=counts, formats=formats)
 
 
 def _stated_counts(version: DatasetVersion, services: Services) -> StatedCounts | None:
-    """Read what the dataset states of itself. Raises CountsError where that cannot be understood."""
+    """Read the record counts that the dataset states. Raises CountsError where they cannot be understood."""
     for name in COUNT_FILES:
         facts = services.shards.facts(f"{version}/{name}")
         if facts is None:

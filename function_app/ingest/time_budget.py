@@ -1,9 +1,9 @@
-"""Shards that take longer than one execution may: looked at in slices, gone on with by the next message.
+"""Shards that take longer than one execution may: validated in slices, and continued by the next message.
 
-A checkpoint is stored after every slice, so that an instance that is recycled in between loses one slice only: its
-message is delivered again, and whoever gets it goes on. Bytes that change meanwhile are another content, with nothing
-stored for it. What cannot pause (an inflater's state cannot be stored) is judged in one go, or rejected where an
-execution of its own is not enough: nobody would ever come further.
+A checkpoint is stored after every slice, so an instance that is recycled loses at most one slice: its message is
+delivered again, and the next handler resumes. Content that changes meanwhile has no checkpoint. Where validation
+cannot pause (the state of a decompressor cannot be stored), the shard is validated in one go, and rejected where an
+execution of its own is too short: no further try would get any further.
 """
 
 from __future__ import annotations
@@ -29,33 +29,36 @@ from shard_validation import Paused, ShardVerdict
 logger = logging.getLogger(__name__)
 
 CONTINUED = "Landfall.ShardValidationContinued"
-"""The type of our own event. Its form is Event Grid's, so that it is read, bounded and replayed as those are."""
+"""Type of our own event. It has Event Grid's form, so that it is read, bounded and replayed like those."""
 UNDER_WAY = timedelta(minutes=10)
-"""A checkpoint younger than this has somebody at work on it, or a message on its way. One with nothing in it yet may
-be of a shard that cannot be paused: it is left alone for as long as an execution may take."""
+"""A checkpoint younger than this belongs to a running execution or a message in the queue. One without progress may
+belong to a shard that cannot be paused; it is left alone for as long as an execution may take."""
 
 
 def is_long(facts: BlobFacts, services: Services) -> bool:
-    """Whether a blob is large enough to be looked at in slices."""
+    """Whether a blob is large enough to be validated in slices."""
     return facts.size_bytes >= services.slices.min_bytes
 
 
 def validate_in_slices(
     place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint, services: Services
 ) -> ShardVerdict | None:
-    """Go on with a long validation; None where the budget ended first, and a message was sent that goes on."""
+    """Resume a long validation. None where the time budget ended first: a message then continues it."""
     try:
         return _slices(place, facts, begun, services)
     except (ValueError, KeyError, TypeError):
         if begun.checkpoint is None:
             raise
-        logger.exception("a checkpoint is not understood: starting again", extra={"action": "checkpoint_refused"})
-        anew = StoredCheckpoint(num_starts=begun.num_starts, num_restarts=begun.num_restarts + 1)
-        return _slices(place, facts, anew, services)
+        logger.exception(
+            "a checkpoint cannot be understood: validation starts from the beginning",
+            extra={"action": "checkpoint_refused"},
+        )
+        restarted = StoredCheckpoint(num_starts=begun.num_starts, num_restarts=begun.num_restarts + 1)
+        return _slices(place, facts, restarted, services)
 
 
 def is_under_way(place: ShardPlace, facts: BlobFacts, services: Services) -> bool:
-    """Whether somebody has been at this very content a short while ago, and is to be left alone."""
+    """Whether another execution worked on this content a short while ago and may still be running."""
     stored = load_checkpoint(place, facts, services)
     if stored is None:
         return False
@@ -66,20 +69,20 @@ def is_under_way(place: ShardPlace, facts: BlobFacts, services: Services) -> boo
 
 
 def needs_own_execution(place: ShardPlace, facts: BlobFacts, services: Services) -> bool:
-    """Whether the sweep should not judge a shard itself: it takes long, or somebody has died of it."""
+    """Whether the sweep must not validate a shard itself: it takes long, or an execution died on it."""
     return is_long(facts, services) or load_checkpoint(place, facts, services) is not None
 
 
-def leave_to_queue(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
-    """Have a shard that nobody is at judged by an execution of its own, from where the last one came to."""
+def send_to_queue(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
+    """Have a shard validated by an execution of its own, resuming where the last one stopped."""
     stored = load_checkpoint(place, facts, services) or StoredCheckpoint()
     if stored.checkpoint is None:
-        save_checkpoint(place, facts, stored, services)  # somebody will be at it
+        save_checkpoint(place, facts, stored, services)  # marks it as under way
     services.queues[SHARD_UPLOADED].send_text(continuation_message(place, facts, services))
 
 
 def continuation_message(place: ShardPlace, facts: BlobFacts, services: Services) -> str:
-    """Return the text of the message that has a validation gone on with."""
+    """Return the text of the message that continues a validation."""
     event = {
         "id": f"{facts.etag}-continued",
         "eventType": CONTINUED,
@@ -97,7 +100,7 @@ def _slices(place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint, servic
     seconds, every_s = services.slices.seconds, services.slices.checkpoint_every_s
     start_s = seconds()
     deadline_s = start_s + services.slices.budget_s
-    # a later slice may begin with what needs an execution of its own: it is left to the next one, killed or not
+    # Only the first slice may be rejected as too long: a later one resumes with the next execution's full time.
     out_of_time = _from(start_s + services.slices.patience_s, seconds)
     while True:
         should_pause = _from(min(seconds() + every_s, deadline_s), seconds)
@@ -109,14 +112,14 @@ def _slices(place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint, servic
             return outcome
         reached = _reached(outcome, begun)
         if not save_checkpoint(place, facts, reached, services):
-            every_s = deadline_s = math.inf  # nobody could go on with it: to the end, in one go
+            every_s = deadline_s = math.inf  # it cannot be stored: validate the rest in one go
         if seconds() >= deadline_s:
-            _leave_to_next(place, facts, reached, services)
+            _continue_later(place, facts, reached, services)
             return None
 
 
 def _reached(paused: Paused, begun: StoredCheckpoint) -> StoredCheckpoint:
-    """Return what is to be stored: whoever began before and came no further counts no more."""
+    """Return the checkpoint to store. Starts without progress no longer count, except restarts."""
     return StoredCheckpoint(
         checkpoint=paused.checkpoint,
         bytes_done=paused.bytes_done,
@@ -134,13 +137,13 @@ def _from(end_s: float, seconds: Callable[[], float]) -> Callable[[], bool]:
     return lambda: seconds() >= end_s
 
 
-def _leave_to_next(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: Services) -> None:
+def _continue_later(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: Services) -> None:
     services.queues[SHARD_UPLOADED].send_text(continuation_message(place, facts, services))
     services.history.record(
         place.path,
         "validation_paused",
-        f"{reached.bytes_done} of {facts.size_bytes} bytes looked at after {reached.num_executions} executions; "
-        "it goes on",
+        f"{reached.bytes_done} of {facts.size_bytes} bytes validated after {reached.num_executions} executions; "
+        "the next execution continues",
         etag=facts.etag,
         bytes_done=reached.bytes_done,
     )

@@ -36,17 +36,17 @@ def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: Services
 
 
 def cancel_superseded(run: RunRecord, services: Services) -> None:
-    """Cancel what goes on an older generation of the same version, so that this run can start."""
-    flight = services.ledger.flights().going_of(run.pipeline)
+    """Cancel the active run on an older generation of the same version, so that this run can start."""
+    active = services.ledger.run_queue().running_of(run.pipeline)
     version = run.dataset_version
-    if flight is None or (flight.dataset, flight.version) != (version.dataset, version.version):
+    if active is None or (active.dataset, active.version) != (version.dataset, version.version):
         return
-    if flight.generation < run.generation:
+    if active.generation < run.generation:
         reason = f"superseded by generation {run.generation}"
         try:
-            cancel_run(flight.first_run_id, canceled_by=GENERATION, reason=reason, services=services)
+            cancel_run(active.first_run_id, canceled_by=GENERATION, reason=reason, services=services)
         except RunEndedError as error:
-            services.history.record(flight.first_run_id, "cancel_suppressed", str(error))
+            services.history.record(active.first_run_id, "cancel_suppressed", str(error))
 
 
 def _marked(run_id: str, canceled_by: str, reason: str, services: Services) -> tuple[RunRecord, bool]:

@@ -15,7 +15,7 @@ from function_app.domain.jobs import JobStatus
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.notify.messages import tell_about_run
-from function_app.runs.admission import awaits_attempt, land
+from function_app.runs.admission import awaits_attempt, release
 from function_app.runs.attempts import judged, start_attempt, tell_verdict
 from function_app.runs.holds import quarantine
 from function_app.runs.registration import settle_completed
@@ -131,7 +131,7 @@ def end_run(run: RunRecord, services: Services, *, by: Actor) -> RunRecord:
         quarantine(run, services)
     if run.state is RunState.LOST and run.notified_at is None:
         ask_cancel(run, services)  # what we have given up must not train after all, and nobody know of it
-    land(run, services, by=by)
+    release(run, services, by=by)
     return tell_about_run(run, services)
 
 

@@ -12,7 +12,7 @@ from function_app.domain.events import TrainingRequest
 from function_app.domain.job_plan import plan_run, planned_run, spec_from_json
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import Actor, RunState
-from function_app.runs.admission import take_off
+from function_app.runs.admission import admit
 from function_app.runs.attempts import judged_refusal, tell_verdict
 from function_app.runs.cancellation import cancel_superseded
 from function_app.runs.following import ask_cancel, end_run
@@ -70,7 +70,7 @@ def _may_start(run: RunRecord, services: Services, by: Actor) -> bool:
     if reason := _why_untrainable(run, services):
         _give_up(run, f"{reason} before it was submitted", services, by)
         return False
-    return take_off(run, services, by=by)
+    return admit(run, services, by=by)
 
 
 def _why_untrainable(run: RunRecord, services: Services) -> str | None:

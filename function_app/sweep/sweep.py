@@ -13,12 +13,11 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import AWAITING_SUBMISSION, Actor
 from function_app.domain.shard_paths import ShardPlace
-from function_app.ingest.closing import close_version
-from function_app.ingest.follow_up import follow_up
-from function_app.ingest.time_budget import leave_to_queue, needs_own_execution
+from function_app.ingest.closing import close_version, follow_up
+from function_app.ingest.time_budget import needs_own_execution, send_to_queue
 from function_app.ingest.uploads import judge_shard
 from function_app.notify.outbox import deliver_one
-from function_app.runs.admission import sweep_flights
+from function_app.runs.admission import sweep_run_queue
 from function_app.runs.following import reconcile_run
 from function_app.runs.submission import submit_run
 from function_app.services import Services
@@ -74,7 +73,7 @@ def run_sweep(services: Services) -> SweepReport:
         each("shards_judged", missed, lambda place: _judge_missed(place, services))
     each("versions", ledger.versions(), lambda version: _care_for_version(version, inventory, services))
     each("runs", ledger.unfinished_runs(), lambda run: _care_for_run(run, services))
-    problems += _each([services], sweep_flights)
+    problems += _each([services], sweep_run_queue)
     for name, care in (("unknown_jobs", care_for_unknown_jobs), ("dead_letters", collect_dead_letters)):
         problems.extend(_each([services], lambda given, name=name, care=care: tally.update({name: care(given)})))  # type: ignore[misc]
     each("notifications", ledger.unsent_notifications(), lambda row: deliver_one(row, services))
@@ -114,7 +113,7 @@ def _judge_missed(place: ShardPlace, services: Services) -> None:
     """Judge a shard, and have a long or deadly one judged by the queue: the timer has other work."""
     facts = services.shards.facts(place.path)
     if facts is not None and needs_own_execution(place, facts, services):
-        leave_to_queue(place, facts, services)
+        send_to_queue(place, facts, services)
     else:
         judge_shard(place, services, is_counted=True)
 

@@ -24,7 +24,7 @@ from function_app.domain.records import (
     RunRecord,
     ShardRecord,
 )
-from function_app.domain.run_queue import FlightBoard
+from function_app.domain.run_queue import RunQueue
 from function_app.testing.memory_notes import MemoryNotes
 
 
@@ -40,7 +40,7 @@ class MemoryLedger(MemoryNotes):
         self.run_rows: dict[str, RunRecord] = {}
         self.notification_rows: dict[tuple[str, str], NotificationRecord] = {}
         self.history_rows: defaultdict[str, list[HistoryEntry]] = defaultdict(list)
-        self.board = FlightBoard()
+        self.queue = RunQueue()
 
     # -- shards ---------------------------------------------------------------------------------------------
     def claim_split_size(self, version: DatasetVersion, split: str, num_shards: int) -> int:
@@ -172,18 +172,18 @@ class MemoryLedger(MemoryNotes):
         rows.sort(key=lambda row: row.run_id)  # as the table does it where two are of the same time
         return sorted(rows, key=lambda row: row.created_at, reverse=True)[:limit]
 
-    # -- single flight --------------------------------------------------------------------------------------
-    def flights(self) -> FlightBoard:
+    # -- the run queue -------------------------------------------------------------------------------------
+    def run_queue(self) -> RunQueue:
         """See Ledger."""
         with self._lock:
-            return self.board
+            return self.queue
 
-    def change_flights(self, change: Callable[[FlightBoard], FlightBoard]) -> tuple[FlightBoard, FlightBoard]:
+    def change_run_queue(self, change: Callable[[RunQueue], RunQueue]) -> tuple[RunQueue, RunQueue]:
         """See Ledger."""
         with self._lock:
-            before, after = self.board, change(self.board)
+            before, after = self.queue, change(self.queue)
             if after != before:
-                self.board = after
+                self.queue = after
             return before, after
 
     # -- outbox ---------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""The HTTP API: a FastAPI app, imported at the first HTTP request only."""
+"""The HTTP API: a FastAPI app, imported by the first HTTP request."""

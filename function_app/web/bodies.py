@@ -1,21 +1,33 @@
-"""What the API takes and gives; the OpenAPI page is made of these."""
+"""Request and response bodies of the HTTP API; its OpenAPI document is generated from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from function_app.domain.records import Generation, RunRecord, ShardRecord
+from function_app.domain.records import DeadLetterState, NotificationRecord, RunRecord, ShardRecord
 from function_app.domain.run_states import RunState
 from function_app.explain.description import VersionDescription
+from function_app.explain.history import MAX_LINES
 from function_app.ingest.completeness import MAX_LISTED, SplitDescription
 from shard_validation import FeatureStatistics
 
 MAX_FREQUENT = 20
-"""Values of a feature that an answer lists."""
+"""Most frequent values of a feature that a response lists."""
+
+
+class RecordBody(BaseModel):
+    """Base of bodies whose fields have the names of a record's attributes: ``Body.of(record)``."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def of(cls, record: object) -> Self:
+        """Return the body of a record."""
+        return cls.model_validate(record)
 
 
 class RunRequest(BaseModel):
@@ -25,17 +37,17 @@ class RunRequest(BaseModel):
 
     dataset: str = Field(min_length=1, max_length=63)
     version: str | None = Field(
-        default=None, min_length=1, max_length=64, description="Left out for synthetic data, which have no versions."
+        default=None, min_length=1, max_length=64, description="Omit for synthetic data, which have no versions."
     )
     overrides: dict[str, int | float | str | bool] = Field(default_factory=dict, max_length=50)
     force: bool = Field(
         default=False,
-        description="Train again on purpose, whatever was trained before; also with a script that has errors.",
+        description="Train even if the same was trained before, or if the training script has lint errors.",
     )
 
 
 class ErrorBody(BaseModel):
-    """What went wrong."""
+    """An error."""
 
     code: str
     message: str
@@ -43,7 +55,7 @@ class ErrorBody(BaseModel):
 
 
 class Error(BaseModel):
-    """The body of every answer that is an error."""
+    """The body of every error response."""
 
     error: ErrorBody
 
@@ -67,28 +79,30 @@ class RejectedShard(BaseModel):
     reasons: list[ReasonBody]
 
     @classmethod
-    def of(cls, row: ShardRecord) -> RejectedShard:
-        """Take what the ledger holds."""
-        reasons = [ReasonBody.model_validate(reason.to_json()) for reason in row.reasons]
-        return cls(shard=row.name, reasons=reasons)
+    def of(cls, shard: ShardRecord) -> RejectedShard:
+        """Return the body of a rejected shard."""
+        reasons = [ReasonBody.model_validate(reason.to_json()) for reason in shard.reasons]
+        return cls(shard=shard.name, reasons=reasons)
 
 
 class FeatureBody(BaseModel):
-    """What the values of a feature are like."""
+    """Statistics of one feature."""
 
-    kind: str | None = Field(description="As the pipeline states it now: int64, float or bytes.")
-    num_present: int = Field(description="Records that have it.")
-    minimum: float | None = Field(description="Of all numbers; of images and texts their number of bytes.")
+    kind: str | None = Field(description="Kind in the current pipeline: int64, float or bytes.")
+    num_present: int = Field(description="Number of records that have the feature.")
+    minimum: float | None = Field(description="Smallest number; for images and texts the smallest size in bytes.")
     maximum: float | None
     num_distinct: int = Field(
-        description="Values of a scalar or a text, sizes of an image; at least, where other > 0."
+        description="Number of distinct values of a scalar or text, or sizes of an image; a lower bound if other > 0."
     )
-    most_frequent: dict[str, int] = Field(description=f"Of these: number of records; at most {MAX_FREQUENT}.")
-    other: int = Field(description="Records whose value came after the histogram was full.")
+    most_frequent: dict[str, int] = Field(
+        description=f"The most frequent values with their number of records; at most {MAX_FREQUENT}."
+    )
+    other: int = Field(description="Number of records whose value was not counted because the histogram was full.")
 
     @classmethod
     def of(cls, statistics: FeatureStatistics, kind: str | None) -> FeatureBody:
-        """Take what validation saw."""
+        """Return the body of a feature's statistics."""
         ranked = sorted(statistics.histogram.items(), key=lambda item: (-item[1], item[0]))
         return cls(
             kind=kind,
@@ -101,30 +115,22 @@ class FeatureBody(BaseModel):
         )
 
 
-class MeasureBody(BaseModel):
-    """One figure of a version's drift."""
-
-    code: str
-    split: str
-    value: float
-    threshold: float
-    exceeds: bool
-
-
 class StatisticsBody(BaseModel):
-    """What the records of a split's accepted shards are like."""
+    """Statistics of the records in a split's accepted shards."""
 
     num_records: int
-    num_bytes: int = Field(description="Of the records; Parquet: of the uncompressed pages.")
-    size_bytes: int = Field(description="Of the shards, as they are stored.")
+    num_bytes: int = Field(description="Size of the records; for Parquet of the uncompressed pages.")
+    size_bytes: int = Field(description="Size of the shards as stored.")
     label_feature: str | None
-    labels: dict[str, int] = Field(description="Label: number of records.")
-    other_labels: int = Field(description="Records whose label came after the histogram was full.")
+    labels: dict[str, int] = Field(description="Number of records for each label.")
+    other_labels: int = Field(
+        description="Number of records whose label was not counted because the histogram was full."
+    )
     features: dict[str, FeatureBody]
 
     @classmethod
     def of(cls, split: SplitDescription) -> StatisticsBody:
-        """Take what the step describes."""
+        """Return the body of a split's statistics."""
         labels = split.statistics.features.get(split.label or "", FeatureStatistics())
         return cls(
             num_records=split.statistics.num_records,
@@ -143,17 +149,17 @@ class StatisticsBody(BaseModel):
 class SplitBody(BaseModel):
     """One required split of a version."""
 
-    num_shards: int | None = Field(description="The N of -of-N; null while no shard has come.")
+    num_shards: int | None = Field(description="The N of -of-N; null before the first shard.")
     accepted: int
     num_missing: int
-    missing: list[str] = Field(description=f"Shards that are not there or were rejected; at most {MAX_LISTED}.")
+    missing: list[str] = Field(description=f"Shards that do not exist or were rejected; at most {MAX_LISTED}.")
     num_rejected: int
-    rejected: list[RejectedShard] = Field(description=f"With their reasons; at most {MAX_LISTED}.")
+    rejected: list[RejectedShard] = Field(description=f"Rejected shards with their reasons; at most {MAX_LISTED}.")
     statistics: StatisticsBody
 
     @classmethod
     def of(cls, split: SplitDescription) -> SplitBody:
-        """Take what the step describes."""
+        """Return the body of a split."""
         return cls(
             num_shards=split.num_shards,
             accepted=split.accepted,
@@ -165,7 +171,17 @@ class SplitBody(BaseModel):
         )
 
 
-class GenerationBody(BaseModel):
+class MeasureBody(BaseModel):
+    """One measure of a version's drift."""
+
+    code: str
+    split: str
+    value: float
+    threshold: float
+    exceeds: bool
+
+
+class GenerationBody(RecordBody):
     """One closing of a version."""
 
     number: int
@@ -175,10 +191,16 @@ class GenerationBody(BaseModel):
     num_records: int
     closed_at: datetime
 
-    @classmethod
-    def of(cls, generation: Generation) -> GenerationBody:
-        """Take what the ledger holds."""
-        return cls(**{name: getattr(generation, name) for name in cls.model_fields})
+
+class NotificationBody(RecordBody):
+    """One notification of a run."""
+
+    recipient: str
+    outcome: str
+    state: str
+    tries: int
+    last_error: str | None
+    sent_at: datetime | None
 
 
 class RunBody(BaseModel):
@@ -206,36 +228,30 @@ class RunBody(BaseModel):
     metrics: dict[str, float]
     num_nodes: int
     world_size: int | None
-    forced_by: str | None = Field(description="Key of the request that asked to train again on purpose.")
-    not_before: datetime | None = Field(description="An attempt that waits for nodes is not submitted before.")
+    forced_by: str | None = Field(description="Key of the request that forced the run.")
+    not_before: datetime | None = Field(description="Earliest time to submit an attempt that waits for nodes.")
     cancel_requested_at: datetime | None
-    failure_class: str | None = Field(description="Why an attempt failed, in one word; see docs/attempts.md.")
-    remedy: str | None = Field(description="What was decided about a failed attempt.")
+    failure_class: str | None = Field(description="Why the attempt failed; see docs/attempts.md for the classes.")
+    remedy: str | None = Field(description="What was decided about a failed attempt; see docs/attempts.md.")
     next_run_id: str | None = Field(description="The attempt that continues this one.")
     notifications: list[NotificationBody] | None = Field(
-        default=None, description="Whom it was or will be told; only where one run is asked for."
+        default=None, description="Notifications, sent or to be sent; null in lists of runs."
     )
 
     @classmethod
-    def of(cls, run: RunRecord) -> RunBody:
-        """Take what the ledger holds."""
-        own: Mapping[str, Any] = {
+    def of(cls, run: RunRecord, notifications: Iterable[NotificationRecord] | None = None) -> RunBody:
+        """Return the body of a run."""
+        own: dict[str, Any] = {
             name: getattr(run, name)
             for name in cls.model_fields
             if name not in ("dataset", "version", "notifications")
         }
-        return cls(dataset=run.dataset_version.dataset, version=run.dataset_version.version, **own)
-
-
-class NotificationBody(BaseModel):
-    """One notification of a run."""
-
-    recipient: str
-    outcome: str
-    state: str
-    tries: int
-    last_error: str | None
-    sent_at: datetime | None
+        return cls(
+            dataset=run.dataset_version.dataset,
+            version=run.dataset_version.version,
+            notifications=None if notifications is None else [NotificationBody.of(each) for each in notifications],
+            **own,
+        )
 
 
 class RunsBody(BaseModel):
@@ -249,24 +265,26 @@ class VersionBody(BaseModel):
 
     dataset: str
     version: str
-    state: str = Field(description="open while shards are missing; closed from the first time it was whole.")
+    state: str = Field(description="open until the version is complete for the first time, then closed.")
     pipeline: str
     splits: dict[str, SplitBody]
-    refusal: list[str] = Field(description="Why shards that are all there do not hold as a set.")
-    drift: list[str] = Field(description="What is too far off the data that the current model was trained on.")
+    refusal: list[str] = Field(description="Why the shards, although complete, are not accepted as a set.")
+    drift: list[str] = Field(
+        description="Differences from the data of the current model that exceed their thresholds."
+    )
     drift_measures: list[MeasureBody] = Field(
-        description="All figures of the drift, also those within their threshold."
+        description="All measures of the drift, also those within their threshold."
     )
-    drift_reference: str | None = Field(description="The dataset version that the then current model was trained on.")
+    drift_reference: str | None = Field(
+        description="The dataset version that the model was trained on which was current at that time."
+    )
     generation: GenerationBody | None
-    superseded: list[GenerationBody] = Field(
-        description="The closings before the latest one: their content is not there any more."
-    )
+    superseded: list[GenerationBody] = Field(description="Earlier closings, whose content does not exist any more.")
     runs: list[RunBody]
 
     @classmethod
     def of(cls, described: VersionDescription) -> VersionBody:
-        """Take what the step describes."""
+        """Return the body of a version."""
         return cls(
             dataset=described.dataset_version.dataset,
             version=described.dataset_version.version,
@@ -283,4 +301,62 @@ class VersionBody(BaseModel):
         )
 
 
-RunBody.model_rebuild()
+class HistoryEntryBody(RecordBody):
+    """One entry of a history."""
+
+    at: datetime
+    subject: str
+    action: str
+    reason: str
+    details: dict[str, Any]
+
+
+class HistoryBody(RecordBody):
+    """The history of a version, a run or a blob, oldest entry first, and what it waits for."""
+
+    subject: str
+    kind: Literal["version", "run", "blob"]
+    lines: list[HistoryEntryBody]
+    num_omitted: int = Field(description=f"Older entries that are not listed; a response lists {MAX_LINES} at most.")
+    awaited: list[str] = Field(description="What has to happen next, in words; empty if nothing has to.")
+
+
+class SweepBody(BaseModel):
+    """What a sweep found and did."""
+
+    shards_judged: int = Field(description="Uploaded shards without an event, which were validated now.")
+    versions: int
+    versions_unchanged: int = Field(description="Closed versions whose blobs have not changed since the last sweep.")
+    runs: int = Field(description="Unfinished runs that were checked.")
+    notifications: int = Field(description="Unsent notifications, which were sent again if they were due.")
+    dead_letters: int = Field(description="Messages and events that became dead letters in the ledger now.")
+    unknown_jobs: int = Field(description="Jobs with Landfall's tags that were not in the ledger.")
+    problems: list[str] = Field(description="Parts that failed; the next sweep tries them again.")
+
+
+class DeadLetterSummary(RecordBody):
+    """A message or event whose processing was abandoned."""
+
+    dead_letter_id: str
+    source: str
+    subject: str
+    error: str
+    tries: int
+    died_at: datetime
+    num_deaths: int
+    state: DeadLetterState
+    num_replays: int
+    replayed_at: datetime | None
+
+
+class DeadLetterBody(DeadLetterSummary):
+    """A dead letter with its payload."""
+
+    payload: str
+    is_whole: bool = Field(description="False if the payload was too large to store; it cannot be replayed then.")
+
+
+class DeadLettersBody(BaseModel):
+    """Dead letters; those that wait for a replay come first."""
+
+    dead_letters: list[DeadLetterSummary]

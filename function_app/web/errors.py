@@ -1,4 +1,4 @@
-"""Errors of the API: one shape, a stable code, and never a stack trace."""
+"""Error responses of the API: one shape, stable codes, and no stack traces."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
 
 
 def error_answer(status: int, code: str, message: str, details: Sequence[str] = ()) -> JSONResponse:
-    """Return an error in the API's shape."""
+    """Return an error response."""
     body = {"error": {"code": code, "message": message, "details": list(details[:MAX_DETAILS])}}
     return JSONResponse(body, status_code=status)
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Have every error answered in the API's shape."""
+    """Register handlers so that every error gets a response of the same shape."""
     app.add_exception_handler(LandfallError, _landfall_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _unforeseen)
+    app.add_exception_handler(Exception, _unexpected)
 
 
 def internal_error(error: Exception) -> JSONResponse:
-    """Return what a caller may know of an error that nobody foresaw; the log has the rest."""
-    logger.error(f"unforeseen error in the HTTP API: {error}", exc_info=error, extra={"action": "internal_error"})
-    return error_answer(500, "internal", "something went wrong inside; the function app's log says what")
+    """Return the response to an unexpected error, which only the log describes."""
+    logger.error(f"unexpected error in the HTTP API: {error}", exc_info=error, extra={"action": "internal_error"})
+    return error_answer(500, "internal", "internal error; see the log of the function app")
 
 
-async def _unforeseen(_: Request, error: Exception) -> JSONResponse:
+async def _unexpected(_: Request, error: Exception) -> JSONResponse:
     return internal_error(error)
 
 
@@ -86,10 +86,11 @@ def _details(error: Exception) -> Sequence[str]:
 async def _invalid_request(_: Request, error: Exception) -> JSONResponse:
     found = error.errors() if isinstance(error, RequestValidationError) else []
     details = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in found]
-    return error_answer(422, "invalid_request", "the request is not what the API takes", details)
+    return error_answer(422, "invalid_request", "the request is not valid; see the details", details)
 
 
 async def _http_error(_: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     codes = {404: "not_found", 405: "method_not_allowed"}
-    return error_answer(status, codes.get(status, "http_error"), str(getattr(error, "detail", "")) or "not possible")
+    message = str(getattr(error, "detail", "")) or "the request failed"
+    return error_answer(status, codes.get(status, "http_error"), message)

@@ -20,15 +20,6 @@ from horovod_lint.training import (
 )
 from horovod_lint.view import View
 
-_STRATEGIES = (
-    "MirroredStrategy",
-    "MultiWorkerMirroredStrategy",
-    "ParameterServerStrategy",
-    "CentralStorageStrategy",
-    "OneDeviceStrategy",
-)
-_OTHER_LIBRARIES = ("mpi4py", "torch.distributed", "deepspeed", "accelerate", "byteps")
-
 
 def check(view: View) -> Iterator[Finding]:
     """Run the checks of this module."""
@@ -38,6 +29,17 @@ def check(view: View) -> Iterator[Finding]:
     yield from _check_tapes(view)
     yield from _check_broadcast(view)
     yield from _check_frameworks(view)
+
+
+# -- horovod_not_used, tf_distribute
+_STRATEGIES = (
+    "MirroredStrategy",
+    "MultiWorkerMirroredStrategy",
+    "ParameterServerStrategy",
+    "CentralStorageStrategy",
+    "OneDeviceStrategy",
+)
+_OTHER_LIBRARIES = ("mpi4py", "torch.distributed", "deepspeed", "accelerate", "byteps")
 
 
 def _check_connection(view: View) -> Iterator[Finding]:
@@ -61,6 +63,7 @@ def _is_configured(view: View) -> bool:
     return any(isinstance(node, ast.Constant) and node.value == "TF_CONFIG" for node in view.script.nodes)
 
 
+# -- missing_init, used_before_init
 _NEED_IT = frozenset(
     {
         *("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "allreduce", "allgather"),
@@ -133,6 +136,7 @@ def _is_in_lambda(view: View, node: ast.AST) -> bool:
     return any(isinstance(ancestor, ast.Lambda) for ancestor in view.script.ancestors(node))
 
 
+# -- optimizer_not_distributed
 _OPTIMIZERS = re.compile(r"^(tensorflow|keras|tf_keras)\..*(optimizers\.|train\.\w+Optimizer$)")
 _DISTRIBUTED_OPTIMIZER = "DistributedOptimizer"
 _GRADIENT = re.compile(r"(flat_?)?grads?$|gradients?$", re.IGNORECASE)
@@ -212,6 +216,7 @@ def _may_average_gradients(view: View) -> bool:
     return averages or others or bool(view.modules.own)
 
 
+# -- tape_not_distributed
 _DISTRIBUTED_TAPES = frozenset({"DistributedGradientTape", "PartialDistributedGradientTape"})
 _AVERAGING = ("allreduce", "grouped_allreduce", "_allreduce_grads", "reducescatter", "grouped_reducescatter")
 
@@ -244,6 +249,7 @@ def _is_averaged(view: View, step: TapeStep) -> bool:
     return bool(between.calls(*_AVERAGING)) or own or bool(wrapped)
 
 
+# -- no_initial_broadcast
 _WEIGHT_SEEDS = ("set_random_seed", "set_seed", "manual_seed")
 _HOROVOD_MODULES = frozenset({"horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras", "horovod.torch"})
 _BROADCASTS = ("broadcast", "broadcast_object", "broadcast_", "broadcast_async", "broadcast_async_")
@@ -304,6 +310,7 @@ def _is_seeded_alike(view: View) -> bool:
     return any(not view.flow.has("rank", seed.args[0]) for seed in seeds)
 
 
+# -- framework_partly_checked
 _OTHER_FRAMEWORKS = ("torch", "mxnet", "spark", "ray")
 
 

@@ -19,6 +19,7 @@ def check(view: View) -> Iterator[Finding]:
     yield from _check_shards(view)
 
 
+# -- data_not_sharded, data_sampled
 def _check_sharding(view: View) -> Iterator[Finding]:
     """Find training on the same data on every rank, in the same or another order."""
     if not view.uses_horovod or _is_elastic(view):
@@ -52,6 +53,7 @@ def _unsharded(view: View, place: ast.expr, data: ast.expr, steps: ast.expr | No
         yield view.finding(RuleCode.DATA_NOT_SHARDED, place, "the training data here do not depend on the rank")
 
 
+# -- wrong_shard, shard_after_shuffle, shard_late, steps_may_differ
 _COSTLY = ("map", "batch", "padded_batch", "ragged_batch")
 _EVEN = ("take", "repeat", "even_splits")
 
@@ -157,6 +159,7 @@ def _rank_kinds(view: View, node: ast.expr) -> set[str]:
     return {kind for each in view.flow.reach(node).nodes if (kind := view.flow.rank_kind(each)) is not None}
 
 
+# -- datasets: what they are made of, also for the other checks
 READERS = frozenset(
     {
         *("load_data", "TFRecordDataset", "FixedLengthRecordDataset", "TextLineDataset", "CsvDataset", "list_files"),

@@ -13,16 +13,18 @@ from horovod_lint.training import training_calls
 from horovod_lint.view import View
 from shared.vm_sizes import network_environment, vm_size
 
-_PINNING = ("set_visible_devices", "set_device")
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
-_MAY_PIN = re.compile(r"gpu|device|cuda|init|set_?up|config|dist|horovod|hvd", re.IGNORECASE)
-
 
 def check(view: View) -> Iterator[Finding]:
     """Run the checks of this module."""
     yield from _check_gpus(view)
     yield from _check_network(view)
     yield from _check_arguments(view)
+
+
+# -- wrong_gpu, gpu_not_pinned
+_PINNING = ("set_visible_devices", "set_device")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_MAY_PIN = re.compile(r"gpu|device|cuda|init|set_?up|config|dist|horovod|hvd", re.IGNORECASE)
 
 
 def _check_gpus(view: View) -> Iterator[Finding]:
@@ -81,6 +83,7 @@ def _has_several_gpus(view: View) -> bool:
     return known is None or known.num_gpus > 1
 
 
+# -- infiniband_disabled
 _INFINIBAND = "NCCL_IB_DISABLE"
 _LEFT_ON = ("", "0")
 
@@ -121,6 +124,7 @@ def _infiniband_settings(view: View) -> Iterator[tuple[ast.AST, ast.expr]]:
             yield from ((node, k.value) for k in node.keywords if k.arg == _INFINIBAND)
 
 
+# -- arguments_not_taken
 _PARSER = "argparse.ArgumentParser"
 _MAX_NAMED = 3
 

@@ -13,15 +13,17 @@ from horovod_lint.script import FunctionNode, argument_of, constant_of, keyword_
 from horovod_lint.training import CallbackItem, callback_items, compiles, keras_fits, tape_steps, torch_steps
 from horovod_lint.view import View
 
-_COLLECTIVE_STEMS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier", "join")
-_COLLECTIVE_CLASSES = ("BroadcastGlobalVariablesCallback", "MetricAverageCallback", "DistributedGradientTape")
-
 
 def check(view: View) -> Iterator[Finding]:
     """Run the checks of this module."""
     yield from _check_collectives(view)
     yield from _check_metrics(view)
     yield from _check_writes(view)
+
+
+# -- collective_on_some_ranks
+_COLLECTIVE_STEMS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier", "join")
+_COLLECTIVE_CLASSES = ("BroadcastGlobalVariablesCallback", "MetricAverageCallback", "DistributedGradientTape")
 
 
 def _check_collectives(view: View) -> Iterator[Finding]:
@@ -109,6 +111,7 @@ def _branch(view: View, owner: ast.AST, node: ast.AST) -> str:
     return ""
 
 
+# -- metrics_not_averaged
 _DECIDING = frozenset({"EarlyStopping", "ReduceLROnPlateau", "BestModelCheckpoint"})
 _AVERAGING = re.compile(r"all_?reduce|allgather|broadcast", re.IGNORECASE)
 _WEIGHT_CALLS = re.compile(r"variables|parameters|optimizer_state|BroadcastGlobal", re.IGNORECASE)
@@ -200,6 +203,7 @@ def _is_in_epochs(view: View, node: ast.AST) -> bool:
     return loop is not None and "epoch" in ast.unparse(loop.target).lower()
 
 
+# -- written_by_every_rank, logged_by_every_rank
 _WRITING_CALLBACKS = frozenset({"ModelCheckpoint", "BackupAndRestore", "CSVLogger", "BestModelCheckpoint"})
 _LOGGING_CALLBACKS = frozenset({"TensorBoard", "MlflowCallback", "MLflowCallback", "WandbCallback"})
 _WRITING_METHODS = frozenset(

@@ -13,17 +13,19 @@ from horovod_lint.script import argument_of, dotted_text, keyword_of, last_name
 from horovod_lint.training import is_over_numbers, keras_fits, loops_over_data
 from horovod_lint.view import View
 
-_NUM_EPOCHS = re.compile(r"(^|_)(nb_|num_|n_|max_|total_|train_)?epochs?$", re.IGNORECASE)
-_ROUNDING = frozenset({"int", "round", "ceil", "floor", "max", "min", "float", "abs"})
-_MAX_DEPTH = 8
-_OTHER_NUMBERS = re.compile(r"warm|per_epoch|decay|initial|start|current|steps|resume|samples|per_", re.IGNORECASE)
-
 
 def check(view: View) -> Iterator[Finding]:
     """Run the checks of this module."""
     yield from _check_epochs(view)
     yield from _check_steps(view)
     yield from _check_learning_rate(view)
+
+
+# -- epochs_divided
+_NUM_EPOCHS = re.compile(r"(^|_)(nb_|num_|n_|max_|total_|train_)?epochs?$", re.IGNORECASE)
+_ROUNDING = frozenset({"int", "round", "ceil", "floor", "max", "min", "float", "abs"})
+_MAX_DEPTH = 8
+_OTHER_NUMBERS = re.compile(r"warm|per_epoch|decay|initial|start|current|steps|resume|samples|per_", re.IGNORECASE)
 
 
 def _check_epochs(view: View) -> Iterator[Finding]:
@@ -84,6 +86,7 @@ def _is_number_of_epochs(target: ast.expr) -> bool:
     return bool(_NUM_EPOCHS.search(name)) and not _OTHER_NUMBERS.search(name)
 
 
+# -- steps_not_divided
 def _check_steps(view: View) -> Iterator[Finding]:
     """Find steps that are computed from all data and one rank's batch size."""
     if not view.uses_horovod:
@@ -99,6 +102,7 @@ def _check_steps(view: View) -> Iterator[Finding]:
             yield view.finding(RuleCode.STEPS_NOT_DIVIDED, fit.steps, f"{where}, for any number of ranks")
 
 
+# -- learning_rate_not_scaled
 _SCHEDULING = ("LearningRateWarmupCallback", "LearningRateScheduleCallback", "LearningRateScheduler")
 
 

@@ -124,16 +124,16 @@ class ChainModel(RuleBasedStateMachine):
         runs = sorted(self.world.ledger.run_rows)
         if not runs:
             return
-        board, before = self.world.ledger.board, self.promises.canceled()
-        going = board.going_of("digits")
-        run_id = going.first_run_id if going is not None and number % 3 else runs[number % len(runs)]
+        queue, before = self.world.ledger.queue, self.promises.canceled()
+        active = queue.running_of("digits")
+        run_id = active.first_run_id if active is not None and number % 3 else runs[number % len(runs)]
         told = len(self.run_events)
         if end is not None:
             self.move_jobs(end, error)
         handlers = [self.handler(event) for event in self.run_events[told:]]
         self.handle([lambda: self.cancel_as_person(run_id), *handlers], fates, order)
-        if going is not None and going.logical_run in self.promises.canceled() - before:
-            self.promises.disarmed |= {flight.logical_run for flight in board.armed}
+        if active is not None and active.logical_run in self.promises.canceled() - before:
+            self.promises.dropped |= {entry.logical_run for entry in queue.queued}
 
     def cancel_as_person(self, run_id: str) -> None:
         run = cancel_run(run_id, canceled_by=PERSON, reason="enough", services=self.world.services)

@@ -44,7 +44,7 @@ class Promises:
         self.closings: dict[tuple[DatasetVersion, int], Generation] = {}
         self.heard: set[str] = set()
         """Runs whose cancellation a person was told of."""
-        self.disarmed: set[str] = set()
+        self.dropped: set[str] = set()
         """Logical runs that waited for a run which a person canceled: they do not start by themselves."""
 
     def around(self, call: PortCall, make: Callable[[], Any]) -> Any:
@@ -142,7 +142,7 @@ class Promises:
         runs = self.world.ledger.runs()
         marked = [run for run in runs if run.canceled_by == PERSON or run.run_id in self.heard]
         assert [] == [run.run_id for run in marked if run.state in WITH_A_MODEL or run.next_run_id is not None]
-        assert set() == self.disarmed & {name.rpartition("-a")[0] for name in self.world.jobs.submitted}
+        assert set() == self.dropped & {name.rpartition("-a")[0] for name in self.world.jobs.submitted}
 
     def canceled(self) -> set[str]:
         """Return the logical runs that a person has canceled."""
@@ -176,9 +176,9 @@ class Promises:
             self.what_is_whole_is_closed(version, [blobs.get((version, name), NO_SHARD) for name in ALL_SHARDS])
 
     def nothing_is_left_to_do(self) -> None:
-        ledger, board = self.world.ledger, self.world.ledger.board
+        ledger, queue = self.world.ledger, self.world.ledger.queue
         assert ([], []) == (list(ledger.unfinished_runs()), list(ledger.unsent_notifications()))
-        assert ((), (), ()) == (board.going, board.armed, board.dropped)
+        assert ((), (), ()) == (queue.running, queue.queued, queue.dropped)
         assert [] == [run.run_id for run in ledger.runs() if run.state not in SETTLED]
         assert {run.run_id for run in ledger.runs() if run.state is RunState.REGISTERED} == {
             model.path.split("/")[3] for model in self.world.models.registered.values()

@@ -119,7 +119,7 @@ def canceled_early(serve: Serve) -> list[Step]:
 
 
 def waiting(serve: Serve) -> list[Step]:
-    """Of one pipeline one run goes at a time: the next version's waits, and is replaced by one that is newer."""
+    """A pipeline has at most one active run: the next version's waits, and is replaced by one that is newer."""
     more = [step for version in ("v2", "v3") for step in (*uploads(*ALL_SHARDS, version=version), serve)]
     return [*trained()(serve)[:-2], *more, *trained()(serve)[-2:], serve, serve]
 

@@ -13,12 +13,12 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from function_app.adapters import ledger_rules
 from function_app.domain import job_plan as planning
+from function_app.domain import run_queue
 from function_app.domain.jobs import JobSpec
 from function_app.domain.records import Generation, NotificationRecord, RunRecord
-from function_app.domain.run_queue import FlightBoard, left
+from function_app.domain.run_queue import RunQueue
 from function_app.domain.run_states import RunState
 from function_app.ingest import closing
-from function_app.runs import admission as flights
 from function_app.runs import registration, submission
 from function_app.runs import transitions as run_changes
 from function_app.testing import memory_ledger
@@ -76,9 +76,9 @@ def test_the_chain_keeps_its_promises_on_many_more_walks() -> None:
 Break = Callable[[pytest.MonkeyPatch], None]
 
 
-def single_flight_is_off(patch: pytest.MonkeyPatch) -> None:
-    """Every run goes at once."""
-    patch.setattr(submission, "take_off", lambda *_, **__: True)
+def every_run_is_admitted(patch: pytest.MonkeyPatch) -> None:
+    """No run waits for its turn."""
+    patch.setattr(submission, "admit", lambda *_, **__: True)
 
 
 def a_duplicate_counts_again(patch: pytest.MonkeyPatch) -> None:
@@ -146,9 +146,9 @@ def the_last_writer_wins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryLedger, "save_run", save_run)
 
 
-def the_board_is_not_swapped(patch: pytest.MonkeyPatch) -> None:
-    """A place that was given up is not given to who waits."""
-    patch.setattr(flights, "left", lambda board, *_, **__: board)
+def a_place_is_not_released(patch: pytest.MonkeyPatch) -> None:
+    """The place of a run that has ended is not free for the next one."""
+    patch.setattr(run_queue, "release", lambda queue, *_, **__: queue)
 
 
 def a_repeated_submission_has_another_name(patch: pytest.MonkeyPatch) -> None:
@@ -180,12 +180,13 @@ def a_cancellation_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_waited_for_a_canceled_run_starts(patch: pytest.MonkeyPatch) -> None:
-    """Nothing is disarmed."""
+    """What is queued is not dropped."""
+    release = run_queue.release
 
-    def all_stay_armed(board: FlightBoard, name: str, *, limit: int, **_: Any) -> FlightBoard:
-        return left(board, name, limit=limit)
+    def all_stay_queued(queue: RunQueue, name: str, *, limit: int, **_: Any) -> RunQueue:
+        return release(queue, name, limit=limit)
 
-    patch.setattr(flights, "left", all_stay_armed)
+    patch.setattr(run_queue, "release", all_stay_queued)
 
 
 def the_fingerprint_ignores_content(patch: pytest.MonkeyPatch) -> None:
@@ -199,7 +200,7 @@ def the_fingerprint_ignores_content(patch: pytest.MonkeyPatch) -> None:
 
 
 BROKEN: tuple[Break, ...] = (
-    single_flight_is_off,
+    every_run_is_admitted,
     a_duplicate_counts_again,
     a_closing_overwrites,
     a_closing_names_its_run_twice,
@@ -207,7 +208,7 @@ BROKEN: tuple[Break, ...] = (
     the_outbox_overwrites,
     runs_go_back,
     the_last_writer_wins,
-    the_board_is_not_swapped,
+    a_place_is_not_released,
     a_repeated_submission_has_another_name,
     a_repeated_registration_has_another_version,
     a_cancellation_is_forgotten,

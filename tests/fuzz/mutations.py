@@ -1,35 +1,39 @@
-"""Random damage to bytes, the same for the same seed, in blocks of seeds."""
+"""Random damage to bytes: the same for the same seed, and a fixed number of seeds for each test."""
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
-SEEDS_OF_A_BLOCK = int(os.environ.get("FUZZ_SEEDS", "200"))
-"""More of them: ``FUZZ_SEEDS=100000 .venv/bin/python -m pytest tests/fuzz``."""
+SEEDS_PER_BLOCK = int(os.environ.get("FUZZ_SEEDS", "200"))
+"""To look for more: ``FUZZ_SEEDS=100000 .venv/bin/python -m pytest tests/fuzz``."""
 FIRST_SEED = int(os.environ.get("FUZZ_FIRST_SEED", "0"))
-BLOCKS_OF_ALL = 10
-"""The first block is part of the gate; the others are slow."""
-
-in_blocks = pytest.mark.parametrize(
-    "block", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, BLOCKS_OF_ALL))]
-)
-"""Marks a test that takes the number of a block, and draws from ``draws``."""
-
-
-def draws(block: int) -> Iterator[random.Random]:
-    """Yield one generator for each seed of a block."""
-    first = FIRST_SEED + block * SEEDS_OF_A_BLOCK
-    for seed in range(first, first + SEEDS_OF_A_BLOCK):
-        yield random.Random(seed)  # noqa: S311 (damage, not a secret)
-
-
+NUM_BLOCKS = 10
+BLOCKS = [pytest.param(i, marks=[pytest.mark.slow] if i else []) for i in range(NUM_BLOCKS)]
+"""The first block is in the gate; the others are slow."""
 _INTERESTING = (b"\0", b"\xff", b"\x7f", b"\x80", b"\0" * 8, b"\xff" * 8, b"\xff\xff\xff\x7f", b"PAR1", b"\x19\xfc")
 _MAX_EDITS = 4
 _MAX_RUN = 64
+
+
+def for_every_seed(test: Callable[[random.Random], None]) -> Callable[[int], None]:
+    """Turn a test of one seed into a test of a block of seeds; a failure names its seed."""
+
+    @pytest.mark.parametrize("block", BLOCKS)
+    def run(block: int) -> None:
+        first = FIRST_SEED + block * SEEDS_PER_BLOCK
+        for seed in range(first, first + SEEDS_PER_BLOCK):
+            try:
+                test(random.Random(seed))  # noqa: S311 - damage, not a secret
+            except BaseException as error:
+                error.add_note(f"seed {seed}")
+                raise
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
 
 
 def damaged(content: bytes, chance: random.Random) -> bytes:

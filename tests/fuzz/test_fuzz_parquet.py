@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shard_validation import DataRequirements, Limits, Reason, ShardVerdict, validate_shard
 from shared.example_schema import FeatureSpec
-from tests.fuzz.mutations import damaged, draws, in_blocks, one_of
+from tests.fuzz.mutations import damaged, for_every_seed, one_of
 from tests.support.shards import BytesSource, image_bytes
 
 NAME = "train-00000-of-00001.parquet"
@@ -58,39 +59,36 @@ def check_reasons(verdict: ShardVerdict) -> None:
         assert reason.message.isprintable()
 
 
-@in_blocks
-def test_anywhere(block: int) -> None:
+@for_every_seed
+def test_anywhere(chance: random.Random) -> None:
     """A file damaged anywhere gets a verdict; one that is accepted can be read by pyarrow."""
-    for chance in draws(block):
-        content = damaged(one_of(FILES, chance), chance)
-        verdict = validate_shard(BytesSource(content, NAME), chance.choice([HELD, STREAMED]))
-        check_reasons(verdict)
-        if verdict.accepted:
-            assert verdict.num_records == pq.read_table(io.BytesIO(content)).num_rows
+    content = damaged(one_of(FILES, chance), chance)
+    verdict = validate_shard(BytesSource(content, NAME), chance.choice([HELD, STREAMED]))
+    check_reasons(verdict)
+    if verdict.accepted:
+        assert verdict.num_records == pq.read_table(io.BytesIO(content)).num_rows
 
 
-@in_blocks
-def test_footer(block: int) -> None:
+@for_every_seed
+def test_footer(chance: random.Random) -> None:
     """A damaged footer, of the right length, gets a verdict."""
-    for chance in draws(block):
-        content = one_of(FILES, chance)
-        start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-        footer = damaged(content[start:-8], chance)
-        broken = content[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
-        check_reasons(validate_shard(BytesSource(broken, NAME), chance.choice([HELD, STREAMED])))
+    content = one_of(FILES, chance)
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    footer = damaged(content[start:-8], chance)
+    broken = content[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    check_reasons(validate_shard(BytesSource(broken, NAME), chance.choice([HELD, STREAMED])))
 
 
-@in_blocks
-def test_pages(block: int) -> None:
+@for_every_seed
+def test_pages(chance: random.Random) -> None:
     """Damaged pages below a sound footer get a verdict; what is accepted can be read by pyarrow."""
-    for chance in draws(block):
-        content = one_of(FILES[1:], chance)
-        start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-        data = bytearray(content[:start])
-        for _ in range(chance.randint(1, 3)):
-            data[chance.randrange(4, start)] = chance.randrange(256)
-        broken = bytes(data) + content[start:]
-        verdict = validate_shard(BytesSource(broken, NAME), chance.choice([HELD, STREAMED]))
-        check_reasons(verdict)
-        if verdict.accepted:
-            assert verdict.num_records == pq.read_table(io.BytesIO(broken)).num_rows
+    content = one_of(FILES[1:], chance)
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    data = bytearray(content[:start])
+    for _ in range(chance.randint(1, 3)):
+        data[chance.randrange(4, start)] = chance.randrange(256)
+    broken = bytes(data) + content[start:]
+    verdict = validate_shard(BytesSource(broken, NAME), chance.choice([HELD, STREAMED]))
+    check_reasons(verdict)
+    if verdict.accepted:
+        assert verdict.num_records == pq.read_table(io.BytesIO(broken)).num_rows

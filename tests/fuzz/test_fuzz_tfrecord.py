@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import zlib
 
 from shard_validation import (
@@ -18,7 +19,7 @@ from shard_validation import (
 )
 from shared.example_schema import FeatureSpec
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES, masked_crc32c
-from tests.fuzz.mutations import damaged, draws, in_blocks, one_of
+from tests.fuzz.mutations import damaged, for_every_seed, one_of
 from tests.support.shards import BytesSource, FileBytesSource, framed, image_bytes
 
 PAYLOADS = [
@@ -45,11 +46,23 @@ REQUIREMENTS = DataRequirements(
 )
 PLAIN = framed(PAYLOADS)
 LARGE = {"image": image_bytes("PNG", (8, 9)), "box": [0.0] * 5000, "raw": bytes(12)}
-"""An example that is looked at where it was read."""
+"""Features of an example that is checked in the memory that it was read into."""
+LARGE_SHARD = framed([encode_example({**LARGE, "label": label}) for label in (3, 11, 4)])
+IMAGES = [
+    image_bytes("PNG", (30, 20)),
+    image_bytes("JPEG", (30, 20)),
+    image_bytes("JPEG", (30, 20), "L"),
+    image_bytes("JPEG", (30, 20), progressive=True),
+]
+STREAMS = [
+    gzip.compress(PLAIN, mtime=0),
+    zlib.compress(PLAIN),
+    gzip.compress(PLAIN[:999], mtime=0) + gzip.compress(PLAIN[999:], mtime=0),
+]
 
 
 def reads_like_tensorflow(content: bytes) -> bool:
-    """Tell by the plainest of readers whether framing and both CRCs of every record hold, and there is a record."""
+    """Check with a minimal reader whether framing and both CRCs of every record hold, and there is a record."""
     position = 0
     while position < len(content):
         header = content[position : position + HEADER_BYTES]
@@ -84,66 +97,53 @@ def check_reasons(verdict: ShardVerdict) -> None:
         assert 0 <= (reason.record_index or 0) <= verdict.num_records
 
 
-@in_blocks
-def test_framing(block: int) -> None:
+@for_every_seed
+def test_framing(chance: random.Random) -> None:
     """A damaged shard is accepted exactly where a plain reader reads it, however it is cut into chunks."""
-    for chance in draws(block):
-        content = damaged(PLAIN, chance)
-        verdict = validate_shard(BytesSource(content))
-        assert reads_like_tensorflow(content) == verdict.accepted
-        check_reasons(verdict)
-        chunked = BytesSource(content, chunk_bytes=chance.choice([7, 100, 1000]))
-        assert verdict == validate_shard(chunked)
-        assert verdict == validate_shard(FileBytesSource(content, chunk_bytes=chance.choice([1, 100, 1000])))
+    content = damaged(PLAIN, chance)
+    verdict = validate_shard(BytesSource(content))
+    assert reads_like_tensorflow(content) == verdict.accepted
+    check_reasons(verdict)
+    chunked = BytesSource(content, chunk_bytes=chance.choice([7, 100, 1000]))
+    assert verdict == validate_shard(chunked)
+    assert verdict == validate_shard(FileBytesSource(content, chunk_bytes=chance.choice([1, 100, 1000])))
 
 
-@in_blocks
-def test_examples(block: int) -> None:
+@for_every_seed
+def test_examples(chance: random.Random) -> None:
     """A damaged payload in a sound frame gets a verdict, the same in one go and in many."""
-    for chance in draws(block):
-        payloads = list(PAYLOADS)
-        position = chance.randrange(len(payloads))
-        payloads[position] = damaged(payloads[position], chance)
-        source = BytesSource(framed(payloads), chunk_bytes=chance.choice([64, 500, 1 << 20]))
-        verdict = validate_shard(source, REQUIREMENTS)
-        check_reasons(verdict)
-        assert {position} >= {r.record_index for r in verdict.reasons}
-        assert verdict == in_steps(source)
+    payloads = list(PAYLOADS)
+    position = chance.randrange(len(payloads))
+    payloads[position] = damaged(payloads[position], chance)
+    source = BytesSource(framed(payloads), chunk_bytes=chance.choice([64, 500, 1 << 20]))
+    verdict = validate_shard(source, REQUIREMENTS)
+    check_reasons(verdict)
+    assert {position} >= {r.record_index for r in verdict.reasons}
+    assert verdict == in_steps(source)
 
 
-@in_blocks
-def test_large_examples_of_a_file(block: int) -> None:
+@for_every_seed
+def test_large_examples_of_a_file(chance: random.Random) -> None:
     """Damage anywhere behind large examples gets the same verdict from a file, read in stretches, as from memory."""
-    large = framed([encode_example({**LARGE, "label": label}) for label in (3, 11, 4)])
-    for chance in draws(block):
-        content = large + damaged(PLAIN, chance)
-        verdict = validate_shard(FileBytesSource(content, chunk_bytes=chance.choice([61, 500, 25_000])), REQUIREMENTS)
-        assert validate_shard(BytesSource(content), REQUIREMENTS) == verdict
+    content = LARGE_SHARD + damaged(PLAIN, chance)
+    verdict = validate_shard(FileBytesSource(content, chunk_bytes=chance.choice([1, 500, 25_000])), REQUIREMENTS)
+    assert validate_shard(BytesSource(content), REQUIREMENTS) == verdict
 
 
-@in_blocks
-def test_images(block: int) -> None:
+@for_every_seed
+def test_images(chance: random.Random) -> None:
     """Damaged image bytes in a sound example are no more than a reason."""
-    images = [image_bytes("PNG", (30, 20)), image_bytes("JPEG", (30, 20)), image_bytes("JPEG", (30, 20), "L")]
-    images.append(image_bytes("JPEG", (30, 20), progressive=True))
     requirements = DataRequirements(features=REQUIREMENTS.features[1:2], images=ImagePolicy(decode="all"))
-    for chance in draws(block):
-        content = damaged(one_of(images, chance), chance)
-        check_reasons(validate_shard(BytesSource(framed([encode_example({"image": content})])), requirements))
+    content = damaged(one_of(IMAGES, chance), chance)
+    check_reasons(validate_shard(BytesSource(framed([encode_example({"image": content})])), requirements))
 
 
-@in_blocks
-def test_compressed(block: int) -> None:
+@for_every_seed
+def test_compressed(chance: random.Random) -> None:
     """A damaged stream is accepted exactly where zlib inflates all of it to sound records."""
-    streams = [
-        gzip.compress(PLAIN, mtime=0),
-        zlib.compress(PLAIN),
-        gzip.compress(PLAIN[:999]) + gzip.compress(PLAIN[999:]),
-    ]
-    for chance in draws(block):
-        content = damaged(one_of(streams, chance), chance)
-        verdict = validate_shard(BytesSource(content, chunk_bytes=chance.choice([11, 1000, 1 << 20])))
-        check_reasons(verdict)
-        if verdict.accepted and verdict.compression:
-            inflate = gzip.decompress if verdict.compression == "gzip" else zlib.decompress
-            assert reads_like_tensorflow(inflate(content))
+    content = damaged(one_of(STREAMS, chance), chance)
+    verdict = validate_shard(BytesSource(content, chunk_bytes=chance.choice([11, 1000, 1 << 20])))
+    check_reasons(verdict)
+    if verdict.accepted and verdict.compression:
+        inflate = gzip.decompress if verdict.compression == "gzip" else zlib.decompress
+        assert reads_like_tensorflow(inflate(content))

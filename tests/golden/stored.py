@@ -17,7 +17,7 @@ from function_app.domain.events import TrainingRequest
 from function_app.domain.job_plan import plan_run, planned_run
 from function_app.domain.jobs import Workspace
 from function_app.domain.records import DeadLetterState, Generation, NotificationState, RunRecord, ShardState
-from function_app.domain.run_queue import Dropped, Flight, FlightBoard
+from function_app.domain.run_queue import Dropped, QueueEntry, RunQueue
 from function_app.domain.run_states import RunState
 from shard_validation.reasons import Reason, ReasonCode
 from shared.example_schema import FeatureSpec
@@ -81,13 +81,13 @@ def rows() -> Any:
     ledger.add_dead_letter(
         dead_letter_record(death="d1", state=DeadLetterState.REPLAYED, num_replays=1, replayed_at=NOON)
     )
-    flight = Flight.of(_run())
-    board = FlightBoard(
-        going=(flight,),
-        armed=(replace(flight, logical_run="landfall-digits-v1-000000000003"),),
+    entry = QueueEntry.of(_run())
+    queue = RunQueue(
+        running=(entry,),
+        queued=(replace(entry, logical_run="landfall-digits-v1-000000000003"),),
         dropped=(Dropped(logical_run="landfall-digits-v1-000000000004", reason="superseded"),),
     )
-    ledger.change_flights(lambda _: board)
+    ledger.change_run_queue(lambda _: queue)
     ledger.count("duplicates", "digits/v1")
     ledger.set_mark("sweep", "2026-11-20")
     return account.written

@@ -28,9 +28,8 @@ from function_app.domain.failures import EXIT_CODES, REMEDIES, RETRYING, Failure
 from function_app.domain.run_states import SETTLED, TABLE, RunState
 from function_app.functions import build_app
 from function_app.ingest import drift
-from function_app.web.app import build_web_app
+from function_app.web.app import MAX_BODY_BYTES, build_web_app
 from function_app.web.errors import STATUSES
-from function_app.web.guard import MAX_BODY_BYTES
 from horovod_lint.rules import RULES, RuleCode
 from shard_validation.reasons import ReasonCode
 from shared.exit_codes import ExitCode

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ranks.landed import Landed, land_digits
+from tests.ranks.versions import ClosedVersion, write_digits
 
 
 @pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Landed:
-    """All of scikit-learn's digits, landed."""
-    return land_digits(tmp_path_factory.mktemp("landed") / "digits")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> ClosedVersion:
+    """All of scikit-learn's digits, version."""
+    return write_digits(tmp_path_factory.mktemp("versions") / "digits")
 
 
 @pytest.fixture(scope="session")
-def digits_in_two_uneven_shards(tmp_path_factory: pytest.TempPathFactory) -> Landed:
+def digits_in_two_uneven_shards(tmp_path_factory: pytest.TempPathFactory) -> ClosedVersion:
     """1,437 digits in shards of 130 and 1,307."""
-    return land_digits(tmp_path_factory.mktemp("landed") / "uneven", uneven_at=130)
+    return write_digits(tmp_path_factory.mktemp("versions") / "uneven", uneven_at=130)

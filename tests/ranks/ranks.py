@@ -19,11 +19,10 @@ from local_azure.processes import Process, wait_until
 from shared.job_arguments import JobArguments
 from shared.progress import Progress, parse_progress
 from shared.training_report import FILE_NAME, TrainingReport
-from tests.ranks.landed import Landed
 from tests.support.processes import REPOSITORY, child_environment, start_process
 
 PROGRAMS = REPOSITORY / ".venv-training" / "bin"
-DEADLINE_S = 240.0
+DEADLINE_S = 600.0
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -33,7 +32,7 @@ def program(name: str) -> str:
 
 
 def variables(**values: object) -> tuple[str, ...]:
-    """Return what mpirun has to be told to set variables for every rank."""
+    """Return mpirun's options that set variables for every rank."""
     return tuple(word for name, value in values.items() for word in ("-x", f"{name}={value}"))
 
 
@@ -47,25 +46,56 @@ class Outcome:
 
     @property
     def progress(self) -> list[Progress]:
-        """What the root told on its way."""
-        return [told for line in self.log.splitlines() if (told := parse_progress(line))]
+        """The root's progress lines."""
+        return [progress for line in self.log.splitlines() if (progress := parse_progress(line))]
 
     @property
     def report(self) -> TrainingReport:
-        """What the root wrote at the end."""
+        """The training report."""
         return TrainingReport.from_json((self.output / "report" / FILE_NAME).read_bytes())
 
     @property
     def pointer(self) -> dict[str, Any]:
-        """The checkpoint that counts."""
+        """The pointer to the current checkpoint."""
         members: dict[str, Any] = json.loads((self.output / "checkpoints" / "latest.json").read_bytes())
         return members
 
     @property
     def variables(self) -> dict[str, NDArray[Any]]:
-        """The variables of the checkpoint that counts."""
+        """The variables of the current checkpoint."""
         with np.load(self.output / "checkpoints" / self.pointer["file"]) as stored:
             return {name: stored[name] for name in stored.files}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """A training that has ended, and what each rank noted of itself (``programs/observed.py``)."""
+
+    outcome: Outcome
+    ranks: int
+
+    @property
+    def notes(self) -> list[dict[str, Any]]:
+        """Labels, averaged and trained shapes of each rank."""
+        folder = self.outcome.output
+        return [json.loads((folder / f"observed-{rank}.json").read_text()) for rank in range(self.ranks)]
+
+    @property
+    def weights(self) -> list[dict[str, NDArray[Any]]]:
+        """The weights of each rank, by epoch."""
+        found = []
+        for rank in range(self.ranks):
+            with np.load(self.outcome.output / f"observed-{rank}.npz") as stored:
+                found.append({epoch: stored[epoch] for epoch in stored.files})
+        return found
+
+
+def observed(ranks: int, arguments: JobArguments) -> Observed:
+    """Train to the end, with every rank noting what it does."""
+    folder = Path(arguments.report).parent
+    outcome = train(ranks, arguments, instead=[program("observed")], launcher=variables(NOTES_FOLDER=folder))
+    assert 0 == outcome.exit_code, outcome.log
+    return Observed(outcome=outcome, ranks=ranks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +106,7 @@ class Running:
     output: Path
 
     def wait_for_epoch(self, epoch: int) -> None:
-        """Wait until the root has told of an epoch's end."""
+        """Wait until the root has reported the end of an epoch."""
         self.process.await_line(f'LANDFALL_PROGRESS {{"epoch": {epoch},', timeout_s=DEADLINE_S)
 
     def send(self, number: signal.Signals, rank: int) -> None:
@@ -84,7 +114,7 @@ class Running:
         self.rank(rank).send_signal(number)
 
     def rank(self, rank: int) -> psutil.Process:
-        """Return one rank's process: it says so itself in its environment."""
+        """Return one rank's process, found by its environment."""
         children = psutil.Process(self.process.popen.pid).children(recursive=True)
         return next(c for c in children if c.environ().get("OMPI_COMM_WORLD_RANK") == str(rank))
 
@@ -93,19 +123,6 @@ class Running:
         wait_until(lambda: self.process.popen.poll() is not None, what="the training ends", timeout_s=timeout_s)
         code = self.process.popen.returncode
         return Outcome(exit_code=code, log=self.process.output(), output=self.output)
-
-
-def job_arguments(landed: Landed, output: Path, **options: object) -> JobArguments:
-    """The arguments of a training of what has landed, with its outputs under one folder; no extras that cost time."""
-    where = {
-        "manifest": str(landed.manifest),
-        "data": str(landed.folder),
-        "report": str(output / "report"),
-        "model": str(output / "model"),
-        "checkpoints": str(output / "checkpoints"),
-    }
-    lean = {"measure_communication": False, "tensorboard": False}
-    return JobArguments(**{**where, **lean, **options})  # type: ignore[arg-type]
 
 
 def start(
@@ -118,7 +135,7 @@ def start(
 ) -> Running:
     """Start a training with so many ranks; None means without mpirun.
 
-    ``launcher`` is for mpirun, ``instead`` is what python runs, ``within`` goes before all.
+    ``launcher`` are options of mpirun, ``instead`` is what python runs, ``within`` goes before everything.
     """
     if not (PROGRAMS / "mpirun").exists():
         pytest.skip(".venv-training is not there: run `make setup`")

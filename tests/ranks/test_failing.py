@@ -1,4 +1,4 @@
-"""Trainings that must not say that they succeeded."""
+"""Two ranks that must not report success; one process alone is tested in with_tensorflow/test_attempt.py."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from shared.exit_codes import ExitCode
 from shared.manifest import Manifest
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
-from tests.ranks.landed import Landed, land_digits
-from tests.ranks.ranks import Outcome, end_all, job_arguments, program, start, train
+from tests.ranks.ranks import Outcome, end_all, program, start, train
+from tests.ranks.versions import ClosedVersion, job_arguments, write_digits
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 
 
-def assert_told(outcome: Outcome, code: ExitCode, words: str) -> None:
+def assert_failed(outcome: Outcome, code: ExitCode, words: str) -> None:
     """One paragraph, the code, no stack trace, and no report that a gate could believe."""
     assert code == outcome.exit_code, outcome.log
     assert 1 == outcome.log.count(words), outcome.log
@@ -26,16 +26,18 @@ def assert_told(outcome: Outcome, code: ExitCode, words: str) -> None:
     assert not (outcome.output / "report" / "training_report.json").exists()
 
 
-def test_an_export_that_evaluates_otherwise_when_loaded_back_is_no_success(digits: Landed, tmp_path: Path) -> None:
+def test_an_export_that_evaluates_otherwise_when_loaded_back_is_no_success(
+    digits: ClosedVersion, tmp_path: Path
+) -> None:
     """A layer that forgets a number: the files are there and load, and they are of another model."""
     outcome = train(2, job_arguments(digits, tmp_path, epochs=2, model_module=program("forgets_its_scale")))
-    assert_told(outcome, ExitCode.EXPORT, "model.keras, loaded back, should have loss summing to ")
+    assert_failed(outcome, ExitCode.EXPORT, "model.keras, loaded back, should have loss summing to ")
 
 
-def test_ranks_whose_weights_part_are_named(digits: Landed, tmp_path: Path) -> None:
+def test_ranks_whose_weights_part_are_named(digits: ClosedVersion, tmp_path: Path) -> None:
     """At the end of the epoch in which it happened, before anything of it is saved."""
     outcome = train(2, job_arguments(digits, tmp_path, epochs=2), instead=[program("parted")])
-    assert_told(
+    assert_failed(
         outcome,
         ExitCode.RANKS_PARTED,
         "After step 22 all ranks should have the same weights, but ranks [1] differ from the root.",
@@ -45,29 +47,29 @@ def test_ranks_whose_weights_part_are_named(digits: Landed, tmp_path: Path) -> N
 
 def test_a_record_that_is_damaged_while_the_training_runs_is_named(tmp_path: Path) -> None:
     """The shard and the record's number in it, in an epoch after it was read without fault."""
-    landed = land_digits(tmp_path / "landed")
-    running = start(2, job_arguments(landed, tmp_path / "out", epochs=5000))
+    version = write_digits(tmp_path / "versions")
+    running = start(2, job_arguments(version, tmp_path / "out", epochs=5000))
     try:
         running.wait_for_epoch(1)
-        shard = landed.folder / "train-00002-of-00008.tfrecord"
+        shard = version.folder / "train-00002-of-00008.tfrecord"
         place = damage_record(shard, 7)
         outcome = running.ended()
     finally:
         end_all(running)
-    assert_told(outcome, ExitCode.DATA, f"Record 7 (at byte {place}) has a damaged payload of ")
+    assert_failed(outcome, ExitCode.DATA, f"Record 7 (at byte {place}) has a damaged payload of ")
     assert f"Shard {shard} should have CRC32C " in outcome.log
 
 
 def test_an_evaluation_that_saw_other_than_the_manifests_records_is_none(tmp_path: Path) -> None:
     """The last validation shard is one record short of what the manifest says: no metric is made up for it."""
-    landed = land_digits(tmp_path / "landed", limit=200)
-    stated = Manifest.from_json(landed.manifest.read_bytes())
+    version = write_digits(tmp_path / "versions", limit=200)
+    stated = Manifest.from_json(version.manifest.read_bytes())
     longer = [
         replace(s, num_records=s.num_records + (s.split == "validation" and s.index == 1)) for s in stated.shards
     ]
-    landed.manifest.write_text(replace(stated, shards=tuple(longer)).to_json())
-    outcome = train(2, job_arguments(landed, tmp_path / "out", epochs=1))
-    assert_told(outcome, ExitCode.DATA, "'validation' should have 41 records as the manifest says, 40 were seen.")
+    version.manifest.write_text(replace(stated, shards=tuple(longer)).to_json())
+    outcome = train(2, job_arguments(version, tmp_path / "out", epochs=1))
+    assert_failed(outcome, ExitCode.DATA, "'validation' should have 41 records as the manifest says, 40 were seen.")
 
 
 def damage_record(shard: Path, number: int) -> int:

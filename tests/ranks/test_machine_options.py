@@ -1,4 +1,4 @@
-"""Options of the machines, in a training with all of them: each has to reach what it is for."""
+"""Options of the machines, in a training with all of them: each has to take effect."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from tests.ranks.landed import Landed
-from tests.ranks.ranks import Outcome, job_arguments, program, train, variables
+from tests.ranks.ranks import Outcome, program, train, variables
+from tests.ranks.versions import ClosedVersion, job_arguments
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where each rank says under which settings it builds its model."""
+    """Where each rank writes the settings under which it builds its model."""
     return tmp_path_factory.mktemp("notes")
 
 
 @pytest.fixture(scope="module")
-def outcome(digits: Landed, tmp_path_factory: pytest.TempPathFactory, notes: Path) -> Outcome:
-    """Two ranks, four epochs, everything that may be asked for."""
+def outcome(digits: ClosedVersion, tmp_path_factory: pytest.TempPathFactory, notes: Path) -> Outcome:
+    """Two ranks, four epochs, every option at once."""
     options: dict[str, Any] = {
         "epochs": 4,
         "learning_rate": 0.002,
@@ -81,7 +81,9 @@ def test_checkpoints_by_the_minute_fall_into_the_middle_of_epochs(outcome: Outco
 
 
 @pytest.mark.parametrize("num_gpus", [2, 1])
-def test_each_rank_is_pinned_to_the_gpu_of_its_local_rank(digits: Landed, tmp_path: Path, num_gpus: int) -> None:
+def test_each_rank_is_pinned_to_the_gpu_of_its_local_rank(
+    digits: ClosedVersion, tmp_path: Path, num_gpus: int
+) -> None:
     """TensorFlow's configuration is played, as there is no GPU here; with one GPU for two ranks the job says why."""
     outcome = train(
         2,

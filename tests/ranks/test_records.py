@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from shared.example_schema import FeatureSpec
-from tests.ranks.landed import Landed, land_digits, land_shards
-from tests.ranks.ranks import Outcome, end_all, job_arguments, program, start, train, variables
+from tests.ranks.ranks import Observed, Outcome, end_all, observed, program, start
+from tests.ranks.versions import ClosedVersion, job_arguments, write_digits, write_version
 from tests.support.example_bytes import example_bytes
 
 pytestmark = pytest.mark.distributed
@@ -32,36 +30,22 @@ def payload(number: int) -> bytes:
     return example_bytes({"image": PIXELS[number].tolist(), "label": number})
 
 
-@pytest.fixture(scope="module")
-def landed(tmp_path_factory: pytest.TempPathFactory) -> Landed:
+@pytest.fixture(scope="session")
+def version(tmp_path_factory: pytest.TempPathFactory) -> ClosedVersion:
     """47 records in shards of 5 and 42 to train on, the first 23 again in shards of 22 and 1 to evaluate on."""
     payloads = [payload(number) for number in range(NUM_RECORDS)]
     shards = {
         "train": [payloads[:5], payloads[5:]],
         "validation": [payloads[:22], payloads[22:NUM_EVALUATED]],
     }
-    return land_shards(tmp_path_factory.mktemp("landed") / "numbered", shards, FEATURES)
+    return write_version(tmp_path_factory.mktemp("versions") / "numbered", shards, FEATURES)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """A training by three ranks, more than there are shards, and the records of each rank's steps."""
-
-    outcome: Outcome
-    by_rank: list[list[list[int]]]
-
-    @property
-    def records(self) -> list[int]:
-        """All of them."""
-        return list(chain.from_iterable(chain.from_iterable(self.by_rank)))
-
-
-def three_ranks(landed: Landed, folder: Path, **options: Any) -> Seen:
-    """Train one epoch of a linear model at a rate that changes no weight."""
-    folder.mkdir(exist_ok=True)
+def three_ranks(version: ClosedVersion, folder: Path, **options: Any) -> Observed:
+    """Train one epoch of a linear model, by more ranks than there are shards, at a rate that changes no weight."""
     arguments = job_arguments(
-        landed,
-        folder / "out",
+        version,
+        folder,
         epochs=1,
         per_process_batch_size=4,
         num_classes=NUM_RECORDS,
@@ -70,39 +54,53 @@ def three_ranks(landed: Landed, folder: Path, **options: Any) -> Seen:
         learning_rate=1e-30,
         **options,
     )
-    outcome = train(3, arguments, instead=[program("noted_labels")], launcher=variables(NOTES_FOLDER=folder))
-    assert 0 == outcome.exit_code, outcome.log
-    return Seen(outcome=outcome, by_rank=[json.loads((folder / f"labels-{r}.json").read_text()) for r in range(3)])
+    return observed(3, arguments)
 
 
-@pytest.fixture(scope="module")
-def padded(landed: Landed, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def labels(seen: Observed) -> list[list[list[int]]]:
+    """Return the records of each rank's steps."""
+    return [notes["labels"] for notes in seen.notes]
+
+
+def records(seen: Observed) -> list[int]:
+    """Return the records of all ranks."""
+    return list(chain.from_iterable(chain.from_iterable(labels(seen))))
+
+
+@pytest.fixture(scope="session")
+def padded(version: ClosedVersion, tmp_path_factory: pytest.TempPathFactory) -> Observed:
     """The remainder filled up."""
-    return three_ranks(landed, tmp_path_factory.mktemp("padded"), remainder="pad")
+    return three_ranks(version, tmp_path_factory.mktemp("padded"), remainder="pad")
 
 
-def test_padded_all_ranks_take_the_same_steps_and_leave_no_record_out(padded: Seen) -> None:
+def test_padded_all_ranks_take_the_same_steps_and_leave_no_record_out(padded: Observed) -> None:
     """Four steps of twelve: one record a second time."""
-    assert [[4] * 4] * 3 == [[len(batch) for batch in steps] for steps in padded.by_rank]
-    assert (set(range(NUM_RECORDS)), 1) == (set(padded.records), sum(n - 1 for n in Counter(padded.records).values()))
+    assert [[4] * 4] * 3 == [[len(batch) for batch in steps] for steps in labels(padded)]
+    assert (set(range(NUM_RECORDS)), 1) == (
+        set(records(padded)),
+        sum(n - 1 for n in Counter(records(padded)).values()),
+    )
     plan = padded.outcome.report.rank_plan["training"]
     assert (4, 0, 1) == (plan["steps"], plan["dropped_records"], plan["padded_records"])
 
 
-def test_dropped_all_ranks_take_the_same_steps_and_see_no_record_twice(landed: Landed, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_dropped_all_ranks_take_the_same_steps_and_see_no_record_twice(
+    version: ClosedVersion, tmp_path: Path
+) -> None:
     """Three steps of twelve: eleven records wait for another epoch."""
-    seen = three_ranks(landed, tmp_path / "dropped", remainder="drop")
-    assert [[4] * 3] * 3 == [[len(batch) for batch in steps] for steps in seen.by_rank]
-    assert 36 == len(set(seen.records))
+    seen = three_ranks(version, tmp_path, remainder="drop")
+    assert [[4] * 3] * 3 == [[len(batch) for batch in steps] for steps in labels(seen)]
+    assert 36 == len(set(records(seen)))
     plan = seen.outcome.report.rank_plan["training"]
     assert (3, 11, 0) == (plan["steps"], plan["dropped_records"], plan["padded_records"])
 
 
-def test_metrics_are_averages_over_examples_however_they_are_spread(padded: Seen) -> None:
+def test_metrics_are_averages_over_examples_however_they_are_spread(padded: Observed) -> None:
     """7, 8 and 8 examples to evaluate in two batches of each rank; loss, accuracy and top-5 in float64, by hand."""
     metrics = padded.outcome.report.metrics
     expected = {
-        **by_hand(padded.outcome, padded.records),
+        **by_hand(padded.outcome, records(padded)),
         **{f"val_{name}": value for name, value in by_hand(padded.outcome, range(NUM_EVALUATED)).items()},
     }
     assert expected == pytest.approx(dict(metrics), rel=1e-5)
@@ -130,13 +128,14 @@ def named(outcome: Outcome, part: str) -> NDArray[Any]:
     return found[0].astype(np.float64)
 
 
+@pytest.mark.slow
 def test_after_the_first_epoch_a_cache_is_all_that_is_read(tmp_path: Path) -> None:
     """The shards are taken away while the training runs: the other epochs and the last evaluation need none."""
-    landed = land_digits(tmp_path / "landed")
-    running = start(2, job_arguments(landed, tmp_path / "out", epochs=8, cache_folder=str(tmp_path / "cache")))
+    version = write_digits(tmp_path / "versions")
+    running = start(2, job_arguments(version, tmp_path / "out", epochs=8, cache_folder=str(tmp_path / "cache")))
     try:
         running.wait_for_epoch(1)
-        shutil.rmtree(landed.folder)
+        shutil.rmtree(version.folder)
         outcome = running.ended()
     finally:
         end_all(running)

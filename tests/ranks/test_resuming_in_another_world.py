@@ -1,8 +1,7 @@
-"""A training that goes on with more ranks, or fewer, than it began with."""
+"""A training that is resumed with more ranks, or fewer, than it began with."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass
 from itertools import chain
@@ -13,11 +12,11 @@ import numpy as np
 import pytest
 
 from shared.example_schema import FeatureSpec
-from tests.ranks.landed import Landed, land_shards
-from tests.ranks.ranks import Outcome, job_arguments, program, train, variables
+from tests.ranks.ranks import Outcome, observed, program, train, variables
+from tests.ranks.versions import ClosedVersion, job_arguments, write_version
 from tests.support.example_bytes import example_bytes
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 
 NUM_RECORDS = 48
 EPOCHS = 4
@@ -60,17 +59,17 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def landed(tmp_path_factory: pytest.TempPathFactory) -> Landed:
+def version(tmp_path_factory: pytest.TempPathFactory) -> ClosedVersion:
     """Records whose labels say which ones they are, in shards of 5, 20 and 23."""
     payloads = [example_bytes({"image": PIXELS[n].tolist(), "label": n}) for n in range(NUM_RECORDS)]
     shards = {"train": [payloads[:5], payloads[5:25], payloads[25:]], "validation": [payloads[:7]]}
-    return land_shards(tmp_path_factory.mktemp("landed") / "numbered", shards, FEATURES)
+    return write_version(tmp_path_factory.mktemp("versions") / "numbered", shards, FEATURES)
 
 
-def arguments(landed: Landed, output: Path, world: World, **options: Any) -> Any:
+def arguments(version: ClosedVersion, output: Path, world: World, **options: Any) -> Any:
     """A linear model with momentum, whose every step moves the weights."""
     return job_arguments(
-        landed,
+        version,
         output,
         epochs=EPOCHS,
         per_process_batch_size=world.batch,
@@ -83,38 +82,35 @@ def arguments(landed: Landed, output: Path, world: World, **options: Any) -> Any
     )
 
 
-def stopped(landed: Landed, output: Path, world: World, **options: Any) -> Path:
+def stopped(version: ClosedVersion, output: Path, world: World, **options: Any) -> Path:
     """Train until the root is killed, in the middle of an epoch; return the outputs."""
-    given = arguments(landed, output, world, **options)
+    job = arguments(version, output, world, **options)
     trap = variables(KILLED=f"0:{STOOD_AT + 1}:pointer")
-    outcome = train(world.ranks, given, instead=[program("killed")], launcher=trap)
+    outcome = train(world.ranks, job, instead=[program("killed")], launcher=trap)
     assert 0 != outcome.exit_code, outcome.log
     position = outcome.pointer["position"]
     assert (1, 2, STOOD_AT) == (position["epoch"], position["step_of_epoch"], position["step"])
     return output
 
 
-def ended(landed: Landed, output: Path, world: World, **options: Any) -> Seen:
+def ended(version: ClosedVersion, output: Path, world: World, **options: Any) -> Seen:
     """Train to the end from wherever the outputs stand."""
-    notes = variables(NOTES_FOLDER=output)
-    given = arguments(landed, output, world, **options)
-    outcome = train(world.ranks, given, instead=[program("noted_labels")], launcher=notes)
-    assert 0 == outcome.exit_code, outcome.log
-    by_rank = [json.loads((output / f"labels-{rank}.json").read_text()) for rank in range(world.ranks)]
-    return Seen(outcome=outcome, steps=[sorted(chain(*of_step)) for of_step in zip(*by_rank, strict=True)])
+    seen = observed(world.ranks, arguments(version, output, world, **options))
+    by_rank = [notes["labels"] for notes in seen.notes]
+    return Seen(outcome=seen.outcome, steps=[sorted(chain(*parts)) for parts in zip(*by_rank, strict=True)])
 
 
 @pytest.fixture(scope="module")
-def undisturbed(landed: Landed, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def undisturbed(version: ClosedVersion, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """Two ranks that were never stopped."""
     output = tmp_path_factory.mktemp("undisturbed")
-    return ended(landed, output, TWO)
+    return ended(version, output, TWO)
 
 
 @pytest.fixture(scope="module")
-def stopped_two(landed: Landed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stopped_two(version: ClosedVersion, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two ranks, stopped."""
-    return stopped(landed, tmp_path_factory.mktemp("stopped"), TWO)
+    return stopped(version, tmp_path_factory.mktemp("stopped"), TWO)
 
 
 def assert_later_epochs_show_each_record_once(seen: Seen, world: World, first: int) -> None:
@@ -141,15 +137,15 @@ def assert_ended_as_planned(seen: Seen, world: World, *, lanes: int, steps: int)
 
 @pytest.mark.parametrize("fewer", [True, False], ids=["two-then-one", "one-then-two"])
 def test_with_the_same_global_batch_and_lanes_the_steps_are_those_of_a_run_that_was_never_stopped(
-    landed: Landed, undisturbed: Seen, stopped_two: Path, tmp_path: Path, *, fewer: bool
+    version: ClosedVersion, undisturbed: Seen, stopped_two: Path, tmp_path: Path, *, fewer: bool
 ) -> None:
     """The same records in each step, the same metrics, and weights that only rounding parts."""
     if fewer:
         world, output = ONE, shutil.copytree(stopped_two, tmp_path / "one")
-        seen = ended(landed, output, world)
+        seen = ended(version, output, world)
     else:
-        world, output = TWO, stopped(landed, tmp_path / "two", ONE, num_lanes=2)
-        seen = ended(landed, output, world, num_lanes=2)
+        world, output = TWO, stopped(version, tmp_path / "two", ONE, num_lanes=2)
+        seen = ended(version, output, world, num_lanes=2)
     assert_ended_as_planned(seen, world, lanes=2, steps=EPOCHS * STEPS_OF_EPOCH)
     assert undisturbed.steps[STOOD_AT:] == seen.steps
     assert_later_epochs_show_each_record_once(seen, world, 2 * STEPS_OF_EPOCH - STOOD_AT)
@@ -162,22 +158,22 @@ def test_with_the_same_global_batch_and_lanes_the_steps_are_those_of_a_run_that_
 
 
 def test_with_half_the_global_batch_the_epoch_goes_on_after_the_same_part_of_it(
-    landed: Landed, stopped_two: Path, tmp_path: Path
+    version: ClosedVersion, stopped_two: Path, tmp_path: Path
 ) -> None:
     """One of two ranks is left, with its batch: two steps of twelve are four of six; later epochs are whole."""
     world = World(ranks=1, batch=6)
-    seen = ended(landed, shutil.copytree(stopped_two, tmp_path / "one"), world)
+    seen = ended(version, shutil.copytree(stopped_two, tmp_path / "one"), world)
     assert_ended_as_planned(seen, world, lanes=1, steps=STOOD_AT + 4 + 2 * 8)
     assert_later_epochs_show_each_record_once(seen, world, 4)
-    assert ended(landed, tmp_path / "never stopped", world).steps[8 + 4 :] == seen.steps
+    assert ended(version, tmp_path / "never stopped", world).steps[8 + 4 :] == seen.steps
 
 
 def test_with_lanes_that_cannot_be_kept_the_epoch_goes_on_after_the_same_part_of_it(
-    landed: Landed, undisturbed: Seen, tmp_path: Path
+    version: ClosedVersion, undisturbed: Seen, tmp_path: Path
 ) -> None:
     """Two ranks cannot share the one lane that one rank had: the same batch, but another order, that of two lanes."""
-    output = stopped(landed, tmp_path, ONE)
-    seen = ended(landed, output, TWO)
+    output = stopped(version, tmp_path, ONE)
+    seen = ended(version, output, TWO)
     assert_ended_as_planned(seen, TWO, lanes=2, steps=EPOCHS * STEPS_OF_EPOCH)
     assert_later_epochs_show_each_record_once(seen, TWO, 2)
     assert undisturbed.steps[STOOD_AT:] == seen.steps

@@ -1,4 +1,4 @@
-"""Ranks that train together: the same weights on all, and the same as one rank alone would get."""
+"""Ranks that train together get the same weights as one process alone would, whatever the options."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from shared.example_schema import FeatureSpec
-from tests.ranks.landed import Landed, land_shards
-from tests.ranks.ranks import Outcome, job_arguments, program, train, variables
+from tests.ranks.ranks import Outcome, observed, program, train
+from tests.ranks.versions import ClosedVersion, job_arguments, write_version
 from tests.support.example_bytes import example_bytes
 
 pytestmark = pytest.mark.distributed
@@ -20,7 +20,7 @@ SEED_WITHOUT_SHUFFLE = 2
 """In the first epoch it leaves two shards in their order."""
 
 
-def sgd(digits: Landed, output: Path, ranks: int, **options: Any) -> Outcome:
+def sgd(digits: ClosedVersion, output: Path, ranks: int | None, **options: Any) -> Outcome:
     """Two epochs of plain SGD over two lanes."""
     settings = {"epochs": 2, "optimizer": "sgd", "learning_rate": 0.01, "num_lanes": 2, **options}
     outcome = train(ranks, job_arguments(digits, output, **settings))
@@ -31,83 +31,89 @@ def sgd(digits: Landed, output: Path, ranks: int, **options: Any) -> Outcome:
 def assert_same_but_rounding(one: Outcome, other: Outcome, *, atol: float = 2e-5) -> None:
     """Halves of a batch are summed in another order than the whole; over forty steps that grows a little."""
     np.testing.assert_allclose(weights(one), weights(other), rtol=2e-3, atol=atol)
+    assert one.report.metrics == pytest.approx(other.report.metrics, rel=1e-3)
 
 
 def weights(outcome: Outcome) -> NDArray[Any]:
     return np.concatenate([v.ravel() for name, v in sorted(outcome.variables.items()) if "velocity" not in name])
 
 
-@pytest.fixture(scope="module")
-def two_ranks(digits: Landed, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Two ranks with 32 each."""
-    return sgd(digits, tmp_path_factory.mktemp("two"), 2)
+@pytest.fixture(scope="session")
+def alone(digits: ClosedVersion, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """One process with the whole batch of 64, without mpirun."""
+    return sgd(digits, tmp_path_factory.mktemp("alone"), None, per_process_batch_size=64)
 
 
-def test_two_ranks_get_what_one_rank_with_twice_the_batch_gets(
-    two_ranks: Outcome, digits: Landed, tmp_path: Path
+def test_one_process_needs_no_mpirun(alone: Outcome) -> None:
+    """Without a launcher the training is a world of one, which averages nothing."""
+    assert (1, "none") == (alone.report.world_size, alone.report.details["exchange"])
+
+
+def test_two_ranks_with_accumulated_batches_under_xla_get_what_one_process_gets(
+    alone: Outcome, digits: ClosedVersion, tmp_path: Path
 ) -> None:
-    """Averaged gradients of two halves are the whole batch's gradient; without averaging this fails at once."""
-    alone = sgd(digits, tmp_path, 1, per_process_batch_size=64)
-    assert_same_but_rounding(two_ranks, alone)
-    assert two_ranks.report.metrics == pytest.approx(alone.report.metrics, rel=1e-3)
+    """Averaged gradients of two ranks, each of two batches of 16, are the whole batch's gradient.
 
-
-def test_accumulated_batches_and_xla_change_nothing_but_rounding(
-    two_ranks: Outcome, digits: Landed, tmp_path: Path
-) -> None:
-    """Two batches of 16 before each update, compiled by XLA: the same gradient."""
+    Without averaging, or without accumulation, this fails at once.
+    """
     outcome = sgd(digits, tmp_path, 2, per_process_batch_size=16, gradient_accumulation=2, xla=True)
-    assert_same_but_rounding(two_ranks, outcome, atol=5e-5)  # XLA sums in the processor's order: 2.4e-5 on AMD's EPYC
+    assert_same_but_rounding(alone, outcome, atol=5e-5)  # XLA sums in the processor's order: 2.4e-5 on AMD's EPYC
 
 
-def test_half_precision_learns_as_well(digits: Landed, tmp_path: Path) -> None:
-    """bfloat16 computing, gradients travelling as float16: still digits."""
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_get_what_one_process_gets(alone: Outcome, digits: ClosedVersion, tmp_path: Path, ranks: int) -> None:
+    """With neither accumulation nor XLA, by Horovod's tape; one rank under mpirun averages nothing."""
+    outcome = sgd(digits, tmp_path, ranks, per_process_batch_size=64 // ranks)
+    assert_same_but_rounding(alone, outcome)
+    assert {1: "none", 2: "horovod"}[ranks] == outcome.report.details["exchange"]
+
+
+@pytest.mark.slow
+def test_half_precision_learns_as_well(digits: ClosedVersion, tmp_path: Path) -> None:
+    """bfloat16 computing, gradients sent as float16: still digits."""
     options = {"optimizer": "adam", "learning_rate": 0.002, "epochs": 4}
     outcome = sgd(digits, tmp_path, 2, mixed_precision="bfloat16", fp16_compression=True, **options)
     assert outcome.report.metrics["val_accuracy"] >= 0.9
 
 
-def test_every_rank_has_the_same_weights_after_every_epoch_and_all_stop_together(
-    digits: Landed, tmp_path: Path
+@pytest.mark.slow
+def test_with_dropout_and_batch_norm_ranks_keep_equal_weights_and_stop_early_together(
+    digits: ClosedVersion, tmp_path: Path
 ) -> None:
-    """Dropout and batch norm included; with no better epoch after the first, all stop after the third."""
+    """With no better epoch after the first, all stop after the third."""
     patience = {"epochs": 9, "early_stopping_patience": 2, "minimum_delta": 1e9}
     options = {**patience, "model_module": program("dropout_and_batch_norm")}
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    outcome = train(
-        2,
-        job_arguments(digits, tmp_path, **options),
-        launcher=variables(NOTES_FOLDER=notes),
-        instead=[program("dump_weights")],
-    )
-    assert 0 == outcome.exit_code, outcome.log
-    files = {path.name: np.load(path) for path in notes.iterdir()}
-    assert {f"rank-{r}-epoch-{e}.npy" for r in (0, 1) for e in (1, 2, 3)} == set(files)
-    for epoch in (1, 2, 3):
-        np.testing.assert_array_equal(files[f"rank-0-epoch-{epoch}.npy"], files[f"rank-1-epoch-{epoch}.npy"])
-    assert (True, 1) == (outcome.report.details["stopped_early"], outcome.report.details["best"]["epoch"])
+    ended = observed(2, job_arguments(digits, tmp_path, **options))
+    root, other = ended.weights
+    assert ["1", "2", "3"] == list(root) == list(other)
+    for epoch, expected in root.items():
+        np.testing.assert_array_equal(expected, other[epoch])
+    details = ended.outcome.report.details
+    assert (True, 1) == (details["stopped_early"], details["best"]["epoch"])
 
 
-def test_three_ranks_share_two_uneven_shards(digits_in_two_uneven_shards: Landed, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_three_ranks_share_two_uneven_shards(digits_in_two_uneven_shards: ClosedVersion, tmp_path: Path) -> None:
     """More ranks than shards, and one shard ten times the other: equal steps, and all get to the end."""
-    landed = digits_in_two_uneven_shards
-    outcome = train(3, job_arguments(landed, tmp_path, epochs=1, per_process_batch_size=16, remainder="pad"))
+    version = digits_in_two_uneven_shards
+    outcome = train(3, job_arguments(version, tmp_path, epochs=1, per_process_batch_size=16, remainder="pad"))
     assert 0 == outcome.exit_code, outcome.log
     plan = outcome.report.rank_plan["training"]
     assert (30, 3) == (plan["steps"], plan["padded_records"])
 
 
-def test_a_record_that_makes_the_loss_no_number_stops_all_ranks_with_the_step(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_record_that_makes_the_loss_nan_stops_all_ranks_with_the_step(tmp_path: Path) -> None:
     """It is in the second rank's share of the third step; one paragraph, and no report that a gate could believe."""
     good = example_bytes({"image": [0.5] * 4, "label": 1})
     bad = example_bytes({"image": [float("nan")] * 4, "label": 1})
     shards = [[good] * 12, [*[good] * 9, bad, good, good]]
     features = (FeatureSpec(name="image", kind="float", shape=(2, 2, 1)), FeatureSpec(name="label", kind="int64"))
-    landed = land_shards(tmp_path / "landed", {"train": shards, "validation": [[good]]}, features)
+    version = write_version(tmp_path / "version", {"train": shards, "validation": [[good]]}, features)
     in_order = {"shuffle_buffer_records": 1, "seed": SEED_WITHOUT_SHUFFLE}
     options = {"per_process_batch_size": 4, "model_module": program("linear"), **in_order}
-    outcome = train(2, job_arguments(landed, tmp_path, **options))
+    outcome = train(2, job_arguments(version, tmp_path, **options))
     assert 13 == outcome.exit_code, outcome.log
     assert "The loss of step 3 (epoch 1) on rank 1 is NaN or infinite" in outcome.log
     assert "Traceback" not in outcome.log

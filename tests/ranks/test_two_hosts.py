@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.ranks.landed import Landed
-from tests.ranks.ranks import job_arguments, train
+from tests.ranks.ranks import train
+from tests.ranks.versions import ClosedVersion, job_arguments
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 
 NETWORK = "10.77.0.0/24"
 AGENT = '#!/bin/sh\nhost=$1\nshift\nexec ip netns exec "$host" unshare --uts sh -c "hostname $host; $*"\n'
@@ -68,7 +68,7 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
             ip("netns", "delete", name)
 
 
-def test_two_hosts_train_together(hosts: Hosts, digits: Landed, tmp_path: Path) -> None:
+def test_two_hosts_train_together(hosts: Hosts, digits: ClosedVersion, tmp_path: Path) -> None:
     """One rank on each, two nodes in the report, and what they learned is good."""
     arguments = job_arguments(digits, tmp_path / "out", epochs=4, learning_rate=0.002, stall_timeout_s=60.0)
     named = f'hostname {hosts.names[0]}; exec "$@"'

@@ -18,12 +18,12 @@ from shard_validation.tfrecord.native import Findings
 from tests.fuzz.mutations import damaged
 from tests.support.shards import framed
 
-_NUM_FILES = 400
+_NUM_FILES = 150
 _MAX_RECORDS = 7
 
 
 def main(library: ctypes.CDLL, path: Path) -> int:
-    """Go through files as file_reading.py does; return the number of stretches."""
+    """Read files as native.py does; return the number of stretches."""
     library.landfall_find_end.restype = ctypes.c_uint64
     stretches = 0
     for seed in range(_NUM_FILES):

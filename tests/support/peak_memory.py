@@ -52,9 +52,9 @@ class Repeated:
 
 
 def large_shard() -> ShardSource:
-    """2 GiB of images."""
+    """Half a GiB of images."""
     block = b"".join(frame_record(encode_example({"label": i, "image": bytes(110_000)})) for i in range(20))
-    return Repeated(block, (2 << 30) // len(block))
+    return Repeated(block, (1 << 29) // len(block))
 
 
 def large_examples() -> ShardSource:
@@ -69,16 +69,16 @@ def long_records() -> ShardSource:
 
 def swelling_examples() -> ShardSource:
     """Examples of as many tiny values as are let through."""
-    return Repeated(frame_record(encode_example({"label": [1] * 1_900_000})), 5)
+    return Repeated(frame_record(encode_example({"label": [1] * 1_900_000})), 2)
 
 
 def gzip_bomb() -> ShardSource:
-    """A GiB of sound records out of a megabyte."""
+    """300 MiB of sound records from a few hundred kilobytes."""
     stream, record = (
         zlib.compressobj(9, wbits=31),
         frame_record(encode_example({"label": 1, "image": bytes(1 << 20)})),
     )
-    content = b"".join([*(stream.compress(record) for _ in range(1000)), stream.flush()])
+    content = b"".join([*(stream.compress(record) for _ in range(300)), stream.flush()])
     return Repeated(content, 1)
 
 

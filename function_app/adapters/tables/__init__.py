@@ -6,7 +6,7 @@ from function_app.adapters.connections import StorageConnection
 from function_app.adapters.tables.client import Tables
 from function_app.adapters.tables.history import TableHistory, TableNotes
 from function_app.adapters.tables.outbox import TableDeadLetters, TableOutbox
-from function_app.adapters.tables.run_queue import TableFlights
+from function_app.adapters.tables.run_queue import TableRunQueue
 from function_app.adapters.tables.runs import TableRuns
 from function_app.adapters.tables.shards import TableShards
 from function_app.adapters.tables.versions import TableVersions
@@ -15,7 +15,7 @@ TABLE_PREFIX = "landfall"
 
 
 class TableLedger(
-    TableShards, TableVersions, TableRuns, TableFlights, TableOutbox, TableHistory, TableDeadLetters, TableNotes
+    TableShards, TableVersions, TableRuns, TableRunQueue, TableOutbox, TableHistory, TableDeadLetters, TableNotes
 ):
     """Implements Ledger. Nothing is asked of the account, and no SDK imported, before the first call."""
 

@@ -28,7 +28,7 @@ _DROPPED = 0
 logger = logging.getLogger(__name__)
 
 
-class HttpApi:
+class AzureMlApi:
     """Answers for one emulator, whose address is `base_url`; `application` connects it to HTTP."""
 
     def __init__(self, emulator: Emulator, base_url: str) -> None:
@@ -148,7 +148,7 @@ _ASSET = _WORKSPACE + r"/(?P<kind>codes|environments|models)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Route:
+class HandlerRoute:
     """A method and a shape of path; `open` ones need no token. ARM paths compare without case."""
 
     method: str
@@ -157,8 +157,8 @@ class Route:
     open: bool = False
 
 
-def _route(method: str, pattern: str, handler: Handler, *, open_to_all: bool = False) -> Route:
-    return Route(method=method, pattern=re.compile(pattern, re.IGNORECASE), handler=handler, open=open_to_all)
+def _route(method: str, pattern: str, handler: Handler, *, open_to_all: bool = False) -> HandlerRoute:
+    return HandlerRoute(method=method, pattern=re.compile(pattern, re.IGNORECASE), handler=handler, open=open_to_all)
 
 
 ROUTES = [
@@ -198,7 +198,7 @@ ROUTES = [
 ]
 
 
-def find_route(method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+def find_route(method: str, path: str) -> tuple[HandlerRoute, Mapping[str, str]]:
     """Return the route for a call and the named pieces of its path. Raises ServiceError 404 or 405 without one."""
     trimmed = path.rstrip("/")
     matches = [(route, match) for route in ROUTES if (match := route.pattern.fullmatch(trimmed))]

@@ -41,7 +41,7 @@ def service(azurite: Azurite) -> Iterator[BlobServiceClient]:
 
 
 def judged(capsys: pytest.CaptureFixture[str], *addresses: str) -> tuple[int | str | None, list[dict[str, Any]], str]:
-    """Validate addresses; return exit status, objects and all that was said."""
+    """Validate addresses; return exit status, objects and all output."""
     status, out, err = landfall(capsys, "validate", *addresses, "--json", "--jobs", 1)
     return status, [json.loads(line) for line in out.splitlines()], out + err
 
@@ -57,12 +57,12 @@ def test_what_the_environment_opens(
     """DataStorage opens an address of its account, whatever characters the name has."""
     monkeypatch.setenv("DataStorage", azurite.connection_string(DATA_ACCOUNT))
     url = service.get_blob_client("datasets", name).url
-    status, (told,), _ = judged(capsys, url)
-    assert (0, "accepted", 20, url) == (status, told["verdict"], told["num_records"], told["shard"])
+    status, (one,), _ = judged(capsys, url)
+    assert (0, "accepted", 20, url) == (status, one["verdict"], one["num_records"], one["shard"])
 
 
 def test_a_signed_address(capsys: pytest.CaptureFixture[str], azurite: Azurite, service: BlobServiceClient) -> None:
-    """Whoever has the signature may read; it is never printed, and a wrong one is told as forbidden."""
+    """The signature opens the blob and is never printed; a wrong one is reported as forbidden."""
     blob = service.get_blob_client("datasets", NAMES[0])
     signature = generate_blob_sas(
         DATA_ACCOUNT,
@@ -72,11 +72,11 @@ def test_a_signed_address(capsys: pytest.CaptureFixture[str], azurite: Azurite, 
         permission=BlobSasPermissions(read=True),
         expiry=utcnow() + timedelta(hours=1),
     )
-    status, (told,), said = judged(capsys, f"{blob.url}?{signature}")
-    assert (0, "accepted", False) == (status, told["verdict"], "sig" in said)
-    status, (told,), said = judged(capsys, f"{blob.url}?{signature[:-8]}AAAAAAA%3D")
-    codes = [reason["code"] for reason in told["reasons"]]
-    assert (1, ["source_forbidden"], False) == (status, codes, "sig" in said)
+    status, (one,), output = judged(capsys, f"{blob.url}?{signature}")
+    assert (0, "accepted", False) == (status, one["verdict"], "sig" in output)
+    status, (one,), output = judged(capsys, f"{blob.url}?{signature[:-8]}AAAAAAA%3D")
+    codes = [reason["code"] for reason in one["reasons"]]
+    assert (1, ["source_forbidden"], False) == (status, codes, "sig" in output)
 
 
 @pytest.mark.parametrize("path", ["datasets/nothing.tfrecord", "elsewhere/train-00000-of-00001.tfrecord"])
@@ -90,5 +90,5 @@ def test_what_is_not_there(
     """A typing error in the name or the container is no verdict on a shard: it is gone, and the others are judged."""
     monkeypatch.setenv("DataStorage", azurite.connection_string(DATA_ACCOUNT))
     sound = service.get_blob_client("datasets", NAMES[0]).url
-    status, told, _ = judged(capsys, f"{azurite.blob_url()}/{path}", sound)
-    assert (1, [["source_gone"], []]) == (status, [[reason["code"] for reason in one["reasons"]] for one in told])
+    status, every, _ = judged(capsys, f"{azurite.blob_url()}/{path}", sound)
+    assert (1, [["source_gone"], []]) == (status, [[reason["code"] for reason in one["reasons"]] for one in every])

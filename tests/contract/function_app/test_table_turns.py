@@ -18,7 +18,7 @@ from function_app.adapters.tables import TableLedger
 from function_app.adapters.tables.client import Tables
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.records import DeadLetterState, NotificationState, ShardState
-from function_app.domain.run_queue import Flight, entered
+from function_app.domain.run_queue import QueueEntry, enqueue
 from function_app.domain.run_states import RunState
 from tests.support.interleaving import Turns
 from tests.support.ledger_records import (
@@ -100,14 +100,14 @@ def test_contradicting_verdicts_leave_the_counter_of_the_one_that_stands(togethe
 
 
 def test_of_two_that_enter_none_is_forgotten(together: Together) -> None:
-    """One goes, the other is armed."""
+    """One runs, the other is queued."""
 
     def enter(number: int) -> None:
-        together.ledger.change_flights(lambda board: entered(board, Flight.of(run_record(number)), limit=1))
+        together.ledger.change_run_queue(lambda queue: enqueue(queue, QueueEntry.of(run_record(number)), limit=1))
 
     together.write(partial(enter, 1), partial(enter, 2))
-    board = together.ledger.flights()
-    assert (1, 1, 0) == (len(board.going), len(board.armed), len(board.dropped))
+    queue = together.ledger.run_queue()
+    assert (1, 1, 0) == (len(queue.running), len(queue.queued), len(queue.dropped))
 
 
 def test_of_two_that_move_a_run_one_wins(together: Together) -> None:

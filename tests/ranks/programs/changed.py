@@ -14,7 +14,7 @@ from training_job import train
 from training_job.session import Session
 
 NOTES = Path(os.environ.get("NOTES_FOLDER", "."))
-"""Where a program writes down what it saw."""
+"""Where a program writes what it saw."""
 
 
 def train_changed(change: Callable[[Session], None]) -> NoReturn:
@@ -36,9 +36,9 @@ def before_each_step(session: Session, do: Callable[[Any], None]) -> None:
     """Have something done with each batch before it is trained on."""
     update = session.update
 
-    def step(batch: Any, rate: Any, wishes: Any) -> Any:
+    def step(batch: Any, rate: Any, local_flags: Any) -> Any:
         do(batch)
-        return update(batch, rate, wishes)
+        return update(batch, rate, local_flags)
 
     session.update = step
 
@@ -48,4 +48,4 @@ def _end(*_: Any) -> None:
 
 
 end_here: Any = _end
-"""A function to put in another's place: whoever calls it dies as a machine without power does."""
+"""Replaces another function: the process that calls it dies as a machine without power does."""

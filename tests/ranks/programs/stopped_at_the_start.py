@@ -1,4 +1,4 @@
-"""A training whose rank 1 stops (SIGSTOP) before anything was heard of it: STOPPED_AT=meeting or STOPPED_AT=beat."""
+"""A training whose rank 1 stops (SIGSTOP) before its first heartbeat: STOPPED_AT=meeting or STOPPED_AT=heartbeat."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _stop(*_: Any) -> None:
 
 
 stop_here: Any = _stop
-"""A function to put in another's place: whoever calls it stands still for good."""
+"""Replaces another function: the process that calls it stops for good."""
 
 
 if __name__ == "__main__":

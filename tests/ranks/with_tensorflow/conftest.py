@@ -11,6 +11,17 @@ HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 collect_ignore_glob = [] if HAS_TENSORFLOW else ["*"]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def threads() -> None:
+    """Set the number of threads as a training does, because it cannot be changed once TensorFlow has started."""
+    import tensorflow as tf
+
+    from training_job.process_environment import threads_per_rank
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads_per_rank())
+    tf.config.threading.set_inter_op_parallelism_threads(threads_per_rank())
+
+
 @pytest.fixture(autouse=True)
 def fresh_keras() -> None:
     """Start every test with Keras' own names, policies and random numbers."""

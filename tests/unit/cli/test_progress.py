@@ -100,8 +100,8 @@ def test_ctrl_c_ends_everything_at_once(endless: Path, jobs: int) -> None:
     wait_until(lambda: not members(session), what="all processes of the command to end")
 
 
-def test_a_process_that_is_killed_is_told(endless: Path) -> None:
-    """As the kernel does for lack of memory: one sentence with what to do, and the others end, too."""
+def test_a_killed_process_is_reported(endless: Path) -> None:
+    """As the kernel does for lack of memory: one sentence with what to do, and the others end too."""
     with landfall_on_terminal(["validate", endless, "--jobs", 2]) as terminal:
         terminal.wait_for("B/s")
         worker = max(int(process) for process in members(terminal.process.pid))
@@ -124,10 +124,10 @@ def members(session: int) -> list[str]:
 
 
 def test_a_reader_that_goes_away_ends_it(endless: Path) -> None:
-    """As `| head -1` does: no stack trace, and nobody waits for the shards under way."""
+    """As `| head -1` does: no stack trace, and no wait for the shards under way."""
     (endless / "train-00000-of-00002.tfrecord").write_bytes(SHARD)
     reader, writer = os.pipe()
-    os.close(reader)  # before the first verdict: how many more are written until a reader has gone, nobody knows
+    os.close(reader)  # before the first verdict: a reader that went later would leave an unknown number of them
     with os.fdopen(writer, "wb") as output:
         ended = subprocess.run(
             [sys.executable, "-m", "cli", "validate", str(endless), "--json", "--jobs", "2"],

@@ -24,18 +24,18 @@ def test_a_history_is_printed_with_what_is_awaited(capsys: pytest.CaptureFixture
     show_history(
         {"kind": "version", "subject": "digits/v1", "lines": lines, "num_omitted": 3, "awaited": ["its run"]}
     )
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     wanted = ["version digits/v1", "3 older entries", "x: [red] gone", "12:00:01", "awaited now:\n  its run"]
-    assert [] == [words for words in wanted if words not in said]
+    assert [] == [words for words in wanted if words not in printed]
 
 
-def test_what_repeats_is_told_once_with_how_often(capsys: pytest.CaptureFixture[str]) -> None:
-    """Azure ML tells of a run several times a second; and a reason that begins with the part names it already."""
+def test_repetitions_are_one_line_with_their_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """Azure ML reports a run several times a second. A reason that begins with the part's name does not repeat it."""
     line = {"subject": "v/x", "action": "event_suppressed", "reason": "x: old"}
     lines = [{**line, "at": f"2026-11-20T12:00:0{second}Z"} for second in range(3)]
     show_history({"kind": "version", "subject": "v", "lines": lines, "num_omitted": 0, "awaited": []})
-    said = " ".join(capsys.readouterr().out.split())
-    assert "12:00:00 event_suppressed x: old (3 times, the last 2026-11-20 12:00:02) nothing" in said
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "12:00:00 event_suppressed x: old (3 times, the last 2026-11-20 12:00:02) nothing" in printed
 
 
 def test_a_history_at_its_end_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,19 +55,19 @@ HISTORY: dict[str, Any] = {
             "at": "2026-11-20T12:00:00Z",
             "subject": RUN_ID,
             "action": "request_suppressed",
-            "reason": "another handler is at it, until 2026-11-20 12:03:00 UTC at most, and then it is anybody's",
+            "reason": "another handler is at it, until 2026-11-20 12:03:00 UTC at most; then another one may take it",
         }
     ],
 }
 
 
 def test_a_file_gets_a_line_for_each_line_of_a_history(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever pipes a story into grep finds whole lines, without spaces at their ends."""
+    """A search by grep finds whole lines, without spaces at their ends."""
     show_history(HISTORY)
-    told = f"{RUN_ID}: {HISTORY['lines'][0]['reason']}"
+    text = f"{RUN_ID}: {HISTORY['lines'][0]['reason']}"
     assert [
         "version digits/v1",
-        f"2026-11-20 12:00:00  request_suppressed  {told}",
+        f"2026-11-20 12:00:00  request_suppressed  {text}",
         "awaited now:",
         f"  {HISTORY['awaited'][0]}",
     ] == capsys.readouterr().out.splitlines()

@@ -14,8 +14,13 @@ from tests.support.processes import REPOSITORY, child_environment
 
 MAX_RESIDENT_BYTES = 150_000_000
 REJECTED = {"gzip_bomb"}
+SLOW = {"large_examples", "large_image", "long_records", "file_of_swelling_examples", "parquet_of_images"}
+"""Cases that differ from one in the gate by the path to the same memory."""
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status"),
+]
 
 
 def run(*arguments: str) -> str:
@@ -27,7 +32,9 @@ def run(*arguments: str) -> str:
     return ended.stdout
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] if case in SLOW else []) for case in CASES]
+)
 def test_resident_memory(case: str, tmp_path: Path) -> None:
     """A process that validates an awkward shard stays below 150 MB, and comes to the right verdict."""
     arguments = [case]

@@ -16,6 +16,7 @@ DESCRIBED = '"""Read a file."""\n'
 @pytest.mark.parametrize(
     "line",
     [
+        "<" * 7 + " HEAD",
         "x = 1  # TO" + "DO: later",
         "import x  # no" + "qa",
         "x()  # type: " + "ignore",

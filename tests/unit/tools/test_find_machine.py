@@ -1,4 +1,4 @@
-"""What setting up says where a program is missing: one line that names all of them."""
+"""The check of the machine: one line names all missing programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROGRAMS = ("g++", "make", "git", "npm")
 
 
 def install(folder: Path, name: str, body: str = "exit 0") -> None:
-    """Put a program of that name on a path that has nothing else."""
+    """Create a program of that name in a folder."""
     path = folder / name
     path.write_text(f"#!{SHELL}\n{body}\n")
     path.chmod(0o755)
@@ -23,7 +23,7 @@ def install(folder: Path, name: str, body: str = "exit 0") -> None:
 
 @pytest.fixture
 def complete(tmp_path: Path) -> Path:
-    """A folder with everything that setting up needs."""
+    """Return a folder with everything that set-up needs."""
     for name in PROGRAMS:
         install(tmp_path, name)
     install(tmp_path, "node", "echo v22.1.0")
@@ -32,19 +32,19 @@ def complete(tmp_path: Path) -> Path:
 
 
 def look(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the script with `folder` as the whole path."""
+    """Run the script with `folder` as the only folder on the path."""
     command = [str(SHELL), str(REPOSITORY / "tools" / "find_machine.sh")]
     return subprocess.run(command, env={"PATH": str(folder)}, capture_output=True, text=True, check=False, timeout=30)
 
 
 def test_a_complete_machine_yields_its_python(complete: Path) -> None:
-    """The one line of output is what make sets up with."""
+    """Its one line of output is the interpreter that make uses."""
     ended = look(complete)
     assert (0, "python3.11\n", "") == (ended.returncode, ended.stdout, ended.stderr)
 
 
 def test_everything_missing_is_named_in_one_line(complete: Path) -> None:
-    """Nobody wants to learn of the compiler after having installed node."""
+    """A user installs everything at once."""
     for name in ("g++", "npm", "python3.11"):
         (complete / name).unlink()
     ended = look(complete)

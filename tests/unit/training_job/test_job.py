@@ -9,18 +9,18 @@ import pytest
 
 from shared.job_arguments import JobArguments
 from shared.manifest import Manifest, fingerprint
-from tests.ranks.landed import Landed, land_digits
+from tests.ranks.versions import ClosedVersion, write_digits
 from training_job.errors import DataError, PlanError
 from training_job.job import Job, prepare
 
 
 @pytest.fixture(scope="module")
-def landed(tmp_path_factory: pytest.TempPathFactory) -> Landed:
+def landed(tmp_path_factory: pytest.TempPathFactory) -> ClosedVersion:
     """A hundred digits: 80 in three shards to train on, 20 in two to evaluate on."""
-    return land_digits(tmp_path_factory.mktemp("job") / "digits", train_shards=3, limit=100)
+    return write_digits(tmp_path_factory.mktemp("job") / "digits", train_shards=3, limit=100)
 
 
-def prepared(landed: Landed, tmp_path: Path, world_size: int = 2, **options: Any) -> Job:
+def prepared(landed: ClosedVersion, tmp_path: Path, world_size: int = 2, **options: Any) -> Job:
     where = {"data": str(landed.folder), "manifest": str(landed.manifest)}
     arguments = JobArguments(
         **{
@@ -35,25 +35,25 @@ def prepared(landed: Landed, tmp_path: Path, world_size: int = 2, **options: Any
     return prepare(arguments, world_size)
 
 
-def test_both_splits_are_planned(landed: Landed, tmp_path: Path) -> None:
+def test_both_splits_are_planned(landed: ClosedVersion, tmp_path: Path) -> None:
     """80 records at 2 x 8 are five steps; 20 to evaluate on are two, twelve places of them empty."""
     job = prepared(landed, tmp_path)
     assert (5, 2, 12) == (job.training.steps, job.validation.steps, job.validation.padded_records)
 
 
-def test_accumulated_batches_are_part_of_the_global_batch(landed: Landed, tmp_path: Path) -> None:
+def test_accumulated_batches_are_part_of_the_global_batch(landed: ClosedVersion, tmp_path: Path) -> None:
     """Two batches of each of two ranks: 32 records a step."""
     job = prepared(landed, tmp_path, gradient_accumulation=2)
     assert (32, 2) == (job.training.batch.global_batch_size, job.training.steps)
 
 
-def test_synthetic_records_need_no_shards(landed: Landed, tmp_path: Path) -> None:
+def test_synthetic_records_need_no_shards(landed: ClosedVersion, tmp_path: Path) -> None:
     """The manifest names them, but nothing of them is read."""
     job = prepared(landed, tmp_path, data=str(tmp_path / "nowhere"), synthetic_records=160)
     assert (10, 20) == (job.training.steps, job.validation.num_records)
 
 
-def test_random_pixels_do_not_pass_for_the_data_of_a_manifest(landed: Landed, tmp_path: Path) -> None:
+def test_random_pixels_do_not_pass_for_the_data_of_a_manifest(landed: ClosedVersion, tmp_path: Path) -> None:
     """Their fingerprint is another, so no gate takes the training for one on the data."""
     real = Manifest.from_json(landed.manifest.read_bytes()).fingerprint
     assert real != prepared(landed, tmp_path, synthetic_records=160).manifest.fingerprint
@@ -72,11 +72,11 @@ def test_a_synthetic_manifest_keeps_its_fingerprint(tmp_path: Path) -> None:
     )
     path = tmp_path / "manifest.json"
     path.write_text(manifest.to_json())
-    job = prepared(Landed(folder=tmp_path, manifest=path), tmp_path, data="", synthetic_records=160)
+    job = prepared(ClosedVersion(folder=tmp_path, manifest=path), tmp_path, data="", synthetic_records=160)
     assert (manifest.fingerprint, 10) == (job.manifest.fingerprint, job.training.steps)
 
 
-def test_a_missing_shard_is_named(landed: Landed, tmp_path: Path) -> None:
+def test_a_missing_shard_is_named(landed: ClosedVersion, tmp_path: Path) -> None:
     """With the folder it was looked for in."""
     with pytest.raises(
         DataError, match=r"nowhere/train-00000-of-00003\.tfrecord should have \d+ bytes .* is not there"
@@ -86,7 +86,7 @@ def test_a_missing_shard_is_named(landed: Landed, tmp_path: Path) -> None:
 
 def test_a_shard_of_another_size_is_named(tmp_path: Path) -> None:
     """It changed after the version was closed."""
-    landed = land_digits(tmp_path / "digits", limit=50)
+    landed = write_digits(tmp_path / "digits", limit=50)
     with (landed.folder / "train-00003-of-00008.tfrecord").open("ab") as shard:
         shard.write(b"more")
     with pytest.raises(DataError, match=r"train-00003-of-00008\.tfrecord should have (\d+) bytes .*, has \d+"):
@@ -97,7 +97,7 @@ def test_a_shard_of_another_size_is_named(tmp_path: Path) -> None:
     ("content", "message"), [(None, "No such file"), ("{}", "not a manifest of format version 1")]
 )
 def test_a_manifest_that_cannot_be_read_is_named(
-    landed: Landed, tmp_path: Path, content: str | None, message: str
+    landed: ClosedVersion, tmp_path: Path, content: str | None, message: str
 ) -> None:
     """Path and reason."""
     manifest = tmp_path / "m.json"
@@ -107,7 +107,7 @@ def test_a_manifest_that_cannot_be_read_is_named(
         prepared(landed, tmp_path, manifest=str(manifest))
 
 
-def test_a_split_that_is_not_there_is_refused(landed: Landed, tmp_path: Path) -> None:
+def test_a_split_that_is_not_there_is_refused(landed: ClosedVersion, tmp_path: Path) -> None:
     """An evaluation over nothing is no metric."""
     with pytest.raises(PlanError, match="Split 'test' should have records to evaluate on"):
         prepared(landed, tmp_path, validation_split="test")

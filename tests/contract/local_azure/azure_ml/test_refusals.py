@@ -96,9 +96,9 @@ def test_an_unsupported_method_is_a_405(emulator: AzureMl) -> None:
     assert 405 == emulator.ask("DELETE", f"{WORKSPACE_ID}/jobs/any").status_code
 
 
-def test_a_body_that_is_no_json_is_refused(emulator: AzureMl) -> None:
+def test_a_body_that_is_not_json_is_refused(emulator: AzureMl) -> None:
     """The parser's complaint is the message."""
     with emulator.http() as http:
         headers = {"Authorization": f"Bearer {emulator.token()}"}
         answer = http.put(f"{WORKSPACE_ID}/jobs/no-json", content=b"{", headers=headers)
-    assert (400, True) == (answer.status_code, "no JSON" in answer.text)
+    assert (400, True) == (answer.status_code, "not JSON" in answer.text)

@@ -61,7 +61,7 @@ def landed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[ManifestShard]]:
     """The same 32 records as TFRecord, plain and GZIP, and as Parquet with row groups of three."""
-    folder, shards = tmp_path_factory.mktemp("landed"), number_of_shards(request.param)
+    folder, shards = tmp_path_factory.mktemp("versions"), number_of_shards(request.param)
     for shard, of_shard in zip(shards, rows(), strict=True):
         path = folder / shard.name
         if request.param == ".parquet":

@@ -18,5 +18,5 @@ from cli.demo.command import new_version
     ],
 )
 def test_a_taken_name_gets_a_number(taken: set[str], expected: str) -> None:
-    """The second demo within one second is told apart."""
+    """The second demo within one second gets another name."""
     assert expected == new_version(datetime(2026, 11, 20, 12, 34, 56, tzinfo=UTC), taken.__contains__)

@@ -29,7 +29,7 @@ class Script:
 
 
 class Clock:
-    """Moves when somebody sleeps."""
+    """Moves when the follower sleeps."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -43,14 +43,14 @@ class Clock:
 
 
 def follow(script: Script) -> tuple[list[str], list[str], Clock]:
-    """Follow a script; return what was said, the phases in order, and the clock."""
+    """Follow a script; return what was narrated, the phases in order, and the clock."""
     said, phases, clock = list[str](), list[str](), Clock()
     Follower(observer=script, say=said.append, enter_phase=phases.append, clock=clock, sleep=clock.sleep).follow()
     return said, phases, clock
 
 
 def test_a_run_is_followed_to_its_registration() -> None:
-    """What happens is told, and the phases are entered in order."""
+    """Changes are narrated, and the phases are entered in order."""
     said, phases, _ = follow(
         Script(
             Observation(accepted=1, expected=1),
@@ -89,13 +89,13 @@ def test_silence_is_not_waited_for_for_ever() -> None:
 
 
 def test_a_demo_that_never_ends_is_ended() -> None:
-    """News alone does not keep it going for ever."""
+    """Changes alone do not keep it going for ever."""
     endless = [Observation(accepted=i, expected=0) for i in range(1, int(WITHIN_S) * 3)]
     with pytest.raises(DemoError, match=f"has not ended within {WITHIN_S:.0f} s"):
         follow(Script(*endless))
 
 
-def test_the_end_is_when_everybody_was_told() -> None:
+def test_the_end_is_when_the_recipients_were_notified() -> None:
     """A registered run whose notifications are on their way is not over."""
     with pytest.raises(DemoError, match="Nothing has changed"):
         follow(Script(Observation(run=replace(RUN, state="registered")), notified=False))

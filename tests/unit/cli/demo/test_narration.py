@@ -1,4 +1,4 @@
-"""The demo tells what is new, once, in plain words."""
+"""The demo narrates each change once, in plain words."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from shared.progress import Progress
 RUN = RunView(run_id="landfall-digits-v1-abc-a1", state="submitted")
 
 
-def test_nothing_new_is_no_news() -> None:
-    """The same world twice tells nothing."""
+def test_no_change_is_no_sentence() -> None:
+    """The same observation twice."""
     world = Observation(accepted=3, expected=10, run=RUN, nodes={"idle": 2}, notified=("topic",))
     assert [] == list(sentences(world, world))
 
@@ -36,7 +36,7 @@ def test_nothing_new_is_no_news() -> None:
     ],
 )
 def test_each_change_is_one_sentence(now: Observation, sentence: str) -> None:
-    """What changed is said in words, with the figures."""
+    """In words, with the figures."""
     assert [sentence] == list(sentences(Observation(), now))
 
 
@@ -46,7 +46,7 @@ def test_a_new_run_is_introduced_with_its_state() -> None:
     assert expected == list(sentences(Observation(), Observation(run=RUN)))
 
 
-def test_an_end_is_told_with_its_reason_and_model() -> None:
+def test_an_end_is_narrated_with_its_reason_and_model() -> None:
     """The state, why, and what was registered."""
     before = Observation(run=RUN)
     ended = replace(RUN, state="registered", reason="val_accuracy 0.98 ≥ 0.95", model="digits:1")
@@ -54,15 +54,15 @@ def test_an_end_is_told_with_its_reason_and_model() -> None:
     assert expected == list(sentences(before, Observation(run=ended)))
 
 
-def test_what_a_run_waits_for_is_told_once() -> None:
-    """A run that stays planned says why; the same again is no news."""
+def test_what_a_run_waits_for_is_narrated_once() -> None:
+    """A run that stays planned says why; the same again is no change."""
     waits = Observation(run=replace(RUN, state="planned"), awaited=("its turn, behind run x",))
     planned = replace(waits, awaited=())
-    told = [list(sentences(planned, waits)), list(sentences(waits, waits))]
-    assert [["the run waits for its turn, behind run x"], []] == told
+    narrated = [list(sentences(planned, waits)), list(sentences(waits, waits))]
+    assert [["the run waits for its turn, behind run x"], []] == narrated
 
 
-def test_epochs_are_told_once_each_and_before_the_end() -> None:
+def test_epochs_are_narrated_once_each_and_before_the_end() -> None:
     """An epoch's line holds loss, accuracies and throughput; two epochs seen in one look are two lines."""
     first = Progress(epoch=1, epochs=2, step=5, loss=0.5, accuracy=0.75, val_accuracy=0.8, images_per_s=1234.4)
     second = replace(first, epoch=2, val_accuracy=None, images_per_s=None)
@@ -83,8 +83,8 @@ NAME = "landfall-digits-20261121-232818-2244c0be11af-a1"
 SENTENCE = f"the run waits for its turn, behind run {NAME} of the same pipeline"
 
 
-def said(*, columns: int, on_terminal: bool) -> list[str]:
-    """The lines of one sentence, told twelve seconds after the start."""
+def printed(*, columns: int, on_terminal: bool) -> list[str]:
+    """The lines of one sentence, printed twelve seconds after the start."""
     output, times = io.StringIO(), iter([0.0, 12.25])
     console = Console(file=output, width=columns, force_terminal=on_terminal, color_system=None, highlight=False)
     TimedLines(console, clock=lambda: next(times)).say(SENTENCE)
@@ -94,7 +94,7 @@ def said(*, columns: int, on_terminal: bool) -> list[str]:
 @pytest.mark.parametrize("columns", [60, 80])
 def test_a_terminal_breaks_lines_between_words(columns: int) -> None:
     """No line is wider than the terminal, what follows stands below the sentence, and a name stays whole."""
-    lines = said(columns=columns, on_terminal=True)
+    lines = printed(columns=columns, on_terminal=True)
     assert ("  12.2 s  the run waits", True, [" " * 10] * (len(lines) - 1), True, SENTENCE) == (
         lines[0][:23],
         all(len(line) <= columns for line in lines),
@@ -105,5 +105,5 @@ def test_a_terminal_breaks_lines_between_words(columns: int) -> None:
 
 
 def test_a_log_has_one_line_each() -> None:
-    """Whoever searches a log finds whole sentences."""
-    assert [f"  12.2 s  {SENTENCE}"] == said(columns=60, on_terminal=False)
+    """A search of the log finds whole sentences."""
+    assert [f"  12.2 s  {SENTENCE}"] == printed(columns=60, on_terminal=False)

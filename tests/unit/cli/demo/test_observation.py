@@ -9,7 +9,7 @@ PLANNED, SUBMITTED = {"run_id": "r", "state": "planned"}, {"run_id": "r", "state
 
 
 def test_a_run_that_stays_planned_waits_for_something() -> None:
-    """Its story says for what."""
+    """Its history says for what."""
     app = FunctionApp(body={"awaited": ["its turn, behind run x"]})
     with app.client() as client:
         awaited = awaited_by(client, PLANNED, PLANNED)

@@ -1,4 +1,4 @@
-"""`landfall pack` of sources that are not as they should be: nothing is lost, and nothing hangs, without a word."""
+"""`landfall pack` of sources that are not as they should be: nothing is lost unnoticed, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def test_one_at_a_time(capsys: Capture, tmp_path: Path) -> None:
         (target / ".landfall-pack.rows").write_text("of the first")
         for kind, path in (("images", source), ("table", tmp_path / "t.csv")):
             status, _, err = landfall(capsys, "pack", kind, path, "--to", target, "--shards", 1)
-            assert (1, f"Error: {target}: another command is packing into it: wait for it, or stop it.\n") == (
+            assert (
+                1,
+                f"Error: {target}: another command is packing into this folder. Wait for it, or stop it.\n",
+            ) == (
                 status,
                 err,
             )
@@ -47,7 +50,7 @@ def test_two_folders_of_one_split(capsys: Capture, tmp_path: Path, kind: str) ->
         (tmp_path / "source" / name).mkdir(exist_ok=True)
     options = ["--synsets", tmp_path / "source" / "synsets.txt"] if kind == "imagenet" else []
     status, _, err = landfall(capsys, "pack", kind, tmp_path / "source", "--to", tmp_path / "shards", *options)
-    assert (1, True) == (status, "there are two: val and validation" in err)
+    assert (1, True) == (status, "the folders val and validation both exist" in err)
 
 
 def test_target_in_source(capsys: Capture, tmp_path: Path) -> None:
@@ -63,11 +66,11 @@ def test_no_file(capsys: Capture, tmp_path: Path) -> None:
     """A pipe with an image's name is refused instead of waited for; a folder and a loop of links are named, too."""
     source = write_images(tmp_path / "source")
     path = source / "cat" / "x.jpg"
-    faults = {os.mkfifo: "should be a file", os.mkdir: "should be a file"}
-    for make, fault in faults.items():
+    problem = "it is a folder, a pipe or a device, not a file"
+    for make in (os.mkfifo, os.mkdir):
         make(path)
         status, _, err = landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards", "--shards", 1)
-        assert (1, True) == (status, f"{path}: cannot be packed: {fault}" in err)
+        assert (1, True) == (status, f"{path}: cannot be packed: {problem}" in err)
         path.rmdir() if path.is_dir() else path.unlink()
     path.symlink_to(path.name)
     status, _, err = landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards", "--shards", 1)
@@ -81,10 +84,10 @@ def test_names_that_are_no_text(capsys: Capture, tmp_path: Path) -> None:
         path = source / os.fsdecode(bad)
         path.write_bytes(image_bytes("JPEG")) if path.suffix else path.mkdir()
         status, _, err = landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards")
-        assert (1, True) == (status, err.endswith("should be UTF-8; rename it.\n"))
+        assert (1, True) == (status, err.endswith("the name is not UTF-8. Rename the folder or image.\n"))
 
 
-def test_what_is_left_out_is_told(capsys: Capture, tmp_path: Path) -> None:
+def test_files_that_are_left_out_are_reported(capsys: Capture, tmp_path: Path) -> None:
     """Files that are no images by name, images outside of classes and empty classes are counted and named."""
     source = write_images(tmp_path / "source")
     (source / "empty").mkdir()
@@ -94,40 +97,40 @@ def test_what_is_left_out_is_told(capsys: Capture, tmp_path: Path) -> None:
         (source / "dog" / hidden).write_bytes(b"")
     status, out, _ = landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards", "--shards", 1)
     assert [
-        "Classes without an image: 1, as empty.",
-        "Left out, being neither JPEG nor PNG by name: 2, as cat/notes.txt.",
-        "Left out, lying in no class's folder: 1, as stray.png.",
+        "Classes without an image: 1, such as empty.",
+        "Files left out because their names do not end in .jpg, .jpeg or .png: 2, such as cat/notes.txt.",
+        "Images left out because they are in no folder of a class: 1, such as stray.png.",
     ] == out.splitlines()[1:]
     assert 0 == status
 
 
-def test_incomplete_downloads_are_told(capsys: Capture, tmp_path: Path) -> None:
+def test_incomplete_downloads_are_reported(capsys: Capture, tmp_path: Path) -> None:
     """CIFAR-10's missing batches, ImageNet's synsets without images and folders without a synset are named."""
     cifar = write_cifar(tmp_path / "cifar")
     (cifar / "data_batch_3").unlink()
     _, out, _ = landfall(capsys, "pack", "cifar10", cifar, "--to", tmp_path / "a", "--shards", 1)
-    assert ["Batches that are not there: 1, as data_batch_3."] == out.splitlines()[1:]
+    assert ["Missing batches: 1, such as data_batch_3."] == out.splitlines()[1:]
     imagenet = write_imagenet(tmp_path / "imagenet")
     (imagenet / "train" / "n01440764").rename(imagenet / "train" / "n0144076")
     arguments = ["--synsets", imagenet / "synsets.txt", "--validation-labels", imagenet / "labels.txt"]
     _, out, _ = landfall(capsys, "pack", "imagenet", imagenet, "--to", tmp_path / "b", "--shards", 1, *arguments)
     assert [
-        "Synsets without an image in train: 1, as n01440764.",
-        f"Folders left out, being no synset of {imagenet / 'synsets.txt'}: 1, as n0144076.",
+        "Synsets without an image in train: 1, such as n01440764.",
+        f"Folders left out because {imagenet / 'synsets.txt'} does not list them: 1, such as n0144076.",
     ] == out.splitlines()[1:]
 
 
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("x,y\n1,a\n2,\n", ["--label", "y"], "every row should have a label in y, row 1 (the first is 0) has none"),
-        ("x,x\n1,a\n2,b\n", [], "every column should have a name of its own, x are there twice"),
-        ("x\n1\n2\n", ["--label", "y"], "--label should be one of its columns x, was 'y'"),
-        (",".join(f"c{i}" for i in range(1000)) + "\n", ["--label", "y"], "c9 and 990 more, was 'y'"),
+        ("x,y\n1,a\n2,\n", ["--label", "y"], "row 1 (the first is 0) has no label in column y"),
+        ("x,x\n1,a\n2,b\n", [], "several columns have the same name: x"),
+        ("x\n1\n2\n", ["--label", "y"], "there is no column 'y' for --label. The columns are x."),
+        (",".join(f"c{i}" for i in range(1000)) + "\n", ["--label", "y"], "c9 and 990 more."),
     ],
 )
 def test_tables(capsys: Capture, tmp_path: Path, text: str, options: list[str], message: str) -> None:
-    """A table's fault is told with the row or the columns, in one line."""
+    """A table's problem is reported with the row or the columns, in one line."""
     path = tmp_path / "t.csv"
     path.write_text(text)
     status, _, err = landfall(capsys, "pack", "table", path, "--to", tmp_path / "shards", "--shards", 1, *options)
@@ -139,7 +142,7 @@ def test_nulls_in_lists(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"n": [[1, 2], [1, None]]}), path)
     _, _, err = landfall(capsys, "pack", "table", path, "--to", tmp_path / "shards", "--shards", 1)
-    message = "row 1 (the first is 0): cannot be packed: every list should hold values only, those of n hold nulls"
+    message = "row 1 (the first is 0): cannot be packed: columns whose lists contain nulls: n"
     assert f"Error: {path}, {message}\n" == err
 
 
@@ -176,7 +179,10 @@ def test_no_room_for_a_table(tmp_path: Path) -> None:
         cwd=REPOSITORY,
         check=False,
     )
-    assert (1, True) == (ended.returncode, f"{tmp_path / 'shards'}: has no room for a copy of {path}" in ended.stderr)
+    assert (1, True) == (
+        ended.returncode,
+        f"{tmp_path / 'shards'}: has no room for a copy of the values of {path}" in ended.stderr,
+    )
     assert [] == list((tmp_path / "shards").iterdir())
 
 
@@ -198,19 +204,19 @@ def test_a_list_that_names_nothing(capsys: Capture, tmp_path: Path) -> None:
     with (source / "test_list.txt").open("a") as listed:
         listed.write("\nnowhere.png\n")
     _, out, _ = landfall(capsys, "pack", "xrays", source, "--to", tmp_path / "shards", "--shards", 1)
-    assert ["Images of test_list.txt that are not in the table: 1, as nowhere.png."] == out.splitlines()[1:]
+    assert ["Images of test_list.txt that are not in the table: 1, such as nowhere.png."] == out.splitlines()[1:]
 
 
 def test_cifar_without_names(capsys: Capture, tmp_path: Path) -> None:
-    """Batches without the file of the classes' names are not said to be missing: that file is named."""
+    """Batches without the file of the classes' names are not reported as missing: that file is named."""
     source = write_cifar(tmp_path / "source")
     (source / "batches.meta").unlink()
     status, _, err = landfall(capsys, "pack", "cifar10", source, "--to", tmp_path / "shards")
-    assert (1, True) == (status, err.startswith(f"Error: {source / 'batches.meta'}: should be a batch"))
+    assert (1, True) == (status, err.startswith(f"Error: {source / 'batches.meta'}: is not a file of CIFAR-10"))
 
 
 def test_wrong_layout(capsys: Capture, tmp_path: Path) -> None:
     """Where no image is found, what is there is named: classes may lie a folder too deep."""
     write_images(tmp_path / "source" / "photos")
     status, _, err = landfall(capsys, "pack", "images", tmp_path / "source", "--to", tmp_path / "shards")
-    assert (1, True) == (status, "found none. Classes without an image: 1, as photos." in err)
+    assert (1, True) == (status, "train/cat/1.png. Classes without an image: 1, such as photos." in err)

@@ -30,7 +30,7 @@ def _heard_signals() -> Iterator[None]:
     ("number", "status", "left"),
     [
         (signal.SIGTERM, 143, LEFT),
-        (signal.SIGHUP, 129, LEFT),
+        pytest.param(signal.SIGHUP, 129, LEFT, marks=pytest.mark.slow),
         (signal.SIGKILL, -9, {*LEFT, ".landfall-pack.rows"}),
     ],
 )

@@ -32,7 +32,7 @@ def read(path: Path, **options: object) -> Table:
     return read_table(path, path.with_suffix(".rows"), **given)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("suffix", ["csv", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_memory_is_bounded(tmp_path: Path, suffix: str) -> None:
     """Of a table of 120 MB only some batches are held at a time, whatever pages and blocks it has."""
     rows = pd.DataFrame(
@@ -53,8 +53,8 @@ def test_memory_is_bounded(tmp_path: Path, suffix: str) -> None:
         check=True,
         timeout=300,
     )
-    told, features, max_bytes = ended.stdout.splitlines()
-    assert told.startswith("Packed 10,000 examples into 2 shards")
+    packed, features, max_bytes = ended.stdout.splitlines()
+    assert packed.startswith("Packed 10,000 examples into 2 shards")
     assert features == "Features: text text, label int64."
     assert int(max_bytes) < 8 * BATCH_BYTES
     assert [] == [p.name for p in (tmp_path / "shards").iterdir() if p.name.startswith(".")]
@@ -110,11 +110,11 @@ def test_views_of_arrow(
 
 
 def test_a_file_that_is_no_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Bytes of any kind are told in one paragraph."""
+    """Bytes of any kind are reported in one paragraph."""
     for content in (b"\xdb\xad\x01\x00\xaf,\n\x05\xd2", b"", b"\n\n", bytes(2000)):
         (tmp_path / "table.csv").write_bytes(content)
         status, _, err = landfall(capsys, "pack", "table", tmp_path / "table.csv", "--to", tmp_path / "shards")
-        assert (1, False) == (status, "something unexpected" in err)
+        assert (1, False) == (status, "unexpected error" in err)
 
 
 def test_columns_that_are_no_features(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_columns_that_are_no_features(tmp_path: Path) -> None:
     for values in (pa.array([0], pa.timestamp("s")), pa.array([{"a": 1}])):
         path = tmp_path / "table.parquet"
         pq.write_table(pa.table({"when": values}), path)
-        with pytest.raises(Exception, match="column when should hold numbers, texts or bytes, holds"):
+        with pytest.raises(Exception, match=r"column when has type .*, which no feature has"):
             read(path)
 
 
@@ -133,6 +133,6 @@ def test_nothing_is_left_where_packing_fails(capsys: pytest.CaptureFixture[str],
     status, _, err = landfall(capsys, "pack", "table", path, "--to", tmp_path / "shards", "--label", "c")
     assert (1, True, []) == (
         status,
-        "--label should be one of its columns" in err,
+        "there is no column 'c' for --label" in err,
         list((tmp_path / "shards").iterdir()),
     )

@@ -15,7 +15,7 @@ from tests.unit.cli.pack.test_pack import records
 
 
 def packed(capsys: pytest.CaptureFixture[str], source: Path, target: Path, *options: object) -> str:
-    """Pack and return what was said of it; it must succeed."""
+    """Pack and return the output; it must succeed."""
     status, out, err = landfall(capsys, "pack", "xrays", source, "--to", target, "--shards", 2, *options)
     assert (0, "") == (status, err)
     return out
@@ -72,13 +72,17 @@ def test_images_are_scaled_where_a_size_is_asked_for(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("damage", "options", "problem"),
     [
-        ("table", [], "there should be one table Data_Entry_2017*.csv, found 0"),
-        ("image", [], "every image of the table should be there, 1 are not, as 00000001_000.png. Are all archives"),
-        ("patient", [], "line 2 should have an image, its findings and the patient's number"),
-        ("twice", [], "each image once"),
-        ("column", [], "has no ['Patient ID']"),
-        ("test", [], "should have all images of a patient or none, divides 1 patients, as 1"),
-        ("", ["--finding", "Efusion"], "--finding should be one of ['Cardiomegaly', 'Effusion', 'No Finding'], was"),
+        ("table", [], "expected one table Data_Entry_2017*.csv, got 0"),
+        ("image", [], "1 images of the table are missing, such as 00000001_000.png. Are all archives"),
+        ("patient", [], "line 2: expected an image, its findings and the patient's number"),
+        ("twice", [], "lists an image twice"),
+        ("column", [], "columns ['Patient ID'] are missing"),
+        ("test", [], "lists some but not all images of 1 patients, such as 1"),
+        (
+            "",
+            ["--finding", "Efusion"],
+            "the table has no finding 'Efusion'. Pass one of ['Cardiomegaly', 'Effusion', 'No Finding']",
+        ),
     ],
 )
 def test_what_is_not_as_nih_distributes_it_is_named(

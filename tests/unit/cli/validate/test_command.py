@@ -108,7 +108,7 @@ def test_counts_beside_the_shards(capsys: pytest.CaptureFixture[str], shards: Pa
     ],
 )
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    """Wrong usage is told on standard error with exit status 2."""
+    """Wrong usage is reported on standard error with exit status 2."""
     status, out, err = landfall(capsys, *arguments)
     assert (2, "") == (status, out)
     assert "Error: " in err
@@ -122,12 +122,17 @@ def test_names_are_shown_safely(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert (1, False) == (status, "\x1b" in out)
 
 
-def test_blob_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+def test_blob_that_cannot_be_reached(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A blob that cannot be read is no verdict but rejected, with a code; a signature is never printed."""
+    monkeypatch.setattr("cli.validate.inputs.RETRY_BACKOFF_S", 0)
     url = "http://127.0.0.1:9/account/datasets/train-00000-of-00001.tfrecord?sig=secret"
     status, out, err = landfall(capsys, "validate", url, "--json")
-    told = json.loads(out)
-    assert (1, "rejected", ["source_unavailable"]) == (status, told["verdict"], [r["code"] for r in told["reasons"]])
+    judged = json.loads(out)
+    assert (1, "rejected", ["source_unavailable"]) == (
+        status,
+        judged["verdict"],
+        [r["code"] for r in judged["reasons"]],
+    )
     assert "secret" not in out + err
 
 
@@ -138,8 +143,8 @@ def test_what_is_no_file(capsys: pytest.CaptureFixture[str], shards: Path) -> No
     os.mkfifo(pipe)
     (shards / "train-00001-of-00002.tfrecord").unlink()
     status, out, _ = landfall(capsys, "validate", shards, "--json", "--jobs", 1)
-    told = [[r["code"] for r in json.loads(line)["reasons"]] for line in out.splitlines()]
-    assert (1, [[], ["source_gone"], ["source_gone"]]) == (status, told)
+    judged = [[r["code"] for r in json.loads(line)["reasons"]] for line in out.splitlines()]
+    assert (1, [[], ["source_gone"], ["source_gone"]]) == (status, judged)
     for path in (pipe, Path("/dev/zero")):
         status, _, err = landfall(capsys, "validate", path)
         assert (2, True) == (status, f"{path}: is a pipe or a device, not a file or a folder." in err)

@@ -1,4 +1,4 @@
-"""App settings: defaults, checks, and everything that is wrong at once."""
+"""App settings and their problems, and the time limit of a validation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from function_app.config.settings import read_settings, read_url
+from function_app.config.settings import (
+    DEFAULT_BUDGET_S,
+    HOST_FILE,
+    PATIENCE,
+    TIMEOUT_OVERRIDE,
+    check_budget,
+    read_settings,
+    read_url,
+)
 from function_app.domain.errors import SettingsError
 
 _ARM = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
@@ -20,16 +28,16 @@ REQUIRED = {
 }
 
 
-def test_what_is_not_set_has_its_default() -> None:
-    """Only what nobody can guess is required."""
+def test_optional_settings_have_defaults() -> None:
+    """Only settings without a sensible default are required."""
     settings = read_settings(REQUIRED)
     seen = (settings.data_container, settings.state_container, settings.runs_container, settings.pipelines_dir)
     assert ("datasets", "landfall", "runs", Path("pipelines")) == seen
     assert (None, None, timedelta(seconds=120)) == (settings.topic_endpoint, settings.client_id, settings.sweep_grace)
 
 
-def test_all_that_is_missing_is_reported_at_once() -> None:
-    """One start, one list; nobody deploys five times to find five settings."""
+def test_all_missing_settings_are_reported_at_once() -> None:
+    """One error lists them all."""
     with pytest.raises(SettingsError) as caught:
         read_settings({})
     assert sorted(REQUIRED) == sorted(problem.split(" ", 1)[0] for problem in caught.value.problems)
@@ -56,29 +64,82 @@ def test_all_that_is_missing_is_reported_at_once() -> None:
     ],
 )
 def test_a_wrong_setting_is_named(name: str, value: str) -> None:
-    """The name of the setting begins the message."""
+    """The message starts with the name of the setting."""
     with pytest.raises(SettingsError, match=f"^{name} "):
         read_settings(REQUIRED | {name: value})
 
 
 def test_arm_ids_compare_without_case() -> None:
-    """Azure itself writes resourceGroups and resourcegroups."""
+    """Azure writes both resourceGroups and resourcegroups."""
     code_id = REQUIRED["LANDFALL_CODE_ID"].replace("resourceGroups", "resourcegroups")
     assert code_id == read_settings(REQUIRED | {"LANDFALL_CODE_ID": code_id}).workspace.code_id
 
 
 def test_a_secret_address_is_not_repeated() -> None:
-    """Whoever has a webhook's address may post to it."""
+    """A webhook's address is enough to post to it."""
     with pytest.raises(SettingsError) as caught:
         read_url({"LANDFALL_WEBHOOK_PEOPLE": "http://example.com/secret"}, "LANDFALL_WEBHOOK_PEOPLE")
     assert "secret" not in str(caught.value)
 
 
-def test_the_key_is_not_in_the_settings_own_text() -> None:
-    """Settings end up in logs."""
+def test_the_topic_key_is_not_in_the_repr_of_settings() -> None:
+    """Settings may be logged."""
     assert "hush" not in repr(read_settings(REQUIRED | {"LANDFALL_NOTIFICATION_TOPIC_KEY": "hush"}))
 
 
-def test_an_address_on_this_machine_may_be_plain() -> None:
-    """That is where the local twin listens."""
+def test_an_address_on_this_machine_may_use_http() -> None:
+    """The local twin listens there."""
     assert "http://127.0.0.1:7000/x" == read_url({"X": "http://127.0.0.1:7000/x"}, "X")
+
+
+def host_file(tmp_path: Path, text: str) -> Path:
+    """Write a host.json."""
+    path = tmp_path / "host.json"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("timeout", "budget_s"),
+    [
+        ('"00:30:00"', 1350),
+        ('"00:05:00"', 225),
+        ('"1.00:00:00"', 64_800),
+        ('"-1"', 999_999),
+        ("null", 1350),
+    ],
+)
+def test_a_validation_may_take_three_quarters_of_an_execution(tmp_path: Path, timeout: str, budget_s: int) -> None:
+    """One second more is refused, unless executions have no limit."""
+    path = host_file(tmp_path, f'{{"functionTimeout": {timeout}}}')
+    check_budget(budget_s, {}, path)
+    if timeout != '"-1"':
+        with pytest.raises(SettingsError, match=f"must be at most {budget_s}, .* host.json .* got {budget_s + 1}$"):
+            check_budget(budget_s + 1, {}, path)
+
+
+def test_the_timeout_setting_overrides_host_json(tmp_path: Path) -> None:
+    """The Functions host does the same."""
+    path = host_file(tmp_path, '{"functionTimeout": "00:30:00"}')
+    with pytest.raises(SettingsError, match=r"must be at most 450, .* the 600 s that AzureFunctionsJobHost__f"):
+        check_budget(1200, {TIMEOUT_OVERRIDE: "00:10:00"}, path)
+
+
+def test_without_host_json_the_default_timeout_counts(tmp_path: Path) -> None:
+    """It is half an hour on Flex Consumption."""
+    with pytest.raises(SettingsError, match="the 1800 s that"):
+        check_budget(1351, {}, tmp_path / "host.json")
+
+
+@pytest.mark.parametrize("text", ["?", "[]", '{"functionTimeout": "30 minutes"}', '{"functionTimeout": 30}'])
+def test_an_invalid_host_json_is_named(tmp_path: Path, text: str) -> None:
+    """The message states the problem."""
+    with pytest.raises(SettingsError, match=r"host.json (cannot be read|must be a time)"):
+        check_budget(60, {}, host_file(tmp_path, text))
+
+
+def test_the_default_budget_fits_the_shipped_host_json() -> None:
+    """The budget and its extension for shards that cannot be paused fit into one execution."""
+    assert HOST_FILE.is_file(), HOST_FILE
+    check_budget(DEFAULT_BUDGET_S, {})
+    assert PATIENCE * 0.75 < 1

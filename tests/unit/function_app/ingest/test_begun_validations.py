@@ -100,9 +100,9 @@ def test_a_shard_that_kills_whoever_validates_it_is_rejected_in_the_end() -> Non
     assert (REJECTED, [], {}) == (verdict(world), store.offsets, world.documents.documents)
     (line,) = [d.reason for d in world.ledger.history(PATH) if d.action == "shard_rejected"]
     assert line == (
-        f"{NAME} at byte 0: should be an execution that comes further: write smaller records, row groups or shards, "
-        "or give the app more memory, and upload it again, was 5 executions that ended without a verdict (killed, "
-        "out of memory, or an error)"
+        f"{NAME} at byte 0: expected a verdict within one execution (write smaller records, row groups or shards, "
+        "or give the app more memory, and upload the shard again), got 5 executions that died (killed, out of "
+        "memory, or an error)"
     )
 
 

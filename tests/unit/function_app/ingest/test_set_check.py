@@ -54,7 +54,7 @@ def test_the_same_content_under_two_indices_keeps_a_version_open() -> None:
     _, content = world.shards.blobs[f"digits/v1/{TRAIN_SHARDS[0]}"]
     world.deliver(world.put(TRAIN_SHARDS[1], content))
     assert (None, []) == (world.ledger.latest_generation(VERSION), world.requests.messages)
-    assert "content of its own in every shard" in refusals(world)[0][0]
+    assert "different content in every shard" in refusals(world)[0][0]
     assert ["set_rejected"] * 2 == [n.outcome for n in (*world.topic.received, *world.people.received)]
 
 
@@ -93,8 +93,8 @@ def test_counts_that_are_required_may_come_last() -> None:
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
-        (stated([1, 1], [3]), "1 records, as dataset.json states, was 2 records"),
-        (b"{", "dataset.json: should state record counts of shards"),
+        (stated([1, 1], [3]), "1 records, as dataset.json states, got 2 records"),
+        (b"{", "dataset.json: no record counts of shards can be read"),
     ],
 )
 def test_counts_that_differ_or_cannot_be_read_are_said(counts: bytes, message: str) -> None:
@@ -180,7 +180,7 @@ def test_plain_and_compressed_shards_do_not_make_one_version() -> None:
     land_mixed(world)
     told = world.topic.received[-1].content["reasons"]
     assert ["set_counts_unreadable", "set_formats_mixed"] == [reason["code"] for reason in told]
-    others = f"{TRAIN_SHARDS[0]}: should be tfrecord gzip, as most shards are, was tfrecord: {TRAIN_SHARDS[0]}"
+    others = f"{TRAIN_SHARDS[0]}: expected tfrecord gzip, as in most shards, got tfrecord: {TRAIN_SHARDS[0]}"
     assert (others, None) == (refusals(world)[0][1], world.ledger.latest_generation(VERSION))
 
 

@@ -28,7 +28,7 @@ def test_a_contradiction_names_the_shards_that_hold_the_claim() -> None:
     world = World()
     world.land(*WRONG, TRAIN_SHARDS[0])
     (reason,) = rejections(world)
-    assert f"should have 4 shards as {WRONG[0]}, {WRONG[1]} said first, was -of-00002" in reason
+    assert f"says -of-00002, but {WRONG[0]}, {WRONG[1]} came first and split train has 4 shards" in reason
 
 
 def test_one_shard_left_holds_the_claim() -> None:

@@ -117,8 +117,8 @@ def test_an_event_that_is_none_of_ours_is_suppressed_with_its_reason(members: di
         ("digits/v1/", "a shard's path should be"),
         (f"digits/2026 11 20/{NAME}", "a version should be"),
         (f"digits/../{NAME}", "a version should be"),
-        ("digits/v1/README.md", "shard name should look like"),
-        ("digits/v1/train-00002-of-00002.tfrecord", "shard index should be below 2"),
+        ("digits/v1/README.md", "is not a shard name"),
+        ("digits/v1/train-00002-of-00002.tfrecord", "shard index 2 is not below 2"),
         ("digits/v1/test-00000-of-00002.tfrecord", "asks for splits train, validation, not for test"),
     ],
 )

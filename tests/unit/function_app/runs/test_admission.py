@@ -1,4 +1,4 @@
-"""Generations and single flight: one run of a pipeline goes, one follow-up waits, and nobody is forgotten."""
+"""Generations and the run queue: one run of a pipeline is active, one waits, and none is forgotten."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_changed_shard_trains_again_when_the_run_before_has_ended() -> None:
     )
 
 
-def test_of_many_changes_the_newest_is_armed_and_the_others_say_why_not() -> None:
+def test_of_many_changes_the_newest_is_queued_and_the_others_say_why_not() -> None:
     """Exactly one follow-up, whatever arrives."""
     world = training_world()
     first = world.land_all()
@@ -71,7 +71,7 @@ def test_of_many_changes_the_newest_is_armed_and_the_others_say_why_not() -> Non
     world.finish(first)
     states = [world.stands(run).state for run in later]
     assert [RunState.SUPPRESSED, RunState.SUPPRESSED, RunState.SUBMITTED] == states
-    assert f"superseded by generation 3 while it waited: {later[1].run_id}" == world.stands(later[0]).reason
+    assert f"superseded by generation 3 while it was queued: {later[1].run_id}" == world.stands(later[0]).reason
     assert [first.run_id, later[2].run_id] == world.jobs.submissions
     assert {first.run_id} == {n.subject for n in world.topic.received}
 
@@ -95,7 +95,7 @@ def test_an_armed_run_whose_data_have_changed_does_not_start() -> None:
     world.finish(first)
     run = world.stands(second)
     assert (RunState.SUPPRESSED, "superseded by generation 2 before it was submitted") == (run.state, run.reason)
-    assert ([first.run_id], ()) == (world.jobs.submissions, world.ledger.board.going)
+    assert ([first.run_id], ()) == (world.jobs.submissions, world.ledger.queue.running)
 
 
 def test_cancel_and_train_ends_the_old_run_and_starts_the_new_one() -> None:
@@ -213,8 +213,8 @@ def test_a_run_that_waits_adds_no_line_at_every_sweep() -> None:
 
 
 @pytest.mark.parametrize("attempt", range(5))
-def test_of_many_handlers_at_once_one_run_goes_and_one_is_armed(attempt: int) -> None:
-    """Eight versions close at the same time: one job, one armed, six suppressed."""
+def test_of_many_handlers_at_once_one_run_is_admitted_and_one_is_queued(attempt: int) -> None:
+    """Eight versions close at the same time: one job, one queued, six suppressed."""
     world = World()
     for number in range(8):
         world.land(*ALL_SHARDS, version=f"v{attempt}{number}")

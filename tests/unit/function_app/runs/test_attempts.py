@@ -198,16 +198,16 @@ def test_data_that_have_changed_are_not_tried_again() -> None:
 
 
 def test_an_attempt_keeps_its_runs_place() -> None:
-    """What is armed behind the run waits for its last attempt."""
+    """What is queued behind the run waits for its last attempt."""
     world = World()
     first = world.train()
-    armed = world.train(version="v2")
+    queued = world.train(version="v2")
     fail(world, first)
     second = world.ledger.run(f"{first.logical_run}-a2")
     assert second is not None
-    assert (RunState.SUBMITTED, RunState.PLANNED) == (second.state, world.stands(armed).state)
+    assert (RunState.SUBMITTED, RunState.PLANNED) == (second.state, world.stands(queued).state)
     world.finish(second)
-    assert RunState.SUBMITTED == world.stands(armed).state
+    assert RunState.SUBMITTED == world.stands(queued).state
 
 
 def test_a_run_that_a_person_canceled_is_not_tried_again() -> None:

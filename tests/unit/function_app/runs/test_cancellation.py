@@ -141,17 +141,17 @@ def test_a_job_that_completes_before_the_cancellation_reaches_it_registers_nothi
     )
 
 
-def test_what_waits_for_a_run_that_a_person_cancels_is_disarmed() -> None:
+def test_what_waits_for_a_run_that_a_person_cancels_is_dropped() -> None:
     """No follow-up starts by itself; it says why."""
     world = World()
     first = world.train()
-    armed = world.train(version="v2")
+    queued = world.train(version="v2")
     canceled(world, first)
     for _ in range(2):
         world.clock.move(minutes=5)
         sweep(world.services)
         world.serve_requests()
-    run = world.stands(armed)
+    run = world.stands(queued)
     assert (RunState.SUPPRESSED, f"a person canceled the run that it waited for: {first.run_id}") == (
         run.state,
         run.reason,
@@ -159,15 +159,15 @@ def test_what_waits_for_a_run_that_a_person_cancels_is_disarmed() -> None:
     assert ([first.run_id], [(first.run_id, "canceled")]) == (world.jobs.submissions, outcomes(world))
 
 
-def test_what_waits_is_disarmed_too_where_another_attempt_was_canceled() -> None:
+def test_what_waits_is_dropped_too_where_another_attempt_was_canceled() -> None:
     """The job had failed, and who planned its next attempt had died: the run stays failed, and nothing follows."""
     world = World()
-    first, armed = world.train(), world.train(version="v2")
+    first, queued = world.train(), world.train(version="v2")
     failed = replace(world.stands(first), state=RunState.FAILED, ended_at=world.clock(), remedy="resume")
     world.ledger.run_rows[first.run_id] = failed
     canceled(world, first)
     world.serve_requests()
-    assert (RunState.FAILED, RunState.SUPPRESSED) == (world.stands(first).state, world.stands(armed).state)
+    assert (RunState.FAILED, RunState.SUPPRESSED) == (world.stands(first).state, world.stands(queued).state)
     assert ([first.run_id], [(first.run_id, "failed")]) == (world.jobs.submissions, outcomes(world))
 
 
@@ -186,11 +186,11 @@ def test_an_armed_run_can_be_canceled_and_what_goes_is_left_alone() -> None:
     """People are told of it: somebody asked for it by name."""
     world = World()
     first = world.train()
-    armed = world.train(version="v2")
-    assert RunState.CANCELED == canceled(world, armed).state
-    assert (RunState.SUBMITTED, (), [(armed.run_id, "canceled")]) == (
+    queued = world.train(version="v2")
+    assert RunState.CANCELED == canceled(world, queued).state
+    assert (RunState.SUBMITTED, (), [(queued.run_id, "canceled")]) == (
         world.stands(first).state,
-        world.ledger.board.armed,
+        world.ledger.queue.queued,
         outcomes(world),
     )
 
@@ -217,4 +217,4 @@ def test_a_canceled_run_is_not_submitted_by_a_handler_that_read_it_before() -> N
     run, _ = request_run(VERSION, {}, trigger="http", services=world.services)
     canceled(world, run)
     assert (RunState.CANCELED, []) == (submit_run(run, world.services).state, world.jobs.submissions)
-    assert () == world.ledger.board.going
+    assert () == world.ledger.queue.running

@@ -43,7 +43,7 @@ def test_the_same_request_repeated_is_the_same_run() -> None:
 
 
 def test_a_forced_run_waits_like_any_other() -> None:
-    """Single flight holds for it, too."""
+    """The run queue holds for it, too."""
     world = World()
     first = world.land_all()
     run, _ = forced(world, "key-1")

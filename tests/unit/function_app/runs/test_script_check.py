@@ -66,7 +66,7 @@ def test_a_closing_with_a_bad_script_ends_failed_and_people_are_told_why() -> No
 
 
 def test_the_sweep_refuses_what_a_dead_handler_left_behind() -> None:
-    """The place in the single flight is given back, too."""
+    """The place in the run queue is released, too."""
     world = world_with(BAD)
     world.land(*ALL_SHARDS)
     world.requests.messages.clear()

@@ -133,14 +133,14 @@ def test_a_waiting_run_whose_data_are_quarantined_does_not_start() -> None:
     """Another run has failed over the very same data meanwhile; whoever insists uses force."""
     world = World()
     first = world.land_all()
-    armed, _ = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
+    queued, _ = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
     forced, _ = request_run(VERSION, {}, trigger="http", services=world.services, forced_by="k")
-    handle_request(replace(CLOSED, run_id=armed.run_id), world.services)
+    handle_request(replace(CLOSED, run_id=queued.run_id), world.services)
     world.requests.messages.clear()
     world.jobs.become(first.run_id, "Failed", error="exited with status code 10.")
     reconcile_run(first.run_id, world.services)
     world.serve_requests()
-    stored = world.stands(armed)
+    stored = world.stands(queued)
     assert (RunState.SUPPRESSED, True) == (stored.state, f"run {first.run_id} failed over" in (stored.reason or ""))
     handle_request(replace(CLOSED, run_id=forced.run_id), world.services)
     assert RunState.SUBMITTED == world.stands(forced).state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from function_app.domain.etags import normalise_etag
+from function_app.domain.records import normalise_etag
 
 
 @pytest.mark.parametrize("etag", ["0x8DB1a", '"0x8DB1A"', 'W/"0x8db1a"', ' "0X8DB1A" '])

@@ -166,23 +166,6 @@ def test_file_closed_meanwhile(path: Path) -> None:
         validate_shard(source)
 
 
-def test_without_the_library(tmp_path: Path, path: Path) -> None:
-    """Where nothing was built, Python checks everything: the same verdict."""
-    copied = tmp_path / "shard_validation"
-    subprocess.run(["cp", "-r", str(REPOSITORY / "shard_validation"), str(copied)], check=True)
-    for built in copied.rglob("*.so"):
-        built.unlink()
-    program = (
-        "import sys; from pathlib import Path; from shard_validation import LocalFileSource, validate_shard;"
-        "from shard_validation.tfrecord.native import native_records; assert native_records() is None;"
-        "verdict = validate_shard(LocalFileSource(Path(sys.argv[1]))); print(verdict.num_records, verdict.crc32c)"
-    )
-    environment = child_environment(PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
-    command = [sys.executable, "-c", program, str(path)]
-    seen = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
-    assert f"600 {crc32c(LONG):08x}\n" == seen
-
-
 def test_memory_safety(tmp_path: Path) -> None:
     """Damaged files are read within bounds and with defined arithmetic, by what the compiler has put in to see it."""
     built = tmp_path / "instrumented.so"

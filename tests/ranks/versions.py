@@ -1,4 +1,4 @@
-"""Small dataset versions as they look after landing: shards and a manifest in a folder."""
+"""Small closed dataset versions: shards and a manifest in a folder."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 from PIL import Image
-from sklearn.datasets import load_digits
 
 from shared.example_schema import FeatureSpec
+from shared.job_arguments import JobArguments
 from shared.manifest import Manifest, ManifestShard, fingerprint
 from shared.record_framing import frame_record
 from tests.support.example_bytes import example_bytes
@@ -27,16 +27,16 @@ DIGITS_FEATURES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Landed:
+class ClosedVersion:
     """A closed dataset version on this machine's disk."""
 
     folder: Path
     manifest: Path
 
 
-def land_shards(
+def write_version(
     folder: Path, shards: Mapping[str, Sequence[Sequence[bytes]]], features: tuple[FeatureSpec, ...]
-) -> Landed:
+) -> ClosedVersion:
     """Write split → shard → payloads as TFRecord shards with their manifest."""
     data = folder / "data"
     data.mkdir(parents=True)
@@ -55,13 +55,15 @@ def land_shards(
         shards=tuple(sorted(facts)),
     )
     (folder / "manifest.json").write_text(manifest.to_json())
-    return Landed(folder=data, manifest=folder / "manifest.json")
+    return ClosedVersion(folder=data, manifest=folder / "manifest.json")
 
 
-def land_digits(
+def write_digits(
     folder: Path, *, train_shards: int = 8, limit: int | None = None, uneven_at: int | None = None
-) -> Landed:
-    """Land scikit-learn's 1,797 digits: 80 % to train on, 20 % to evaluate, PNG of 8 x 8, values 0 to 255."""
+) -> ClosedVersion:
+    """Write scikit-learn's 1,797 digits: 80 % to train on, 20 % to evaluate, PNG of 8 x 8, values 0 to 255."""
+    from sklearn.datasets import load_digits  # only .venv has it, and other tests write versions, too
+
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))[:limit]
     payloads = [example_bytes({"image": _png(digits.images[i]), "label": int(digits.target[i])}) for i in order]
@@ -69,7 +71,7 @@ def land_digits(
     train = split_evenly(payloads[:cut], train_shards)
     if uneven_at:
         train = [payloads[:uneven_at], payloads[uneven_at:cut]]
-    return land_shards(
+    return write_version(
         folder,
         {"train": train, "validation": split_evenly(payloads[cut:], 2)},
         DIGITS_FEATURES,
@@ -101,3 +103,16 @@ def _write(folder: Path, split: str, index: int, num_shards: int, payloads: Sequ
         crc32c=f"{crc32c(content):08x}",
         num_records=len(payloads),
     )
+
+
+def job_arguments(version: ClosedVersion, output: Path, **options: object) -> JobArguments:
+    """Return the arguments of a training of this version, its outputs under one folder, without costly extras."""
+    where = {
+        "manifest": str(version.manifest),
+        "data": str(version.folder),
+        "report": str(output / "report"),
+        "model": str(output / "model"),
+        "checkpoints": str(output / "checkpoints"),
+    }
+    lean = {"measure_communication": False, "tensorboard": False}
+    return JobArguments(**{**where, **lean, **options})  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from collections.abc import Iterator
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_validation.parquet.decompression import ByteStream, snappy_pieces
+from shard_validation.parquet.decompression import ByteStream, decompress, snappy_pieces
 from shard_validation.parquet.encodings import PageDataError
 
 SNAPPY = pa.Codec("snappy")
@@ -78,3 +79,23 @@ def test_what_is_wrong_is_said(content: bytes, words: str) -> None:
     """An empty page, an endless size, copies of nothing, too much and too little."""
     with pytest.raises(PageDataError, match=words):
         list(snappy_pieces(ByteStream(iter((content,)))))
+
+
+@pytest.mark.parametrize("compression", ["SNAPPY", "GZIP", "ZSTD", "BROTLI"])
+def test_decompression(compression: str) -> None:
+    """What comes out is what was stated; where it is more or less, the caller sees it."""
+    plain = b"some page" * 100
+    stored = pa.compress(plain, codec=compression.lower(), asbytes=True)
+    assert plain == decompress(compression, stored, len(plain))
+    for size_bytes in (len(plain) - 1, len(plain) + 1):
+        try:
+            seen = len(decompress(compression, stored, size_bytes))
+        except ValueError:
+            seen = -1
+        assert seen != size_bytes
+
+
+def test_decompression_of_a_bomb() -> None:
+    """No more than a byte beyond the stated size is made of a bomb."""
+    bomb = gzip.compress(bytes(50 << 20))
+    assert 1001 == len(decompress("GZIP", bomb, 1000))

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-
-import pyarrow as pa
 import pytest
 
-from shard_validation.parquet.decompression import decompress
 from shard_validation.parquet.encodings import PageDataError, hybrid_values
 from shard_validation.parquet.metadata import MetadataError, metadata_of
 from shard_validation.parquet.thrift import I32, CompactReader, ThriftError, ThriftTooComplexError
@@ -111,23 +107,3 @@ def test_metadata_that_contradicts_itself(fields: dict[int, object]) -> None:
     """A footer that contradicts itself is an error here; some of these end the process in pyarrow's accessors."""
     with pytest.raises(MetadataError):
         metadata_of(fields, 100)
-
-
-@pytest.mark.parametrize("compression", ["SNAPPY", "GZIP", "ZSTD", "BROTLI"])
-def test_decompression(compression: str) -> None:
-    """What comes out is what was stated; where it is more or less, the caller sees it."""
-    plain = b"some page" * 100
-    stored = pa.compress(plain, codec=compression.lower(), asbytes=True)
-    assert plain == decompress(compression, stored, len(plain))
-    for size_bytes in (len(plain) - 1, len(plain) + 1):
-        try:
-            seen = len(decompress(compression, stored, size_bytes))
-        except ValueError:
-            seen = -1
-        assert seen != size_bytes
-
-
-def test_decompression_of_a_bomb() -> None:
-    """No more than a byte beyond the stated size is made of a bomb."""
-    bomb = gzip.compress(bytes(50 << 20))
-    assert 1001 == len(decompress("GZIP", bomb, 1000))

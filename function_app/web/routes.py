@@ -1,0 +1,146 @@
+"""The routes of the HTTP API; their docstrings are the descriptions in its OpenAPI document."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+
+from function_app.domain.errors import NotFoundError
+from function_app.domain.records import PERSON, DatasetVersion
+from function_app.domain.run_states import RunState
+from function_app.explain.description import describe_version
+from function_app.explain.history import why as history_of
+from function_app.runs.cancellation import cancel_run
+from function_app.runs.requests import asked_version, request_run
+from function_app.services import Services
+from function_app.sweep.dead_letters import replay
+from function_app.sweep.sweep import run_sweep
+from function_app.web.bodies import (
+    DeadLetterBody,
+    DeadLettersBody,
+    DeadLetterSummary,
+    Error,
+    HistoryBody,
+    RunBody,
+    RunRequest,
+    RunsBody,
+    SweepBody,
+    VersionBody,
+)
+
+MAX_RUNS = 1000
+MAX_LETTERS = 1000
+MAX_SUBJECT_CHARS = 1200
+"""A blob's name has at most 1,024 characters."""
+HTTP = "http"
+"""The trigger of runs that are requested here."""
+
+
+def _services(request: Request) -> Services:
+    build: Callable[[], Services] = request.app.state.services
+    return build()
+
+
+AppServices = Annotated[Services, Depends(_services)]
+"""Built by the first request that needs them, so that a misconfigured app can report its problems."""
+DatasetName = Annotated[str, Path(min_length=1, max_length=63)]
+VersionName = Annotated[str, Path(min_length=1, max_length=64)]
+RunId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$")]
+DeadLetterId = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[0-9a-f]+$")]
+Subject = Annotated[str, Path(min_length=1, max_length=MAX_SUBJECT_CHARS)]
+IdempotencyKey = Annotated[
+    str | None, Header(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:-]+$", alias="Idempotency-Key")
+]
+
+router = APIRouter(prefix="/api", responses={"4XX": {"model": Error}, "5XX": {"model": Error}})
+
+
+@router.get("/datasets/{dataset}/{version}")
+def dataset_version(dataset: DatasetName, version: VersionName, services: AppServices) -> VersionBody:
+    """Show a dataset version: its accepted, missing and rejected shards, and its runs."""
+    return VersionBody.of(describe_version(DatasetVersion(dataset=dataset, version=version), services))
+
+
+@router.get("/runs")
+def runs(
+    services: AppServices,
+    limit: Annotated[int, Query(ge=1, le=MAX_RUNS)] = 100,
+    dataset: Annotated[str | None, Query(min_length=1, max_length=63)] = None,
+) -> RunsBody:
+    """List runs, newest first."""
+    return RunsBody(runs=[RunBody.of(run) for run in services.ledger.runs(limit=limit, dataset=dataset)])
+
+
+@router.get("/runs/{run_id}")
+def run(run_id: RunId, services: AppServices) -> RunBody:
+    """Show the state of a run, how it ended, and its notifications."""
+    found = services.ledger.run(run_id)
+    if found is None:
+        raise NotFoundError(f"run {run_id} does not exist")
+    return RunBody.of(found, services.ledger.notifications(run_id))
+
+
+@router.post("/runs", status_code=202)
+def start_run(
+    body: RunRequest, services: AppServices, response: Response, idempotency_key: IdempotencyKey = None
+) -> RunBody:
+    """Request a run on a complete version, or on synthetic data: 202 for a new run, 200 if it was requested before.
+
+    With `force` the version is trained again. Forced requests with the same Idempotency-Key header lead to the same
+    run; without the header each forced request starts a new run.
+    """
+    forced_by = (idempotency_key or uuid.uuid4().hex) if body.force else None
+    version = asked_version(body.dataset, body.version, services)
+    run, is_new = request_run(version, body.overrides, trigger=HTTP, services=services, forced_by=forced_by)
+    response.status_code = 202 if is_new else 200
+    response.headers["Location"] = f"/api/runs/{run.run_id}"
+    return RunBody.of(run)
+
+
+@router.post("/runs/{run_id}/cancel", status_code=202)
+def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
+    """Cancel a run in any state: 200 if it has ended canceled, 202 while its job is being canceled.
+
+    No further attempt and no queued run of the same version starts afterwards. 409 if the run has ended otherwise.
+    """
+    found = cancel_run(run_id, canceled_by=PERSON, reason="canceled by a person over the API", services=services)
+    response.status_code = 200 if found.state is RunState.CANCELED else 202
+    return RunBody.of(found)
+
+
+@router.get("/why/{subject:path}")
+def why(subject: Subject, services: AppServices) -> HistoryBody:
+    """Show the history of <dataset>/<version>, of a run id or of a blob's path, and what it waits for."""
+    return HistoryBody.of(history_of(subject, services))
+
+
+@router.post("/reconcile")
+def reconcile(services: AppServices) -> SweepBody:
+    """Run the sweep now: compare the ledger with storage and Azure ML, repair, and report."""
+    return SweepBody(**asdict(run_sweep(services)))
+
+
+@router.get("/dead-letters")
+def dead_letters(services: AppServices, limit: Annotated[int, Query(ge=1, le=MAX_LETTERS)] = 100) -> DeadLettersBody:
+    """List dead letters; the next sweep adds those that are still in the queues."""
+    letters = services.ledger.dead_letters(limit=limit)
+    return DeadLettersBody(dead_letters=[DeadLetterSummary.of(letter) for letter in letters])
+
+
+@router.get("/dead-letters/{dead_letter_id}")
+def dead_letter(dead_letter_id: DeadLetterId, services: AppServices) -> DeadLetterBody:
+    """Show a dead letter with its payload."""
+    letter = services.ledger.dead_letter(dead_letter_id)
+    if letter is None:
+        raise NotFoundError(f"dead letter {dead_letter_id} does not exist")
+    return DeadLetterBody.of(letter)
+
+
+@router.post("/dead-letters/{dead_letter_id}/replay")
+def replay_dead_letter(dead_letter_id: DeadLetterId, services: AppServices) -> DeadLetterBody:
+    """Deliver a dead letter again. This is safe at any time: the current state is checked first."""
+    return DeadLetterBody.of(replay(dead_letter_id, services))

@@ -1,0 +1,145 @@
+"""A whole training, looked at from all sides: two ranks, real MPI, real data, every kind of report switched on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from shared.manifest import Manifest
+from tests.ranks.ranks import Observed, Outcome, observed, train
+from tests.ranks.versions import ClosedVersion, job_arguments
+
+pytestmark = pytest.mark.distributed
+
+EPOCHS = 10
+STEPS_OF_EPOCH = 22
+
+
+@pytest.fixture(scope="session")
+def training(digits: ClosedVersion, tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    """Two ranks after ten epochs of digits, with the best epoch exported."""
+    options = {
+        "epochs": EPOCHS,
+        "learning_rate": 0.002,
+        "export": "best",
+        "measure_communication": True,
+        "tensorboard": True,
+        "mlflow": True,
+        "timeline": True,
+    }
+    return observed(2, job_arguments(digits, tmp_path_factory.mktemp("training"), **options))
+
+
+@pytest.fixture
+def outcome(training: Observed) -> Outcome:
+    """What that training left."""
+    return training.outcome
+
+
+def test_two_ranks_learn_digits(outcome: Outcome) -> None:
+    """Ten epochs are enough for 0.97 of the validation split."""
+    assert outcome.report.metrics["val_accuracy"] >= 0.97
+
+
+def test_every_gradient_goes_through_horovod(training: Observed) -> None:
+    """On each rank the step gives Horovod one tensor of each trained variable's shape; the report says so."""
+    assert "horovod" == training.outcome.report.details["exchange"]
+    for notes in training.notes:
+        assert sorted(notes["trained"]) == sorted(notes["averaged"])
+
+
+def test_every_rank_has_the_same_weights_after_every_epoch(training: Observed) -> None:
+    """To the bit."""
+    root, other = training.weights
+    assert [str(epoch) for epoch in range(1, EPOCHS + 1)] == list(root) == list(other)
+    for epoch, weights in root.items():
+        np.testing.assert_array_equal(weights, other[epoch])
+
+
+def test_the_report_states_what_was_trained_and_how(outcome: Outcome, digits: ClosedVersion) -> None:
+    """Fingerprint, world size and plan are the training's own."""
+    report = outcome.report
+    manifest = Manifest.from_json(digits.manifest.read_bytes())
+    assert (manifest.fingerprint, 2, 1) == (report.fingerprint, report.world_size, report.num_nodes)
+    assert STEPS_OF_EPOCH == report.rank_plan["training"]["steps"]
+    assert EPOCHS == len(report.epochs)
+
+
+def test_the_report_has_times_and_what_communication_costs(outcome: Outcome) -> None:
+    """Percentiles in order, shares between 0 and 1, throughput above 0."""
+    times, costs = outcome.report.details["step_times"], outcome.report.details["communication"]
+    assert 0 < times["p50_ms"] <= times["p90_ms"] <= times["p99_ms"]
+    assert EPOCHS * STEPS_OF_EPOCH - 10 == times["timed_steps"]
+    assert 0 <= times["input_wait_share"] < 1
+    assert 0 <= costs["share"] < 1
+    assert 4 * outcome.report.details["model"]["weights"] == costs["gradient_bytes"]
+    assert (outcome.report.images_per_s or 0) > 0
+
+
+def test_the_report_names_versions_hardware_seed_and_options(outcome: Outcome) -> None:
+    """Everything that is needed to get the same numbers again."""
+    report = outcome.report
+    assert {"python", "keras", "horovod", "numpy", "openmpi"} <= set(report.versions)
+    assert report.details["hardware"]["cores"] > 0
+    assert (0, "adam") == (report.seed, report.details["options"]["optimizer"])
+
+
+def test_the_exported_epochs_metrics_are_the_reports(outcome: Outcome) -> None:
+    """The best epoch by validation loss."""
+    report = outcome.report
+    best = min(report.epochs, key=lambda record: record["val_loss"])
+    assert (best["epoch"], best["val_loss"]) == (report.details["exported_epoch"], report.metrics["val_loss"])
+
+
+def test_the_root_reports_progress_after_every_epoch(outcome: Outcome) -> None:
+    """The last progress line has the metrics of the report's last epoch."""
+    assert {progress.epoch for progress in outcome.progress} >= set(range(1, EPOCHS + 1))
+    assert outcome.report.epochs[-1]["val_accuracy"] == outcome.progress[-1].val_accuracy
+
+
+def test_both_exports_are_there(outcome: Outcome) -> None:
+    """Keras' own format and the SavedModel lie side by side."""
+    assert {"model.keras", "saved_model"} <= {path.name for path in (outcome.output / "model").iterdir()}
+
+
+def test_curves_are_a_picture(outcome: Outcome) -> None:
+    """A PNG that opens, with the first two lines in matplotlib's first two colours."""
+    with Image.open(outcome.output / "report" / "curves.png") as picture:
+        assert "PNG" == picture.format
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(picture.width * picture.height) or []}
+    assert {(31, 119, 180), (255, 127, 14)} <= colours
+
+
+def test_the_model_card_says_what_the_model_was_trained_on(outcome: Outcome) -> None:
+    """Dataset version, fingerprint, metric and ranks."""
+    card = (outcome.output / "model" / "model_card.md").read_text()
+    for words in (
+        "digits/v1",
+        outcome.report.fingerprint,
+        f"{outcome.report.metrics['val_accuracy']:.4f}",
+        "2 ranks",
+    ):
+        assert words in card
+
+
+def test_tensorboard_mlflow_and_timeline_are_written_by_the_root_alone(outcome: Outcome) -> None:
+    """One file of events and one MLflow run with a value for each epoch, one timeline that is JSON."""
+    report = outcome.output / "report"
+    events = [path.read_bytes().count(b"epoch/val_accuracy") for path in (report / "tensorboard").iterdir()]
+    assert [EPOCHS] == events
+    values = [path.read_text().split("\n") for path in (report / "mlflow").rglob("metrics/val_accuracy")]
+    assert [EPOCHS] == [len([line for line in lines if line]) for lines in values]
+    timeline = json.loads((report / "horovod_timeline.json").read_text())
+    assert "ALLREDUCE" in {event.get("name") for event in timeline}
+
+
+def test_a_split_below_one_global_batch_is_refused_with_numbers(digits: ClosedVersion, tmp_path: Path) -> None:
+    """The root says so in one paragraph, without a stack trace, before TensorFlow is loaded."""
+    refused = train(2, job_arguments(digits, tmp_path, per_process_batch_size=2000))
+    assert 11 == refused.exit_code
+    assert 1 == refused.log.count("1437 records in 8 shards, less than one global batch of 4000")
+    assert "Traceback" not in refused.log

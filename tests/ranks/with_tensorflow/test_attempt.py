@@ -1,0 +1,105 @@
+"""Attempts of one process that must not succeed: each ends with its own error, and without a report."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shared.example_schema import FeatureSpec
+from shared.manifest import Manifest
+from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
+from tests.ranks.versions import ClosedVersion, job_arguments, write_version
+from tests.support.example_bytes import example_bytes
+from training_job import collective, training_loop
+from training_job.attempt import run
+from training_job.collective import World
+from training_job.errors import DataError, ExportError, NonFiniteLossError, RanksPartedError
+from training_job.job import prepare
+from training_job.liveness.interruptions import StopRequest
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
+FEATURES = (FeatureSpec(name="image", kind="float", shape=(2, 2, 1)), FeatureSpec(name="label", kind="int64"))
+GOOD = example_bytes({"image": [0.5] * 4, "label": 1})
+NAN = example_bytes({"image": [float("nan")] * 4, "label": 1})
+SEED_WITHOUT_SHUFFLE = 2
+"""In the first epoch it leaves two shards in their order."""
+
+
+def version(folder: Path, train: list[list[bytes]]) -> ClosedVersion:
+    """Write shards to train on, and two of four and three records to evaluate on."""
+    return write_version(folder / "version", {"train": train, "validation": [[GOOD] * 4, [GOOD] * 3]}, FEATURES)
+
+
+def attempt(data: ClosedVersion, output: Path, **options: Any) -> None:
+    """Train one epoch in this process, reading records in the order in which they were written."""
+    in_order = {"shuffle_buffer_records": 1, "seed": SEED_WITHOUT_SHUFFLE}
+    settings = {"epochs": 1, "per_process_batch_size": 4, **in_order, "model_module": str(PROGRAMS / "linear.py")}
+    try:
+        run(prepare(job_arguments(data, output, **{**settings, **options}), 1), StopRequest())
+    finally:
+        assert not (output / "report" / "training_report.json").exists()
+
+
+def test_an_export_that_evaluates_otherwise_when_loaded_back_is_no_success(tmp_path: Path) -> None:
+    """A layer that forgets a number: the files are there and load, but they hold another model."""
+    data = version(tmp_path, [[GOOD] * 8])
+    with pytest.raises(ExportError, match=r"model\.keras, loaded back, should have loss summing to "):
+        attempt(data, tmp_path, model_module=str(PROGRAMS / "forgets_its_scale.py"))
+
+
+def test_a_record_that_makes_the_loss_nan_is_no_success(tmp_path: Path) -> None:
+    """The step is named."""
+    data = version(tmp_path, [[GOOD] * 8, [GOOD, NAN, GOOD, GOOD]])
+    with pytest.raises(NonFiniteLossError, match=r"The loss of step 3 \(epoch 1\) on rank 0 is NaN or infinite"):
+        attempt(data, tmp_path)
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    """The shard, and the record's number and place in it."""
+    data = version(tmp_path, [[GOOD] * 8])
+    shard = data.folder / "train-00000-of-00001.tfrecord"
+    place = damage_record(shard, 5)
+    with pytest.raises(DataError, match=rf"Record 5 \(at byte {place}\) has a damaged payload of ") as caught:
+        attempt(data, tmp_path)
+    assert f"Shard {shard} should have CRC32C " in str(caught.value)
+
+
+def test_an_evaluation_of_fewer_records_than_the_manifests_is_no_success(tmp_path: Path) -> None:
+    """The last validation shard is one record short: no metric is made up for it."""
+    data = version(tmp_path, [[GOOD] * 8])
+    stated = Manifest.from_json(data.manifest.read_bytes())
+    longer = [
+        replace(s, num_records=s.num_records + (s.split == "validation" and s.index == 1)) for s in stated.shards
+    ]
+    data.manifest.write_text(replace(stated, shards=tuple(longer)).to_json())
+    with pytest.raises(DataError, match=r"'validation' should have 8 records as the manifest says, 7 were seen\."):
+        attempt(data, tmp_path)
+
+
+def test_ranks_whose_weights_differ_from_the_roots_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of four ranks, seen from the last."""
+    monkeypatch.setattr(collective, "sum_over_ranks", lambda digests, _: digests[3] + np.array([0.0, 1.0, 1.0, 0.0]))
+    session: Any = SimpleNamespace(
+        world=World(rank=3, size=4, local_rank=3, num_nodes=1),
+        model=SimpleNamespace(weights=[np.ones(3)]),
+        position=SimpleNamespace(step=22),
+    )
+    with pytest.raises(RanksPartedError, match=r"^After step 22 all .* but ranks \[1, 2\] differ from the root\."):
+        training_loop.check_equal_weights(session)
+
+
+def damage_record(shard: Path, number: int) -> int:
+    """Flip a bit within a record's payload; return the byte that the record starts at."""
+    content, start_of = bytearray(shard.read_bytes()), 0
+    for _ in range(number):
+        (length,) = struct.unpack_from("<Q", content, start_of)
+        start_of += length + FRAME_OVERHEAD_BYTES
+    content[start_of + HEADER_BYTES + 20] ^= 1
+    shard.write_bytes(content)
+    return start_of

@@ -1,0 +1,86 @@
+"""Reading pipeline files: the folder, hostile YAML, and scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from function_app.config.pipeline_files import MAX_FILE_BYTES, load_pipelines, parse_pipeline
+from function_app.domain.errors import PipelineError
+from shared.example_schema import FeatureSpec
+from tests.support.world import PIPELINE
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def test_a_missing_script_is_reported(tmp_path: Path) -> None:
+    """The error names the pipeline file and the script; with the script the pipelines load."""
+    named = PIPELINE.replace("train:\n  compute", "train:\n  script: scripts/x.py\n  compute")
+    (tmp_path / "digits.yaml").write_text(named)
+    with pytest.raises(PipelineError) as caught:
+        load_pipelines(tmp_path)
+    assert ("digits.yaml: train.script: scripts/x.py does not exist in this folder",) == caught.value.problems
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "x.py").write_text("")
+    assert ["digits"] == list(load_pipelines(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"a: &x 1\nb: *x", "aliases are not allowed, line 2, column 4"),
+        (b"[" * 10_000, "nested more than 20 levels deep"),
+        (b"a: 1\na: 2", "key 'a' is repeated, line 2, column 1"),
+        (b"1: 2", "keys must be texts, got '1', line 1, column 1"),
+        (b"a: .nan", "Out of range float values are not JSON compliant"),
+        (b"!!python/object:os.system {}", "could not determine a constructor"),
+        (b"- 1", "must be an object"),
+        (b"", "must be an object, got null"),
+        (b"\x00", "special characters are not allowed"),
+        (b"a" * (MAX_FILE_BYTES + 1), f"the file is larger than {MAX_FILE_BYTES} bytes"),
+    ],
+)
+def test_hostile_yaml_is_refused(text: bytes, problem: str) -> None:
+    """Aliases expand without bound, a repeated key hides the first, and objects run code."""
+    with pytest.raises(PipelineError, match=r"^x\.yaml: ") as caught:
+        parse_pipeline(text, "x.yaml")
+    assert problem in str(caught.value)
+
+
+def test_two_pipelines_for_one_dataset_are_an_error(tmp_path: Path) -> None:
+    """A shard has to meet the requirements of one pipeline."""
+    (tmp_path / "a.yaml").write_text(PIPELINE)
+    (tmp_path / "b.yml").write_text(PIPELINE.replace("pipeline: digits", "pipeline: other"))
+    with pytest.raises(PipelineError) as caught:
+        load_pipelines(tmp_path)
+    assert ("b.yml: dataset: a.yaml already has the pipeline of dataset digits",) == caught.value.problems
+
+
+def test_all_invalid_files_of_a_folder_are_reported(tmp_path: Path) -> None:
+    """One error lists the problems of all files."""
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text("pipeline: x")
+    with pytest.raises(PipelineError) as caught:
+        load_pipelines(tmp_path)
+    assert {"a.yaml", "b.yaml"} == {problem.split(":")[0] for problem in caught.value.problems}
+
+
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
+    """An app without pipelines would ignore every event, so it must not start."""
+    with pytest.raises(PipelineError, match="the folder with the pipeline files does not exist"):
+        load_pipelines(tmp_path / "absent")
+
+
+def test_the_shipped_pipelines_are_valid() -> None:
+    """Users copy the pipelines in this repository."""
+    digits = load_pipelines(ROOT / "pipelines")["digits"]
+    assert ("digits", ("train", "validation"), 2, 1) == (
+        digits.pipeline,
+        digits.data.splits,
+        digits.train.num_nodes,
+        digits.train.processes_per_node,
+    )
+    image = FeatureSpec(name="image", kind="bytes", encoding="png", shape=(8, 8, 1))
+    assert image == digits.data.requirements().features[0]
+    assert ("topic", "webhook:LANDFALL_WEBHOOK_PEOPLE") == digits.notify

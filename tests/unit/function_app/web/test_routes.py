@@ -1,0 +1,342 @@
+"""The routes of the HTTP API: versions, runs, history, sweep and dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from function_app.domain.events import SHARD_UPLOADED
+from function_app.domain.records import GivenUp
+from function_app.runs.following import reconcile_run
+from function_app.testing.memory_azure_ml import MemoryJobs
+from tests.support.ledger_records import NOON
+from tests.support.synthetic import SYNTHETIC, synthetic_world
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, World, pipeline, shard_content
+from tests.unit.function_app.web.client import call, error
+
+
+def test_an_open_version_says_which_shards_are_missing_and_why_others_were_rejected() -> None:
+    """The owner of the data can see what to upload."""
+    world = World()
+    world.land(TRAIN_SHARDS[0])
+    world.deliver(world.put(TRAIN_SHARDS[1], b"<html>"))
+    body = call(world, "GET", "/api/datasets/digits/v1").json()
+    train = body["splits"]["train"]
+    assert ("open", 2, 1, ["train-00001-of-00002"]) == (
+        body["state"],
+        train["num_shards"],
+        train["accepted"],
+        train["missing"],
+    )
+    (rejected,) = train["rejected"]
+    assert (TRAIN_SHARDS[1], "not_a_shard", 0) == (
+        rejected["shard"],
+        rejected["reasons"][0]["code"],
+        rejected["reasons"][0]["byte_offset"],
+    )
+    assert ["validation-*: no shard of this split has come yet"] == body["splits"]["validation"]["missing"]
+
+
+def test_a_split_has_statistics_of_its_accepted_shards() -> None:
+    """Rejected shards do not count; their reasons are complete."""
+    world = World()
+    contents = {TRAIN_SHARDS[0]: shard_content(1, 1, 7), TRAIN_SHARDS[1]: shard_content(2, 99)}
+    for name, content in contents.items():
+        world.deliver(world.put(name, content))
+    train = call(world, "GET", "/api/datasets/digits/v1").json()["splits"]["train"]
+    statistics = {
+        "num_records": 3,
+        "num_bytes": len(contents[TRAIN_SHARDS[0]]) - 3 * 16,
+        "size_bytes": len(contents[TRAIN_SHARDS[0]]),
+        "label_feature": "label",
+        "labels": {"1": 2, "7": 1},
+        "other_labels": 0,
+        "features": {
+            "label": {
+                "kind": "int64",
+                "num_present": 3,
+                "minimum": 1.0,
+                "maximum": 7.0,
+                "num_distinct": 2,
+                "most_frequent": {"1": 2, "7": 1},
+                "other": 0,
+            }
+        },
+    }
+    assert (statistics, 1) == (train["statistics"], train["num_rejected"])
+    reason = {"code", "message", "record_index", "byte_offset", "feature", "expected", "seen"}
+    (seen,) = train["rejected"][0]["reasons"]
+    assert (reason, 1, len(shard_content(2)), "label", "99") == (
+        set(seen),
+        seen["record_index"],
+        seen["byte_offset"],
+        seen["feature"],
+        seen["seen"],
+    )
+
+
+def test_a_closed_version_has_its_generation_and_runs() -> None:
+    """Its generation, shards and runs are listed."""
+    world = World()
+    run = world.land_all()
+    body = call(world, "GET", "/api/datasets/digits/v1").json()
+    assert ("closed", 1, 3, run.run_id) == (
+        body["state"],
+        body["generation"]["number"],
+        body["generation"]["num_shards"],
+        body["runs"][0]["run_id"],
+    )
+
+
+def test_a_run_shows_how_it_ended_and_its_notifications() -> None:
+    """Model, metrics, and one notification for each recipient."""
+    world = World()
+    run = world.land_all()
+    world.end_job(run)
+    reconcile_run(run.run_id, world.services)
+    body = call(world, "GET", f"/api/runs/{run.run_id}").json()
+    assert ("registered", "digits-cnn", {"val_accuracy": 0.97}) == (
+        body["state"],
+        body["model_name"],
+        body["metrics"],
+    )
+    assert [("topic", "sent"), ("webhook:LANDFALL_WEBHOOK_PEOPLE", "sent")] == [
+        (one["recipient"], one["state"]) for one in body["notifications"]
+    ]
+
+
+def test_runs_are_listed_newest_first_and_bounded() -> None:
+    """Runs of all datasets, or of one."""
+    world = World()
+    first = world.land_all()
+    call(world, "POST", "/api/runs", json={"dataset": "digits", "version": "v1", "overrides": {"epochs": 5}})
+    newest = [run["run_id"] for run in call(world, "GET", "/api/runs").json()["runs"]]
+    assert (2, first.run_id) == (len(newest), newest[1])
+    assert [newest[0]] == [run["run_id"] for run in call(world, "GET", "/api/runs?limit=1").json()["runs"]]
+    assert [] == call(world, "GET", "/api/runs?dataset=letters").json()["runs"]
+
+
+def test_the_same_request_twice_leads_to_one_run() -> None:
+    """202 for a new run, 200 for the same request again; both have its location."""
+    world = World()
+    world.finish(world.land_all())
+    body = {"dataset": "digits", "version": "v1", "overrides": {"epochs": 5}}
+    answers = [call(world, "POST", "/api/runs", json=body) for _ in range(2)]
+    run_id = answers[0].json()["run_id"]
+    assert [202, 200] == [answer.status_code for answer in answers]
+    assert [f"/api/runs/{run_id}"] * 2 == [answer.headers["Location"] for answer in answers]
+    world.serve_requests()
+    assert "submitted" == call(world, "GET", f"/api/runs/{run_id}").json()["state"]
+
+
+def test_a_run_on_synthetic_data_needs_no_version_and_one_on_data_does() -> None:
+    """The lineage of synthetic data says so; a request for data without a version is refused."""
+    body = call(synthetic_world(), "POST", "/api/runs", json={"dataset": SYNTHETIC}).json()
+    assert (SYNTHETIC, "synthetic", 1) == (body["dataset"], body["version"], body["generation"])
+    assert (422, "version_name") == error(call(World(), "POST", "/api/runs", json={"dataset": "digits"}))
+
+
+def test_a_run_on_an_incomplete_version_is_a_conflict_that_lists_missing_shards() -> None:
+    """The caller can upload them and repeat the request."""
+    world = World()
+    world.land(TRAIN_SHARDS[0])
+    answer = call(world, "POST", "/api/runs", json={"dataset": "digits", "version": "v1"})
+    assert (409, "version_not_whole") == error(answer)
+    assert "train-00001-of-00002" == answer.json()["error"]["details"][0]
+
+
+class Stubborn(MemoryJobs):
+    """Jobs that do not end at once when they are canceled."""
+
+    def cancel(self, name: str) -> None:
+        """Record the request only."""
+        self.become(name, "CancelRequested")
+
+
+def test_a_run_that_ends_at_once_is_answered_with_200_and_again_the_same() -> None:
+    """The response is the run; repeating the request changes nothing."""
+    world = World()
+    run = world.land_all()
+    answers = [call(world, "POST", f"/api/runs/{run.run_id}/cancel") for _ in range(2)]
+    assert [(200, "canceled")] * 2 == [(answer.status_code, answer.json()["state"]) for answer in answers]
+    assert 1 == len(world.topic.received)
+
+
+def test_a_job_that_takes_its_time_is_answered_with_202() -> None:
+    """The response shows that the cancellation was requested."""
+    world = World(jobs=Stubborn())
+    run = world.land_all()
+    answer = call(world, "POST", f"/api/runs/{run.run_id}/cancel")
+    assert (202, "submitted", True) == (
+        answer.status_code,
+        answer.json()["state"],
+        answer.json()["cancel_requested_at"] is not None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("run_id", "status", "code"), [("landfall-x-a1", 404, "not_found"), (None, 409, "run_has_ended")]
+)
+def test_what_cannot_be_canceled_is_an_error(run_id: str | None, status: int, code: str) -> None:
+    """An unknown run, or one that has ended otherwise."""
+    world = World()
+    run = world.finish(world.land_all())
+    answer = call(world, "POST", f"/api/runs/{run_id or run.run_id}/cancel")
+    assert (status, code) == (answer.status_code, answer.json()["error"]["code"])
+
+
+def forced(world: World, **request: Any) -> tuple[int, str]:
+    """Return status and run id of a forced request."""
+    body = {"dataset": "digits", "version": "v1", "force": True}
+    answer = call(world, "POST", "/api/runs", json=body, **request)
+    return answer.status_code, answer.json().get("run_id", "")
+
+
+def test_a_forced_call_under_the_same_key_is_the_same_run() -> None:
+    """202, then 200 for the same; without a key each request starts a run."""
+    world = World()
+    world.finish(world.land_all())
+    keyed = [forced(world, headers={"Idempotency-Key": "abc"}) for _ in range(2)]
+    bare = [forced(world) for _ in range(2)]
+    assert [202, 200, 202, 202] == [status for status, _ in (*keyed, *bare)]
+    assert 3 == len({run_id for _, run_id in (*keyed, *bare)})
+
+
+def test_a_key_is_bounded() -> None:
+    """It becomes part of names and of the history."""
+    world = World()
+    world.land_all()
+    assert [422, 422] == [forced(world, headers={"Idempotency-Key": key})[0] for key in ("x" * 129, "a b")]
+
+
+def test_a_version_lists_the_generations_that_are_superseded() -> None:
+    """The latest closing is the version; earlier ones are listed."""
+    world = World()
+    world.land_all()
+    world.change_shard(5)
+    world.change_shard(6)
+    answer = call(world, "GET", "/api/datasets/digits/v1").json()
+    assert (3, [2, 1]) == (answer["generation"]["number"], [each["number"] for each in answer["superseded"]])
+
+
+def test_quarantined_data_are_refused_with_409() -> None:
+    """The message names the run that failed because of them."""
+    world = World()
+    run = world.land_all()
+    world.jobs.become(run.run_id, "Failed", error="exited with status code 10.")
+    reconcile_run(run.run_id, world.services)
+    body = {"dataset": "digits", "version": "v1", "overrides": {"epochs": 5}}
+    answer = call(world, "POST", "/api/runs", json=body)
+    assert (409, "version_quarantined", True) == (
+        answer.status_code,
+        answer.json()["error"]["code"],
+        run.run_id in answer.json()["error"]["message"],
+    )
+
+
+def test_a_bad_script_is_answered_with_its_findings() -> None:
+    """Status, code, and one detail for each finding."""
+    world = World()
+    world.finish(world.land_all())
+    world.change_pipeline(train=pipeline().train.model_copy(update={"script": "scripts/mine.py"}))
+    script = b"import horovod.tensorflow as hvd\nprint(hvd.rank())\n"
+    world.services = replace(world.services, read_script=lambda _: script)
+    answer = call(world, "POST", "/api/runs", json={"dataset": "digits", "version": "v1"})
+    refusal = answer.json()["error"]
+    details = ["scripts/mine.py:2: missing_init: rank is called, but hvd.init() never"]
+    assert (422, "script_refused", details) == (answer.status_code, refusal["code"], refusal["details"])
+
+
+def test_the_three_kinds_are_told_apart_by_their_form() -> None:
+    """A run id has no slash, a version one, a blob two."""
+    world = World()
+    run = world.land_all()
+    paths = [run.run_id, "digits/v1", f"digits/v1/{TRAIN_SHARDS[0]}"]
+    assert ["run", "version", "blob"] == [call(world, "GET", f"/api/why/{path}").json()["kind"] for path in paths]
+
+
+def test_a_history_has_its_entries_and_what_is_awaited() -> None:
+    """Entries are in order and have details."""
+    world = World()
+    world.land(TRAIN_SHARDS[0])
+    body = call(world, "GET", "/api/why/digits/v1").json()
+    assert (["shard_accepted"], 0, 1) == (
+        [line["action"] for line in body["lines"]],
+        body["num_omitted"],
+        len(body["awaited"]),
+    )
+    assert {"etag", "crc32c"} <= set(body["lines"][0]["details"])
+
+
+def test_an_unknown_subject_is_not_found() -> None:
+    """The error has the usual shape."""
+    assert (404, "not_found") == error(call(World(), "GET", "/api/why/unknown"))
+
+
+def world_with_letter() -> tuple[World, str]:
+    """Return a world with one dead letter in its ledger, and the letter's id."""
+    world = World()
+    payload = '{"subject": "/blobServices/default/containers/datasets/blobs/digits/v1/x"}'
+    world.given_up.lying.append(
+        GivenUp(source=SHARD_UPLOADED, payload=payload, identity=payload, error="", tries=5, died_at=NOON, death="1")
+    )
+    call(world, "POST", "/api/reconcile")
+    return world, world.ledger.dead_letters()[0].dead_letter_id
+
+
+def test_a_sweep_on_demand_says_what_it_did() -> None:
+    """It does what the timer's sweep does."""
+    world = World()
+    for name in ALL_SHARDS:
+        world.put(name)
+    world.clock.move(minutes=5)
+    answer = call(world, "POST", "/api/reconcile")
+    assert (200, 3, 1, []) == (
+        answer.status_code,
+        answer.json()["shards_judged"],
+        answer.json()["versions"],
+        answer.json()["problems"],
+    )
+
+
+def test_dead_letters_are_listed_without_their_payload() -> None:
+    """Only the request for one letter shows its payload."""
+    world, name = world_with_letter()
+    (letter,) = call(world, "GET", "/api/dead-letters").json()["dead_letters"]
+    assert (name, "digits/v1/x", 5, False) == (
+        letter["dead_letter_id"],
+        letter["subject"],
+        letter["tries"],
+        "payload" in letter,
+    )
+
+
+def test_a_dead_letter_is_shown_with_its_payload() -> None:
+    """The payload is unchanged."""
+    world, name = world_with_letter()
+    assert "/blobServices/" in call(world, "GET", f"/api/dead-letters/{name}").json()["payload"]
+
+
+def test_a_replay_is_answered_with_the_letter() -> None:
+    """The message is in its queue again."""
+    world, name = world_with_letter()
+    answer = call(world, "POST", f"/api/dead-letters/{name}/replay")
+    assert (200, "replayed", 1, 1) == (
+        answer.status_code,
+        answer.json()["state"],
+        answer.json()["num_replays"],
+        len(world.uploads.messages),
+    )
+
+
+@pytest.mark.parametrize(("method", "suffix"), [("GET", ""), ("POST", "/replay")])
+def test_an_unknown_letter_is_not_found(method: str, suffix: str) -> None:
+    """The error has the usual shape."""
+    assert (404, "not_found") == error(call(World(), method, f"/api/dead-letters/{'0' * 16}{suffix}"))
+
+
+def test_a_malformed_letter_id_is_refused() -> None:
+    """Ids are hexadecimal."""
+    assert (422, "invalid_request") == error(call(World(), "GET", "/api/dead-letters/..%2e"))

@@ -16,8 +16,7 @@ from function_app.domain.jobs import JobSpec, ModelRegistration
 from tests.contract.function_app.azure_ml_benches import MODEL, job_spec
 from tests.crash.adapter_calls import changes_seen
 from tests.crash.process import killed
-from tests.support.azure_ml import AzureMl
-from tests.support.azure_ml_adapter import adapter_client, start_with_code
+from tests.support.azure_ml import AzureMl, adapter_client, start_with_code
 from tests.support.azurite import start_azurite
 
 pytestmark = pytest.mark.azurite

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from local_azure.processes import wait_until
-from tests.support.dev_host import DevHost
+from tests.contract.local_azure.dev_host import DevHost
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 

@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.contract.local_azure.dev_host import DevHost
 from tests.contract.local_azure.functions_host.conftest import SYSTEM_KEY
-from tests.support.dev_host import DevHost
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 

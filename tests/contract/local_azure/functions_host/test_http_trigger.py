@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.dev_host import DevHost
+from tests.contract.local_azure.dev_host import DevHost
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 

@@ -16,8 +16,8 @@ import pytest
 from cli.pack.collection import Entry, deal, split_off
 from shard_validation.examples.message import example_class
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
-from tests.support.cli import landfall
 from tests.support.shards import image_bytes
+from tests.support.terminal import landfall
 
 
 def records(shard: Path) -> list[Any]:

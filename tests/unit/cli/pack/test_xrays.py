@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.support.cli import landfall
 from tests.support.nih_xrays import SIDE, write_nih
+from tests.support.terminal import landfall
 from tests.unit.cli.pack.test_pack import records
 
 

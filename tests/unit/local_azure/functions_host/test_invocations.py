@@ -8,7 +8,7 @@ import pytest
 
 from local_azure.functions_host.invocations import Invoker, Outcome
 from local_azure.functions_host.worker import TypedData
-from tests.support.worker_double import RecordingOutputs, RecordingWorker, make_trigger
+from tests.unit.local_azure.functions_host.worker_double import RecordingOutputs, RecordingWorker, make_trigger
 
 FUNCTION = make_trigger("queueTrigger", "take")
 

@@ -12,7 +12,7 @@ import pytest
 from local_azure.functions_host.invocations import Invoker
 from local_azure.functions_host.settings import BindingError
 from local_azure.functions_host.timer_trigger import TimerListener, TimerStatus, parse_schedule
-from tests.support.worker_double import RecordingOutputs, RecordingWorker, make_trigger
+from tests.unit.local_azure.functions_host.worker_double import RecordingOutputs, RecordingWorker, make_trigger
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -58,7 +58,7 @@ class Execution:
         self._thread = threading.Thread(target=self._work, name=f"run {run.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def cancel(self) -> None:

@@ -32,7 +32,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How much the finding matters."""
+        """BindingKind much the finding matters."""
         return RULES[self.code].severity
 
     @property

@@ -65,8 +65,8 @@ def test_empty_file() -> None:
     [
         ("train-00000-of-00001", SHARD, "tfrecord", ""),
         ("train-00000-of-00001.tfrecord", SHARD, "tfrecord", ""),
-        ("train-00000-of-00001.tfrecord", gzip.compress(SHARD), "tfrecord", "gzip"),
-        ("train-00000-of-00001.tfrecord.gz", gzip.compress(SHARD), "tfrecord", "gzip"),
+        ("train-00000-of-00001.tfrecord", gzip.compress(SHARD, mtime=0), "tfrecord", "gzip"),
+        ("train-00000-of-00001.tfrecord.gz", gzip.compress(SHARD, mtime=0), "tfrecord", "gzip"),
         ("train-00000-of-00001", zlib.compress(SHARD), "tfrecord", "zlib"),
         ("mnist-train.tfrecord-00000-of-00001", SHARD, "tfrecord", ""),
         ("train-00000-of-00001-1a2b3c4d.parquet", parquet(), "parquet", ""),

@@ -8,12 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from cli.pack.collection import Entry, deal, split_off
+<<<<<<< HEAD
 from shard_validation.examples.message import example_class
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
 from tests.support.shards import image_bytes
@@ -77,6 +75,9 @@ def write_table(folder: Path) -> Path:
     pq.write_table(pa.table(rows), folder / "table.parquet")
     return folder / "table.parquet"
 
+=======
+from tests.support.pack_sources import cifar_batch, records, write_cifar, write_imagenet, write_images, write_table
+>>>>>>> main
 
 SOURCES: dict[str, tuple[Callable[[Path], Path], list[str], dict[str, int]]] = {
     "images": (write_images, ["--validation-share", "0.25"], {"train": 18, "validation": 6}),

@@ -17,7 +17,6 @@ from tests.support.pack_sources import write_cifar, write_imagenet, write_images
 from tests.support.processes import REPOSITORY
 from tests.support.shards import image_bytes
 from tests.support.terminal import landfall
-from tests.unit.cli.pack.test_pack import write_cifar, write_imagenet, write_images
 
 Capture = pytest.CaptureFixture[str]
 

@@ -12,7 +12,6 @@ from PIL import Image
 from tests.support.nih_xrays import SIDE, write_nih
 from tests.support.pack_sources import records
 from tests.support.terminal import landfall
-from tests.unit.cli.pack.test_pack import records
 
 
 def packed(capsys: pytest.CaptureFixture[str], source: Path, target: Path, *options: object) -> str:

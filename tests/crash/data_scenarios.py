@@ -7,7 +7,7 @@ from dataclasses import replace
 from function_app.adapters.failures import StorageRefusedError
 from function_app.domain.records import BlobFacts
 from function_app.runs.requests import request_run
-from function_app.testing.memory_stores import MemoryQuarantine
+from function_app.testing.stores import MemoryQuarantine
 from shard_validation import DriftPolicy
 from tests.crash.process import Step
 from tests.crash.scenario import (

@@ -12,7 +12,7 @@ from function_app.domain.records import PERSON
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
 from function_app.sweep.dead_letters import collect_dead_letters, failures_on_record, replay
-from function_app.testing.memory_azure_ml import MemoryJobs, MemoryModels
+from function_app.testing.azure_ml import MemoryJobs, MemoryModels
 from tests.crash.process import Step
 from tests.crash.scenario import (
     Scenario,

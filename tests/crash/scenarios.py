@@ -9,7 +9,7 @@ from function_app.domain.events import TrainingRequest
 from function_app.domain.records import NotificationRecord
 from function_app.runs.following import handle_run_event
 from function_app.runs.submission import handle_request
-from function_app.testing.memory_azure_ml import MemoryNotifier
+from function_app.testing.azure_ml import MemoryNotifier
 from tests.crash.data_scenarios import DATA, SCRIPTS
 from tests.crash.process import Step
 from tests.crash.rare_scenarios import RARE

@@ -12,7 +12,7 @@ from function_app.adapters.azure_ml_workspace import WorkspaceClient
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.tables import TableLedger
 from function_app.ports import Ledger
-from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing.ledger import MemoryLedger
 from local_azure.azurite import DATA_ACCOUNT, Azurite
 from tests.support.azure_ml import AzureMl
 from tests.support.azure_ml_adapter import adapter_client, start_with_code

@@ -19,7 +19,7 @@ from function_app.adapters.queues import StorageRequestQueue
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.records import DeadLetter, DeadLetterState, GivenUp
 from function_app.ports import DeadLetterSource, Ledger
-from function_app.testing.memory_notes import MemoryDeadLetterSource
+from function_app.testing.ledger import MemoryDeadLetterSource
 from tests.support.ledger_records import NOON, dead_letter_record
 from tests.support.processes import REPOSITORY
 from tests.support.threads import at_once

@@ -15,7 +15,7 @@ from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import DatasetVersion
 from function_app.ports import DocumentStore, RequestQueue
-from function_app.testing.memory_stores import MemoryDocumentStore, MemoryRequestQueue
+from function_app.testing.stores import MemoryDocumentStore, MemoryRequestQueue
 from tests.contract.function_app.conftest import BOTH
 from tests.support.ledger_records import DIGITS
 from tests.support.threads import at_once

@@ -21,7 +21,7 @@ from function_app.domain.errors import IllegalTransitionError, LedgerConflictErr
 from function_app.domain.records import NUM_BUCKETS, DatasetVersion, RunRecord, ShardRecord, ShardState
 from function_app.domain.run_states import TRANSITIONS, RunState
 from function_app.ports import Ledger
-from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing.ledger import MemoryLedger
 from tests.support.ledger_records import NOON, generation_record, run_record, shard_record
 
 VERSIONS = st.sampled_from([DatasetVersion(dataset="d", version=version) for version in ("1", "1|2", "1/2")])

@@ -11,7 +11,7 @@ from PIL import Image
 
 from tests.support.cli import landfall
 from tests.support.nih_xrays import SIDE, write_nih
-from tests.unit.cli.pack.test_pack import records
+from tests.support.pack_sources import records
 
 
 def packed(capsys: pytest.CaptureFixture[str], source: Path, target: Path, *options: object) -> str:

@@ -10,7 +10,7 @@ import pytest
 from function_app.domain.events import SHARD_UPLOADED
 from function_app.domain.records import GivenUp
 from function_app.runs.following import reconcile_run
-from function_app.testing.memory_azure_ml import MemoryJobs
+from function_app.testing.azure_ml import MemoryJobs
 from tests.support.ledger_records import NOON
 from tests.support.synthetic import SYNTHETIC, synthetic_world
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, World, pipeline, shard_content

@@ -24,9 +24,9 @@ from shard_validation import (
 from shard_validation.examples.message import example_class
 from shared.example_schema import FeatureSpec
 from shared.record_framing import frame_record
-from tests.support.cli import landfall
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import BytesSource, image_bytes
+from tests.support.terminal import landfall
 
 pytestmark = pytest.mark.processes
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cli.pack.collection import Entry, deal, split_off
-from tests.support.cli import landfall
 from tests.support.pack_sources import cifar_batch, records, write_cifar, write_imagenet, write_images, write_table
+from tests.support.terminal import landfall
 
 SOURCES: dict[str, tuple[Callable[[Path], Path], list[str], dict[str, int]]] = {
     "images": (write_images, ["--validation-share", "0.25"], {"train": 18, "validation": 6}),

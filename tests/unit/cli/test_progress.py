@@ -17,6 +17,8 @@ from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import framed, image_bytes, labelled
 from tests.support.terminal import CTRL_C, landfall_on_terminal
 
+pytestmark = pytest.mark.processes
+
 SHARD = framed([labelled(i % 10, image=bytes(1000)) for i in range(2000)])
 """2.0 MiB."""
 

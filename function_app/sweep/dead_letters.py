@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from function_app.domain.errors import InvalidEventError, LedgerConflictError, NotFoundError, ReplayRefusedError
-from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest
+from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, read_run_id
 from function_app.domain.records import DeadLetter, DeadLetterState, GivenUp, HistoryEntry, dead_letter_id
 from function_app.notify.outbox import add_notifications
-from function_app.runs.following import handle_run_event, read_run_id
+from function_app.runs.following import handle_run_event
 from function_app.services import Services
 from shared.errors import LandfallError
 

@@ -8,8 +8,8 @@ VENV := .venv/bin
 # Folders that mypy reads. function_app.py at the root is left out: the package of the same name is the module.
 PACKAGES := $(patsubst %/,%,$(wildcard shared/ shard_validation/ horovod_lint/ training_job/ function_app/ cli/ local_azure/ bench/ tools/ tests/))
 
-# Tests that share a twin, or the cores with MPI ranks, stay on one worker: see tests/conftest.py.
-TWO_WORKERS := --numprocesses 2 --dist loadgroup
+# Which tests stay together on one worker: see tests/conftest.py.
+TWO_WORKERS := --numprocesses 2
 
 # A developer's sandbox or container may set this; the Functions worker would believe that it runs in Azure.
 unexport CONTAINER_NAME

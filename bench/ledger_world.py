@@ -26,8 +26,8 @@ from function_app.domain.shard_paths import shard_place
 from function_app.ingest.uploads import judge_shard
 from function_app.ports import Ledger
 from function_app.services import Services
-from function_app.testing.memory_azure_ml import MemoryJobs, MemoryModels
-from function_app.testing.memory_stores import (
+from function_app.testing.azure_ml import MemoryJobs, MemoryModels
+from function_app.testing.stores import (
     MemoryDocumentStore,
     MemoryQuarantine,
     MemoryRequestQueue,

@@ -47,10 +47,9 @@ def build_services(environ: Mapping[str, str]) -> Services:
     """
     from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
     from function_app.adapters.azure_ml_workspace import WorkspaceClient
-    from function_app.adapters.blobs import BlobShardStore
+    from function_app.adapters.blobs import BlobQuarantine, BlobShardStore
     from function_app.adapters.connections import StorageConnection
     from function_app.adapters.documents import BlobDocumentStore
-    from function_app.adapters.quarantine import BlobQuarantine
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
     from function_app.config.pipeline_files import read_script

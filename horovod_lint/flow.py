@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from horovod_lint.names import Modules
 from horovod_lint.script import (
     Binding,
+    BindingKind,
     FunctionNode,
-    How,
     Script,
     constant_of,
     dotted_text,
@@ -114,7 +114,7 @@ class Flow:
             return [function for function in methods if self._script.class_of(function) is not None]
         return []
 
-    def arguments_given(self, binding: Binding) -> list[ast.expr]:
+    def passed_arguments(self, binding: Binding) -> list[ast.expr]:
         """Return the arguments that the script's own calls pass for a parameter, and its default."""
         parameter = binding.place
         function = self._script.scopes.get(parameter)
@@ -165,7 +165,7 @@ class Flow:
         found: list[ast.AST] = []
         bindings = self.latest(self._script.lookup(node), node)
         for binding in bindings:
-            passed = self._passed(binding) if binding.how is How.PARAMETER else []
+            passed = self._passed(binding) if binding.kind is BindingKind.PARAMETER else []
             found += [binding.value] if binding.value is not None else passed
             leads_out = binding.value is None and not passed and not self._is_same_for_all(binding)
             if leads_out and node.id not in _SELF and node.id != "_":
@@ -186,7 +186,7 @@ class Flow:
         function = self._script.scopes.get(binding.place)
         key = function.name if isinstance(function, FunctionNode) else function
         mapped = self._mapped.get(key, []) if isinstance(key, str | ast.Lambda) else []
-        return [*self.arguments_given(binding), *mapped]
+        return [*self.passed_arguments(binding), *mapped]
 
     def _is_same_for_all(self, binding: Binding) -> bool:
         """Whether a decorator sets a parameter, as click's do, or it is the index of ``__getitem__``."""
@@ -217,16 +217,18 @@ class Flow:
         """Return the values that a name may have where it is used."""
         found: list[ast.expr] = []
         for binding in self.latest(self.bindings(node), node):
-            if binding.how is How.PARAMETER:
-                found += self.arguments_given(binding) or [node]
-            elif binding.how is How.ASSIGNED and binding.value is not None:
+            if binding.kind is BindingKind.PARAMETER:
+                found += self.passed_arguments(binding) or [node]
+            elif binding.kind is BindingKind.ASSIGNED and binding.value is not None:
                 found.append(binding.value)
         return [value for value in found if value is not node]
 
     def latest(self, bindings: list[Binding], use: ast.AST) -> list[Binding]:
         """Return the bindings that may still be in effect where a name is used."""
         function = self._script.function_of(use)
-        if any(self._script.function_of(b.place) is not function for b in bindings if b.how is not How.PARAMETER):
+        if any(
+            self._script.function_of(b.place) is not function for b in bindings if b.kind is not BindingKind.PARAMETER
+        ):
             return self._last_certain(bindings, None)
         line = getattr(use, "lineno", 0)
         statement = self._script.statement_of(use)
@@ -242,7 +244,7 @@ class Flow:
             block = self._script.parents.get(place)
             is_certain = isinstance(block, ast.Module | FunctionNode) if blocks is None else block in blocks
             with_body = isinstance(place, ast.With | ast.AsyncWith)
-            if binding.how is How.ASSIGNED and (is_certain or with_body):
+            if binding.kind is BindingKind.ASSIGNED and (is_certain or with_body):
                 found = []
             found.append(binding)
         return found

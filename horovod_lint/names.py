@@ -8,7 +8,7 @@ import copy
 import sys
 from collections import Counter
 
-from horovod_lint.script import Binding, How, Script, constant_of, dotted_text
+from horovod_lint.script import Binding, BindingKind, Script, constant_of, dotted_text
 
 _RENAMED_LIBRARIES = frozenset({"horovod", "tensorflow", "keras", "tf_keras", "torch", "functools"})
 _PARTIAL = "functools.partial"
@@ -211,7 +211,7 @@ class Modules:
 
     def _behind_name(self, node: ast.Name) -> frozenset[str]:
         bindings = self._script.lookup(node)
-        if node.id in _CUSTOMARY and all(b.how in (How.PARAMETER, How.OTHER) for b in bindings):
+        if node.id in _CUSTOMARY and all(b.kind in (BindingKind.PARAMETER, BindingKind.OTHER) for b in bindings):
             return frozenset({f"{_HOROVOD}.tensorflow"})
         if not bindings:
             starred = () if hasattr(builtins, node.id) else self._script.starred_imports
@@ -219,7 +219,7 @@ class Modules:
             return frozenset(f"{module}.{node.id}" for module in starred)
         if bindings[0] not in self._aliases:
             self._aliases[bindings[0]] = frozenset()  # the value during recursion, as above
-            values = [b.value for b in bindings if b.how is How.ASSIGNED and b.value]
+            values = [b.value for b in bindings if b.kind is BindingKind.ASSIGNED and b.value]
             self._aliases[bindings[0]] = frozenset(path for value in values for path in self._alias(value))
         return self._aliases[bindings[0]]
 

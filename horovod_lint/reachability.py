@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from horovod_lint.flow import Flow, returns_of
 from horovod_lint.names import Modules
-from horovod_lint.script import FunctionNode, How, Script, constant_of, last_name
+from horovod_lint.script import BindingKind, FunctionNode, Script, constant_of, last_name
 
 _HARMLESS = frozenset(
     {"staticmethod", "classmethod", "property", "function", "wraps", "cached_property", "contextmanager"}
@@ -199,7 +199,7 @@ class Guards:
 
     def _value_depends(self, node: ast.Name | ast.Attribute, depth: int) -> bool:
         sources = self._flow.sources(node)
-        bindings = [binding for binding in self._flow.bindings(node) if binding.how is How.ASSIGNED]
+        bindings = [binding for binding in self._flow.bindings(node) if binding.kind is BindingKind.ASSIGNED]
         if len(bindings) > 1 and any(self.splits_around(binding.place) for binding in bindings):
             return True  # only some ranks set it
         if not sources:

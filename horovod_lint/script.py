@@ -103,7 +103,7 @@ def _too_deep(tree: ast.Module) -> int | None:
     return line
 
 
-class How(Enum):
+class BindingKind(Enum):
     """How a name gets a value."""
 
     ASSIGNED = auto()
@@ -121,7 +121,7 @@ class How(Enum):
 class Binding:
     """One place where a name gets a value."""
 
-    how: How
+    kind: BindingKind
     place: ast.AST
     """The statement, or the call that adds a value."""
     value: ast.expr | None
@@ -241,47 +241,47 @@ class Script:
         is_method = isinstance(self.parents.get(node), ast.ClassDef)
         for number, argument in enumerate([*named, *arguments.kwonlyargs]):
             position = number - is_method if number < len(named) else None
-            self.bindings[node, argument.arg].append(Binding(How.PARAMETER, argument, None, position))
+            self.bindings[node, argument.arg].append(Binding(BindingKind.PARAMETER, argument, None, position))
         for rest in filter(None, (arguments.vararg, arguments.kwarg)):
-            self.bindings[node, rest.arg].append(Binding(How.OTHER, rest, None))
+            self.bindings[node, rest.arg].append(Binding(BindingKind.OTHER, rest, None))
 
     def _index_change(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
             for value in [*node.args[-1:], *(keyword.value for keyword in node.keywords)]:
-                self._bind(node.func.value, node, value, How.CHANGED)
+                self._bind(node.func.value, node, value, BindingKind.CHANGED)
 
     def _index_assignment(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                self._bind(target, node, node.value, How.ASSIGNED)
+                self._bind(target, node, node.value, BindingKind.ASSIGNED)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
             if node.value is not None:
-                self._bind(node.target, node, node.value, How.ASSIGNED)
+                self._bind(node.target, node, node.value, BindingKind.ASSIGNED)
         elif isinstance(node, ast.AugAssign):
-            self._bind(node.target, node, node.value, How.CHANGED)
+            self._bind(node.target, node, node.value, BindingKind.CHANGED)
         elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
-            self._bind(node.target, node, node.iter, How.ITERATED)
+            self._bind(node.target, node, node.iter, BindingKind.ITERATED)
         elif isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 if item.optional_vars is not None:
-                    self._bind(item.optional_vars, node, item.context_expr, How.ASSIGNED)
+                    self._bind(item.optional_vars, node, item.context_expr, BindingKind.ASSIGNED)
 
-    def _bind(self, target: ast.AST, place: ast.AST, value: ast.expr, how: How) -> None:
+    def _bind(self, target: ast.AST, place: ast.AST, value: ast.expr, kind: BindingKind) -> None:
         if isinstance(target, ast.Tuple | ast.List):
-            parts = value.elts if isinstance(value, ast.Tuple | ast.List) and how is How.ASSIGNED else []
+            parts = value.elts if isinstance(value, ast.Tuple | ast.List) and kind is BindingKind.ASSIGNED else []
             for number, element in enumerate(target.elts):
                 part = parts[number] if len(parts) == len(target.elts) else value
-                self._bind(element, place, part, how)
+                self._bind(element, place, part, kind)
         elif isinstance(target, ast.Starred):
-            self._bind(target.value, place, value, how)
+            self._bind(target.value, place, value, kind)
         elif isinstance(target, ast.Name):
-            self.bindings[self.scopes[target], target.id].append(Binding(how, place, value))
+            self.bindings[self.scopes[target], target.id].append(Binding(kind, place, value))
         elif isinstance(target, ast.Attribute):
             text = dotted_text(target)
             if text is not None:
-                self.attributes[text].append(Binding(how, place, value))
+                self.attributes[text].append(Binding(kind, place, value))
         elif isinstance(target, ast.Subscript):
-            self._bind(target.value, place, value, How.CHANGED)
+            self._bind(target.value, place, value, BindingKind.CHANGED)
 
 
 def dotted_text(node: ast.AST) -> str | None:

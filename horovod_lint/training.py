@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from horovod_lint.flow import returns_of
-from horovod_lint.script import FunctionNode, How, argument_of, constant_of, dotted_text, keyword_of, last_name
+from horovod_lint.script import (
+    BindingKind,
+    FunctionNode,
+    argument_of,
+    constant_of,
+    dotted_text,
+    keyword_of,
+    last_name,
+)
 from horovod_lint.view import View
 
 _FIT = ("fit", "fit_generator", "train_on_batch")
@@ -239,11 +247,11 @@ def _named_items(
     items: list[CallbackItem] = []
     for binding in view.flow.latest(bindings, node):
         guarded = is_guarded or bool(view.guards.splits_around(binding.place))
-        values = [binding.value] if binding.value is not None else view.flow.arguments_given(binding)
-        if binding.how is How.CHANGED and isinstance(binding.place, ast.Call) and binding.value is not None:
+        values = [binding.value] if binding.value is not None else view.flow.passed_arguments(binding)
+        if binding.kind is BindingKind.CHANGED and isinstance(binding.place, ast.Call) and binding.value is not None:
             items = _after_change(view, binding.place, binding.value, items, is_guarded=guarded, depth=depth)
             continue
-        if not values or binding.how in (How.ITERATED, How.OTHER):
+        if not values or binding.kind in (BindingKind.ITERATED, BindingKind.OTHER):
             items.append(CallbackItem(None, guarded))
         for value in values:
             items += _list_items(view, value, is_guarded=guarded, depth=depth + 1)

@@ -1,4 +1,4 @@
-"""CRC32C of a file's content, as manifests state it, and of content whose parts' CRCs are known."""
+"""CRC32C of files, as manifests state it, and of contents whose parts have known CRCs."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def crc32c_of_file(path: Path) -> str:
 
 
 def combined_crc32c(first: int, second: int, second_bytes: int) -> int:
-    """Return the CRC32C of two contents in a row from the CRC32C of each, without looking at either.
+    """Return the CRC32C of two concatenated contents from the CRC32C of each.
 
-    About a microsecond, whatever the length. Source of the method: zlib's crc32_combine.
+    Takes about a microsecond, whatever the length. Source of the method: zlib's crc32_combine.
     """
-    return _behind_zeros(first, second_bytes) ^ second
+    return _carried_over_zeros(first, second_bytes) ^ second
 
 
-def _behind_zeros(crc: int, num_bytes: int) -> int:
-    """Return what the CRC's register becomes over so many zero bytes: what the length alone does to it.
+def _carried_over_zeros(crc: int, num_bytes: int) -> int:
+    """Return the CRC register after so many zero bytes, which is what the length of the second content does to it.
 
-    The bytes beyond whole blocks are really run through; every hexadecimal digit of the number of blocks is a step.
+    Bytes beyond whole blocks are processed; each hexadecimal digit of the number of blocks is one step.
     """
     crc = crc32c(_ZEROS[: num_bytes & (len(_ZEROS) - 1)], crc ^ _UINT32) ^ _UINT32
     num_blocks, bits = num_bytes >> _BLOCK_BITS, _BLOCK_BITS
@@ -55,15 +55,15 @@ def _step(tables: _Tables, crc: int) -> int:
 
 @cache
 def _tables(digit: int, bits: int) -> _Tables:
-    """Return what ``digit << bits`` zero bytes make of each value of each of a CRC's four bytes.
+    """Return what ``digit << bits`` zero bytes make of each value of each of the four bytes of a CRC.
 
-    The step is linear over XOR, so a CRC may be taken through it byte by byte.
+    The step is linear over XOR, so a CRC can take it byte by byte.
     """
     return tuple(tuple(_long_step(byte << place, digit, bits) for byte in range(256)) for place in (0, 8, 16, 24))
 
 
 def _long_step(crc: int, digit: int, bits: int) -> int:
-    """Go ``digit << bits`` zero bytes, in steps that are known already or in single blocks."""
+    """Step over ``digit << bits`` zero bytes, with known steps or in single blocks."""
     if digit > 1:
         return _step(_tables(1, bits), _step(_tables(digit - 1, bits), crc))
     if bits > _BLOCK_BITS:

@@ -1,4 +1,4 @@
-"""What a pipeline requires of the features of one example; carried to the training inside the manifest."""
+"""The features that a pipeline requires of one example; the manifest carries them to the training."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Literal, cast, get_args
 
 FeatureKind = Literal["int64", "float", "bytes"]
 Encoding = Literal["jpeg", "png", "image", "raw", "text"]
-"""What the bytes of a ``bytes`` feature are; ``image`` is JPEG or PNG, ``raw`` is a tensor's own bytes."""
+"""Content of a ``bytes`` feature; ``image`` is JPEG or PNG, ``raw`` is the bytes of a tensor."""
 RawDtype = Literal["uint8", "int32", "int64", "float32"]
 
 
 class SchemaError(ValueError):
-    """A feature's description contradicts itself; the message names the feature and the field."""
+    """A feature's description is inconsistent; the message names the feature and the field."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class FeatureSpec:
     name: str
     kind: FeatureKind
     shape: tuple[int | None, ...] = ()
-    """Of the value; of the decoded image (height, width, channels) where the bytes are an image. None: any."""
+    """Shape of the value, or of the decoded image (height, width, channels). None stands for any size."""
     required: bool = True
     encoding: Encoding | None = None
     dtype: RawDtype | None = None
@@ -31,20 +31,20 @@ class FeatureSpec:
     minimum: float | None = None
     maximum: float | None = None
     allowed: tuple[int | float | str, ...] = ()
-    """Empty: any value."""
+    """Empty allows any value."""
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself, before any shard is judged by it."""
+        """Reject inconsistent descriptions. Raises SchemaError."""
         _check_choices(self)
         if self.encoding is not None and self.kind != "bytes":
-            raise SchemaError(f"feature {self.name}: encoding belongs to kind bytes, kind was {self.kind}")
+            raise SchemaError(f"feature {self.name}: encoding belongs to kind bytes, not to kind {self.kind}")
         if (self.dtype is not None) != (self.encoding == "raw"):
-            raise SchemaError(f"feature {self.name}: dtype goes with encoding raw, and only with it")
+            raise SchemaError(f"feature {self.name}: dtype is required with encoding raw, and only allowed with it")
         if any(d is not None and d < 0 for d in self.shape):
-            raise SchemaError(f"feature {self.name}: shape should have no negative size, was {self.shape}")
+            raise SchemaError(f"feature {self.name}: shape {self.shape} has a negative size")
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON-ready members, without those that say nothing."""
+        """Return JSON-ready members, without empty ones."""
         members = {k: v for k, v in asdict(self).items() if v is not None and v != ()}
         return {**members, "shape": list(self.shape), "required": self.required}
 
@@ -67,4 +67,4 @@ def _check_choices(spec: FeatureSpec) -> None:
         ("dtype", spec.dtype, (None, *get_args(RawDtype))),
     ):
         if value not in choices:
-            raise SchemaError(f"feature {spec.name}: {field} should be one of {choices}, was {value!r}")
+            raise SchemaError(f"feature {spec.name}: {field} {value!r} is not one of {choices}")

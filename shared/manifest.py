@@ -13,14 +13,14 @@ from shared.shard_names import DataFormat
 
 FORMAT_VERSION = 1
 SYNTHETIC: Literal["synthetic"] = "synthetic"
-"""The format of data without shards: the training draws its records itself."""
+"""The format of synthetic data, which have no shards: the training generates the records."""
 Format = DataFormat | Literal["synthetic"]
 MAX_MANIFEST_BYTES = 64 << 20
-"""100,000 shards at about 200 bytes each, three times over."""
+"""Three times the size of 100,000 shards at about 200 bytes each."""
 
 
 class ManifestError(ValueError):
-    """A manifest could not be read; the message says which member, what was expected and what was seen."""
+    """A manifest cannot be read; the message names the member and the problem."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -50,7 +50,7 @@ class Manifest:
     shards: tuple[ManifestShard, ...]
     """Sorted by split and index."""
     statistics: Mapping[str, Any] = field(default_factory=dict)
-    """What validation saw: counts, label histogram, value ranges. For people; the training needs none of it."""
+    """Counts, label histograms and value ranges from validation: for people, the training does not need them."""
 
     def split(self, name: str) -> tuple[ManifestShard, ...]:
         """Return the shards of one split in index order; empty where there is no such split."""
@@ -77,9 +77,9 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest:
-        """Read and check a manifest. Raises ManifestError, also where the fingerprint does not fit the shards."""
+        """Read and check a manifest. Raises ManifestError, also where the fingerprint does not match the shards."""
         if len(text) > MAX_MANIFEST_BYTES:
-            raise ManifestError(f"manifest should be at most {MAX_MANIFEST_BYTES} bytes, was {len(text)}")
+            raise ManifestError(f"manifest: {len(text)} bytes are too many, the limit is {MAX_MANIFEST_BYTES}")
         try:
             members = json.loads(text)
             manifest = _from_members(members)
@@ -88,15 +88,15 @@ class Manifest:
         expected = fingerprint(manifest.shards)
         if manifest.fingerprint != expected:
             raise ManifestError(
-                f"manifest of {manifest.dataset}/{manifest.version}: fingerprint should be {expected} "
-                f"for the shards it lists, was {manifest.fingerprint}"
+                f"manifest of {manifest.dataset}/{manifest.version}: fingerprint of its shards: expected {expected}, "
+                f"got {manifest.fingerprint}"
             )
         return manifest
 
 
 def _from_members(members: Mapping[str, Any]) -> Manifest:
     if members["format_version"] != FORMAT_VERSION:
-        raise ValueError(f"format_version should be {FORMAT_VERSION}, was {members['format_version']!r}")
+        raise ValueError(f"format_version: expected {FORMAT_VERSION}, got {members['format_version']!r}")
     return Manifest(
         dataset=members["dataset"],
         version=members["version"],
@@ -110,7 +110,7 @@ def _from_members(members: Mapping[str, Any]) -> Manifest:
 
 
 def fingerprint(shards: Iterable[ManifestShard]) -> str:
-    """SHA-256 over the sorted (name, size, CRC32C) of the shards: what is trained on, and nothing else."""
+    """Return the SHA-256 over the sorted (name, size, CRC32C) of the shards: the identity of the training data."""
     digest = hashlib.sha256()
     for name, size_bytes, crc in sorted((s.name, s.size_bytes, s.crc32c) for s in shards):
         digest.update(f"{name}\t{size_bytes}\t{crc}\n".encode())

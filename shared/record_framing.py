@@ -34,10 +34,10 @@ def mask_crc(crc: int) -> int:
 
 
 def are_masked(crcs: Sequence[int], masked: Sequence[int]) -> bool:
-    """Whether each of ``masked`` is the CRC32C beside it, masked.
+    """Whether ``masked`` holds the masked CRCs of ``crcs``.
 
-    One step for all of them, as `mask_crc` is for one: each has 64 bits of a long integer to itself, and 32 of
-    them are room for what is shifted or carried out.
+    Computes `mask_crc` for all of them in one step: each has 64 bits of a long integer, of which 32 are room for the
+    bits that are shifted or carried out.
     """
     low, delta = _lanes(len(crcs))
     lanes = int.from_bytes(array("Q", crcs), sys.byteorder)
@@ -52,7 +52,7 @@ def _lanes(number: int) -> tuple[int, int]:
 
 
 def masked_crc32c(data: bytes | memoryview) -> int:
-    """CRC32C (Castagnoli) of ``data``, masked."""
+    """Return the masked CRC32C (Castagnoli) of ``data``."""
     return mask_crc(crc32c(data))
 
 

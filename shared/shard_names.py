@@ -1,6 +1,6 @@
-"""Names of shards: plain, TensorFlow Datasets' and Hugging Face's conventions.
+"""Names of shards, by the conventions of TensorFlow, TensorFlow Datasets and Hugging Face.
 
-Understood, with ``.tfrecord``, ``.tfrecords``, ``.tfrecord.gz`` or ``.parquet`` where marked ``[.ext]``::
+Accepted names, with ``.tfrecord``, ``.tfrecords``, ``.tfrecord.gz`` or ``.parquet`` where marked ``[.ext]``::
 
     train-00003-of-00128[.ext]
     mnist-train.tfrecord-00003-of-00128
@@ -16,7 +16,7 @@ from typing import Literal
 DataFormat = Literal["tfrecord", "parquet"]
 
 MAX_SHARDS_PER_SPLIT = 100_000
-"""Names are five digits wide in every convention understood here; six would be somebody's mistake."""
+"""The conventions number shards with five digits."""
 
 MAX_NAME_CHARS = 255
 
@@ -31,45 +31,43 @@ _PATTERNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ShardName:
-    """What a shard's file name says."""
+    """The parts of a shard's file name."""
 
     name: str
     """The whole file name."""
     split: str
-    """``train``, ``validation``, ``test`` or what the owner called it."""
+    """``train``, ``validation``, ``test`` or another name."""
     index: int
     """0 ≤ index < num_shards."""
     num_shards: int
     """The N of ``-of-N``."""
     data_format: DataFormat | None
-    """What the suffix promises; None where there is no suffix."""
+    """The format by the suffix; None where there is no suffix."""
 
 
 class ShardNameError(ValueError):
-    """The name does not say which shard of how many it is; the message says what was expected."""
+    """The file name is not a shard name; the message says why."""
 
 
 def parse_shard_name(name: str) -> ShardName:
-    """Parse a shard's file name (no folders).
+    """Parse a shard's file name, without folders.
 
-    Raises ShardNameError where it follows no convention or contradicts itself.
+    Raises ShardNameError where it follows no convention or its index is not below its number of shards.
     """
     if len(name) > MAX_NAME_CHARS:
-        raise ShardNameError(
-            f"shard name should be at most {MAX_NAME_CHARS} characters, was {len(name)}: {name[:40]!r}…"
-        )
+        raise ShardNameError(f"shard name {name[:40]!r}… has {len(name)} characters, the limit is {MAX_NAME_CHARS}")
     match = next((m for p in _PATTERNS if (m := p.fullmatch(name))), None)
     if match is None:
-        raise ShardNameError(f"shard name should look like train-00003-of-00128.tfrecord, was {name!r}")
+        raise ShardNameError(f"{name!r} is not a shard name; name it like train-00003-of-00128.tfrecord")
     return _checked(name, match)
 
 
 def _checked(name: str, match: re.Match[str]) -> ShardName:
     index, count = int(match["index"]), int(match["count"])
     if not 0 < count <= MAX_SHARDS_PER_SPLIT:
-        raise ShardNameError(f"{name}: -of-N should be 1 to {MAX_SHARDS_PER_SPLIT}, was {count}")
+        raise ShardNameError(f"{name}: the N of -of-N is {count}, outside 1 to {MAX_SHARDS_PER_SPLIT}")
     if index >= count:
-        raise ShardNameError(f"{name}: shard index should be below {count}, was {index}")
+        raise ShardNameError(f"{name}: shard index {index} is not below {count}; indices count from 0")
     return ShardName(
         name=name, split=match["split"], index=index, num_shards=count, data_format=_format(match["suffix"])
     )

@@ -24,20 +24,20 @@ class TrainingReport:
     run_id: str
     fingerprint: str
     metrics: Mapping[str, float]
-    """Of the exported model: ``val_accuracy``, ``val_loss``, ``accuracy``, ``loss`` …"""
+    """Metrics of the exported model: ``val_accuracy``, ``val_loss``, ``accuracy``, ``loss`` …"""
     epochs: tuple[Mapping[str, float], ...]
     """One mapping for each epoch: ``epoch``, ``loss``, ``accuracy``, ``val_*``, ``images_per_s``, ``duration_s``."""
     world_size: int
     num_nodes: int
     images_per_s: float | None
-    """Of all ranks together, after timing warm-up; None where nothing was timed."""
+    """Throughput of all ranks together, after timing warm-up; None if nothing was timed."""
     rank_plan: Mapping[str, Any]
     seed: int
     versions: Mapping[str, str]
     started_at: str
     ended_at: str
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What else the training wants to say; nothing decides on it."""
+    """Further facts, for people; nothing decides on them."""
 
     def to_json(self) -> str:
         """Return the report as JSON text."""

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT, HOST_ACCOUNT_KEY, Azurite, random_account_key
+from tests.support.azurite import running_azurite
+
 SETTINGS = ("AZURE", "LANDFALL", "OMPI_", "HOROVOD_", "IDENTITY_", "DataStorage")
 STARTING = ("azurite", "browser", "distributed", "twin")
 """Markers of tests that start processes: each of them implies ``processes``."""
-SHARING = ("twin", "distributed")
-"""Markers of tests that one worker runs: a twin is shared by its tests, and MPI ranks want both cores."""
+TOGETHER = ("tests/ranks/", "tests/twin/", "tests/examples/", "tests/chaos/")
+"""Folders whose tests run on one worker, one after the other: they share a twin, or need both cores for MPI ranks."""
+SPREAD = ("tests/unit/", "tests/architecture/", "tests/fuzz/", "tests/crash/test_c")
+"""Where the tests of a file run on both workers; other files stay together, with the processes that they share."""
+NUM_UNUSED_ACCOUNTS = 600
 RERUNS = Path(__file__).resolve().parents[1] / ".landfall" / "reruns.txt"
 """Which tests had to be run twice in the last run, with the reason."""
 
@@ -36,17 +44,60 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(RerunList(), "rerun-list")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that start processes for one rerun, and keep together what shares a resource of the machine."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests that start processes for one rerun; with two workers, put the longest groups first."""
     for item in items:
         if any(item.get_closest_marker(name) for name in STARTING):
             item.add_marker("processes")
         if item.get_closest_marker("processes"):
             item.add_marker(pytest.mark.flaky(reruns=1))
-            if not item.get_closest_marker("xdist_group"):
-                shared = (name for name in SHARING if item.get_closest_marker(name))
-                item.add_marker(pytest.mark.xdist_group(next(shared, item.path.stem)))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: (not item.nodeid.startswith(TOGETHER), item.nodeid.startswith(SPREAD)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep together what shares a resource of the machine, in the order of collection.
+
+    By folder and file: xdist's own marker for groups has no effect under this pytest.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist states no types
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return GroupScheduling(config, log)
+
+
+def group_of(nodeid: str) -> str:
+    """Return the name of the group of tests that run on one worker, without others in between."""
+    together = next((folder for folder in TOGETHER if nodeid.startswith(folder)), "")
+    return together or (nodeid if nodeid.startswith(SPREAD) else nodeid.partition("::")[0])
+
+
+@pytest.fixture(scope="session")
+def azurite_of_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """Start one Azurite for each worker, with all accounts that its tests will need."""
+    accounts = {HOST_ACCOUNT: HOST_ACCOUNT_KEY, DATA_ACCOUNT: random_account_key()}
+    accounts |= {f"unused{number:03}": random_account_key() for number in range(NUM_UNUSED_ACCOUNTS)}
+    with running_azurite(tmp_path_factory.mktemp("azurite"), accounts) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def azurite(azurite_of_worker: Azurite) -> Azurite:
+    """Return the worker's Azurite with its two usual accounts, in which tests choose names of their own."""
+    usual = {name: azurite_of_worker.accounts[name] for name in (HOST_ACCOUNT, DATA_ACCOUNT)}
+    return replace(azurite_of_worker, accounts=usual)
+
+
+@pytest.fixture(scope="session")
+def unused_accounts(azurite_of_worker: Azurite) -> Iterator[str]:
+    """Return the connection strings of accounts that no test has used yet."""
+    unused = [name for name in azurite_of_worker.accounts if name.startswith("unused")]
+    return iter([azurite_of_worker.connection_string(name) for name in unused])
 
 
 class RerunList:
@@ -60,7 +111,7 @@ class RerunList:
         if str(report.outcome) == "rerun":  # the plug-in's own outcome, which pytest's annotation does not know
             crash = getattr(report.longrepr, "reprcrash", None)
             reason = str(crash.message if crash else report.longrepr).partition("\n")[0]
-            self.lines.append(f"{report.nodeid.partition('@')[0]} ({report.when}): {reason}")
+            self.lines.append(f"{report.nodeid} ({report.when}): {reason}")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Iterator[None]:

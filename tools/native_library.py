@@ -1,6 +1,6 @@
-"""Build the validator's native library beside its source, once for each source: seconds, and nothing needs it.
+"""Build the validator's optional native library beside its source, once for each version of the source.
 
-It checks records faster than Python can; where it is missing (another processor) Python checks all of them.
+It checks records faster than Python; where it is missing (another processor), Python checks all of them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tools.logged import run_logged, say
 
 SOURCE = ROOT / "shard_validation" / "tfrecord" / "sound_records.c"
 COMPILE = ("gcc", "-std=gnu11", "-O3", "-fPIC", "-shared")
-"""Without warnings, of which another compiler has others; the tests have it warn."""
+"""Without warnings, which differ between compilers; a test compiles with them."""
 
 
 def build(source: Path = SOURCE) -> None:
-    """Build unless this very source was built before. Raises SetupError with the compiler's words."""
+    """Build the library unless this version was built before. Raises SetupError with the compiler's output."""
     if platform.machine().lower() not in {"x86_64", "amd64"}:
         return
     library = library_of(source)
@@ -38,6 +38,9 @@ def build(source: Path = SOURCE) -> None:
 
 
 def library_of(source: Path) -> Path:
-    """Return where shard_validation/tfrecord/native.py looks for it."""
+    """Return where shard_validation/tfrecord/native.py looks for the library.
+
+    It computes the same path; it cannot be imported here, before the packages it needs are installed.
+    """
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     return source.with_name(f"_{source.stem}-{sys.platform}-{digest}.so")

@@ -26,8 +26,8 @@ from function_app.domain.run_states import RunState
 from function_app.ports import Ledger, ShardStore
 from function_app.services import Services
 from function_app.sweep.sweep import SweepReport, run_sweep
-from function_app.testing.memory_ledger import MemoryLedger
-from function_app.testing.memory_stores import MemoryShardStore
+from function_app.testing.ledger import MemoryLedger
+from function_app.testing.stores import MemoryShardStore
 
 IN_MEMORY, ON_AZURITE = 100_000, 4_000
 SAMPLES = 5

@@ -1,27 +1,34 @@
 """The validator against TensorFlow's readers on the same files, and against the SDK on the same blob.
 
-Readers take turns, page cache warm, medians of five rounds. Of TensorFlow's ways to read, each size has its fastest
-compared: all are tried first. A round in which others used the cores is measured again. Records of one length suit
-what the validator remembers of a layout, so there are records of many lengths too, and nothing is promised of those.
+The two take turns, with a warm page cache; figures are medians of five rounds, and a round in which other processes
+used the cores is repeated. For each record size, the fastest of several settings of TensorFlow is compared. Records
+of one length suit the validator, which remembers layouts, so records of many lengths are measured too, without goal.
 """
 
 from __future__ import annotations
 
+import io
+import random
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from bench.figures import Context, Figure, median
-from bench.validator_blobs import blob_figures
-from bench.validator_files import ShardFile, write_shard, write_varied_shard
-from bench.validator_rounds import undisturbed
-from bench.validator_worker import Worker
+from azure.storage.blob import BlobBlock, ContainerClient
 
-SHARDS = (  # bytes of a record, of the shard, and what is promised: framing and CRC, with the schema
+from bench.figures import Context, Figure, median
+from bench.timed_worker import Worker, undisturbed
+from local_azure.azurite import DATA_ACCOUNT, start_azurite
+from shard_validation import encode_example
+from shared.record_framing import frame_record
+
+SHARDS = (  # bytes of a record, bytes of the shard, least ratios: framing and CRC, with schema
     (256, 64 << 20, 1.0, None),
     (3_072, 192 << 20, 2.0, 1.0),
     (110_000, 512 << 20, 5.0, 4.0),
 )
 VARIED_SHARDS = ((3_072, 192 << 20), (110_000, 512 << 20))
-"""The median bytes of a record, and of the shard."""
+"""Median bytes of a record, and bytes of the shard."""
 READERS: tuple[dict[str, Any], ...] = (
     {"do": "iterator"},
     *({"do": "dataset", "batch": b, "buffer_bytes": n} for b in (32, 256, 1024) for n in (256 << 10, 8 << 20)),
@@ -79,6 +86,114 @@ def _named(settings: dict[str, Any]) -> str:
 
 
 def _fastest(worker: Worker, path: str, ways: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-    """Return the fastest of several ways, each tried twice: the first time warms it up."""
+    """Return the fastest of several settings; each is tried twice, the first time as a warm-up."""
     tried = {i: min(worker.ask(path=path, **way).wall_s for _ in range(2)) for i, way in enumerate(ways)}
     return ways[min(tried, key=lambda i: tried[i])]
+
+
+CONTAINER = "datasets"
+BLOCK_RECORDS_BYTES = 64 << 20
+SMALL, LARGE = "digits/1/train-00000-of-00002.tfrecord", "digits/1/train-00001-of-00002.tfrecord"
+SMALL_BLOCKS, LARGE_BLOCKS = 8, 62
+"""512 MB to measure the rate, 4 GB to measure memory."""
+MIN_RATE = 0.9
+MAX_PEAK_MB = 150.0
+
+
+def blob_figures(context: Context) -> list[Figure]:
+    """Upload two shards to an own Azurite, and read them in turn."""
+    azurite = start_azurite(context.scratch)
+    try:
+        connection = azurite.connection_string(DATA_ACCOUNT)
+        _upload(context, connection)
+        context.say("blobs from Azurite")
+        with Worker(context, context.python, "validator_ours", {"DataStorage": connection}) as worker:
+            helpers = [azurite.process.popen.pid]  # its work, sending the content, is part of what is measured
+            validated, read = undisturbed(
+                lambda: worker.ask("validate_blob", path=SMALL, helpers=helpers),
+                lambda: worker.ask("read_blob", path=SMALL, helpers=helpers),
+            )
+        context.say("4 GB from Azurite")
+        with Worker(context, context.python, "validator_ours", {"DataStorage": connection}) as worker:
+            worker.ask("validate_blob", path=LARGE)
+            peak_bytes = worker.ask("peak").result
+    finally:
+        azurite.stop()
+    return [
+        Figure(
+            name="blob: rate against the SDK reading it and doing nothing",
+            value=median(read) / median(validated),
+            unit="ratio",
+            at_least=MIN_RATE,
+        ),
+        Figure(name="blob of 4 GB: peak memory", value=peak_bytes / 1e6, unit="MB resident", at_most=MAX_PEAK_MB),
+    ]
+
+
+def _upload(context: Context, connection: str) -> None:
+    """Upload both shards block by block: a block consists of whole records, so any number of blocks is a shard."""
+    block = write_shard(context.scratch, size=110_000, total_bytes=BLOCK_RECORDS_BYTES)
+    content = block.path.read_bytes()
+    block.path.unlink()
+    container = ContainerClient.from_connection_string(connection, CONTAINER)
+    container.create_container()
+    for path, num_blocks in ((SMALL, SMALL_BLOCKS), (LARGE, LARGE_BLOCKS)):
+        blob = container.get_blob_client(path)
+        blocks = [BlobBlock(uuid.uuid4().hex) for _ in range(num_blocks)]
+        for each in blocks:
+            blob.stage_block(each.id, content, length=len(content))
+        blob.commit_block_list(blocks)
+
+
+_SEED = 20261120
+_SPREAD = 0.5
+"""Standard deviation of the logarithm of a length: two thirds are between 0.6 and 1.65 times the median."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardFile:
+    """One shard of the benchmark."""
+
+    size: int
+    """Bytes of the image in each record; with ``varied``, their median."""
+    encoding: str
+    """``raw``, ``jpeg``, or ``varied``: raw bytes of many lengths."""
+    path: Path
+    size_bytes: int
+
+
+def write_shard(folder: Path, *, size: int, total_bytes: int, encoding: str = "raw") -> ShardFile:
+    """Write records with an image and a label until the file has ``total_bytes``."""
+    chance = random.Random(_SEED)  # noqa: S311 - content that does not compress
+    path = folder / f"train-{size % 100_000:05d}-of-99999.tfrecord"
+    with path.open("wb") as file:
+        while file.tell() < total_bytes:
+            file.write(frame_record(_example(chance, size, encoding)))
+    return ShardFile(size=size, encoding=encoding, path=path, size_bytes=path.stat().st_size)
+
+
+def write_varied_shard(folder: Path, *, size: int, total_bytes: int) -> ShardFile:
+    """Write records whose images vary in length as photographs do: half are below ``size``, a few far above."""
+    chance = random.Random(_SEED)  # noqa: S311 - content that does not compress
+    path = folder / f"validation-{size % 100_000:05d}-of-99999.tfrecord"
+    with path.open("wb") as file:
+        while file.tell() < total_bytes:
+            length = round(size * chance.lognormvariate(0.0, _SPREAD))
+            file.write(frame_record(_example(chance, length, "raw")))
+    return ShardFile(size=size, encoding="varied", path=path, size_bytes=path.stat().st_size)
+
+
+def _example(chance: random.Random, size: int, encoding: str) -> bytes:
+    image = chance.randbytes(size) if encoding == "raw" else _jpeg(chance, size)
+    return encode_example({"image": image, "label": chance.randrange(10)})
+
+
+def _jpeg(chance: random.Random, size: int) -> bytes:
+    """Return a JPEG of about this size: a small one with random bytes before its end marker."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.new("RGB", (500, 375)).save(buffer, format="JPEG")
+    whole = buffer.getvalue()
+    filling = chance.randbytes(max(0, size - len(whole))).replace(b"\xff", b"\xfe")
+    return whole[:-2] + filling + whole[-2:]

@@ -1,38 +1,52 @@
-"""A training loop that stops before a step and goes on when the benchmark says so.
+"""A gate in the training loop: the benchmark decides when a rank takes its next steps.
 
-A rank connects to the benchmark's socket, says who it is, and waits. It is then told a number of steps, takes
-them, says how long they took by its own clocks, and waits again. So several trainings can be loaded at once and
+A rank connects to the benchmark's socket, introduces itself, and waits. It then receives a number of steps, takes
+them, reports how long they took by its own clocks, and waits again. So several trainings can be loaded at once and
 take turns of a few seconds: a machine that slows down slows all of them.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from bench import disturbance
+from shared.job_arguments import JobArguments
 
 T = TypeVar("T")
 
 
+def open_gate() -> tuple[Gate, JobArguments]:
+    """Read the command line: bind this process to its core; return its gate and the training's own arguments."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--gate", required=True, help="path of the benchmark's socket")
+    parser.add_argument("--cores", required=True, help="cores of the ranks, one for each, separated by commas")
+    own, of_training = sys.argv[1 : sys.argv.index("--")], sys.argv[sys.argv.index("--") + 1 :]
+    options = parser.parse_args(own)
+    gate = Gate(options.gate, [int(core) for core in options.cores.split(",")])
+    return gate, JobArguments.from_argv(of_training)
+
+
 class Gate:
-    """One rank's end of the socket."""
+    """The end of the socket in one rank."""
 
     def __init__(self, path: str, cores: Sequence[int]) -> None:
-        """Bind this rank to a core of its own; before any library starts threads, which inherit the choice.
+        """Bind this rank to a core, before libraries start threads, which inherit the binding.
 
-        Not left to mpirun's --bind-to, which counts a virtual machine's hardware threads differently everywhere.
+        mpirun's --bind-to would count the hardware threads of virtual machines differently on each of them.
         """
         self._rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
         os.sched_setaffinity(0, {cores[self._rank % len(cores)]})
         self._cores = cores
         self._link = socket.socket(socket.AF_UNIX)
         self._link.connect(path)
-        self._asked = self._link.makefile("r", encoding="utf-8")
+        self._requests = self._link.makefile("r", encoding="utf-8")
         self._left = 0
         self._began: disturbance.Reading | None = None
 
@@ -43,27 +57,27 @@ class Gate:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the socket."""
-        self._asked.close()
+        self._requests.close()
         self._link.close()
 
     def introduce(self, **facts: Any) -> None:
-        """Say that this rank is ready for its first step, and what the benchmark wants to know of it."""
-        self._say({"rank": self._rank, "process_id": os.getpid(), **facts})
+        """Report that this rank is ready for its first step, with facts about it."""
+        self._send({"rank": self._rank, "process_id": os.getpid(), **facts})
 
     def pass_one(self) -> None:
-        """Return when the next step may be taken; ends the process where the benchmark has gone."""
+        """Return when the next step may be taken; end the process where the benchmark has ended."""
         if self._left == 0:
             if self._began is not None:
-                self._tell(self._began, disturbance.read(self._cores))
-            asked = self._asked.readline()
-            if not asked:
+                self._report(self._began, disturbance.read(self._cores))
+            num_steps = self._requests.readline()
+            if not num_steps:
                 os._exit(0)
-            self._left = int(asked)
+            self._left = int(num_steps)
             self._began = disturbance.read(self._cores)
         self._left -= 1
 
-    def _tell(self, before: disturbance.Reading, after: disturbance.Reading) -> None:
-        self._say(
+    def _report(self, before: disturbance.Reading, after: disturbance.Reading) -> None:
+        self._send(
             {
                 "wall_s": after.wall_s - before.wall_s,
                 "busy_s": after.busy_s - before.busy_s,
@@ -72,12 +86,12 @@ class Gate:
             }
         )
 
-    def _say(self, members: dict[str, Any]) -> None:
+    def _send(self, members: dict[str, Any]) -> None:
         self._link.sendall(json.dumps(members).encode() + b"\n")
 
 
 class Gated(Generic[T]):
-    """Batches behind a gate: each is asked for at the start of a step."""
+    """Batches behind a gate, which is passed before each batch."""
 
     def __init__(self, batches: Iterator[T], gate: Gate) -> None:
         self._batches = batches
@@ -92,6 +106,6 @@ class Gated(Generic[T]):
 
 
 def resident_bytes() -> int:
-    """This process's memory at this moment (proc(5), statm)."""
+    """Return the resident memory of this process (proc(5), statm)."""
     with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - as little as possible between steps
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

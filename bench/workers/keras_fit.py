@@ -9,14 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.workers.asked import asked
+from bench.workers.gate import open_gate
 from training_job import process_environment
 from training_job.job import prepare
 
 
 def main() -> None:
     """Train for as long as the benchmark asks for steps."""
-    gate, arguments = asked()
+    gate, arguments = open_gate()
     job = prepare(arguments, 1)
     process_environment.set_for(arguments, Path(arguments.report))
     import keras

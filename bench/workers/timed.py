@@ -1,4 +1,4 @@
-"""The loop of a worker that is asked, line by line, to do something and to say how long it took."""
+"""The loop of a worker process: one request per line, answered with how long it took."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.disturbance import cpu_s, others_share, read
 def serve(what: Mapping[str, Callable[..., int]]) -> None:
     """Answer each line ``{"do": name, …arguments}`` with its wall time, the others' share, and what it returned.
 
-    ``helpers`` are processes (ids) that work for what is measured, so they are no others.
+    ``helpers`` are ids of processes whose work belongs to the request, so it is not that of others.
     """
     cores = sorted(os.sched_getaffinity(0))
     for line in sys.stdin:

@@ -1,6 +1,6 @@
 """One rank of a training that a benchmark measures: the training job's own loop, whose batches pass a gate.
 
-Everything else is what `python -m training_job.train` does with the same arguments: the process environment, the
+Everything besides is what `python -m training_job.train` does with the same arguments: the process environment, the
 data, the model, the compiled step, progress, metrics, checkpoints.
 """
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.workers.asked import asked
-from bench.workers.gate import Gate, Gated
+from bench.workers.gate import Gate, Gated, open_gate
 from training_job import process_environment
 from training_job.job import prepare
 from training_job.liveness.interruptions import StopRequest
@@ -19,7 +18,7 @@ from training_job.liveness.interruptions import StopRequest
 
 @dataclass(frozen=True, kw_only=True)
 class GatedData:
-    """A rank's data, the training's behind a gate."""
+    """A rank's data, with a gate before its training batches."""
 
     data: Any
     gate: Gate
@@ -29,13 +28,13 @@ class GatedData:
         return Gated(iter(self.data.training_epoch(epoch, skip_steps)), self.gate)
 
     def evaluation(self) -> Any:
-        """Return the split's batches, which nobody counts."""
+        """Return the split's batches, not counted."""
         return self.data.evaluation()
 
 
 def main() -> None:
     """Train for as long as the benchmark asks for steps."""
-    gate, arguments = asked()
+    gate, arguments = open_gate()
     job = prepare(arguments, process_environment.launched_world_size())
     process_environment.set_for(arguments, Path(arguments.report))
     from training_job.session import open_session

@@ -1,39 +1,83 @@
-"""Landfall's validator, asked by the validator benchmark: framing and CRC, or with the schema of its records."""
+"""Landfall's validator as a worker of the validator benchmark: local files, and blobs in Azurite."""
 
 from __future__ import annotations
 
+import os
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.workers.timed import serve
-from shard_validation import DataRequirements, ImagePolicy, LocalFileSource, validate_shard
+from shard_validation import DataRequirements, ImagePolicy, LocalFileSource, ShardSource, validate_shard
+from shard_validation.read_ahead import DEFAULT_CHUNK_BYTES
 from shared.example_schema import FeatureSpec
 
+if TYPE_CHECKING:
+    from function_app.adapters.connections import StorageConnection
+
+CONTAINER = "datasets"
 LABEL = FeatureSpec(name="label", kind="int64", minimum=0, maximum=9)
+ANY_IMAGE = FeatureSpec(name="image", kind="bytes")
 
 
 def framing(path: str) -> int:
-    """Check both CRCs of every record, and take the CRC of the content."""
-    return _validate(path, None)
+    """Check both CRCs of every record, and take the CRC of the content; return the records."""
+    with LocalFileSource(Path(path)) as source:
+        return _num_records(source, None)
 
 
 def schema(path: str, size: int, encoding: str) -> int:
-    """The same, and every example against two features."""
+    """Check also two features of every example; return the records."""
     if encoding == "raw":
         image = FeatureSpec(name="image", kind="bytes", encoding="raw", dtype="uint8", shape=(size,))
     elif encoding == "varied":
-        image = FeatureSpec(name="image", kind="bytes")
+        image = ANY_IMAGE
     else:
         image = FeatureSpec(name="image", kind="bytes", encoding="jpeg")
-    return _validate(path, DataRequirements(features=(image, LABEL), images=ImagePolicy(decode="header")))
-
-
-def _validate(path: str, requirements: DataRequirements | None) -> int:
     with LocalFileSource(Path(path)) as source:
-        verdict = validate_shard(source, requirements)
+        return _num_records(source, DataRequirements(features=(image, LABEL), images=ImagePolicy(decode="header")))
+
+
+def validate_blob(path: str) -> int:
+    """Validate a blob as the function app does; return its records."""
+    from function_app.adapters.blobs import BlobShardStore
+
+    store = BlobShardStore(_connection(), CONTAINER)
+    facts = store.facts(path)
+    if facts is None:
+        raise ValueError(f"{path}: no such blob")
+    return _num_records(store.open(facts), DataRequirements(features=(ANY_IMAGE, LABEL)))
+
+
+def read_blob(path: str) -> int:
+    """Read a blob with the SDK in chunks of the same size, and discard them; return its bytes."""
+    blob = _connection().blob_service.get_blob_client(CONTAINER, path)
+    size, offset = blob.get_blob_properties().size, 0
+    while offset < size:
+        offset += len(blob.download_blob(offset, min(DEFAULT_CHUNK_BYTES, size - offset)).readall())
+    return offset
+
+
+def peak() -> int:
+    """Return the peak of this process's resident memory, in bytes (VmHWM, proc(5))."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+
+
+def _num_records(source: ShardSource, requirements: DataRequirements | None) -> int:
+    verdict = validate_shard(source, requirements)
     if not verdict.accepted:
-        raise ValueError(f"{path} should be accepted: {verdict.reasons[:1]}")
+        raise ValueError(f"{source.name} was rejected: {verdict.reasons[:1]}")
     return verdict.num_records
 
 
+@cache
+def _connection() -> StorageConnection:
+    from function_app.adapters.connections import ConnectionSettings, StorageConnection
+
+    settings = ConnectionSettings(name="DataStorage", connection_string=os.environ["DataStorage"])  # noqa: SIM112
+    return StorageConnection(settings)
+
+
 if __name__ == "__main__":
-    serve({"framing": framing, "schema": schema})
+    serve({function.__name__: function for function in (framing, schema, validate_blob, read_blob, peak)})

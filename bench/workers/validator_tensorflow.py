@@ -1,4 +1,4 @@
-"""TensorFlow's readers, asked by the validator benchmark; of several settings the fastest is compared."""
+"""TensorFlow's readers as a worker of the validator benchmark, with the settings that it tries."""
 
 from __future__ import annotations
 

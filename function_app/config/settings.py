@@ -18,6 +18,7 @@ from function_app.domain.errors import SettingsError
 from function_app.domain.jobs import Workspace
 
 MAX_SETTING_CHARS = 2048
+CONTAINER_NAME = r"[a-z0-9](-?[a-z0-9]){2,62}"
 DEFAULT_MAX_CONCURRENT_RUNS = 10
 MAX_CONCURRENT_RUNS = 1000
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -39,7 +40,6 @@ _TIME_SPAN = re.compile(
 _UNLIMITED = "-1"
 
 _GUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-_CONTAINER = r"[a-z0-9](-?[a-z0-9]){2,62}"
 _WORKSPACE_ID = (
     r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+"
 )
@@ -79,9 +79,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     """Return the checked settings. Raises SettingsError with all settings that are missing or wrong."""
     read = _Reader(environ)
     settings = Settings(
-        data_container=read.matching("LANDFALL_DATA_CONTAINER", _CONTAINER, "datasets"),
-        state_container=read.matching("LANDFALL_STATE_CONTAINER", _CONTAINER, "landfall"),
-        runs_container=read.matching("LANDFALL_RUNS_CONTAINER", _CONTAINER, "runs"),
+        data_container=read.matching("LANDFALL_DATA_CONTAINER", CONTAINER_NAME, "datasets"),
+        state_container=read.matching("LANDFALL_STATE_CONTAINER", CONTAINER_NAME, "landfall"),
+        runs_container=read.matching("LANDFALL_RUNS_CONTAINER", CONTAINER_NAME, "runs"),
         workspace=_workspace(read),
         topic_endpoint=read.url("LANDFALL_NOTIFICATION_TOPIC_ENDPOINT"),
         topic_key=read.text("LANDFALL_NOTIFICATION_TOPIC_KEY"),

@@ -1,6 +1,6 @@
-"""Every error that Landfall raises on purpose: one base, one class for each cause.
+"""The errors of the function app: one class for each cause, all derived from LandfallError.
 
-A message holds what was expected, what was seen and where to look next; the data are attributes.
+A message names the thing, the problem and the fix; data that a handler needs are attributes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from shared.errors import LandfallError
 
 
 class ProblemsError(LandfallError):
-    """Several things are wrong at once; the message lists them all."""
+    """Several problems at once; the message lists them all."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
@@ -17,23 +17,23 @@ class ProblemsError(LandfallError):
 
 
 class SettingsError(ProblemsError):
-    """App settings are missing or wrong; the message lists all of them at once."""
+    """App settings are missing or wrong; the message lists all of them."""
 
 
 class PipelineError(ProblemsError):
-    """Pipeline files are wrong; each line names the file, the field, what was expected and what was seen."""
+    """Pipeline files are wrong; each line names the file, the field, the problem and the fix."""
 
 
 class InvalidEventError(LandfallError):
-    """An event or a queue message cannot be understood; trying again will not help."""
+    """An event or queue message cannot be understood; another delivery would fail the same way."""
 
 
 class NotFoundError(LandfallError):
-    """What was asked for by name is not there."""
+    """No object has the requested name."""
 
 
 class VersionNotWholeError(LandfallError):
-    """A training was asked for a dataset version that is not closed; the message says which shards are missing."""
+    """A run was requested on a dataset version that is not whole; the message lists the missing shards."""
 
     def __init__(self, message: str, *, missing: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -41,35 +41,35 @@ class VersionNotWholeError(LandfallError):
 
 
 class VersionNameError(LandfallError):
-    """A training was asked for without a dataset version, or with one of synthetic data, which have none."""
+    """A run was requested without a dataset version, or with one where the pipeline trains on synthetic data."""
 
 
 class VersionQuarantinedError(LandfallError):
-    """A training was asked for on data that made one fail; the message names that run."""
+    """A run was requested on data that are on hold because they broke a run; the message names that run."""
 
 
 class OverrideError(LandfallError):
-    """A caller asked for more than the pipeline allows; the message names the field and its limit."""
+    """An override is not allowed by the pipeline; the message names the field and its limit."""
 
 
 class DocumentTooLargeError(LandfallError):
-    """A document is larger than its reader allows; nothing of it is used."""
+    """A document is larger than its reader allows; it is not used."""
 
 
 class ReplayRefusedError(LandfallError):
-    """A dead letter cannot be delivered again; the message says why, and what to do instead."""
+    """A dead letter cannot be replayed; the message says why, and what to do instead."""
 
 
 class RunEndedError(LandfallError):
-    """A run was to be canceled that has ended otherwise; nothing was changed."""
+    """A cancellation was requested for a run that has already ended; nothing was changed."""
 
 
 class LedgerConflictError(LandfallError):
-    """Somebody else changed the row first: read again, decide again."""
+    """Another writer changed the row first: read it again and decide again."""
 
 
 class IllegalTransitionError(LandfallError):
-    """A run was to be moved where its state does not lead; nothing was changed."""
+    """The run's state does not allow the requested transition; nothing was changed."""
 
     def __init__(self, run_id: str, current: str, target: str) -> None:
         super().__init__(f"run {run_id}: there is no transition from {current} to {target}")
@@ -77,7 +77,7 @@ class IllegalTransitionError(LandfallError):
 
 
 class ScriptRefusedError(LandfallError):
-    """A training was asked for with a script that has errors, and without force; the findings say which and where."""
+    """A run was requested, without force, whose script has errors; the findings say which and where."""
 
     def __init__(self, message: str, *, findings: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -85,12 +85,12 @@ class ScriptRefusedError(LandfallError):
 
 
 class SubmissionRefusedError(LandfallError):
-    """Azure ML said no, and will say no again: the message is the service's."""
+    """Azure ML refused the submission for good; the message is the service's."""
 
 
 class ServiceUnavailableError(LandfallError):
-    """A service did not answer, or asked to be left alone for a while: trying again later may help."""
+    """A service did not answer or is throttling; trying again later may help."""
 
 
 class NotificationError(LandfallError):
-    """A recipient could not be told; the notification stays in the outbox."""
+    """A notification could not be delivered; it stays in the outbox."""

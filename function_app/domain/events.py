@@ -1,4 +1,7 @@
-"""Envelopes of events: Event Grid's own schema and CloudEvents 1.0, one or several in a payload."""
+"""The one reader of events and queue messages: both envelopes of Event Grid, uploads, training requests.
+
+Sources: Event Grid's event schema and CloudEvents 1.0, one event or several in a payload.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,24 @@ from urllib.parse import unquote
 from function_app.domain.errors import InvalidEventError
 from function_app.domain.records import DatasetVersion
 
+SHARD_UPLOADED = "shard-uploaded"
+TRAINING_REQUESTED = "training-requested"
+RUN_CHANGED = "run-changed"
+"""Where events and messages come from: two queues, and the trigger that Event Grid calls directly."""
+CREATED = "Microsoft.Storage.BlobCreated"
+FINAL_WRITES = frozenset({"PutBlob", "PutBlockList", "CopyBlob", "FlushWithClose"})
+"""Calls after which a blob is complete; ``CreateFile`` announces one that is still empty."""
+MAX_REQUEST_BYTES = 4096
 MAX_PAYLOAD_BYTES = 1 << 20
 """Event Grid's own limit for one event or batch."""
 MAX_EVENTS = 1000
 MAX_TEXT_CHARS = 16 << 10
-"""A blob's name has up to 1,024 characters, each of up to four bytes, each percent-encoded in a subject."""
+"""A blob's name has up to 1,024 characters of up to four bytes each, percent-encoded in a subject."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """What both envelopes have in common."""
+    """The members that both envelopes have in common."""
 
     id: str
     type: str
@@ -30,27 +41,27 @@ class Event:
 
 
 def read_events(payload: bytes | str) -> list[Event]:
-    """Read the events of a payload. Raises InvalidEventError: trying again will not help."""
+    """Read the events of a payload. Raises InvalidEventError: another delivery would fail the same way."""
     if len(payload) > MAX_PAYLOAD_BYTES:
-        raise InvalidEventError(f"payload should be at most {MAX_PAYLOAD_BYTES} bytes, was {len(payload)}")
+        raise InvalidEventError(f"payload has {len(payload)} bytes; at most {MAX_PAYLOAD_BYTES} are read")
     try:
         document = json.loads(payload)
     except (ValueError, RecursionError) as error:
-        raise InvalidEventError(f"payload should be JSON, was not: {error}") from error
+        raise InvalidEventError(f"payload is not JSON: {error}") from error
     members = document if isinstance(document, list) else [document]
     if not 0 < len(members) <= MAX_EVENTS:
-        raise InvalidEventError(f"payload should hold 1 to {MAX_EVENTS} events, held {len(members)}")
+        raise InvalidEventError(f"payload holds {len(members)} events; 1 to {MAX_EVENTS} are read")
     return [event_of(member) for member in members]
 
 
 def event_of(members: Any) -> Event:
     """Read one event of either envelope. Raises InvalidEventError."""
     if not isinstance(members, Mapping):
-        raise InvalidEventError(f"an event should be a JSON object, was {type(members).__name__}")
+        raise InvalidEventError(f"an event is of type {type(members).__name__}, not a JSON object")
     kind = "type" if "specversion" in members else "eventType"
     data = members.get("data")
     if not isinstance(data, Mapping):
-        raise InvalidEventError(f"event {str(members.get('id'))[:100]}: data should be an object, was {data!r:.100}")
+        raise InvalidEventError(f"event {str(members.get('id'))[:100]}: data is not an object: {data!r:.100}")
     texts = {"id": "id", "type": kind, "subject": "subject"}
     return Event(data=data, **{name: _text(members, member) for name, member in texts.items()})
 
@@ -58,46 +69,41 @@ def event_of(members: Any) -> Event:
 def _text(members: Mapping[str, Any], name: str) -> str:
     value = members.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT_CHARS:
-        raise InvalidEventError(f"event: {name} should be a text of 1 to {MAX_TEXT_CHARS}, was {str(value)[:100]!r}")
+        raise InvalidEventError(
+            f"event: {name} is not a text of 1 to {MAX_TEXT_CHARS} characters: {str(value)[:100]!r}"
+        )
     return value
 
 
-_SUBJECT = re.compile(r"/blobServices/default/containers/(?P<container>[^/]+)/blobs/(?P<path>.+)", re.DOTALL)
+_BLOB_SUBJECT = re.compile(r"/blobServices/default/containers/(?P<container>[^/]+)/blobs/(?P<path>.+)", re.DOTALL)
+
+
+def blob_of(subject: str) -> tuple[str, str] | None:
+    """Return the container and the path of the blob that an event's subject names, None where it names none."""
+    match = _BLOB_SUBJECT.fullmatch(subject)
+    return None if match is None else (unquote(match["container"]), unquote(match["path"]))
 
 
 def read_uploads(payload: bytes | str, *, num_deliveries: int = 1) -> list[Upload]:
-    """Read the uploads of a queue message. Raises InvalidEventError: the message then ends as poison."""
+    """Read the uploads in a queue message. Raises InvalidEventError: the message then becomes a dead letter."""
     return [_upload(event, is_repeated=num_deliveries > 1) for event in read_events(payload)]
 
 
 def _upload(event: Event, *, is_repeated: bool) -> Upload:
-    match = _SUBJECT.fullmatch(event.subject)
-    if match is None:
+    blob = blob_of(event.subject)
+    if blob is None:
         raise InvalidEventError(
-            f"event {event.id}: subject should be /blobServices/default/containers/<c>/blobs/<path>, "
-            f"was {event.subject[:200]!r}"
+            f"event {event.id}: subject is not /blobServices/default/containers/<container>/blobs/<path>: "
+            f"{event.subject[:200]!r}"
         )
     return Upload(
         event_type=event.type,
         api=str(event.data.get("api") or "unknown"),
-        container=unquote(match["container"]),
-        path=unquote(match["path"]),
+        container=blob[0],
+        path=blob[1],
         event_id=event.id,
         is_repeated=is_repeated,
     )
-
-
-SHARD_UPLOADED = "shard-uploaded"
-
-
-TRAINING_REQUESTED = "training-requested"
-
-
-RUN_CHANGED = "run-changed"
-"""Sources: two queues, and the trigger that Event Grid calls itself."""
-
-
-MAX_REQUEST_BYTES = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +115,7 @@ class TrainingRequest:
     trigger: str
     """``closed``, ``http`` or ``cli``."""
     run_id: str | None = None
-    """Where the caller has claimed a run already; None lets the step resolve it."""
+    """The run that the caller has already claimed; None: the submission claims one."""
 
     def to_json(self) -> str:
         """Return the message's text."""
@@ -119,12 +125,12 @@ class TrainingRequest:
     def from_json(cls, text: str | bytes) -> Self:
         """Read what `to_json` wrote. Raises InvalidEventError."""
         if len(text) > MAX_REQUEST_BYTES:
-            raise InvalidEventError(f"training request should be at most {MAX_REQUEST_BYTES} bytes, was {len(text)}")
+            raise InvalidEventError(f"training request has {len(text)} bytes; at most {MAX_REQUEST_BYTES} are read")
         try:
             members = json.loads(text)
             request = cls(**{**members, "dataset_version": DatasetVersion(**members["dataset_version"])})
         except (ValueError, KeyError, TypeError) as error:
-            raise InvalidEventError(f"training request should be what Landfall sends, was not: {error!r}") from error
+            raise InvalidEventError(f"training request was not sent by Landfall: {error!r}") from error
         return request._checked()
 
     def _checked(self) -> Self:
@@ -135,16 +141,9 @@ class TrainingRequest:
         return self
 
 
-FINAL_WRITES = frozenset({"PutBlob", "PutBlockList", "CopyBlob", "FlushWithClose"})
-"""Calls after which a blob is complete; ``CreateFile`` announces one that is still empty."""
-
-
-CREATED = "Microsoft.Storage.BlobCreated"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """What an event claims; only the path is believed, and only after a look at the store."""
+    """What an event says about an upload. Only the path is used, and checked against the store."""
 
     event_type: str
     api: str
@@ -152,7 +151,19 @@ class Upload:
     path: str
     event_id: str
     is_repeated: bool = False
-    """Whether the message was delivered before: whoever had it may have died of it."""
+    """Whether the message was delivered before: the handler may have died on this shard."""
+
+
+def first_event(payload: str) -> Mapping[str, Any]:
+    """Return the first event of a payload. Raises InvalidEventError."""
+    try:
+        document = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise InvalidEventError(f"payload is not JSON: {error}") from error
+    event = document[0] if isinstance(document, list) and document else document
+    if not isinstance(event, Mapping):
+        raise InvalidEventError(f"payload is not an event but {type(event).__name__}")
+    return event
 
 
 MAX_RUN_ID_CHARS = 300

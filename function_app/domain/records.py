@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from function_app.domain.run_states import RunState
+from function_app.domain.run_states import SETTLED, RunState
 
 if TYPE_CHECKING:
     from shard_validation import Reason
@@ -273,3 +273,21 @@ def normalise_etag(etag: str) -> str:
     Fit to compare and to store, not to be sent back: services compare the text that they gave out.
     """
     return etag.strip().removeprefix("W/").strip('"').upper()
+
+
+def same_verdict(stored: ShardRecord | None, shard: ShardRecord) -> bool:
+    """Whether a verdict repeats the one on record: the same bytes were judged, with the same outcome."""
+    return stored is not None and (stored.etag, stored.state) == (shard.etag, shard.state)
+
+
+def counter_change(stored: ShardRecord | None, shard: ShardRecord) -> int:
+    """By how much the accepted shards of a bucket change when a verdict replaces the one on record: -1, 0 or 1."""
+    was_accepted = stored is not None and stored.state is ShardState.ACCEPTED
+    return int(shard.state is ShardState.ACCEPTED) - int(was_accepted)
+
+
+def is_unfinished(run: RunRecord) -> bool:
+    """Whether a run still needs care: it is not settled, or people should be told how it ended and were not."""
+    if run.state not in SETTLED:
+        return True
+    return run.notified_at is None and run.next_run_id is None and run.state is not RunState.SUPPRESSED

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from function_app.domain.errors import IllegalTransitionError
+
 
 class RunState(StrEnum):
     """A run's state, as stored."""
@@ -102,3 +104,9 @@ def is_legal(source: RunState, target: RunState, actor: Actor) -> bool:
 
 
 AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
+
+
+def check_transition(run_id: str, current: RunState, target: RunState) -> None:
+    """Raise IllegalTransitionError where a run's state does not lead to another; staying is always legal."""
+    if target is not current and target not in TRANSITIONS[current]:
+        raise IllegalTransitionError(run_id, current, target)

@@ -1,4 +1,4 @@
-"""Which shard a blob's path means: ``dataset/version/shard``, within what the pipelines ask for."""
+"""Blob paths: ``dataset/version/shard``, as far as a pipeline asks for the dataset and the split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class ShardPlace:
-    """A position in a split of a dataset version, and the file that claims it."""
+    """A position in a split of a dataset version, and the file for it."""
 
     dataset_version: DatasetVersion
     shard: ShardName
@@ -30,22 +30,22 @@ class ShardPlace:
 
 
 class NotAShardError(ValueError):
-    """The path means no shard that anybody waits for; the message says why."""
+    """The path is no shard of any pipeline; the message says why."""
 
 
 def shard_place(path: str, pipelines: Mapping[str, Pipeline]) -> ShardPlace:
-    """Return what a path means. Raises NotAShardError."""
+    """Return the shard that a path names. Raises NotAShardError."""
     match = PATH_PATTERN.fullmatch(path)
     if match is None:
-        raise NotAShardError(f"a shard's path should be <dataset>/<version>/<shard>, was {path[:200]!r}")
+        raise NotAShardError(f"{path[:200]!r} is not a shard's path: <dataset>/<version>/<shard>")
     dataset, version, name = match.groups()
     pipeline = pipelines.get(dataset)
     if pipeline is None:
         raise NotAShardError(f"dataset {dataset!r} has no pipeline; there are pipelines for {_listed(pipelines)}")
     if pipeline.data.is_synthetic:
-        raise NotAShardError(f"pipeline {pipeline.pipeline} trains on synthetic data and waits for no shard")
+        raise NotAShardError(f"pipeline {pipeline.pipeline} trains on synthetic data and takes no shards")
     if not VERSION_PATTERN.fullmatch(version):
-        raise NotAShardError(f"a version should be 1 to 64 letters, digits, . - and _, was {version[:100]!r}")
+        raise NotAShardError(f"{version[:100]!r} is not a version: use 1 to 64 letters, digits, . - and _")
     try:
         shard = parse_shard_name(name)
     except ShardNameError as error:
@@ -59,7 +59,7 @@ def shard_place(path: str, pipelines: Mapping[str, Pipeline]) -> ShardPlace:
 
 
 def counted_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion] | None:
-    """Return the version whose record counts a path holds, None where it is no such file of a pipeline's dataset."""
+    """Return the version whose stated record counts are at a path; None where the path is no such file."""
     match = PATH_PATTERN.fullmatch(path)
     if match is None or match[3] not in COUNT_FILES or not VERSION_PATTERN.fullmatch(match[2]):
         return None

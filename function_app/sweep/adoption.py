@@ -1,7 +1,8 @@
-"""Jobs of ours that the ledger does not know: a restored table, a lost row, a job that somebody copied.
+"""Jobs with Landfall's tags that the ledger does not know: after a restored table, a lost row or a copied job.
 
-Whoever submits has claimed first, so no crash leads here. Where planning the run again gives the very spec whose hash
-is on the job, the run is adopted. Everything else is told: half a record would register a model without its lineage.
+A run is claimed before it is submitted, so no crash leads here. Where planning the run again gives the spec whose
+hash is on the job, the run is adopted. For every other job people are notified: with only half of the record, a model
+would be registered without its lineage.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ ADOPTED = "adopted"
 MAX_KNOWN = 1000
 
 _FIRST_ATTEMPT = re.compile(r"(?P<logical_run>.+)-a1")
-"""A later attempt is planned from the one before it, whose row is missing as well."""
+"""Only first attempts: a later one is planned from the one before it, whose row is missing as well."""
 _ENDED = frozenset({"Completed", "Failed", "Canceled"})
 
 
 def care_for_unknown_jobs(services: Services) -> int:
-    """Adopt or tell of what one call lists; return how many the ledger did not know."""
+    """Adopt the unknown jobs that one call lists, or notify people of them; return how many there were."""
     jobs = [job for job in services.jobs.ours() if job.name.startswith(PREFIX)]
     if not jobs:
         return 0
@@ -42,19 +43,19 @@ def _care_for(job: JobStatus, services: Services) -> None:
     dataset, _, version_name = str(job.tags.get(TAG + "dataset_version", "")).partition("/")
     pipeline = services.pipelines.get(dataset)
     if pipeline is None:
-        return  # another deployment's, in the same workspace
+        return  # the job of another deployment in the same workspace
     version = DatasetVersion(dataset=dataset, version=version_name)
     run = _replanned(job, pipeline, version, services)
     if run is None:
-        _tell(job, pipeline, version, services)
+        _notify(job, pipeline, version, services)
     elif services.ledger.add_run(run):
         services.history.record(
-            run.run_id, "run_adopted", f"found in Azure ML ({job.status}), and planning it again gives its spec"
+            run.run_id, "run_adopted", f"found in Azure ML ({job.status}); planning it again gives the same spec"
         )
 
 
 def _replanned(job: JobStatus, pipeline: Pipeline, version: DatasetVersion, services: Services) -> RunRecord | None:
-    """Return the run as it would have been written, None where that would not be this job."""
+    """Return the run's row as its submission wrote it; None where planning it again gives another job."""
     generation, name = services.ledger.latest_generation(version), _FIRST_ATTEMPT.fullmatch(job.name)
     if generation is None or name is None or generation.fingerprint != job.tags.get(TAG + "fingerprint"):
         return None
@@ -66,11 +67,11 @@ def _replanned(job: JobStatus, pipeline: Pipeline, version: DatasetVersion, serv
     return replace(planned, state=RunState.SUBMITTED, submitted_at=now)
 
 
-def _tell(job: JobStatus, pipeline: Pipeline, version: DatasetVersion, services: Services) -> None:
+def _notify(job: JobStatus, pipeline: Pipeline, version: DatasetVersion, services: Services) -> None:
     text = (
         f"Azure ML has a job {job.name} of {version} ({job.status}) with Landfall's tags that the ledger does not "
-        "know. Its end is not followed and its model is not registered. If it is wanted, ask for the run again: "
-        f"landfall submit {version}; if not, cancel it in the studio."
+        "know. It is not followed and its model is not registered. To train again: "
+        f"landfall submit {version}. If the job is not needed, cancel it in the studio."
     )
     if job.status in _ENDED:
         lines = services.ledger.history(job.name)

@@ -1,19 +1,23 @@
-"""Dead letters: what was given up is taken to the ledger with its error, and sent again when somebody says so."""
+"""Dead letters: messages and events that were given up move to the ledger with their error, and can be replayed."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
-from urllib.parse import unquote
 
 from function_app.domain.errors import InvalidEventError, LedgerConflictError, NotFoundError, ReplayRefusedError
-from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, read_run_id
+from function_app.domain.events import (
+    RUN_CHANGED,
+    SHARD_UPLOADED,
+    TRAINING_REQUESTED,
+    TrainingRequest,
+    blob_of,
+    first_event,
+    read_run_id,
+)
 from function_app.domain.records import DeadLetter, DeadLetterState, GivenUp, HistoryEntry, dead_letter_id
 from function_app.notify.outbox import add_notifications
 from function_app.runs.following import handle_run_event
@@ -23,32 +27,32 @@ from shared.errors import LandfallError
 logger = logging.getLogger(__name__)
 
 MAX_COLLECTED = 200
-"""Of one source in one sweep: the timer comes again."""
+"""From one source in one sweep; the next sweep takes more."""
 NO_ERROR_KNOWN = (
-    "no error is on record: the handler never came to an end (killed, out of memory or out of time), or the app was "
-    "misconfigured; the log of the function app has more"
+    "no error is on record: the handler was killed, ran out of memory or time, or the app was misconfigured; see the "
+    "log of the function app"
 )
 
 
 def collect_dead_letters(services: Services) -> int:
-    """Take what lies at the sources into the ledger; return how many there were."""
+    """Move what the sources hold to the ledger; return how many there were."""
     collected = 0
     for source in services.dead_letter_sources:
         for given_up in source.given_up(limit=MAX_COLLECTED):
-            bury(given_up, services)
+            add_dead_letter(given_up, services)
             collected += 1
     return collected
 
 
-def bury(given_up: GivenUp, services: Services) -> DeadLetter:
-    """Write a letter, or reopen the one that died before; doing it again changes nothing."""
+def add_dead_letter(given_up: GivenUp, services: Services) -> DeadLetter:
+    """Add a dead letter, or reopen the one on record where it died again. Safe to repeat."""
     letter = _letter(given_up, services)
     if services.ledger.add_dead_letter(letter):
-        _tell(letter, services)
+        _announce(letter, services)
         return letter
     known = services.ledger.dead_letter(letter.dead_letter_id)
     if known is None or known.state is DeadLetterState.WAITING or not _is_later(letter, known):
-        return known or letter  # seen before: its source could not be told that it was taken
+        return known or letter  # added before, but not yet deleted at its source
     again = replace(
         letter,
         revision=known.revision,
@@ -57,12 +61,12 @@ def bury(given_up: GivenUp, services: Services) -> DeadLetter:
         replayed_at=known.replayed_at,
     )
     saved = services.ledger.save_dead_letter(again)
-    _tell(saved, services)
+    _announce(saved, services)
     return saved
 
 
 def replay(name: str, services: Services) -> DeadLetter:
-    """Deliver a letter's payload again; safe at any time, because every handler looks at the world first.
+    """Deliver a dead letter's payload again; safe at any time, because every handler checks the real state first.
 
     Raises NotFoundError, ReplayRefusedError.
     """
@@ -70,7 +74,7 @@ def replay(name: str, services: Services) -> DeadLetter:
     if letter is None:
         raise NotFoundError(f"dead letter {name} is not on record")
     _deliver(letter, services)
-    # recorded afterwards: whoever dies in between leaves a letter that waits, and is replayed once more
+    # Recorded after the delivery: a crash in between leaves a letter that waits, and is replayed once more.
     replayed = replace(
         letter,
         state=DeadLetterState.REPLAYED,
@@ -80,10 +84,10 @@ def replay(name: str, services: Services) -> DeadLetter:
     try:
         replayed = services.ledger.save_dead_letter(replayed)
     except LedgerConflictError:
-        logger.info(f"dead letter {name} was replayed by somebody else too", extra={"action": "conflict"})
+        logger.info(f"dead letter {name} was replayed by another caller too", extra={"action": "conflict"})
         replayed = services.ledger.dead_letter(name) or replayed
     services.history.record(
-        story_of(letter),
+        history_subject(letter),
         "dead_letter_replayed",
         f"sent to {letter.source} again",
         dead_letter_id=letter.dead_letter_id,
@@ -91,15 +95,17 @@ def replay(name: str, services: Services) -> DeadLetter:
     return replayed
 
 
-def story_of(letter: DeadLetter) -> str:
-    """Return the subject under which a letter's lines are told."""
+def history_subject(letter: DeadLetter) -> str:
+    """Return the subject under which the history has a dead letter's entries."""
     return letter.subject or f"dead-letter/{letter.dead_letter_id}"
 
 
 def _deliver(letter: DeadLetter, services: Services) -> None:
     name = letter.dead_letter_id
     if not letter.is_whole:
-        raise ReplayRefusedError(f"dead letter {name} was too large to be kept whole: upload or ask again instead")
+        raise ReplayRefusedError(
+            f"dead letter {name} was too large to be kept: upload the shard or submit the run again instead"
+        )
     queue = services.queues.get(letter.source)
     if queue is not None:
         queue.send_text(letter.payload)
@@ -108,11 +114,13 @@ def _deliver(letter: DeadLetter, services: Services) -> None:
         handle_run_event(read_run_id(str(event.get("subject") or ""), event.get("data")), services)
     else:
         offered = ", ".join(sorted([*services.queues, RUN_CHANGED]))
-        raise ReplayRefusedError(f"dead letter {name} is of {letter.source}; what can be replayed is {offered}")
+        raise ReplayRefusedError(
+            f"dead letter {name} comes from {letter.source}, which cannot be replayed; these can: {offered}"
+        )
 
 
 def _is_later(letter: DeadLetter, known: DeadLetter) -> bool:
-    """Whether a letter died anew; within one second, which is all that storage tells, only its name says so."""
+    """Whether a payload died again. Storage has times to the second; within one second the death's name decides."""
     return letter.died_at > known.died_at or (letter.died_at == known.died_at and letter.death != known.death)
 
 
@@ -132,11 +140,11 @@ def _letter(given_up: GivenUp, services: Services) -> DeadLetter:
     )
 
 
-def _tell(letter: DeadLetter, services: Services) -> None:
-    """Put it into the story, and tell people where a pipeline says whom."""
+def _announce(letter: DeadLetter, services: Services) -> None:
+    """Record a dead letter in the history, and notify the recipients of its pipeline."""
     name = letter.dead_letter_id
     text = f"{letter.source}: given up after {letter.tries} tries: {letter.error}"
-    services.history.record(story_of(letter), "dead_letter", text, dead_letter_id=name)
+    services.history.record(history_subject(letter), "dead_letter", text, dead_letter_id=name)
     pipeline = services.pipelines.get(letter.subject.partition("/")[0])
     if pipeline is None:
         return
@@ -148,7 +156,7 @@ def _tell(letter: DeadLetter, services: Services) -> None:
         content={
             "text": f"A message about {letter.subject} was given up after {letter.tries} tries: "
             f"{letter.error[:1000]} "
-            f"When the cause is gone: landfall dead-letters replay {name}",
+            f"When the cause is fixed: landfall dead-letters replay {name}",
             "dead_letter_id": name,
             "source": letter.source,
             "error": letter.error[:4000],
@@ -156,9 +164,6 @@ def _tell(letter: DeadLetter, services: Services) -> None:
         },
         services=services,
     )
-
-
-_BLOB = re.compile(r"/blobServices/default/containers/[^/]+/blobs/(?P<path>.+)", re.DOTALL)
 
 
 def subject_of(source: str, payload: str) -> str:
@@ -172,20 +177,8 @@ def subject_of(source: str, payload: str) -> str:
             return read_run_id(str(event.get("subject") or ""), event.get("data"))
     except InvalidEventError:
         return ""
-    match = _BLOB.fullmatch(str(event.get("subject") or ""))
-    return unquote(match["path"]) if source == SHARD_UPLOADED and match else ""
-
-
-def first_event(payload: str) -> Mapping[str, Any]:
-    """Return the event of a payload, the first where it holds several. Raises InvalidEventError."""
-    try:
-        document = json.loads(payload)
-    except (ValueError, RecursionError) as error:
-        raise InvalidEventError(f"payload should be JSON, was not: {error}") from error
-    event = document[0] if isinstance(document, list) and document else document
-    if not isinstance(event, Mapping):
-        raise InvalidEventError(f"payload should hold an event, was {type(event).__name__}")
-    return event
+    blob = blob_of(str(event.get("subject") or ""))
+    return blob[1] if source == SHARD_UPLOADED and blob else ""
 
 
 FAILED = "handler_failed"
@@ -194,9 +187,9 @@ MAX_ERROR_CHARS = 2000
 
 @contextmanager
 def failures_on_record(source: str, identity: str | bytes, services: Services) -> Iterator[None]:
-    """Let an error through to the host, after it was written down under the message's identity.
+    """Record a handler's error under the message's identity, then let it through to the host.
 
-    ``identity`` is a queue message's body, or an event's id: whatever is still known when the message was given up.
+    ``identity`` is a queue message's body or an event's id: what is still known once the message was given up.
     """
     try:
         yield
@@ -206,13 +199,13 @@ def failures_on_record(source: str, identity: str | bytes, services: Services) -
 
 
 def failures_of(source: str, identity: str, services: Services) -> list[HistoryEntry]:
-    """Return what was recorded of a message's failures, oldest first."""
+    """Return a message's recorded failures, oldest first."""
     lines = services.ledger.history(_subject(source, identity))
     return [line for line in lines if line.action == FAILED]
 
 
 def in_words(error: Exception) -> str:
-    """Return an error on one bounded line; one that nobody foresaw with its kind."""
+    """Return an error as one bounded line; an unexpected one with its class name."""
     text = " ".join(str(error).split())[:MAX_ERROR_CHARS]
     return text if isinstance(error, LandfallError) and text else f"{type(error).__name__}: {text}"
 
@@ -223,7 +216,7 @@ def _record(source: str, identity: str | bytes, error: Exception, services: Serv
         services.history.record(_subject(source, text), FAILED, in_words(error), source=source)
     except LandfallError:
         # The ledger may be what failed. The original error goes on to the host, which delivers again.
-        logger.exception("a handler's error could not be put on record", extra={"action": "record_failed"})
+        logger.exception("a handler's error could not be recorded", extra={"action": "record_failed"})
 
 
 def _subject(source: str, identity: str) -> str:

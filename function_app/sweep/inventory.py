@@ -1,7 +1,7 @@
-"""Storage against the ledger: shards that have landed and that nobody told us about.
+"""Compare storage with the ledger: find shards that were uploaded and whose event was lost.
 
-One pass over the listing. A closed version whose blobs are those of the last look costs two reads; every other one
-costs a scan of its verdicts.
+One pass over the listing. A closed version whose blobs have not changed since the last pass costs two reads; every
+other version costs a scan of its verdicts.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from function_app.services import Services
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What one look at a version's verdicts has shown."""
+    """What a pass found out about one version."""
 
     blobs: str
-    """Digest of the version's blobs and of what its pipeline asks for; empty where some are too young to judge."""
+    """Digest of the version's blobs and its pipeline's splits; empty where some blobs are too young to be judged."""
     last_verdict_at: datetime | None
     last_accepted_at: datetime | None
     num_rejected: int
 
     def has_changed_since(self, generation: Generation) -> bool:
-        """Whether a verdict is younger than the closing, so that the closing may not have seen it."""
+        """Whether a verdict is younger than the closing, which then may not include it."""
         return self.last_accepted_at is not None and self.last_accepted_at > generation.closed_at
 
 
 @dataclass(kw_only=True)
 class Inventory:
-    """What a pass over the listing leaves for the care of the versions."""
+    """What a pass over the listing found, for the care of the versions after it."""
 
     unchanged: dict[DatasetVersion, Generation] = field(default_factory=dict)
-    """Closed, cared for, and storage is as it was then."""
+    """Closed versions whose blobs have not changed since they were last cared for."""
     looks: dict[DatasetVersion, Look] = field(default_factory=dict)
-    """Of versions in which nothing was missed."""
+    """Versions in which no shard was missed."""
     seen: set[DatasetVersion] = field(default_factory=set)
     """Versions that have blobs."""
     listed: set[str] = field(default_factory=set)
-    """Datasets whose listing was read to its end."""
+    """Datasets whose listing was read completely."""
 
 
 def missed_shards(pipeline: Pipeline, services: Services, inventory: Inventory) -> Iterator[ShardPlace]:
-    """Yield the shards of a dataset whose content has no verdict; the youngest are left to their own events."""
+    """Yield the shards of a dataset whose content has no verdict, except young ones whose event may still come."""
     blobs = services.shards.list(f"{pipeline.dataset}/")
     for folder, of_version in groupby(blobs, key=lambda facts: facts.path.split("/")[1:2]):
         facts = list(of_version)
@@ -64,7 +64,7 @@ def missed_shards(pipeline: Pipeline, services: Services, inventory: Inventory) 
 def unchanged_closing(
     version: DatasetVersion, pipeline: Pipeline, services: Services, inventory: Inventory
 ) -> Generation | None:
-    """Return the closing of a version that is as it was at the last look: with its blobs, or without any."""
+    """Return the closing of a version that has not changed since the last pass, whether it has blobs or none."""
     if version in inventory.unchanged or not _is_absent(version, inventory):
         return inventory.unchanged.get(version)
     generation = services.ledger.latest_generation(version)
@@ -75,7 +75,7 @@ def unchanged_closing(
 
 
 def look_at(version: DatasetVersion, pipeline: Pipeline, services: Services, inventory: Inventory) -> Look:
-    """Return the look of the pass, or look now: shards were missed, or the version has no blobs any more."""
+    """Return what the pass found, or look now where shards were missed or the version has no blobs any more."""
     if version in inventory.looks:
         return inventory.looks[version]
     blobs = _digest(pipeline, []) if _is_absent(version, inventory) else ""
@@ -83,7 +83,7 @@ def look_at(version: DatasetVersion, pipeline: Pipeline, services: Services, inv
 
 
 def remember(version: DatasetVersion, generation: Generation, look: Look, services: Services) -> None:
-    """Note that a closed version is cared for as it is, so that the next pass can leave it out."""
+    """Note that a closed version needs nothing as it is, so that the next pass can skip it."""
     if look.blobs:
         services.ledger.set_mark(_mark_name(version), _mark(generation, look.blobs))
 
@@ -103,7 +103,7 @@ def _missed_of_version(
     missed = list(_without_verdict(version, found, rows, services))
     if not missed:
         inventory.looks[version] = _look(rows, blobs=blobs if ripe else "")
-    # a long shard that another execution is at is not missed, but the version is not settled either
+    # A long shard that another execution is validating is not missed, but the version is not settled either.
     yield from (place for place, one in missed if not is_under_way(place, one, services))
 
 
@@ -112,7 +112,7 @@ def _is_absent(version: DatasetVersion, inventory: Inventory) -> bool:
 
 
 def _version(facts: list[BlobFacts], services: Services) -> DatasetVersion | None:
-    """Return the version of which some blob is a shard; other folders beside are nobody's."""
+    """Return the version that the folder's shards belong to; None for a folder without shards."""
     return next((place.dataset_version for place, _ in _understood(facts, services)), None)
 
 
@@ -121,7 +121,7 @@ def _understood(blobs: Iterable[BlobFacts], services: Services) -> Iterator[tupl
         try:
             yield shard_place(facts.path, services.pipelines), facts
         except NotAShardError:
-            continue  # its event has a line in the story; a sweep would add one every few minutes
+            continue  # its event is in the history; each sweep would add another entry
 
 
 def _without_verdict(
@@ -136,12 +136,12 @@ def _without_verdict(
         contradictory = size != place.shard.num_shards and size in backed[place.shard.split]
         verdict = verdicts.get((place.shard.split, place.shard.index))
         ripe = services.clock() - facts.last_modified >= services.sweep_grace
-        if ripe and not contradictory and not _stands(verdict, facts, names):
+        if ripe and not contradictory and not _holds(verdict, facts, names):
             yield place, facts
 
 
-def _stands(verdict: ShardRecord | None, facts: BlobFacts, names: set[str]) -> bool:
-    """Whether the position has its verdict: on this content, or on another file that is still there."""
+def _holds(verdict: ShardRecord | None, facts: BlobFacts, names: set[str]) -> bool:
+    """Whether the verdict on record still holds: it is on this content, or on another file that still exists."""
     if verdict is None:
         return False
     if facts.path.endswith(f"/{verdict.name}"):

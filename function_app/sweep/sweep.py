@@ -24,7 +24,7 @@ from function_app.services import Services
 from function_app.sweep.adoption import care_for_unknown_jobs
 from function_app.sweep.dead_letters import collect_dead_letters
 from function_app.sweep.inventory import Inventory, look_at, missed_shards, remember, unchanged_closing
-from function_app.sweep.watchdog import tell_if_stalled, watch_run
+from function_app.sweep.watchdog import warn_if_stalled, watch_run
 from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
@@ -140,12 +140,12 @@ def _looked_after(
     if generation is None or look.has_changed_since(generation):
         closed = close_version(pipeline, version, services)
         if closed is None:
-            tell_if_stalled(pipeline, version, look, services)
+            warn_if_stalled(pipeline, version, look, services)
         elif closed == generation and not look.num_rejected:
             remember(version, closed, look, services)  # identical bytes came again
         return None
     if look.num_rejected:
-        tell_if_stalled(pipeline, version, look, services)
+        warn_if_stalled(pipeline, version, look, services)
     else:
         remember(version, generation, look, services)
     return generation

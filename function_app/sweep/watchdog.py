@@ -1,4 +1,7 @@
-"""Runs that take longer than they should: people are told what to ask for, and a run without its cluster is lost."""
+"""Runs and versions that take too long: people get a warning that says what to do.
+
+A run whose cluster is gone ends as lost.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from shared.vm_sizes import vm_size
 
 WAITING = frozenset({RunState.SUBMITTED, RunState.QUEUED})
 NOT_RESPONDING = "NotResponding"
-"""Azure ML's word; a run may come back from it to any earlier one."""
+"""Azure ML's word; a run may return from it to any earlier state."""
 CLUSTER_GONE_AFTER = timedelta(minutes=10)
-"""So long a cluster must be missing before its runs are given up: one that is made again takes less."""
+"""How long a cluster must be missing before its runs end as lost: re-creating one takes less time."""
 
 
 def watch_run(run: RunRecord, services: Services) -> None:
-    """Tell people of what takes longer than the pipeline allows; end a run whose cluster is gone."""
+    """Warn of what takes longer than the pipeline allows; end a run whose cluster is gone."""
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None or run.state not in FOLLOWED:
         return
@@ -42,7 +45,7 @@ def _watch_queue(run: RunRecord, pipeline: Pipeline, services: Services) -> None
         return
     text = (
         f"Run {run.run_id} of {run.dataset_version} has waited {in_words(waited_s)} for {run.num_nodes} nodes of "
-        f"{pipeline.train.vm_size} on cluster {run.spec.get('compute')}. {what_to_ask_for(run, pipeline)}"
+        f"{pipeline.train.vm_size} on cluster {run.spec.get('compute')}. {quota_advice(run, pipeline)}"
     )
     content = {
         "text": text,
@@ -55,15 +58,15 @@ def _watch_queue(run: RunRecord, pipeline: Pipeline, services: Services) -> None
     warn_once(pipeline, subject=run.run_id, outcome="run_waiting", content=content, services=services)
 
 
-def what_to_ask_for(run: RunRecord, pipeline: Pipeline) -> str:
-    """Say what quota the run needs, and what is known of its VM size."""
+def quota_advice(run: RunRecord, pipeline: Pipeline) -> str:
+    """Return what quota the run needs, and what is known about its VM size."""
     size = pipeline.train.vm_size
     match = re.match(r"Standard_[A-Za-z]+(\d+)", size)
     vcpus = f", {int(match[1]) * run.num_nodes} vCPUs in all" if match else ""
     words = (
-        f"Ask for quota of the VM family of {size} in the workspace's region: {run.num_nodes} nodes{vcpus}; and see "
-        f"that the cluster's maximum is at least {run.num_nodes} nodes. With quota at hand the region may be out of "
-        "capacity: another size or region helps then."
+        f"Check the quota of the VM family of {size} in the workspace's region: the run needs {run.num_nodes} "
+        f"nodes{vcpus}. Check that the cluster's maximum is at least {run.num_nodes} nodes. Where both suffice, the "
+        "region may be out of capacity: use another size or region."
     )
     known = vm_size(size)
     if known is not None and known.retired:
@@ -87,7 +90,7 @@ def _stopped_responding(run: RunRecord, pipeline: Pipeline, services: Services) 
     if silent_s >= pipeline.watch.not_responding_after_s:
         text = (
             f"Run {run.run_id} of {run.dataset_version} has not responded for {in_words(silent_s)}: its nodes may be "
-            "gone, and cost money if they are not. Look at it in the studio; landfall cancel ends it."
+            f"gone, or still cost money. Look at it in the studio, or end it: landfall cancel {run.run_id}"
         )
         warn_once(
             pipeline,
@@ -108,9 +111,8 @@ def _watch_cluster(run: RunRecord, services: Services) -> None:
     if since is None or services.clock() - since < CLUSTER_GONE_AFTER:
         return
     reason = (
-        f"cluster {compute} is gone from the workspace since {since.isoformat(timespec='seconds')}: nothing can run "
-        f"the job any more, and it was canceled. Make the cluster again, then: landfall submit "
-        f"{run.dataset_version} --force"
+        f"cluster {compute} has been missing from the workspace since {since.isoformat(timespec='seconds')}, so the "
+        f"job was canceled. Create the cluster again, then: landfall submit {run.dataset_version} --force"
     )
     now = services.clock()
     run, moved = move_run(services.ledger, run, RunState.LOST, by=Actor.SWEEP, now=now, ended_at=now, reason=reason)
@@ -122,20 +124,20 @@ def _watch_cluster(run: RunRecord, services: Services) -> None:
 MAX_NAMED = 20
 
 
-def tell_if_stalled(pipeline: Pipeline, version: DatasetVersion, look: Look, services: Services) -> None:
-    """Warn where nothing has come for longer than the pipeline allows, and the version is not whole."""
+def warn_if_stalled(pipeline: Pipeline, version: DatasetVersion, look: Look, services: Services) -> None:
+    """Warn where a version is not whole and no shard has come for longer than the pipeline allows."""
     if look.last_verdict_at is None:
-        return  # nothing has been judged: whoever began has not come as far as a shard
+        return  # no shard has been judged yet
     idle_s = (services.clock() - look.last_verdict_at).total_seconds()
     if idle_s < pipeline.watch.stalled_after_s:
         return
     missing = missing_shards(pipeline, version, services)
     if not missing:
-        return  # refused as a set: its owners were told why
+        return  # refused as a set: its owners have been notified
     named = ", ".join(missing[:MAX_NAMED])
     more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
     content = {
-        "text": f"{version} is not whole, and nothing has come for {in_words(idle_s)}. Missing: {named}{more}.",
+        "text": f"{version} is not whole, and no shard has come for {in_words(idle_s)}. Missing: {named}{more}.",
         "dataset": version.dataset,
         "version": version.version,
         "num_missing": len(missing),

@@ -248,11 +248,11 @@ def _writing_callbacks(view: View) -> Iterator[Finding]:
             if path is not None and _differs_by_rank(view, path):
                 continue
             if item.name in _WRITING_CALLBACKS:
-                message = f"this {item.name} is in every rank's list"
+                message = f"this {item.name} callback is in every rank's list"
                 yield view.finding(RuleCode.WRITTEN_BY_EVERY_RANK, item.call, message)
             elif item.name in _LOGGING_CALLBACKS:
                 yield view.finding(
-                    RuleCode.LOGGED_BY_EVERY_RANK, item.call, f"this {item.name} is in every rank's list"
+                    RuleCode.LOGGED_BY_EVERY_RANK, item.call, f"this {item.name} callback is in every rank's list"
                 )
 
 

@@ -67,6 +67,11 @@ def test_a_deployment_carries_nothing_else() -> None:
     assert expected == top_levels
 
 
+def test_the_in_memory_ports_are_not_deployed() -> None:
+    """They are for tests, and nothing in production imports them."""
+    assert [] == [name for name in deployed_files() if name.startswith("function_app/testing/")]
+
+
 def test_users_scripts_are_deployed_with_their_pipelines() -> None:
     """They are looked at before a job is submitted."""
     assert not left_behind().match_file("pipelines/scripts/mine.py")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from local_azure.azurite import Azurite, random_account_key
+from local_azure.azurite import Azurite
 from shared.errors import LandfallError
 from tests.chaos.faults import storage_faults
 from tests.chaos.storage_proxy import StorageProxy, no_faults, storage_proxy, through
@@ -19,7 +18,6 @@ from tests.crash.azurite_world import opened as open_world
 from tests.crash.process import Step, outcome
 from tests.crash.scenario import Scenario
 from tests.crash.scenarios import IN_STORAGE
-from tests.support.azurite import start_azurite
 from tests.support.threads import at_once
 from tests.support.world import World
 
@@ -31,15 +29,6 @@ SHARE, IN_A_ROW = 0.08, (1, 1, 3)
 MAX_DELIVERIES = 40
 CALM = 2
 """Rounds of the timer after the storm, which find everything that was lost."""
-
-
-@pytest.fixture
-def azurite(tmp_path: Path) -> Iterator[Azurite]:
-    """Start Azurite with two accounts per scenario."""
-    keys = {f"{kind}{number}": random_account_key() for number in range(len(SCENARIOS)) for kind in ("calm", "storm")}
-    running = start_azurite(tmp_path, keys)
-    yield running
-    running.stop()
 
 
 def delivered(step: Step, world: AzuriteWorld) -> None:
@@ -70,20 +59,25 @@ def played(scenario: Scenario, world: AzuriteWorld, proxy: StorageProxy) -> dict
         return outcome(inside, inside.services)
 
 
-def played_twice(azurite: Azurite, number: int) -> tuple[dict[str, object], dict[str, object], int]:
+def played_twice(
+    ports: Mapping[str, int], calm: str, stormy: str, number: int
+) -> tuple[dict[str, object], dict[str, object], int]:
     """Play a scenario calmly and in a storm; return both final states and the number of failed requests."""
     scenario = IN_STORAGE[SCENARIOS[number]]
-    calm, stormy = (azurite.connection_string(f"{kind}{number}") for kind in ("calm", "storm"))
-    with storage_proxy(azurite.ports) as (proxy, ports):
+    with storage_proxy(ports) as (proxy, faulty_ports):
         expected = played(scenario, AzuriteWorld(connection=calm), proxy)
-        seen = played(scenario, AzuriteWorld(connection=stormy, app_connection=through(stormy, ports)), proxy)
+        seen = played(scenario, AzuriteWorld(connection=stormy, app_connection=through(stormy, faulty_ports)), proxy)
         return expected, seen, proxy.done.total()
 
 
 @pytest.mark.parametrize("numbers", [range(2), pytest.param(range(2, len(SCENARIOS)), marks=pytest.mark.slow)])
-def test_a_storm_over_storage_does_not_change_how_a_run_ends(numbers: range, azurite: Azurite) -> None:
+def test_a_storm_over_storage_does_not_change_how_a_run_ends(
+    numbers: range, azurite: Azurite, unused_accounts: Iterator[str]
+) -> None:
     """Requests are refused, or lost before or after their effect; some until the SDK gives up."""
-    results = at_once([partial(played_twice, azurite, number) for number in numbers])
+    results = at_once(
+        [partial(played_twice, azurite.ports, next(unused_accounts), next(unused_accounts), n) for n in numbers]
+    )
     changed = [SCENARIOS[n] for n, (expected, seen, _) in zip(numbers, results, strict=True) if expected != seen]
     calm = [SCENARIOS[n] for n, (_, _, failed) in zip(numbers, results, strict=True) if not failed]
     assert ([], []) == (changed, calm)

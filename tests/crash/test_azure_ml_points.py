@@ -13,12 +13,11 @@ import pytest
 from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
 from function_app.adapters.azure_ml_workspace import WorkspaceClient
 from function_app.domain.jobs import JobSpec, ModelRegistration
+from local_azure.azurite import Azurite
 from tests.contract.function_app.azure_ml_benches import MODEL, job_spec
 from tests.crash.adapter_calls import changes_seen
 from tests.crash.process import killed
-from tests.support.azure_ml import AzureMl
-from tests.support.azure_ml_adapter import adapter_client, start_with_code
-from tests.support.azurite import start_azurite
+from tests.support.azure_ml import AzureMl, adapter_client, start_with_code
 
 pytestmark = pytest.mark.azurite
 
@@ -60,14 +59,12 @@ def register(client: WorkspaceClient, spec: JobSpec) -> None:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(tmp_path_factory: pytest.TempPathFactory, azurite: Azurite) -> Iterator[Bench]:
     """An emulator with everything that a submission refers to."""
-    azurite = start_azurite(tmp_path_factory.mktemp("azurite"))
     emulator = start_with_code(tmp_path_factory.mktemp("azure_ml"), azurite)
     with adapter_client(emulator) as client:
         yield Bench(emulator, client)
     emulator.process.stop()
-    azurite.stop()
 
 
 def prepared(bench: Bench, act: Act) -> JobSpec:

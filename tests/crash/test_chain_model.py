@@ -11,18 +11,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from function_app.adapters import ledger_rules
 from function_app.domain import job_plan as planning
 from function_app.domain import run_queue
 from function_app.domain.jobs import JobSpec
-from function_app.domain.records import Generation, NotificationRecord, RunRecord
+from function_app.domain.records import Generation, NotificationRecord, RunRecord, counter_change
 from function_app.domain.run_queue import RunQueue
 from function_app.domain.run_states import RunState
 from function_app.ingest import closing
 from function_app.runs import registration, submission
 from function_app.runs import transitions as run_changes
-from function_app.testing import memory_ledger
-from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing import ledger as memory_ledger
+from function_app.testing.ledger import MemoryLedger
 from shared import manifest
 from shared.manifest import ManifestShard, fingerprint
 from tests.crash.chain_model import ChainModel, walk
@@ -84,7 +83,7 @@ def every_run_is_admitted(patch: pytest.MonkeyPatch) -> None:
 def a_duplicate_counts_again(patch: pytest.MonkeyPatch) -> None:
     """A verdict that is on record is written once more, and so is its count."""
     patch.setattr(memory_ledger, "same_verdict", lambda *_: False)
-    patch.setattr(memory_ledger, "counter_change", lambda _, shard: ledger_rules.counter_change(None, shard))
+    patch.setattr(memory_ledger, "counter_change", lambda _, shard: counter_change(None, shard))
 
 
 def a_closing_overwrites(patch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,9 @@ from function_app.adapters.connections import ConnectionSettings, StorageConnect
 from function_app.adapters.tables import TableLedger
 from function_app.config.pipeline_files import load_pipelines
 from function_app.domain.records import DatasetVersion
-from local_azure.azurite import DATA_ACCOUNT, Azurite
 from local_azure.guard import die_with_parent
 from shard_validation import encode_example, validate_shard
 from shared.record_framing import frame_record
-from tests.support.azurite import start_azurite
 from tests.support.long_validation_process import CHUNK_BYTES, NUM_CHUNKS
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import BytesSource
@@ -39,24 +38,31 @@ CONTENT = b"".join(
 """3 MB, some six slices; a label in the first and one in the last of them are out of range."""
 
 
+@dataclass(frozen=True)
+class Accounts:
+    """The connection strings of the function app's two accounts."""
+
+    host: str
+    data: str
+
+
 @pytest.fixture
-def azurite(tmp_path: Path) -> Iterator[Azurite]:
-    """A storage emulator that holds the shard, and nobody has looked at it."""
-    running = start_azurite(tmp_path)
-    with BlobServiceClient.from_connection_string(running.connection_string(DATA_ACCOUNT)) as service:
+def accounts(unused_accounts: Iterator[str]) -> Accounts:
+    """Accounts of which one holds the shard, not validated yet."""
+    host, data = next(unused_accounts), next(unused_accounts)
+    with BlobServiceClient.from_connection_string(data) as service:
         service.create_container("datasets").upload_blob(PATH, CONTENT)
-    yield running
-    running.stop()
+    return Accounts(host, data)
 
 
-def environment(azurite: Azurite, tmp_path: Path) -> dict[str, str]:
+def environment(accounts: Accounts, tmp_path: Path) -> dict[str, str]:
     """The function app's settings."""
     (tmp_path / "pipelines").mkdir(exist_ok=True)
     (tmp_path / "pipelines" / "digits.yaml").write_text(PIPELINE)
     return child_environment(
         **REQUIRED,
-        AzureWebJobsStorage=azurite.connection_string(),
-        DataStorage=azurite.connection_string(DATA_ACCOUNT),
+        AzureWebJobsStorage=accounts.host,
+        DataStorage=accounts.data,
         LANDFALL_PIPELINES_DIR=str(tmp_path / "pipelines"),
         LANDFALL_NOTIFICATION_TOPIC_ENDPOINT="http://127.0.0.1:9/topic",
         LANDFALL_WEBHOOK_PEOPLE="http://127.0.0.1:9/hook",
@@ -93,21 +99,21 @@ def kill_within_slice(process: subprocess.Popen[str], number: int) -> list[str]:
     return said
 
 
-def verdict_on_record(azurite: Azurite) -> dict[str, Any] | None:
+def verdict_on_record(accounts: Accounts) -> dict[str, Any] | None:
     """Return what the ledger says of the shard."""
-    settings = ConnectionSettings(name="AzureWebJobsStorage", connection_string=azurite.connection_string())
+    settings = ConnectionSettings(name="AzureWebJobsStorage", connection_string=accounts.host)
     with contextlib.closing(StorageConnection(settings)) as storage:
         row = TableLedger(storage).shard(DatasetVersion(dataset="digits", version="v1"), "train", 0)
     return None if row is None else {"crc32c": row.crc32c, "reasons": row.reasons, "statistics": row.statistics}
 
 
-def test_a_killed_process_is_gone_on_with(azurite: Azurite, tmp_path: Path) -> None:
+def test_a_killed_process_is_gone_on_with(accounts: Accounts, tmp_path: Path) -> None:
     """Killed twice within a slice: nothing that is stored is read again, and the verdict is that of one go."""
-    settings = environment(azurite, tmp_path)
+    settings = environment(accounts, tmp_path)
     for num_slices in (2, 3):
         process = start(settings)
         kill_within_slice(process, num_slices)
-        assert (-signal.SIGKILL, None) == (process.returncode, verdict_on_record(azurite))
+        assert (-signal.SIGKILL, None) == (process.returncode, verdict_on_record(accounts))
     said, _ = start(settings).communicate("\n" * 100)
     *offsets, last = said.split("\n")[:-1]
     read = [int(line.split()[1]) for line in offsets if line.startswith("read")]
@@ -118,4 +124,4 @@ def test_a_killed_process_is_gone_on_with(azurite: Azurite, tmp_path: Path) -> N
     )
     expected = {"crc32c": whole.crc32c, "reasons": whole.reasons, "statistics": whole.statistics.to_json()}
     assert 2 == len(whole.reasons)
-    assert expected == verdict_on_record(azurite)
+    assert expected == verdict_on_record(accounts)

@@ -12,17 +12,14 @@ from typing import Any
 
 import pytest
 
-from local_azure.azurite import random_account_key
 from tests.crash.adapter_calls import request_sites, requests_seen, site_of_name
 from tests.crash.azurite_world import AzuriteWorld, opened, serve_queues
 from tests.crash.port_calls import PortCall
 from tests.crash.process import SENDING, KilledProcess, State, Step, deliveries, killed, outcome
 from tests.crash.scenarios import IN_STORAGE
-from tests.support.azurite import start_azurite
 
 pytestmark = [pytest.mark.slow, pytest.mark.azurite, pytest.mark.timeout(1800)]
 
-MAX_WORLDS = 600
 WORKERS = 2
 
 
@@ -97,15 +94,6 @@ def watched_run(process: KilledProcess, steps: Sequence[Step]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[str]]:
-    """Connection strings of unused accounts."""
-    keys = {f"world{number:04d}": random_account_key() for number in range(MAX_WORLDS)}
-    azurite = start_azurite(tmp_path_factory.mktemp("azurite"), keys)
-    yield iter([azurite.connection_string(name) for name in keys])
-    azurite.stop()
-
-
-@pytest.fixture(scope="module")
 def pool() -> Iterator[ProcessPoolExecutor]:
     """Processes that run scenarios: forked, as those are that die."""
     with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("fork")) as workers:
@@ -114,12 +102,12 @@ def pool() -> Iterator[ProcessPoolExecutor]:
 
 @pytest.fixture(scope="module")
 def undisturbed(
-    accounts: Iterator[str], pool: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory
+    unused_accounts: Iterator[str], pool: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Result]:
     """Every scenario with its requests in order, and what is left of it."""
     folder = tmp_path_factory.mktemp("undisturbed")
     plans = [
-        Plan(scenario=name, connection=next(accounts), path=folder / str(number))
+        Plan(scenario=name, connection=next(unused_accounts), path=folder / str(number))
         for number, name in enumerate(IN_STORAGE)
     ]
     return dict(zip(IN_STORAGE, pool.map(run, plans), strict=True))
@@ -143,13 +131,13 @@ def first_scenarios(undisturbed: dict[str, Result]) -> dict[str, str]:
 
 
 def test_a_process_killed_after_any_request_is_continued_to_the_same_end(
-    undisturbed: dict[str, Result], accounts: Iterator[str], pool: ProcessPoolExecutor, tmp_path: Path
+    undisturbed: dict[str, Result], unused_accounts: Iterator[str], pool: ProcessPoolExecutor, tmp_path: Path
 ) -> None:
     """One death for each name of an effect: the step is repeated, or lost and swept, in turn."""
     plans = [
         Plan(
             scenario=scenario,
-            connection=next(accounts),
+            connection=next(unused_accounts),
             path=tmp_path / str(number),
             dies_at=point,
             repeated=number % 2 == 0 or not IN_STORAGE[scenario].survives_loss,

@@ -9,7 +9,7 @@ from function_app.config.settings import Slices
 from function_app.domain.events import read_uploads
 from function_app.domain.records import BlobFacts
 from function_app.ingest.uploads import handle_upload
-from function_app.testing.memory_stores import MemoryShardSource, MemoryShardStore
+from function_app.testing.stores import MemoryShardSource, MemoryShardStore
 from shard_validation import ShardSource
 from tests.support.world import World
 

@@ -18,10 +18,9 @@ from function_app.ingest.uploads import handle_upload
 from function_app.runs.following import follow_run
 from function_app.runs.submission import handle_request
 from function_app.services import Services
-from function_app.testing.memory_azure_ml import MemoryJobs, MemoryModels, MemoryNotifier
-from function_app.testing.memory_ledger import MemoryLedger
-from function_app.testing.memory_notes import MemoryDeadLetterSource
-from function_app.testing.memory_stores import (
+from function_app.testing.azure_ml import MemoryJobs, MemoryModels, MemoryNotifier
+from function_app.testing.ledger import MemoryDeadLetterSource, MemoryLedger
+from function_app.testing.stores import (
     MemoryDocumentStore,
     MemoryQuarantine,
     MemoryRequestQueue,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from function_app.adapters.ledger_rules import check_transition, is_unfinished
 from function_app.adapters.tables.bounds import bounded_run
 from function_app.adapters.tables.client import Change, Row, Tables, new_writer
 from function_app.adapters.tables.rows import after, descending, escaped, from_columns, joined, to_columns
 from function_app.domain.errors import LedgerConflictError
-from function_app.domain.records import RunRecord
+from function_app.domain.records import RunRecord, is_unfinished
+from function_app.domain.run_states import check_transition
 
 _PARTITION = "runs"
 _IN_RANGE = f"PartitionKey eq '{_PARTITION}' and RowKey ge @low and RowKey lt @high"

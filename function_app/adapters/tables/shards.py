@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from function_app.adapters.ledger_rules import counter_change, same_verdict
 from function_app.adapters.tables.bounds import bounded_shard
 from function_app.adapters.tables.client import Change, Row, Tables, new_writer, tries
 from function_app.adapters.tables.rows import after, escaped, from_columns, joined, to_columns
 from function_app.domain.errors import LedgerConflictError
-from function_app.domain.records import NUM_BUCKETS, DatasetVersion, ShardRecord
+from function_app.domain.records import NUM_BUCKETS, DatasetVersion, ShardRecord, counter_change, same_verdict
 
 
 class TableShards:

@@ -12,9 +12,8 @@ from azure.storage.blob import BlobSasPermissions, BlobServiceClient, generate_b
 
 from function_app.domain.clock import utcnow
 from local_azure.azurite import DATA_ACCOUNT, Azurite
-from tests.support.azurite import start_azurite
-from tests.support.cli import landfall
 from tests.support.shards import framed, labelled
+from tests.support.terminal import landfall
 
 pytestmark = pytest.mark.azurite
 
@@ -23,18 +22,10 @@ NAMES = ["train-00000-of-00001.tfrecord", "50% größe ✓ #1?.tfrecord", "a/b c
 
 
 @pytest.fixture(scope="module")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    """A storage emulator."""
-    running = start_azurite(tmp_path_factory.mktemp("azurite"))
-    yield running
-    running.stop()
-
-
-@pytest.fixture(scope="module")
 def service(azurite: Azurite) -> Iterator[BlobServiceClient]:
     """The data account, with a sound shard under every name."""
     with BlobServiceClient.from_connection_string(azurite.connection_string(DATA_ACCOUNT)) as opened:
-        container = opened.create_container("datasets")
+        container = opened.create_container("validated")
         for name in NAMES:
             container.upload_blob(name, SHARD)
         yield opened
@@ -56,17 +47,17 @@ def test_what_the_environment_opens(
 ) -> None:
     """DataStorage opens an address of its account, whatever characters the name has."""
     monkeypatch.setenv("DataStorage", azurite.connection_string(DATA_ACCOUNT))
-    url = service.get_blob_client("datasets", name).url
+    url = service.get_blob_client("validated", name).url
     status, (one,), _ = judged(capsys, url)
     assert (0, "accepted", 20, url) == (status, one["verdict"], one["num_records"], one["shard"])
 
 
 def test_a_signed_address(capsys: pytest.CaptureFixture[str], azurite: Azurite, service: BlobServiceClient) -> None:
     """The signature opens the blob and is never printed; a wrong one is reported as forbidden."""
-    blob = service.get_blob_client("datasets", NAMES[0])
+    blob = service.get_blob_client("validated", NAMES[0])
     signature = generate_blob_sas(
         DATA_ACCOUNT,
-        "datasets",
+        "validated",
         NAMES[0],
         account_key=azurite.accounts[DATA_ACCOUNT],
         permission=BlobSasPermissions(read=True),
@@ -89,6 +80,6 @@ def test_what_is_not_there(
 ) -> None:
     """A typing error in the name or the container is no verdict on a shard: it is gone, and the others are judged."""
     monkeypatch.setenv("DataStorage", azurite.connection_string(DATA_ACCOUNT))
-    sound = service.get_blob_client("datasets", NAMES[0]).url
+    sound = service.get_blob_client("validated", NAMES[0]).url
     status, every, _ = judged(capsys, f"{azurite.blob_url()}/{path}", sound)
     assert (1, [["source_gone"], []]) == (status, [[reason["code"] for reason in one["reasons"]] for one in every])

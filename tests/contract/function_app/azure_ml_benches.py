@@ -13,7 +13,7 @@ from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
 from function_app.adapters.azure_ml_workspace import WorkspaceClient
 from function_app.domain.jobs import JobSpec
 from function_app.ports import JobService, ModelRegistry
-from function_app.testing.memory_azure_ml import MemoryJobs, MemoryModels
+from function_app.testing.azure_ml import MemoryJobs, MemoryModels
 from tests.support.azure_ml import (
     RESOURCE_GROUP,
     SUBSCRIPTION,

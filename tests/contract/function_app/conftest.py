@@ -1,4 +1,4 @@
-"""One Azurite for all contract tests of a process; each test has tables, containers and queues of its own."""
+"""The ports of contract tests: each test has tables, containers and queues of its own in the worker's Azurite."""
 
 from __future__ import annotations
 
@@ -12,20 +12,11 @@ from function_app.adapters.azure_ml_workspace import WorkspaceClient
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.tables import TableLedger
 from function_app.ports import Ledger
-from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing.ledger import MemoryLedger
 from local_azure.azurite import DATA_ACCOUNT, Azurite
-from tests.support.azure_ml import AzureMl
-from tests.support.azure_ml_adapter import adapter_client, start_with_code
-from tests.support.azurite import start_azurite
+from tests.support.azure_ml import AzureMl, adapter_client, start_with_code
 
 BOTH = ["memory", pytest.param("azurite", marks=pytest.mark.azurite)]
-
-
-@pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    running = start_azurite(tmp_path_factory.mktemp("azurite"))
-    yield running
-    running.stop()
 
 
 @pytest.fixture(scope="session")

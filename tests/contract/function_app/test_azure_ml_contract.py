@@ -9,7 +9,7 @@ import pytest
 from function_app.adapters.azure_ml_workspace import WorkspaceClient
 from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.jobs import ModelRegistration
-from function_app.testing.memory_azure_ml import MemoryJobs
+from function_app.testing.azure_ml import MemoryJobs
 from tests.contract.function_app.azure_ml_benches import MODEL, Bench, EmulatorBench, MemoryBench, job_spec
 from tests.support.azure_ml import AzureMl
 

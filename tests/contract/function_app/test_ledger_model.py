@@ -21,7 +21,7 @@ from function_app.domain.errors import IllegalTransitionError, LedgerConflictErr
 from function_app.domain.records import NUM_BUCKETS, DatasetVersion, RunRecord, ShardRecord, ShardState
 from function_app.domain.run_states import TRANSITIONS, RunState
 from function_app.ports import Ledger
-from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing.ledger import MemoryLedger
 from tests.support.ledger_records import NOON, generation_record, run_record, shard_record
 
 VERSIONS = st.sampled_from([DatasetVersion(dataset="d", version=version) for version in ("1", "1|2", "1/2")])
@@ -181,12 +181,14 @@ def run_model(new_ledger: Callable[[], Ledger], *, max_examples: int) -> None:
     run_state_machine_as_test(machine, settings=limits)
 
 
-def test_the_ledger_in_memory_is_as_the_model_says() -> None:
+@pytest.mark.parametrize("max_examples", [25, pytest.param(200, marks=pytest.mark.slow)])
+def test_the_ledger_in_memory_is_as_the_model_says(max_examples: int) -> None:
     """Counters equal rows after every call, claims are given once, runs go forward only."""
-    run_model(MemoryLedger, max_examples=200)
+    run_model(MemoryLedger, max_examples=max_examples)
 
 
 @pytest.mark.azurite
-def test_the_ledger_in_tables_is_as_the_model_says(host_storage: StorageConnection) -> None:
+@pytest.mark.parametrize("max_examples", [3, pytest.param(12, marks=pytest.mark.slow)])
+def test_the_ledger_in_tables_is_as_the_model_says(host_storage: StorageConnection, max_examples: int) -> None:
     """The same, with fewer sequences: each call is several requests."""
-    run_model(lambda: TableLedger(host_storage, prefix=f"m{uuid.uuid4().hex[:12]}"), max_examples=12)
+    run_model(lambda: TableLedger(host_storage, prefix=f"m{uuid.uuid4().hex[:12]}"), max_examples=max_examples)

@@ -115,12 +115,13 @@ def test_every_transition_of_the_table_is_taken(ledger: Ledger, current: RunStat
 
 def test_no_other_transition_is_taken(ledger: Ledger) -> None:
     """Every leap raises with both states in it, and changes nothing."""
-    for number, (current, target) in enumerate(EVERY_LEAP):
-        run = added(ledger, run_record(number, state=current))
+    runs = {state: added(ledger, run_record(number, state=state)) for number, state in enumerate(RunState)}
+    for current, target in EVERY_LEAP:
+        run = runs[current]
         with pytest.raises(IllegalTransitionError) as caught:
             ledger.save_run(replace(run, state=target, reason="leap"))
         assert (current, target) == (caught.value.current, caught.value.target)
-        assert run == ledger.run(run.run_id)
+    assert runs == {state: ledger.run(run.run_id) for state, run in runs.items()}
 
 
 def test_a_stale_revision_is_a_conflict(ledger: Ledger) -> None:

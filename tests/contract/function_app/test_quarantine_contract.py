@@ -8,12 +8,11 @@ from functools import partial
 
 import pytest
 
-from function_app.adapters.blobs import BlobShardStore
+from function_app.adapters.blobs import BlobQuarantine, BlobShardStore
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.quarantine import BlobQuarantine
 from function_app.domain.records import BlobFacts
 from function_app.ports import Quarantine, ShardStore
-from function_app.testing.memory_stores import MemoryQuarantine, MemoryShardStore
+from function_app.testing.stores import MemoryQuarantine, MemoryShardStore
 from shard_validation import SourceChangedError, SourceGoneError
 from tests.contract.function_app.conftest import BOTH
 from tests.support.threads import at_once

@@ -13,7 +13,7 @@ from function_app.adapters.connections import StorageConnection
 from function_app.domain.clock import utcnow
 from function_app.domain.records import BlobFacts
 from function_app.ports import ShardStore
-from function_app.testing.memory_stores import MemoryShardStore
+from function_app.testing.stores import MemoryShardStore
 from shard_validation import SourceChangedError, SourceGoneError
 from tests.contract.function_app.conftest import BOTH
 from tests.support.threads import at_once

@@ -1,4 +1,4 @@
-"""Statistics: what the data look like, merged over shards in any order."""
+"""Statistics of the data, merged over shards in any order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_labels_images_and_ranges() -> None:
 
 
 def test_values_that_are_too_many() -> None:
-    """A feature of distinct values, as an id, fills its histogram and is only counted from then on."""
+    """A feature of distinct values, such as an id, fills its histogram; further values are only counted."""
     statistics = judged(
         framed([labelled(id=i) for i in range(2000)]), FeatureSpec(name="id", kind="int64")
     ).statistics
@@ -41,7 +41,7 @@ def test_values_that_are_too_many() -> None:
 
 
 def test_rejected_values_are_not_counted() -> None:
-    """A value that was rejected is no part of what the data look like."""
+    """Rejected values do not enter the statistics."""
     statistics = judged(framed([labelled(1), labelled(77)]), LABEL).statistics
     assert {"1": 1} == statistics.features["label"].histogram
     assert 1 == statistics.features["label"].maximum
@@ -49,7 +49,7 @@ def test_rejected_values_are_not_counted() -> None:
 
 @given(labels=st.lists(st.integers(0, 9), min_size=1, max_size=60), cut=st.integers(0, 60))
 def test_merged(labels: list[int], cut: int) -> None:
-    """Two shards merged say what one shard of all their records says, in either order, and through JSON."""
+    """Merged statistics of two shards equal those of one with all records, in either order, and through JSON."""
     parts = [labels[:cut] or [0], labels[cut:] or [0]]
     whole = judged(framed([labelled(label) for part in parts for label in part]), LABEL).statistics
     both = [judged(framed([labelled(label) for label in part]), LABEL).statistics for part in parts]
@@ -59,7 +59,7 @@ def test_merged(labels: list[int], cut: int) -> None:
 
 
 def test_merging_full_histograms() -> None:
-    """What does not fit a merged histogram is counted as other: no record is lost."""
+    """Values that do not fit a merged histogram are counted as other: no record is lost."""
     first, second = FeatureStatistics(), FeatureStatistics()
     for i in range(MAX_DISTINCT):
         first.count(f"a{i}")

@@ -24,9 +24,9 @@ from shard_validation import (
 from shard_validation.examples.message import example_class
 from shared.example_schema import FeatureSpec
 from shared.record_framing import frame_record
-from tests.support.cli import landfall
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import BytesSource, image_bytes
+from tests.support.terminal import landfall
 
 pytestmark = pytest.mark.processes
 
@@ -139,7 +139,7 @@ def test_both_descriptions_in_one_process(written: Written) -> None:
 
 
 def test_written_by_tensorflow_datasets(capsys: pytest.CaptureFixture[str], pictures: Path, tmp_path: Path) -> None:
-    """Names, records, features of every kind, and the counts in dataset_info.json: all of it holds."""
+    """Names, records, features of every kind, and the counts in dataset_info.json are accepted."""
     (tmp_path / "pictures.yaml").write_text(PIPELINE)
     arguments = ("--pipeline", tmp_path / "pictures.yaml", "--set", "--json", "--jobs", 1)
     status, out, err = landfall(capsys, "validate", pictures, *arguments)
@@ -151,7 +151,7 @@ def test_written_by_tensorflow_datasets(capsys: pytest.CaptureFixture[str], pict
 def test_counts_of_tensorflow_datasets_are_held_against_the_shards(
     capsys: pytest.CaptureFixture[str], pictures: Path, tmp_path: Path
 ) -> None:
-    """A count of dataset_info.json that is one off is found: it was read, and not skipped."""
+    """A wrong count in dataset_info.json is found."""
     for path in pictures.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     info = json.loads((pictures / "dataset_info.json").read_text())
@@ -163,7 +163,7 @@ def test_counts_of_tensorflow_datasets_are_held_against_the_shards(
 
 
 def frame() -> pd.DataFrame:
-    """A table of every kind of column that pandas has for data sets; its index is written, too."""
+    """A table with every kind of column that pandas has for datasets, and an index."""
     num_rows = 500
     rows = pd.DataFrame(
         {

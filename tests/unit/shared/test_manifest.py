@@ -59,7 +59,7 @@ def test_a_manifest_whose_shards_were_changed_is_refused() -> None:
     """A fingerprint that does not fit the listed shards raises, naming both."""
     members = json.loads(manifest().to_json())
     members["shards"][0]["size_bytes"] += 1
-    with pytest.raises(ManifestError, match="digits/v1: fingerprint should be"):
+    with pytest.raises(ManifestError, match="digits/v1: fingerprint of its shards"):
         Manifest.from_json(json.dumps(members))
 
 
@@ -73,11 +73,11 @@ def test_what_is_no_manifest_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("members", "complaint"),
     [
-        ({"name": "x", "kind": "int32"}, "kind should be one of"),
+        ({"name": "x", "kind": "int32"}, "kind 'int32' is not one of"),
         ({"name": "x", "kind": "int64", "encoding": "png"}, "encoding belongs to kind bytes"),
-        ({"name": "x", "kind": "bytes", "encoding": "raw"}, "dtype goes with encoding raw"),
-        ({"name": "x", "kind": "bytes", "dtype": "uint8"}, "dtype goes with encoding raw"),
-        ({"name": "x", "kind": "int64", "shape": [-1]}, "no negative size"),
+        ({"name": "x", "kind": "bytes", "encoding": "raw"}, "dtype is required with encoding raw"),
+        ({"name": "x", "kind": "bytes", "dtype": "uint8"}, "dtype is required with encoding raw"),
+        ({"name": "x", "kind": "int64", "shape": [-1]}, "has a negative size"),
         ({"name": "x", "kind": "int64", "colour": 1}, "unknown members"),
     ],
 )

@@ -31,16 +31,16 @@ def test_every_convention_is_understood(
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("README.md", "should look like"),
-        ("train-3-of-8.tfrecord", "should look like"),
-        ("train-00003-of-00008.csv", "should look like"),
-        ("../train-00003-of-00008", "should look like"),
-        ("train-00003-of-00008\n", "should look like"),
-        ("train-٠٠٠٠٣-of-00008", "should look like"),
-        ("train-00008-of-00008", "index should be below 8, was 8"),
-        ("train-00000-of-00000", "should be 1 to"),
-        (f"train-000000-of-{MAX_SHARDS_PER_SPLIT + 1}", "should be 1 to"),
-        ("t" * 300, "at most 255 characters, was 300"),
+        ("README.md", "is not a shard name"),
+        ("train-3-of-8.tfrecord", "is not a shard name"),
+        ("train-00003-of-00008.csv", "is not a shard name"),
+        ("../train-00003-of-00008", "is not a shard name"),
+        ("train-00003-of-00008\n", "is not a shard name"),
+        ("train-٠٠٠٠٣-of-00008", "is not a shard name"),
+        ("train-00008-of-00008", "index 8 is not below 8"),
+        ("train-00000-of-00000", "outside 1 to"),
+        (f"train-000000-of-{MAX_SHARDS_PER_SPLIT + 1}", "outside 1 to"),
+        ("t" * 300, "has 300 characters, the limit is 255"),
     ],
 )
 def test_what_is_no_shard_name_is_refused_with_what_was_expected(name: str, complaint: str) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from local_azure.processes import wait_until
-from tests.support.cli import landfall
 from tests.support.processes import child_environment, start_module
+from tests.support.terminal import landfall
 
 SHARD = "train-00000-of-00001.tfrecord"
 LEFT = {".landfall-pack.json", f".{SHARD}.part"}

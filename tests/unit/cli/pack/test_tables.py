@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.pack.tables import BATCH_BYTES, CSV_BLOCK_BYTES, Table, read_table
-from tests.support.cli import landfall
 from tests.support.processes import REPOSITORY, child_environment
+from tests.support.terminal import landfall
 
 PACK = """
 import sys

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from function_app.ingest.closing import close_version
-from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing.ledger import MemoryLedger
 from shared.manifest import Manifest
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VALIDATION_SHARDS, VERSION, World, pipeline, shard_content
 

@@ -10,7 +10,7 @@ import pytest
 from function_app.adapters.failures import StorageRefusedError
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import BlobFacts, ShardRecord, ShardState
-from function_app.testing.memory_stores import MemoryQuarantine
+from function_app.testing.stores import MemoryQuarantine
 from tests.support.long_shards import long_world, serve_uploads
 from tests.support.world import TRAIN_SHARDS, VERSION, World, shard_content
 

@@ -286,5 +286,5 @@ def test_a_continuation_for_another_container_is_none_of_ours() -> None:
 
 def test_a_continuation_is_bounded_as_any_event() -> None:
     """It is read by the same reader."""
-    with pytest.raises(InvalidEventError, match="data should be an object"):
+    with pytest.raises(InvalidEventError, match="data is not an object"):
         read_uploads(json.dumps({"eventType": "Landfall.ShardValidationContinued", "subject": "x", "id": "1"}))

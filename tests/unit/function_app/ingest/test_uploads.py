@@ -10,7 +10,7 @@ import pytest
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import BlobFacts, ShardRecord, ShardState
 from function_app.ingest.uploads import OTHERS_UPLOADS
-from function_app.testing.memory_stores import MemoryShardStore
+from function_app.testing.stores import MemoryShardStore
 from shard_validation import (
     DataRequirements,
     ReasonCode,
@@ -114,11 +114,11 @@ def test_an_event_that_is_none_of_ours_is_suppressed_with_its_reason(members: di
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("digits/v1/", "a shard's path should be"),
-        (f"digits/2026 11 20/{NAME}", "a version should be"),
-        (f"digits/../{NAME}", "a version should be"),
-        ("digits/v1/README.md", "shard name should look like"),
-        ("digits/v1/train-00002-of-00002.tfrecord", "shard index should be below 2"),
+        ("digits/v1/", "is not a shard's path"),
+        (f"digits/2026 11 20/{NAME}", "is not a version"),
+        (f"digits/../{NAME}", "is not a version"),
+        ("digits/v1/README.md", "is not a shard name"),
+        ("digits/v1/train-00002-of-00002.tfrecord", "shard index 2 is not below 2"),
         ("digits/v1/test-00000-of-00002.tfrecord", "asks for splits train, validation, not for test"),
     ],
 )

@@ -14,7 +14,7 @@ from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import request_run
 from function_app.runs.submission import submit_run
 from function_app.sweep.sweep import sweep
-from function_app.testing.memory_azure_ml import MemoryJobs
+from function_app.testing.azure_ml import MemoryJobs
 from tests.support.world import ALL_SHARDS, VERSION, World
 
 REASON = "canceled by a person over the API"

@@ -13,8 +13,8 @@ from function_app.domain.run_states import Actor, RunState
 from function_app.runs.following import handle_run_event
 from function_app.runs.registration import model_version
 from function_app.runs.transitions import move_run
-from function_app.testing.memory_azure_ml import MemoryJobs
-from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing.azure_ml import MemoryJobs
+from function_app.testing.ledger import MemoryLedger
 from shared.training_report import MAX_REPORT_BYTES
 from tests.support.world import World
 from tests.unit.function_app.runs.test_submission import Unavailable

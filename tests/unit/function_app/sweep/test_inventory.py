@@ -9,7 +9,7 @@ import pytest
 
 from function_app.domain.records import DatasetVersion, ShardRecord
 from function_app.sweep.sweep import SweepReport, run_sweep
-from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing.ledger import MemoryLedger
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content
 
 

@@ -8,7 +8,7 @@ from function_app.domain.errors import NotFoundError, ServiceUnavailableError
 from function_app.domain.events import SHARD_UPLOADED
 from function_app.domain.records import HistoryEntry
 from function_app.sweep.dead_letters import failures_of, failures_on_record
-from function_app.testing.memory_ledger import MemoryLedger
+from function_app.testing.ledger import MemoryLedger
 from tests.support.world import World
 
 

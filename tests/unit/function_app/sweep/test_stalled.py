@@ -20,7 +20,9 @@ def test_a_version_that_waits_too_long_is_told_with_its_missing_shards() -> None
     world.land(TRAIN_SHARDS[0])
     assert [] == stalled(world, 23)
     (text,) = stalled(world, 2)
-    expected = "digits/v1 is not whole, and nothing has come for 1 d 1 h. Missing: train-00001-of-00002, validation-*"
+    expected = (
+        "digits/v1 is not whole, and no shard has come for 1 d 1 h. Missing: train-00001-of-00002, validation-*"
+    )
     assert expected == text[: len(expected)]
 
 

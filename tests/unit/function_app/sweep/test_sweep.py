@@ -10,7 +10,7 @@ from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.jobs import JobStatus
 from function_app.domain.run_states import RunState
 from function_app.sweep.sweep import SweepError, sweep
-from function_app.testing.memory_azure_ml import MemoryJobs
+from function_app.testing.azure_ml import MemoryJobs
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content
 
 

@@ -84,7 +84,7 @@ def test_a_run_whose_cluster_is_gone_is_lost_with_the_reason() -> None:
     before = world.only_run().state
     (text,) = told(world, "lost", minutes=11)
     assert (RunState.QUEUED, RunState.LOST) == (before, world.only_run().state)
-    assert "cluster landfall-gpu is gone from the workspace since 2026-11-20T12:05:00" in text
+    assert "cluster landfall-gpu has been missing from the workspace since 2026-11-20T12:05:00" in text
     assert "Canceled" == world.jobs.statuses[run.run_id].status
 
 

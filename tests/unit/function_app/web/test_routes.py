@@ -9,7 +9,7 @@ import pytest
 
 from function_app.domain.events import SHARD_UPLOADED
 from function_app.domain.records import GivenUp
-from function_app.testing.memory_azure_ml import MemoryJobs
+from function_app.testing.azure_ml import MemoryJobs
 from tests.support.ledger_records import NOON
 from tests.support.synthetic import SYNTHETIC, synthetic_world
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, World, pipeline, shard_content
@@ -248,7 +248,7 @@ def test_a_bad_script_is_answered_with_its_findings() -> None:
     assert (422, "script_refused", details) == (answer.status_code, refusal["code"], refusal["details"])
 
 
-def test_the_three_kinds_are_told_apart_by_their_form() -> None:
+def test_the_form_of_a_subject_decides_its_kind() -> None:
     """A run id has no slash, a version one, a blob two."""
     world = World()
     run = world.land_all()

@@ -129,7 +129,7 @@ def test_an_optimizer_that_is_not_horovods_is_found(changes: list[tuple[str, str
         "**settings",
     ],
 )
-def test_an_optimizer_that_is_or_may_be_horovods_is_not(compiled: str) -> None:
+def test_an_optimizer_that_is_or_may_be_horovods_is_accepted(compiled: str) -> None:
     """Created in a function, wrapped once more, or passed in a mapping."""
     made = "def make():\n    return hvd.DistributedOptimizer(optimizer)\nsettings = {}\nmodel.compile"
     assert [] == found(spoilt(FIT, ("model.compile", made), ("optimizer=optimizer", compiled)))
@@ -163,7 +163,7 @@ def test_a_plain_tape_is_found(changes: list[tuple[str, str]]) -> None:
         ),
     ],
 )
-def test_a_tape_that_is_averaged_or_only_looked_at_is_not(change: tuple[str, str]) -> None:
+def test_a_tape_that_is_averaged_or_only_inspected_is_accepted(change: tuple[str, str]) -> None:
     """Averaged by another Horovod call, averaged by hand, or never applied."""
     assert [] == found(spoilt(TAPE, change))
 

@@ -39,7 +39,7 @@ def test_data_that_do_not_depend_on_the_rank_are_found(script: str, line: str) -
         "class Part(tf.keras.utils.Sequence):\n    def __len__(self):\n        return hvd.rank()\nx = Part()",
     ],
 )
-def test_data_that_are_or_may_be_shared_out_are_not(data: str) -> None:
+def test_data_that_are_or_may_be_split_by_rank_are_accepted(data: str) -> None:
     """By hand, by file, in a module, or generated at random as for a benchmark."""
     assert [] == [code for code in found(spoilt(FIT, (SLICED, f"import numpy as np\n{data}\n"))) if "data" in code]
 

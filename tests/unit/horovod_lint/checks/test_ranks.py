@@ -35,7 +35,7 @@ BROADCAST = "    hvd.callbacks.BroadcastGlobalVariablesCallback(0),\n"
         'loss = model.evaluate(x, y)\nif loss < 1:\n    model.save("outputs/final.h5")',
     ],
 )
-def test_what_every_rank_writes_is_found(write: str) -> None:
+def test_a_file_that_every_rank_writes_is_found(write: str) -> None:
     """Models, files and pictures, also in a function that every rank calls."""
     assert ["written_by_every_rank"] == found(spoilt(FIT, (ROOT_ONLY, f"{write}\n")))
 
@@ -64,7 +64,7 @@ def test_what_every_rank_writes_is_found(write: str) -> None:
         "match hvd.rank():\n    case 0:\n        pass",
     ],
 )
-def test_what_one_rank_writes_is_not(write: str) -> None:
+def test_a_file_that_one_rank_writes_is_accepted(write: str) -> None:
     """In every way to select the root or a path for each rank."""
     assert [] == found(spoilt(FIT, (ROOT_ONLY, f"{write}\n")))
 
@@ -123,7 +123,7 @@ def test_decisions_on_unaveraged_metrics_are_found(changes: list[tuple[str, str]
         [(AVERAGE, ""), (EARLY, ""), (", save_best_only=True", "")],
     ],
 )
-def test_decisions_on_averaged_metrics_are_not(changes: list[tuple[str, str]]) -> None:
+def test_decisions_on_averaged_metrics_are_accepted(changes: list[tuple[str, str]]) -> None:
     """Averaged first, by a callback of the script, perhaps by a module, or no decision."""
     assert [] == found(spoilt(FIT, *changes))
 
@@ -168,6 +168,6 @@ def test_a_broadcast_in_the_roots_list_alone_is_found() -> None:
         "if hvd.rank() == 0:\n    hvd.allreduce(1.0, process_set=mine)",
     ],
 )
-def test_a_collective_call_that_every_rank_makes_is_not(line: str) -> None:
+def test_a_collective_call_on_every_rank_is_accepted(line: str) -> None:
     """In both branches, with different values, under a condition on the size, or in a process set."""
     assert [] == found(spoilt(FIT, ("model.fit", f"{line}\nmodel.fit")))

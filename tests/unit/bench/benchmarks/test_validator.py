@@ -1,4 +1,4 @@
-"""What the validator benchmark reads: sound, the same each time, and of the lengths that it says."""
+"""The shards of the validator benchmark: accepted, the same each time, and with the stated lengths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.validator_files import write_varied_shard
+from bench.benchmarks.validator import write_varied_shard
 from bench.workers.validator_ours import schema
 
 FRAMING_BYTES = 16
@@ -26,7 +26,7 @@ def lengths(content: bytes) -> Iterator[int]:
 
 
 def test_records_of_many_lengths(tmp_path: Path) -> None:
-    """Hardly two are alike, half of them are below the stated size, and some far above and far below."""
+    """Few are equal, half of them are below the stated size, and some are far above and far below it."""
     shard = write_varied_shard(tmp_path, size=3_072, total_bytes=4 << 20)
     seen = sorted(lengths(shard.path.read_bytes()))
     assert pytest.approx(3_072, rel=0.1) == statistics.median(seen)
@@ -34,7 +34,7 @@ def test_records_of_many_lengths(tmp_path: Path) -> None:
 
 
 def test_a_varied_shard_is_accepted_with_its_schema(tmp_path: Path) -> None:
-    """The worker refuses to time anything else."""
+    """The worker accepts only shards that pass its schema."""
     shard = write_varied_shard(tmp_path, size=3_072, total_bytes=1 << 20)
     content = shard.path.read_bytes()
     assert len(list(lengths(content))) == schema(str(shard.path), shard.size, shard.encoding)

@@ -1,32 +1,59 @@
-"""A worker process of the validator benchmark: asked by a line, answers with a line, dies with this process."""
+"""Worker processes whose requests are timed, and rounds in which two take turns on undisturbed cores."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench.figures import BenchmarkError, Context
+from bench.figures import MIN_SAMPLES, BenchmarkError, Context
 from local_azure.guard import die_with_parent
+
+MAX_ROUNDS = 60
+MAX_OTHERS_SHARE = 0.10
+"""Share of the cores' time; a sample of a tenth of a second is measured with about this error."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one request took."""
+    """The time of one request."""
 
     wall_s: float
     others: float
-    """The share of the cores' time that somebody else used meanwhile."""
+    """Share of the cores' time that other processes used meanwhile."""
     result: int
 
 
+Measure = Callable[[], Sample]
+
+
+def undisturbed(ours: Measure, theirs: Measure) -> tuple[list[float], list[float]]:
+    """Let two take turns; return the times of undisturbed rounds, as (ours, theirs).
+
+    The first round warms up. Raises BenchmarkError where there are too few undisturbed rounds.
+    """
+    ours()
+    theirs()
+    kept: list[tuple[float, float]] = []
+    for _ in range(MAX_ROUNDS):
+        pair = ours(), theirs()
+        if max(sample.others for sample in pair) <= MAX_OTHERS_SHARE:
+            kept.append((pair[0].wall_s, pair[1].wall_s))
+        if len(kept) == MIN_SAMPLES:
+            return [own for own, _ in kept], [other for _, other in kept]
+    raise BenchmarkError(
+        f"only {len(kept)} of {MAX_ROUNDS} rounds were undisturbed: other processes used more than "
+        f"{MAX_OTHERS_SHARE:.0%} of the cores; measure on an idle machine"
+    )
+
+
 class Worker:
-    """One program of ``bench/workers``; a context manager."""
+    """A process of ``bench/workers``: one line per request and per answer. It dies with this process."""
 
     def __init__(
         self, context: Context, python: Path, program: str, settings: Mapping[str, str] | None = None
@@ -46,7 +73,7 @@ class Worker:
         )
 
     def ask(self, do: str, **arguments: Any) -> Sample:
-        """Let it do something. Raises BenchmarkError with the end of its log where it cannot."""
+        """Make a request. Raises BenchmarkError with the end of the worker's log where it fails."""
         if self._process.stdin is None or self._process.stdout is None:
             raise BenchmarkError(f"{self._program} has no pipes")
         try:

@@ -1,17 +1,23 @@
-"""Documents: what the in-memory store and the one on Blob storage keep."""
+"""Documents and the queue of training requests: what the doubles and the adapters for storage keep."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
 
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.documents import BlobDocumentStore
+from function_app.adapters.queues import StorageRequestQueue
 from function_app.domain.errors import DocumentTooLargeError
-from function_app.ports import DocumentStore
-from function_app.testing.memory_stores import MemoryDocumentStore
+from function_app.domain.events import TrainingRequest
+from function_app.domain.records import DatasetVersion
+from function_app.ports import DocumentStore, RequestQueue
+from function_app.testing.stores import MemoryDocumentStore, MemoryRequestQueue
 from tests.contract.function_app.conftest import BOTH
+from tests.support.ledger_records import DIGITS
 from tests.support.threads import at_once
 
 PATH = "manifests/digits/v1 ✓/g1-0123456789ab.json"
@@ -77,3 +83,53 @@ def test_of_twenty_writers_one_wins(documents: DocumentStore) -> None:
     won = at_once([partial(documents.write_once, PATH, content) for content in contents])
     winners = [content for content, mine in zip(contents, won, strict=True) if mine]
     assert winners == [documents.read(PATH, max_bytes=100)]
+
+
+@dataclass(frozen=True)
+class Requests:
+    """A queue, and what its trigger would be given: messages as the Functions host decodes them."""
+
+    queue: RequestQueue
+    received: Callable[[], list[str]]
+
+
+@pytest.fixture(params=BOTH)
+def requests(request: pytest.FixtureRequest, unique: str) -> Requests:
+    if request.param == "memory":
+        memory = MemoryRequestQueue()
+        return Requests(queue=memory, received=lambda: memory.messages)
+    storage: StorageConnection = request.getfixturevalue("host_storage")
+    return Requests(queue=StorageRequestQueue(storage, unique), received=partial(received, storage, unique))
+
+
+def received(storage: StorageConnection, queue: str) -> list[str]:
+    """Take every message off a queue, decoding Base64."""
+    from azure.storage.queue import TextBase64DecodePolicy
+
+    client = storage.queue_service.get_queue_client(queue, message_decode_policy=TextBase64DecodePolicy())
+    return [message.content for message in client.receive_messages(messages_per_page=32)]
+
+
+def training_request(number: int = 1) -> TrainingRequest:
+    version = DatasetVersion(dataset="größe ✓", version="v 1")
+    return TrainingRequest(dataset_version=version, generation=number, trigger="http", run_id=f"run-{number}")
+
+
+def test_a_request_arrives_as_it_was_sent(requests: Requests) -> None:
+    """The first one makes the queue; what the trigger reads is the request."""
+    requests.queue.send(training_request())
+    assert [training_request()] == [TrainingRequest.from_json(text) for text in requests.received()]
+
+
+def test_a_request_without_a_run_has_none(requests: Requests) -> None:
+    """The step resolves it then."""
+    sent = TrainingRequest(dataset_version=DIGITS, generation=1, trigger="closed")
+    requests.queue.send(sent)
+    assert [sent] == [TrainingRequest.from_json(text) for text in requests.received()]
+
+
+def test_twenty_senders_lose_no_request(requests: Requests) -> None:
+    """Also when all of them find the queue absent."""
+    at_once([partial(requests.queue.send, training_request(number)) for number in range(20)])
+    generations = [TrainingRequest.from_json(text).generation for text in requests.received()]
+    assert list(range(20)) == sorted(generations)

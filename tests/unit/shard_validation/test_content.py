@@ -13,7 +13,7 @@ import pytest
 
 from shard_validation import DataRequirements, check_name, validate_shard
 from shard_validation import ReasonCode as Code
-from tests.support.shards import BytesSource, framed, image_bytes, judged, only_reason, place
+from tests.support.shards import BytesSource, framed, image_bytes, only_reason, place, verdict_on
 
 SHARD = framed([b"one", b"two"])
 
@@ -48,14 +48,14 @@ def parquet() -> bytes:
 )
 def test_files_of_other_kinds_are_named(content: bytes, seen: str) -> None:
     """A file of another kind with a shard's name is rejected with what it is, at byte 0."""
-    verdict = judged(content)
+    verdict = verdict_on(content)
     assert (Code.NOT_A_SHARD, None, 0) == place(verdict)
     assert (seen, None) == (only_reason(verdict).seen, verdict.data_format)
 
 
 def test_empty_file() -> None:
     """A file without bytes is rejected as empty, with the CRC of no content."""
-    verdict = judged(b"")
+    verdict = verdict_on(b"")
     assert (Code.EMPTY_FILE, None, 0) == place(verdict)
     assert ("00000000", 0) == (verdict.crc32c, verdict.num_records)
 
@@ -106,7 +106,7 @@ def test_format_that_the_pipeline_does_not_accept() -> None:
 def test_record_that_begins_like_another_file() -> None:
     """A record whose length looks like ZLIB or JPEG is a record: a header that matches its CRC decides."""
     lengths = (0x9C78, 0xD8FF)
-    assert [True, True] == [judged(framed([b"x" * n])).accepted for n in lengths]
+    assert [True, True] == [verdict_on(framed([b"x" * n])).accepted for n in lengths]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from shard_validation import ReasonCode as Code
 from shard_validation.images import read_image_header
 from shard_validation.reasons import FaultError
 from shared.example_schema import FeatureSpec
-from tests.support.shards import framed, image_bytes, judged, only_reason
+from tests.support.shards import framed, image_bytes, only_reason, verdict_on
 
 JPEG = FeatureSpec(name="image", kind="bytes", encoding="jpeg")
 PNG = FeatureSpec(name="image", kind="bytes", encoding="png")
@@ -31,7 +31,7 @@ def png_of_size(width: int, height: int) -> bytes:
 def code_of(content: bytes, spec: FeatureSpec, decode: str = "all", limits: Limits | None = None) -> Code | None:
     """Return the code of an image's rejection, None where it is accepted."""
     policy = ImagePolicy(decode=decode)  # type: ignore[arg-type]
-    verdict = judged(framed([encode_example({"image": content})]), spec, images=policy, limits=limits or Limits())
+    verdict = verdict_on(framed([encode_example({"image": content})]), spec, images=policy, limits=limits or Limits())
     return None if verdict.accepted else only_reason(verdict).code
 
 
@@ -131,7 +131,7 @@ def test_sample() -> None:
     whole = image_bytes("JPEG", (200, 200))
     cut = whole[: whole.index(b"\xff\xda")] + b"\xff\xd9"
     policy = ImagePolicy(decode="sample", sample_every=3)
-    verdict = judged(framed([encode_example({"image": cut})] * 8), JPEG, images=policy)
+    verdict = verdict_on(framed([encode_example({"image": cut})] * 8), JPEG, images=policy)
     assert [0, 3, 6] == [r.record_index for r in verdict.reasons]
 
 

@@ -110,7 +110,7 @@ def pictures(written: Written) -> Path:
     return folder
 
 
-def verdict_on(path: Path, features: tuple[FeatureSpec, ...]) -> ShardVerdict:
+def file_verdict(path: Path, features: tuple[FeatureSpec, ...]) -> ShardVerdict:
     """Validate a file with every image decoded."""
     with LocalFileSource(path) as source:
         return validate_shard(source, DataRequirements(features=features, images=ImagePolicy(decode="all")))
@@ -127,7 +127,7 @@ def verdict_on(path: Path, features: tuple[FeatureSpec, ...]) -> ShardVerdict:
 )
 def test_written_by_tensorflow(written: Written, name: str, compression: str) -> None:
     """What TensorFlow writes is accepted in every compression, under every naming."""
-    verdict = verdict_on(written.folder / "shards" / name, TENSORFLOW_FEATURES)
+    verdict = file_verdict(written.folder / "shards" / name, TENSORFLOW_FEATURES)
     assert ((), 30, compression) == (verdict.reasons, verdict.num_records, verdict.compression)
     assert {str(i): 3 for i in range(10)} == verdict.statistics.features["label"].histogram
     assert check_name(name) is None
@@ -187,7 +187,7 @@ def test_written_by_pandas(tmp_path: Path, compression: str | None) -> None:
     """Whatever pandas writes is accepted, and its values are read right."""
     path = tmp_path / "train-00000-of-00001.parquet"
     frame().to_parquet(path, compression=compression)
-    verdict = verdict_on(path, PANDAS_FEATURES)
+    verdict = file_verdict(path, PANDAS_FEATURES)
     assert ((), 450) == (verdict.reasons, verdict.num_records)
     assert {str(i): 50 for i in range(9)} == verdict.statistics.features["label"].histogram
     assert {"cat": 250, "dog": 200} == verdict.statistics.features["kind"].histogram

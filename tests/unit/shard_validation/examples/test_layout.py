@@ -21,7 +21,7 @@ from shard_validation.examples.layout import (
 from shard_validation.examples.message import example_class
 from shared.example_schema import FeatureSpec
 from tests.support.example_bytes import example_bytes
-from tests.support.shards import LABEL, framed, judged, labelled, place
+from tests.support.shards import LABEL, framed, labelled, place, verdict_on
 
 SPECS = (
     LABEL,
@@ -163,10 +163,10 @@ def test_faults_in_a_known_layout() -> None:
     """The hundredth example of a layout is checked as the first is, and its values are counted."""
     payloads = [labelled(i % 10, image=bytes(50)) for i in range(100)]
     image = FeatureSpec(name="image", kind="bytes", encoding="raw", dtype="uint8", shape=(50,))
-    verdict = judged(framed(payloads), LABEL, image)
+    verdict = verdict_on(framed(payloads), LABEL, image)
     assert {str(i): 10 for i in range(10)} == verdict.statistics.features["label"].histogram
     payloads[70] = labelled(99, image=bytes(50))
-    verdict = judged(framed(payloads), LABEL, image)
+    verdict = verdict_on(framed(payloads), LABEL, image)
     assert (Code.VALUE_OUT_OF_RANGE, 70, len(framed(payloads[:70]))) == place(verdict)
 
 
@@ -175,7 +175,7 @@ def test_size_that_differs_after_many_that_fit() -> None:
     payloads = [labelled(1, image=bytes(50)) for _ in range(100)]
     payloads[60] = labelled(1, image=bytes(49))
     image = FeatureSpec(name="image", kind="bytes", encoding="raw", dtype="uint8", shape=(50,))
-    verdict = judged(framed(payloads), image)
+    verdict = verdict_on(framed(payloads), image)
     assert (Code.FEATURE_WRONG_SHAPE, 60, len(framed(payloads[:60]))) == place(verdict)
     assert (99, 50, 50) == (
         verdict.statistics.features["image"].num_present,
@@ -188,7 +188,7 @@ def test_faults_in_large_examples_of_different_lengths() -> None:
     """Large examples of varying lengths are checked as small ones are, and their values are counted."""
     payloads = [labelled(i % 10, image=bytes(MIN_WALKED_BYTES + i)) for i in range(20)]
     image = FeatureSpec(name="image", kind="bytes")
-    statistics = judged(framed(payloads), LABEL, image).statistics.features
+    statistics = verdict_on(framed(payloads), LABEL, image).statistics.features
     assert {str(i): 2 for i in range(10)} == statistics["label"].histogram
     assert (20, MIN_WALKED_BYTES, MIN_WALKED_BYTES + 19) == (
         statistics["image"].num_present,
@@ -196,6 +196,10 @@ def test_faults_in_large_examples_of_different_lengths() -> None:
         statistics["image"].maximum,
     )
     payloads[7] = labelled(99, image=bytes(MIN_WALKED_BYTES + 7))
-    assert (Code.VALUE_OUT_OF_RANGE, 7, len(framed(payloads[:7]))) == place(judged(framed(payloads), LABEL, image))
+    assert (Code.VALUE_OUT_OF_RANGE, 7, len(framed(payloads[:7]))) == place(
+        verdict_on(framed(payloads), LABEL, image)
+    )
     payloads[7] = encode_example({"label": 1.0, "image": bytes(MIN_WALKED_BYTES + 7)})
-    assert (Code.FEATURE_WRONG_KIND, 7, len(framed(payloads[:7]))) == place(judged(framed(payloads), LABEL, image))
+    assert (Code.FEATURE_WRONG_KIND, 7, len(framed(payloads[:7]))) == place(
+        verdict_on(framed(payloads), LABEL, image)
+    )

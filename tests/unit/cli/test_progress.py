@@ -65,7 +65,7 @@ def landfall_in_pipe(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a command line with files in place of a terminal."""
     command = [sys.executable, "-m", "cli", *map(str, arguments)]
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=REPOSITORY, env=child_environment(), check=False, timeout=120
+        command, capture_output=True, text=True, cwd=REPOSITORY, env=child_environment(), check=False, timeout=600
     )
 
 
@@ -139,6 +139,6 @@ def test_a_reader_that_goes_away_ends_it(endless: Path) -> None:
             cwd=REPOSITORY,
             env=child_environment(),
             check=False,
-            timeout=120,
+            timeout=600,
         )
     assert (1, "") == (ended.returncode, ended.stderr)

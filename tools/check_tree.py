@@ -280,7 +280,7 @@ RULES: dict[str, Callable[[Sequence[File]], Iterator[Breach]]] = {
     "words-in-pages": words_in_pages,
     "missing-paths": missing_paths,
 }
-OFF = {"long-functions", "full-folders", "class-names", "words-in-names", "words-in-code"}
+OFF = {"long-functions", "full-folders", "words-in-names", "words-in-code"}
 """Rules that the tree does not keep yet."""
 
 

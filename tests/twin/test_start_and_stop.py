@@ -18,7 +18,7 @@ import psutil
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from local_azure.processes import Process, wait_until
+from local_azure.processes import PATIENCE_S, Process, wait_until
 from tests.support.processes import REPOSITORY, child_environment, start_module
 from tests.support.twin import PIPELINES, WITHIN_S, TwinUnderTest, options, require_twin_parts, twin_under_test
 from tests.twin.shards import whole_version
@@ -204,7 +204,7 @@ def test_a_missing_part_is_one_sentence(tmp_path: Path) -> None:
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (1, "run `make setup`.\n", False) == (ended.returncode, ended.stderr[-18:], "Traceback" in ended.stderr)

@@ -13,7 +13,7 @@ from local_azure.event_grid.config import SubscriptionConfig
 from local_azure.event_grid.events import Event, matches
 from local_azure.event_grid.faults import Admitted
 from local_azure.event_grid.journal import Cursor, Journal
-from local_azure.event_grid.targets import DeadLetterContainer, DeliveryFailedError, GivenUp, Target
+from local_azure.event_grid.targets import DeadLetterContainer, DeliveryFailedError, Undelivered, Target
 
 log = logging.getLogger("event_grid")
 
@@ -132,7 +132,7 @@ class Subscription:
 
     async def _give_up(self, event: Event, error: DeliveryFailedError, attempts: int) -> None:
         now = datetime.now(UTC)
-        given_up = GivenUp(
+        undelivered = Undelivered(
             event=event,
             reason=error.dead_letter_reason,
             attempts=attempts,
@@ -141,6 +141,6 @@ class Subscription:
             last_attempt_at=now,
         )
         if self.dead_letter_container is not None:
-            await self.dead_letter_container.write(given_up)
-        self.dead_letters.append({"lastError": str(error), "event": given_up.as_json()})
+            await self.dead_letter_container.write(undelivered)
+        self.dead_letters.append({"lastError": str(error), "event": undelivered.as_json()})
         log.error(f"subscription {self.config.name}: gave up {event.id} after {attempts} attempts: {error}")

@@ -187,7 +187,7 @@ PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenUp:
+class Undelivered:
     """An event that no target took, and how its deliveries went."""
 
     event: Event
@@ -220,10 +220,10 @@ class DeadLetterContainer:
     container: ContainerClient
     subscription: str
 
-    async def write(self, given_up: GivenUp) -> None:
+    async def write(self, undelivered: Undelivered) -> None:
         """Write a blob, however often that takes; without the container the event is lost, as with Event Grid."""
-        name = blob_name(self.subscription, given_up.last_attempt_at)
-        content = json.dumps([given_up.as_json()])
+        name = blob_name(self.subscription, undelivered.last_attempt_at)
+        content = json.dumps([undelivered.as_json()])
         tries = 0
         while True:
             try:
@@ -231,7 +231,7 @@ class DeadLetterContainer:
             except ResourceNotFoundError:
                 log.error(  # noqa: TRY400 (whose container is missing, not where in the code)
                     f"subscription {self.subscription}: the dead-letter container {self.container.container_name} "
-                    f"is missing, event {given_up.event.id} is lost"
+                    f"is missing, event {undelivered.event.id} is lost"
                 )
                 return
             except AzureError as error:

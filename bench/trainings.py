@@ -1,6 +1,6 @@
-"""Trainings that take turns: each is loaded, stands still, and takes some steps when it is asked to.
+"""Trainings that take turns: each is loaded, waits, and takes some steps when it is asked to.
 
-A training that stands still is stopped (SIGSTOP), for Horovod's threads would go on negotiating otherwise.
+A waiting training is stopped with SIGSTOP, because Horovod's threads would otherwise keep negotiating.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
@@ -28,7 +28,7 @@ WARM_UP_STEPS = 3
 ROUNDS = 9
 MAX_ROUNDS = 40
 MAX_OTHERS_SHARE = 0.03
-"""Of the watched cores' time. The clocks behind it tick in hundredths of a second, turns take seconds."""
+"""The largest part of the watched cores' time that other processes may use in a round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +36,12 @@ class Turn:
     """Some steps of one training."""
 
     step_s: float
-    """By the root's clock, the whole loop included."""
+    """Seconds per step by the root's clock, the whole loop included."""
     cpu_s: float
-    """Of the rank that computed most; what others do on the same core hardly shows in it."""
+    """CPU seconds per step of the rank that computed most; other processes on its core hardly change it."""
     others_share: float
     resident_bytes: int
-    """Of the largest rank, after the last step."""
+    """Resident memory of the largest rank, after the last step."""
 
 
 class Training:
@@ -55,8 +55,9 @@ class Training:
         *,
         ranks: int = 1,
         program: str = "training",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it, one core for each rank; it loads while others do."""
+        """Start it, one core for each rank; it loads while others load. ``environment`` is set in addition."""
         self.name = name
         self.ranks = ranks
         self._process_ids: list[int] = []
@@ -74,13 +75,13 @@ class Training:
                     *("--gate", path, "--cores", ",".join(map(str, cores()))),
                     *("--", *arguments.to_argv()),
                 ],
-                environment=_environment(),
+                environment={**_environment(), **(environment or {})},
                 log=context.scratch / f"{name}.log",
             )
         )
 
     def await_ready(self) -> None:
-        """Wait until every rank stands before its first step. Raises BenchmarkError."""
+        """Wait until every rank is ready for its first step. Raises BenchmarkError."""
         deadline = time.monotonic() + READY_WITHIN_S
         links: list[socket.socket] = []
         while len(links) < self.ranks:
@@ -88,33 +89,33 @@ class Training:
         for link in links:
             link.settimeout(READY_WITHIN_S)
         files = [link.makefile("rw", encoding="utf-8") for link in links]
-        said = [(self._heard(file), file) for file in files]
-        said.sort(key=lambda pair: int(pair[0]["rank"]))
-        self._lines = [file for _, file in said]
-        self._process_ids = [int(facts["process_id"]) for facts, _ in said]
-        counted = said[0][0]["world_size"]
+        introductions = [(self._read(file), file) for file in files]
+        introductions.sort(key=lambda pair: int(pair[0]["rank"]))
+        self._lines = [file for _, file in introductions]
+        self._process_ids = [int(facts["process_id"]) for facts, _ in introductions]
+        counted = introductions[0][0]["world_size"]
         if counted != self.ranks:
             raise BenchmarkError(f"{self.name}: expected {self.ranks} ranks, Horovod counted {counted}")
         self._signal(signal.SIGSTOP)
 
     def turn(self, steps: int) -> Turn:
-        """Let it take some steps. Raises BenchmarkError where a rank ends instead."""
+        """Let it take some steps. Raises BenchmarkError if a rank ends instead."""
         self._signal(signal.SIGCONT)
         for lines in self._lines:
             lines.write(f"{steps}\n")
             lines.flush()
-        told = [self._heard(lines) for lines in self._lines]
+        answers = [self._read(lines) for lines in self._lines]
         self._signal(signal.SIGSTOP)
         share = others_share(
-            wall_s=told[0]["wall_s"],
-            busy_s=told[0]["busy_s"],
-            own_cpu_s=sum(rank["own_cpu_s"] for rank in told),
+            wall_s=answers[0]["wall_s"],
+            busy_s=answers[0]["busy_s"],
+            own_cpu_s=sum(rank["own_cpu_s"] for rank in answers),
             num_cores=NUM_CORES,
         )
-        resident = max(int(rank["resident_bytes"]) for rank in told)
+        resident = max(int(rank["resident_bytes"]) for rank in answers)
         return Turn(
-            step_s=told[0]["wall_s"] / steps,
-            cpu_s=max(rank["own_cpu_s"] for rank in told) / steps,
+            step_s=answers[0]["wall_s"] / steps,
+            cpu_s=max(rank["own_cpu_s"] for rank in answers) / steps,
             others_share=share,
             resident_bytes=resident,
         )
@@ -131,13 +132,13 @@ class Training:
             raise BenchmarkError(str(error)) from error
         return []
 
-    def _heard(self, lines: IO[str]) -> dict[str, Any]:
+    def _read(self, lines: IO[str]) -> dict[str, Any]:
         try:
             line = lines.readline()
         except TimeoutError:
             line = ""
         if not line:
-            raise BenchmarkError(f"{self.name} said nothing more. {log_end(self._process.program.log)}")
+            raise BenchmarkError(f"{self.name} wrote nothing more. {log_end(self._process.program.log)}")
         members: dict[str, Any] = json.loads(line)
         return members
 
@@ -164,7 +165,7 @@ def taking_turns(
 ) -> list[list[Turn]]:
     """Give each training its turns of so many steps, round by round; return each one's undisturbed turns.
 
-    Raises BenchmarkError where others use the cores.
+    Raises BenchmarkError if other processes use the cores.
     """
     for training, _ in trainings:
         training.await_ready()
@@ -176,7 +177,7 @@ def taking_turns(
 def undisturbed(rounds: Iterator[Sequence[Turn]], needed: int = ROUNDS) -> list[list[Turn]]:
     """Take rounds until enough had the cores to themselves; return each training's turns.
 
-    A round in which others used the cores counts for nobody. Raises BenchmarkError where too few are left.
+    A round in which other processes used the cores is discarded. Raises BenchmarkError if too few are left.
     """
     kept: list[Sequence[Turn]] = []
     for turns in itertools.islice(rounds, MAX_ROUNDS):
@@ -191,7 +192,7 @@ def undisturbed(rounds: Iterator[Sequence[Turn]], needed: int = ROUNDS) -> list[
 
 
 def cores() -> list[int]:
-    """Return the cores that ranks are bound to. Raises BenchmarkError where there are too few."""
+    """Return the cores that ranks are bound to. Raises BenchmarkError if there are too few."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < NUM_CORES:
         raise BenchmarkError(f"{NUM_CORES} ranks need {NUM_CORES} cores, this process may use {len(allowed)}")
@@ -199,17 +200,17 @@ def cores() -> list[int]:
 
 
 def _rounds(context: Context, trainings: Sequence[tuple[Training, int]]) -> Iterator[list[Turn]]:
-    """Give each its turn, every other round backwards, so that a machine getting slower favours nobody."""
+    """Give each its turn, every other round in reverse, so that a machine that slows down affects all alike."""
     numbered = list(enumerate(trainings))
     for number in itertools.count():
         order = numbered[::-1] if number % 2 else numbered
         turns = {i: training.turn(steps) for i, (training, steps) in order}
-        told = (
+        lines = (
             f"{training.name} {turns[i].step_s * 1e3:.1f} ms "
             f"({turns[i].cpu_s * 1e3:.1f} of CPU, {turns[i].others_share:.1%} others')"
             for i, (training, _) in numbered
         )
-        context.say(f"a step in round {number + 1}: {', '.join(told)}")
+        context.say(f"a step in round {number + 1}: {', '.join(lines)}")
         yield [turns[i] for i, _ in numbered]
 
 
@@ -220,6 +221,6 @@ def _mpirun(context: Context, ranks: int, program: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return what a job's shell has; all that makes a training quick is the training's own to set."""
+    """Return the environment of a job's shell; what makes a training fast is for the training to set."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     return {**kept, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

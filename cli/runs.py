@@ -45,7 +45,7 @@ def run(client: ApiClient, run_id: str, *, as_json: bool) -> None:
 
 def describe_run(run: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that describe a run, as the API returns it."""
-    yield f"{run['run_id']}: {run['state']} since {run['state_since']}"
+    yield f"{run['run_id']}: {run['state']} since {run['state_since'][:19]}"
     yield f"  dataset version: {run['dataset']}/{run['version']} (generation {run['generation']})"
     yield f"  attempt: {run['attempt']}"
     if run.get("failure_class"):

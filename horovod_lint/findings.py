@@ -32,7 +32,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """BindingKind much the finding matters."""
+        """How much the finding matters."""
         return RULES[self.code].severity
 
     @property

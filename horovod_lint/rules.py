@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """BindingKind much a finding matters."""
+    """How much a finding matters."""
 
     ERROR = "error"
     """The result is wrong, or the job hangs or fails: the script is not submitted."""

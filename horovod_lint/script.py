@@ -104,7 +104,7 @@ def _too_deep(tree: ast.Module) -> int | None:
 
 
 class BindingKind(Enum):
-    """BindingKind a name gets a value."""
+    """How a name gets a value."""
 
     ASSIGNED = auto()
     """It is assigned the value or a part of it."""

@@ -1,12 +1,11 @@
-"""Run one command so that nothing of it can outlive whoever asked for it.
+"""Run one command so that nothing of it outlives the process that started this one.
 
     python -m local_azure.guard --grace-s 5 -- COMMAND...
 
-The asker holds the write end of this process's standard input. When that closes, because the asker closed it
-or because the asker is gone for whatever reason (SIGKILL included), the command is asked to end, and whatever
-is left below it is ended too: mpirun, ranks and node find their way into sessions of their own, so a process
-group would not do. As a "child subreaper" this process inherits every descendant whose own parent dies, and
-therefore still finds it.
+The starter holds the write end of this process's standard input. When that closes, because the starter has closed
+it or has died (of SIGKILL, too), the command is asked to end, and what is left below it is killed. mpirun, ranks and
+node move into sessions of their own, so a process group would not reach them. As a "child subreaper" this process
+inherits every descendant whose own parent dies, and therefore still finds it.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ import psutil
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 TERM_S = 1.0
-"""What descendants get to end by themselves once the command is gone."""
+"""Time for descendants to end by themselves once the command has ended."""
 POLL_S = 0.05
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def prctl(option: int, value: int) -> None:
-    """Set one option of this process; a system without it gets no such guarantee. Raises OSError."""
+    """Set one option of this process; only Linux has it. Raises OSError."""
     if sys.platform != "linux":
         return
     if _LIBC.prctl(option, value, 0, 0, 0) != 0:
@@ -65,27 +64,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="guard", allow_abbrev=False)
-    parser.add_argument("--grace-s", type=float, default=5.0, help="what the command gets to end by itself")
-    parser.add_argument("--label", default="", help="for whoever looks at the list of processes")
+    parser.add_argument("--grace-s", type=float, default=5.0, help="seconds between SIGTERM and SIGKILL")
+    parser.add_argument("--label", default="", help="shown in the list of processes")
     parser.add_argument("command", nargs="+")
     return parser.parse_args(arguments)
 
 
 def _wake_on_signals() -> int:
-    """Return a descriptor that becomes readable on SIGTERM ("T" in it, so to say) and when a child ends."""
+    """Return a descriptor that becomes readable on SIGTERM and when a child ends."""
     readable, writable = os.pipe()
     os.set_blocking(readable, False)
     os.set_blocking(writable, False)
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda _number, _frame: None)
-    for number in (signal.SIGINT, signal.SIGHUP):  # of a terminal: the asker decides what they mean
+    for number in (signal.SIGINT, signal.SIGHUP):  # the starter decides what the terminal's signals mean
         signal.signal(number, signal.SIG_IGN)
     return readable
 
 
 def _watch(pid: int, wake: int) -> int | None:
-    """Wait until the command ends (its status), or until it is to be ended (None)."""
+    """Return the command's status when it ends, None when it must be ended."""
     stdin = sys.stdin.fileno()
     while True:
         ready, _, _ = select.select([stdin, wake], [], [])
@@ -101,7 +100,7 @@ def _watch(pid: int, wake: int) -> int | None:
 
 
 def _ask_to_end(pid: int, grace_s: float) -> int:
-    """SIGTERM to the command, SIGKILL after the grace; return its status."""
+    """Send SIGTERM to the command, SIGKILL after the grace; return its status."""
     for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, TERM_S)):
         with contextlib.suppress(ProcessLookupError):  # it may have ended this very moment
             os.kill(pid, number)
@@ -129,12 +128,12 @@ def _reap(pid: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """End whatever is left below, whichever session it moved to; look again, as a process may just have forked."""
+    """End what is left below, in whatever session; repeat, as a process may just have forked."""
     patience = time.monotonic() + TERM_S
     while left := _living():
         number = signal.SIGTERM if time.monotonic() < patience else signal.SIGKILL
         for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):  # gone meanwhile, as wished
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
                 process.send_signal(number)
         time.sleep(POLL_S)
         _reap(-1)

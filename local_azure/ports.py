@@ -42,7 +42,7 @@ class Ports:
         return self.numbers[name]
 
     def release(self) -> Ports:
-        """Let others have them."""
+        """Release the ports for other twins."""
         for descriptor in self.held:
             os.close(descriptor)
         return replace(self, held=())

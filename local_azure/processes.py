@@ -249,7 +249,7 @@ def _is_foreign(name: str) -> bool:
 
 
 def _emptied(path: Path) -> IO[bytes]:
-    """Open an empty file for appending: writes go to its end also after somebody has emptied it."""
+    """Open an empty file for appending: writes go to its end also after it was truncated."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"")
     return path.open("ab")

@@ -17,16 +17,16 @@ DEVELOPMENT_STORAGE = connection_string(HOST_ACCOUNT, HOST_ACCOUNT_KEY, DEFAULT_
 does not know the short form: https://learn.microsoft.com/azure/storage/common/storage-use-azurite."""
 
 ATTEMPT_TIMEOUT_S = 10
-"""Connecting and each read: an emulator on loopback that needs longer is not there."""
+"""Time-out of connecting and of each read: an emulator on loopback answers sooner."""
 
 
 class StorageConnectionError(ValueError):
-    """The settings name no usable storage account; the message says which settings were looked at."""
+    """The settings name no usable storage account; the message says which settings were read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StorageConnection:
-    """One named storage account. Clients are made on request; whoever asks closes them."""
+    """One named storage account. Callers close the clients that they ask for."""
 
     name: str
     """The setting's name, such as ``AzureWebJobsStorage``."""
@@ -35,10 +35,10 @@ class StorageConnection:
     blob_uri: str = ""
     queue_uri: str = ""
     client_id: str = ""
-    """Of the user-assigned identity that goes with the URIs; empty for the default identity."""
+    """The user-assigned identity for the URIs; empty for the default identity."""
 
     def blob_service(self) -> BlobServiceClient:
-        """An asynchronous blob client for the account."""
+        """Return an asynchronous blob client for the account."""
         from azure.storage.blob.aio import BlobServiceClient
 
         if self.connection_string:
@@ -47,7 +47,7 @@ class StorageConnection:
         return BlobServiceClient(self.blob_uri, credential=self._credential(), **_timeouts())
 
     def queue_service(self) -> QueueServiceClient:
-        """An asynchronous queue client for the account."""
+        """Return an asynchronous queue client for the account."""
         from azure.storage.queue.aio import QueueServiceClient
 
         if self.connection_string:
@@ -64,11 +64,11 @@ class StorageConnection:
 
     def _require(self, uri: str, suffix: str) -> None:
         if not uri:
-            raise StorageConnectionError(f"setting {self.name}__{suffix} should hold a service URI, is not set")
+            raise StorageConnectionError(f"setting {self.name}__{suffix} is not set: it must hold a service URI")
 
 
 def storage_connection(name: str, settings: Mapping[str, str]) -> StorageConnection:
-    """The connection called ``name`` in ``settings``: a connection string in ``name``, or ``name__…Uri``.
+    """Return the connection called `name` in `settings`: a connection string in ``name``, or ``name__…Uri``.
 
     Like the Functions host it also accepts the name with ``AzureWebJobs`` before it.
     Raises StorageConnectionError where there is neither.
@@ -78,8 +78,8 @@ def storage_connection(name: str, settings: Mapping[str, str]) -> StorageConnect
         if found:
             return found
     raise StorageConnectionError(
-        f"storage connection {name} should be a connection string in the setting {name}, or URIs in "
-        f"{name}__blobServiceUri and {name}__queueServiceUri; none of them is set"
+        f"storage connection {name} is not set: it needs a connection string in the setting {name}, or URIs in "
+        f"{name}__blobServiceUri and {name}__queueServiceUri"
     )
 
 

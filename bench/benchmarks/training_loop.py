@@ -1,7 +1,7 @@
-"""What the training's own loop costs: against Keras' bare `fit`, one process each on the same core.
+"""What the training's own loop costs, compared with Keras' bare `fit`: one process each on the same core.
 
 Same model, same batches, same optimizer, float32, no XLA; `fit` runs silently and without Horovod. The loop does
-more in each step: it asks for news of other ranks, watches for NaN, keeps times, tells where it is.
+more in each step: it exchanges flags with other ranks, checks for NaN, keeps times, reports where it is.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ IMAGE_SIZE = 64
 STEPS = 4
 MIN_RATIO = 0.97
 SMALL_STEPS = 200
-"""Of the small network, whose steps take milliseconds: there the loop itself shows."""
+"""Steps of the small network, which take milliseconds, so that the cost of the loop itself is visible."""
 
 
 def run(context: Context) -> list[Figure]:
-    """Compare with a model of a real size, then with a small one, which promises nothing."""
+    """Compare with a model of a real size, then with a small one, without a promise."""
     real, rate = compare(context, "ResNet50", size=IMAGE_SIZE, steps=STEPS)
     small, _ = compare(context, "small_cnn", size=8, steps=SMALL_STEPS)
     return [
@@ -37,7 +37,7 @@ def run(context: Context) -> list[Figure]:
 
 
 def compare(context: Context, model: str, *, size: int, steps: int) -> tuple[float, float]:
-    """Return the loop's throughput over fit's, and the loop's in images a second."""
+    """Return the ratio of the loop's throughput to fit's, and the loop's in images per second."""
     options = imaging(model, size=size, batch_size=BATCH_SIZE)
     with contextlib.ExitStack() as stack:
         ours, fit = (

@@ -1,6 +1,6 @@
 """One rank of a training that a benchmark measures: the training job's own loop, whose batches pass a gate.
 
-Everything else is what `python -m training_job.train` does with the same arguments: the process environment, the
+Everything besides is what `python -m training_job.train` does with the same arguments: the process environment, the
 data, the model, the compiled step, progress, metrics, checkpoints.
 """
 
@@ -18,7 +18,7 @@ from training_job.liveness.interruptions import StopRequest
 
 @dataclass(frozen=True, kw_only=True)
 class GatedData:
-    """A rank's data, the training's behind a gate."""
+    """A rank's data, with a gate before its training batches."""
 
     data: Any
     gate: Gate
@@ -28,7 +28,7 @@ class GatedData:
         return Gated(iter(self.data.training_epoch(epoch, skip_steps)), self.gate)
 
     def evaluation(self) -> Any:
-        """Return the split's batches, which nobody counts."""
+        """Return the split's batches, not counted."""
         return self.data.evaluation()
 
 

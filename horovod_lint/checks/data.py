@@ -1,4 +1,4 @@
-"""BindingKind training data are shared out among the ranks."""
+"""How training data are shared out among the ranks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Azure ML emulator: speaks enough of the REST protocol for the real `azure-ai-ml` client, and runs its jobs.
 
 Start it with `python -m local_azure.azure_ml --help`. It never leaves this machine: it listens on the
-loopback only and keeps data in the storage emulator that it is given.
+loopback only and keeps data in the storage emulator.
 """

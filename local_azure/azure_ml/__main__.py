@@ -8,8 +8,9 @@ import logging
 import os
 import sys
 
-from local_azure.azure_ml.api.emulator import CallLog, Emulator, Faults
-from local_azure.azure_ml.api.http_api import HttpApi
+from local_azure.azure_ml.api.emulator import CallLog, Emulator
+from local_azure.azure_ml.api.faults import Faults
+from local_azure.azure_ml.api.http_api import AzureMlApi
 from local_azure.azure_ml.api.resources import compute_scale
 from local_azure.azure_ml.api.security import certificate_files, token_issuer
 from local_azure.azure_ml.cluster import ClusterPool
@@ -57,7 +58,7 @@ async def _serve(settings: Settings) -> None:
         settle_interrupted(bench)
         bench.pool.start()
         tls = certificate_files(settings.state).tls_context()
-        async with serving(HttpApi(emulator, url).application(), listening, grace_s=0.5, tls=tls):
+        async with serving(AzureMlApi(emulator, url).application(), listening, grace_s=0.5, tls=tls):
             print(f"listening {url}", flush=True)
             await until_stopped(stop)
             await asyncio.to_thread(emulator.executions.stop)

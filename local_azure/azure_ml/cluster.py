@@ -1,4 +1,7 @@
-"""A simulated cluster: nodes that come up from zero, wait, run, and leave. Pure: the caller brings the time."""
+"""A simulated cluster: nodes that come up from zero, wait, run, and leave. Pure: the caller passes the time.
+
+`ClusterPool` holds the live clusters; one thread moves them, and runs wait on them.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from local_azure.azure_ml.service import JobFailure, RunCanceled
+
+TICK_S = 0.05
 
 
 class NodeState(StrEnum):
@@ -52,7 +57,7 @@ class Delays:
 
 @dataclass(kw_only=True)
 class Cluster:
-    """Nodes, and the runs that wait for them, first come first served."""
+    """Nodes, and the runs that wait for them, in order of arrival."""
 
     scale: Scale
     delays: Delays
@@ -64,7 +69,7 @@ class Cluster:
         self.waiting[run] = count
 
     def release(self, run: str, now_s: float) -> None:
-        """Give back the nodes of `run`, or its place in the queue."""
+        """Release the nodes of `run`, or its place in the queue."""
         self.waiting.pop(run, None)
         for node in self.nodes:
             if node.run == run:
@@ -72,23 +77,23 @@ class Cluster:
                 _enter(node, NodeState.IDLE, now_s)
 
     def holds(self, run: str) -> bool:
-        """Whether `run` has its nodes."""
+        """Return whether `run` has its nodes."""
         return any(node.run == run for node in self.nodes)
 
     def tick(self, now_s: float) -> None:
-        """Bring the cluster to `now_s`: finish moves, hand out nodes, start and stop nodes."""
+        """Advance the cluster to `now_s`: finish moves, assign nodes, start and stop nodes."""
         self._finish_moves(now_s)
         self._grant(now_s)
         self._start_nodes(now_s)
         self._stop_nodes(now_s)
 
     def count(self, *states: NodeState) -> int:
-        """Nodes in any of `states`."""
+        """Return how many nodes are in any of `states`."""
         return sum(node.state in states for node in self.nodes)
 
     @property
     def target(self) -> int:
-        """Nodes that the cluster is heading for: all but those that leave."""
+        """Number of nodes without those that are leaving."""
         return len(self.nodes) - self.count(NodeState.LEAVING)
 
     def _finish_moves(self, now_s: float) -> None:
@@ -136,9 +141,6 @@ def _node_id() -> str:
     return f"tvmps_{uuid.uuid4().hex}_d"
 
 
-TICK_S = 0.05
-
-
 class ClusterPool:
     """Clusters by compute id; safe between threads."""
 
@@ -150,11 +152,11 @@ class ClusterPool:
         self._thread = threading.Thread(target=self._move, name="clusters", daemon=True)
 
     def start(self) -> None:
-        """Let time pass for the clusters."""
+        """Start the thread that moves the clusters."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop moving; nodes exist in memory only, so nothing is left."""
+        """Stop the thread; nodes exist in memory only."""
         self._stopping.set()
         self._thread.join()
 
@@ -166,7 +168,7 @@ class ClusterPool:
 
     @contextlib.contextmanager
     def nodes(self, compute_id: str, run: str, count: int, canceled: threading.Event) -> Iterator[None]:
-        """Hold `count` nodes for `run`; JobFailure where the cluster can never have them, RunCanceled on cancel."""
+        """Hold `count` nodes for `run`. Raises JobFailure where the cluster is too small, RunCanceled on cancel."""
         cluster = self._clusters[compute_id.lower()]
         if count > cluster.scale.max_nodes:
             raise JobFailure(
@@ -184,7 +186,7 @@ class ClusterPool:
                 cluster.release(run, time.monotonic())
 
     def snapshot(self, compute_id: str) -> Cluster:
-        """A copy of the cluster of a compute as it is now."""
+        """Return a copy of a compute's cluster as it is now."""
         with self._changed:
             return copy.deepcopy(self._clusters[compute_id.lower()])
 

@@ -17,7 +17,7 @@ from local_azure.azure_ml.service import iso, utcnow
 _PREFIX = "Microsoft.MachineLearningServices"
 _ATTEMPT_DELAYS_S = (0.2, 0.5, 1.0, 2.0)
 _NOT_THERE_YET_S = 0.2
-"""Between two looks for a topic that has never answered."""
+"""Pause between two attempts to reach a topic that has never answered."""
 _TIMEOUT_S = 5.0
 
 logger = logging.getLogger(__name__)
@@ -27,19 +27,19 @@ class EventSink(Protocol):
     """Where events about runs go."""
 
     def run_changed(self, run: Run) -> None:
-        """Hear that a run is in a new state."""
+        """Receive a run that is in a new state."""
 
 
 class SilentSink:
-    """Sink of an emulator that was given no topic."""
+    """Sink of an emulator without a topic."""
 
     def run_changed(self, run: Run) -> None:
-        """Say so in the log only."""
+        """Log the change."""
         logger.info("run %s is %s", run.name, run.status, extra={"action": "run_changed", "run_id": run.name})
 
 
 class EventPublisher:
-    """Posts events from a thread of its own: a slow or absent topic never holds a run up."""
+    """Posts events from a thread of its own, so that a slow or absent topic never delays a run."""
 
     def __init__(self, endpoint: str, key: str | None) -> None:
         self._endpoint = endpoint
@@ -50,11 +50,11 @@ class EventPublisher:
         self._thread = threading.Thread(target=self._work, name="events", daemon=True)
 
     def start(self) -> None:
-        """Begin to post."""
+        """Start the thread that posts."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Post what is pending, once each, and end."""
+        """Post what is pending, once each, and stop."""
         self._stopping.set()
         self._pending.put(None)
         self._thread.join()
@@ -81,13 +81,17 @@ class EventPublisher:
                 return
             if self._stopping.wait(delay_s):
                 break
-        logger.error("event %s is given up", one["subject"], extra={"action": "event_lost", "event": one["id"]})
+        logger.error(
+            "event %s was not published and is lost",
+            one["subject"],
+            extra={"action": "event_lost", "event": one["id"]},
+        )
 
     def _await_topic(self, client: httpx.Client) -> None:
-        """Wait for a topic that starts after us: what became of interrupted runs is said once, right at our start."""
+        """Wait for a topic that starts later than the emulator, whose first events are about interrupted runs."""
         while not self._topic_has_answered:
             try:
-                client.get(self._endpoint)  # whatever it answers, it is there
+                client.get(self._endpoint)  # any answer shows that it is there
             except httpx.TransportError:
                 if self._stopping.wait(_NOT_THERE_YET_S):
                     return
@@ -96,7 +100,7 @@ class EventPublisher:
 
 
 def event(run: Run, kind: str, more: Mapping[str, str]) -> dict[str, Any]:
-    """One event about a run, as Event Grid delivers it."""
+    """Return one event about a run, as Event Grid delivers it."""
     return {
         "topic": run.workspace_id,
         "subject": f"experiments/{run.experiment_id}/runs/{run.name}",

@@ -1,4 +1,4 @@
-"""One run from its first state to its last, in a thread of its own."""
+"""Runs from their first state to their last, each in a thread of its own."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ _POLL_S = 0.05
 
 logger = logging.getLogger(__name__)
 
+_GUARD_S = 3.0  # time that a guard needs beyond the grace
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workbench:
-    """What every execution works with."""
+    """What all executions share."""
 
     settings: Settings
     store: Store
@@ -56,7 +58,7 @@ class Execution:
         self._thread = threading.Thread(target=self._work, name=f"run {run.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def cancel(self) -> None:
@@ -64,7 +66,7 @@ class Execution:
         self._canceled.set()
 
     def abandon(self) -> None:
-        """End the processes at once and leave the run as it is: the emulator stops."""
+        """End the processes at once and leave the run as it is, because the emulator stops."""
         self._abandoned.set()
         self._canceled.set()
 
@@ -169,12 +171,12 @@ class Execution:
     def _time_out(self) -> None:
         message = f"The job exceeded its time limit of {self._spec.timeout_s:g} seconds and was canceled."
         self._bench.runs.update(self._run.job_id, warnings=[message])
-        with contextlib.suppress(IllegalTransitionError):  # somebody canceled it in the same moment
+        with contextlib.suppress(IllegalTransitionError):  # it was canceled at the same moment
             self._move(RunState.CANCEL_REQUESTED)
         self._canceled.set()
 
     def _end_processes(self, guard: subprocess.Popen[bytes]) -> None:
-        """Have the guard end everything, which takes it the grace and two seconds at most."""
+        """Have the guard end everything, which takes the grace and two seconds at most."""
         guard.terminate()
         guard.wait()
 
@@ -198,7 +200,7 @@ class Execution:
             try:
                 self._upload(staged, mirror)
             except Exception:
-                logger.exception("uploads of run %s failed; they are tried again", self._run.name)
+                logger.exception("uploads of run %s failed; the next interval tries again", self._run.name)
 
     def _upload(self, staged: Staged, mirror: LogMirror) -> None:
         mirror.send_new()
@@ -206,9 +208,6 @@ class Execution:
             self._bench.runs.update(self._run.job_id, log_files=mirror.names())
         for mount in staged.mounts:
             mount.write_through(self._bench.storage)
-
-
-_GUARD_S = 3.0  # what a guard takes beyond the grace
 
 
 class Executions:
@@ -227,14 +226,14 @@ class Executions:
         execution.start()
 
     def cancel(self, job_id: str) -> None:
-        """Pass a cancel request on; nothing happens where the run has ended meanwhile."""
+        """Cancel a run; one that has ended already stays as it is."""
         with self._lock:
             execution = self._live.get(job_id.lower())
         if execution is not None:
             execution.cancel()
 
     def stop(self) -> None:
-        """End all processes at once; the runs are settled at the next start."""
+        """End all processes at once; the next start settles the runs."""
         with self._lock:
             live = list(self._live.values())
         for execution in live:

@@ -20,8 +20,12 @@ from local_azure.azure_ml.store import Store
 from local_azure.azure_ml.workspace import asset_name, workspace_parts
 
 _ROOT = Path(__file__).parents[2]
-_PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")  # nothing else: the rest may hold secrets
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")  # and no other: the rest may hold secrets
 _SIMULATED_HOST = "127.0.0.1"
+
+_FIRST_TO_FAIL = re.compile(r"Process name: \[[^\]]*,(\d+)\]")  # mpirun's own report
+_TAIL_BYTES = 2048
+_BUILT = "built-environment"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +39,7 @@ class Launch:
 
 
 def launch_of(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path) -> Launch:
-    """Work out how the job is started."""
+    """Return what is started for a job."""
     rank = _python("local_azure.azure_ml.rank", str(staged.directory.user_logs), staged.command)
     return Launch(
         argv=[*_mpirun(spec, virtual_environment), *rank],
@@ -46,7 +50,7 @@ def launch_of(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path
 
 
 def start(launch: Launch, grace_s: float) -> subprocess.Popen[bytes]:
-    """Start the guard in a session of its own. It ends with us: its standard input is our pipe."""
+    """Start the guard in a session of its own; it ends when this process does, as it reads from its pipe."""
     with launch.launcher_log.open("ab") as log:
         return subprocess.Popen(
             _python("local_azure.guard", "--grace-s", str(grace_s), "--", *launch.argv),
@@ -60,7 +64,7 @@ def start(launch: Launch, grace_s: float) -> subprocess.Popen[bytes]:
 
 
 def _python(module: str, *arguments: str) -> list[str]:
-    """Command that runs `main` of a module of ours, whatever the job's directory and variables hold."""
+    """Return the command that runs `main` of a module of this clone, isolated from the job's folder and variables."""
     imports = f"import sys; sys.path.append({str(_ROOT)!r}); from {module} import main"
     return [sys.executable, "-I", "-c", f"{imports}; sys.exit(main())", *arguments]
 
@@ -109,13 +113,9 @@ def _service_variables(run: Run, spec: JobSpec) -> Mapping[str, str]:
     return {**variables, "AZ_BATCHAI_MPI_MASTER_NODE": _SIMULATED_HOST}
 
 
-_FIRST_TO_FAIL = re.compile(r"Process name: \[[^\]]*,(\d+)\]")  # mpirun's own report
-_TAIL_BYTES = 2048
-
-
 def process_failure(exit_code: int, command: str, launcher_log: Path, user_logs: Path) -> JobFailure:
-    """Failure of a run whose command ended with `exit_code`."""
-    log = _telling_log(launcher_log, user_logs)
+    """Return the failure of a run whose command ended with `exit_code`."""
+    log = _log_with_the_reason(launcher_log, user_logs)
     tail = tail_of(log if log.exists() else launcher_log)
     program = command.split(maxsplit=1)[0]
     return JobFailure(
@@ -125,18 +125,18 @@ def process_failure(exit_code: int, command: str, launcher_log: Path, user_logs:
     )
 
 
-def _telling_log(launcher_log: Path, user_logs: Path) -> Path:
-    """Log of the rank that failed first, where mpirun says which; else of the root."""
+def _log_with_the_reason(launcher_log: Path, user_logs: Path) -> Path:
+    """Return the log of the rank that failed first, where mpirun names it; otherwise the root's."""
     logs = sorted(user_logs.glob("*.txt"))
-    said = _FIRST_TO_FAIL.search(launcher_log.read_text(errors="replace") if launcher_log.exists() else "")
-    named = user_logs / f"std_log_process_{int(said[1]):02d}.txt" if said else None
+    report = _FIRST_TO_FAIL.search(launcher_log.read_text(errors="replace") if launcher_log.exists() else "")
+    named = user_logs / f"std_log_process_{int(report[1]):02d}.txt" if report else None
     if named is not None and named in logs:
         return named
     return logs[0] if logs else user_logs / "std_log.txt"
 
 
 def tail_of(path: Path, limit_bytes: int = _TAIL_BYTES) -> str:
-    """Last bytes of a file as text, from a line's start where there is one."""
+    """Return the last bytes of a file as text, from the start of a line where there is one."""
     if not path.exists():
         return ""
     with path.open("rb") as file:
@@ -146,11 +146,8 @@ def tail_of(path: Path, limit_bytes: int = _TAIL_BYTES) -> str:
     return text if size <= limit_bytes else text.partition("\n")[2]
 
 
-_BUILT = "built-environment"
-
-
 class Images:
-    """Images by environment id; safe between threads. What was built once stays built."""
+    """Images by environment id; safe between threads. A built image stays built."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._settings = settings
@@ -158,7 +155,7 @@ class Images:
         self._building = threading.Lock()
 
     def virtual_environment(self, environment_id: str) -> Path:
-        """Directory that stands for an environment; JobFailure where the emulator was given none."""
+        """Return the directory that stands for an environment. Raises JobFailure where there is none."""
         name = asset_name(environment_id)
         directory = self._settings.environments.get(name)
         if directory is None:
@@ -170,7 +167,7 @@ class Images:
         return directory
 
     def build(self, environment_id: str, pause: Callable[[float], None]) -> None:
-        """Take the time of a build on an environment's first use; who comes meanwhile waits for it."""
+        """Take the time of a build on an environment's first use; concurrent runs wait for it."""
         with self._building:
             if self._store.get(_BUILT, environment_id) is None:
                 pause(self._settings.environment_build_s)

@@ -2,7 +2,7 @@
 
     main LOG_DIR COMMAND
 
-Under mpirun the log is std_log_process_<rank>.txt as Azure ML names it, else std_log.txt.
+Under mpirun the log is std_log_process_<rank>.txt as Azure ML names it, otherwise std_log.txt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def log_name(rank: str | None) -> str:
 
 
 def main() -> None:
-    """Redirect, then exec: no process of ours stays between mpirun and the command."""
+    """Redirect, then exec: no process stays between mpirun and the command."""
     log_dir, command = sys.argv[1:]
     die_with_parent()
     path = Path(log_dir) / log_name(os.environ.get("OMPI_COMM_WORLD_RANK"))

@@ -1,4 +1,4 @@
-"""Runs of jobs: their record, their moves between states, and who hears of those."""
+"""Runs of jobs: their record, their states, and the transitions between them, which are published."""
 
 from __future__ import annotations
 
@@ -14,113 +14,6 @@ from local_azure.azure_ml.service import iso, utcnow
 from local_azure.azure_ml.store import Document, Store
 
 KIND = "run"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """What the emulator knows of a job and its one run."""
-
-    name: str
-    workspace_id: str  # ARM id, as the client wrote it
-    properties: Document  # the job as submitted; description, tags and the like may be updated
-    status: RunState
-    created_at: str
-    started_at: str | None = None  # when it entered Running
-    ended_at: str | None = None
-    error: Document | None = None
-    warnings: list[str] = field(default_factory=list)
-    log_files: list[str] = field(default_factory=list)  # names such as user_logs/std_log.txt, once uploaded
-
-    @property
-    def job_id(self) -> str:
-        """ARM id of the job."""
-        return f"{self.workspace_id}/jobs/{self.name}"
-
-    @property
-    def experiment_name(self) -> str:
-        """Experiment that the run belongs to."""
-        return str(self.properties.get("experimentName") or "Default")
-
-    @property
-    def experiment_id(self) -> str:
-        """Stable id of the experiment."""
-        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.workspace_id.lower()}/{self.experiment_name}"))
-
-    @property
-    def ended(self) -> bool:
-        """Whether the run has reached a state that it cannot leave."""
-        return self.status in TERMINAL
-
-
-class IllegalTransitionError(Exception):
-    """A run was asked to move where it may not; it ended or was canceled meanwhile."""
-
-    def __init__(self, run: Run, wanted: RunState) -> None:
-        super().__init__(f"run {run.name} is {run.status} and cannot become {wanted}")
-        self.run = run
-        self.wanted = wanted
-
-
-class RunBook:
-    """Durable runs. Every change goes through here, one at a time, and is told to `heard` in order."""
-
-    def __init__(self, store: Store, heard: Callable[[Run], None]) -> None:
-        self._store = store
-        self._heard = heard
-        self._lock = threading.RLock()
-
-    def get(self, job_id: str) -> Run | None:
-        """Read one run by the ARM id of its job."""
-        document = self._store.get(KIND, job_id)
-        return None if document is None else _run(document)
-
-    def current(self, job_id: str) -> Run:
-        """Read a run that must exist; KeyError otherwise."""
-        run = self.get(job_id)
-        if run is None:
-            raise KeyError(job_id)
-        return run
-
-    def below(self, workspace_id: str) -> list[Run]:
-        """Runs of a workspace, or of all for "/", oldest first."""
-        return [_run(document) for document in self._store.below(KIND, workspace_id.rstrip("/") + "/")]
-
-    def add(self, run: Run) -> None:
-        """Record a new run."""
-        with self._lock:
-            self._write(run)
-            self._heard(run)
-
-    def move(self, job_id: str, wanted: RunState, *, error: Document | None = None) -> Run:
-        """Take a run to its next state; IllegalTransitionError where it may not go there."""
-        with self._lock:
-            run = self.current(job_id)
-            if not may_follow(run.status, wanted):
-                raise IllegalTransitionError(run, wanted)
-            moved = dataclasses.replace(run, status=wanted, error=error, **_times(wanted))
-            self._write(moved)
-            self._heard(moved)
-            return moved
-
-    def update(self, job_id: str, **changes: Any) -> Run:
-        """Change anything of a run but its state."""
-        with self._lock:
-            changed = dataclasses.replace(self.current(job_id), **changes)
-            self._write(changed)
-            return changed
-
-    def _write(self, run: Run) -> None:
-        self._store.put(KIND, run.job_id, dataclasses.asdict(run))
-
-
-def _times(wanted: RunState) -> dict[str, Any]:
-    if wanted is RunState.RUNNING:
-        return {"started_at": iso(utcnow())}
-    return {"ended_at": iso(utcnow())} if wanted in TERMINAL else {}
-
-
-def _run(document: Document) -> Run:
-    return Run(**{**document, "status": RunState(document["status"])})
 
 
 class RunState(StrEnum):
@@ -165,3 +58,110 @@ def may_follow(current: RunState, wanted: RunState) -> bool:
     if wanted is RunState.CANCEL_REQUESTED:
         return current is not RunState.FINALIZING
     return _NEXT.get(current) is wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A job and its one run."""
+
+    name: str
+    workspace_id: str  # ARM id, as the client wrote it
+    properties: Document  # the job as submitted; description, tags and the like may be updated
+    status: RunState
+    created_at: str
+    started_at: str | None = None  # when it entered Running
+    ended_at: str | None = None
+    error: Document | None = None
+    warnings: list[str] = field(default_factory=list)
+    log_files: list[str] = field(default_factory=list)  # names such as user_logs/std_log.txt, once uploaded
+
+    @property
+    def job_id(self) -> str:
+        """ARM id of the job."""
+        return f"{self.workspace_id}/jobs/{self.name}"
+
+    @property
+    def experiment_name(self) -> str:
+        """Experiment that the run belongs to."""
+        return str(self.properties.get("experimentName") or "Default")
+
+    @property
+    def experiment_id(self) -> str:
+        """Stable id of the experiment."""
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.workspace_id.lower()}/{self.experiment_name}"))
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has reached a state that it cannot leave."""
+        return self.status in TERMINAL
+
+
+class IllegalTransitionError(Exception):
+    """A transition that the run's state does not allow: it has ended or was canceled meanwhile."""
+
+    def __init__(self, run: Run, wanted: RunState) -> None:
+        super().__init__(f"run {run.name} is {run.status} and cannot become {wanted}")
+        self.run = run
+        self.wanted = wanted
+
+
+class RunBook:
+    """Durable runs. Changes are made one at a time; `publish` gets each change of state, in order."""
+
+    def __init__(self, store: Store, publish: Callable[[Run], None]) -> None:
+        self._store = store
+        self._publish = publish
+        self._lock = threading.RLock()
+
+    def get(self, job_id: str) -> Run | None:
+        """Return a run by the ARM id of its job; None where there is none."""
+        document = self._store.get(KIND, job_id)
+        return None if document is None else _run(document)
+
+    def current(self, job_id: str) -> Run:
+        """Return a run that must exist. Raises KeyError otherwise."""
+        run = self.get(job_id)
+        if run is None:
+            raise KeyError(job_id)
+        return run
+
+    def below(self, workspace_id: str) -> list[Run]:
+        """Return the runs of a workspace, or all for "/", oldest first."""
+        return [_run(document) for document in self._store.below(KIND, workspace_id.rstrip("/") + "/")]
+
+    def add(self, run: Run) -> None:
+        """Record a new run."""
+        with self._lock:
+            self._write(run)
+            self._publish(run)
+
+    def move(self, job_id: str, wanted: RunState, *, error: Document | None = None) -> Run:
+        """Move a run to `wanted`. Raises IllegalTransitionError where its state does not allow that."""
+        with self._lock:
+            run = self.current(job_id)
+            if not may_follow(run.status, wanted):
+                raise IllegalTransitionError(run, wanted)
+            moved = dataclasses.replace(run, status=wanted, error=error, **_times(wanted))
+            self._write(moved)
+            self._publish(moved)
+            return moved
+
+    def update(self, job_id: str, **changes: Any) -> Run:
+        """Change members of a run other than its state."""
+        with self._lock:
+            changed = dataclasses.replace(self.current(job_id), **changes)
+            self._write(changed)
+            return changed
+
+    def _write(self, run: Run) -> None:
+        self._store.put(KIND, run.job_id, dataclasses.asdict(run))
+
+
+def _times(wanted: RunState) -> dict[str, Any]:
+    if wanted is RunState.RUNNING:
+        return {"started_at": iso(utcnow())}
+    return {"ended_at": iso(utcnow())} if wanted in TERMINAL else {}
+
+
+def _run(document: Document) -> Run:
+    return Run(**{**document, "status": RunState(document["status"])})

@@ -1,4 +1,4 @@
-"""What can go wrong: answers of the service, and failures of a job."""
+"""How the service speaks: its errors, a job's failures, and its forms of times and durations."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
+
 
 class ServiceError(Exception):
-    """A refusal in the service's own shape.
+    """A refusal in the service's form.
 
     `inner` is the chain of inner codes, outermost first, such as ("Immutable", "JobPropertyImmutable").
     """
@@ -31,7 +33,7 @@ class ServiceError(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
-        """Render the error as ARM does."""
+        """Return the error as ARM writes it."""
         information = []
         nested: dict[str, Any] | None = None
         for code in reversed(self.inner):
@@ -43,7 +45,7 @@ class ServiceError(Exception):
 
 
 class JobFailure(Exception):
-    """The job cannot go on; ends the run as Failed with this code and message."""
+    """The job cannot continue; its run ends as Failed with this code and message."""
 
     def __init__(self, message: str, *, code: str = "UserError", inner: str | None = None) -> None:
         super().__init__(message)
@@ -52,7 +54,7 @@ class JobFailure(Exception):
         self.inner = inner
 
     def error(self) -> dict[str, Any]:
-        """Render the failure as the run history does."""
+        """Return the failure as the run history writes it."""
         inner = {"code": self.inner, "innerError": None} if self.inner else None
         return {
             "error": {
@@ -67,24 +69,21 @@ class JobFailure(Exception):
 
 
 class RunCanceled(Exception):
-    """The run was asked to stop; unwinds the execution."""
-
-
-_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
+    """The run was canceled; this ends its execution."""
 
 
 def utcnow() -> dt.datetime:
-    """Give the present moment, aware, in UTC."""
+    """Return the time, aware, in UTC."""
     return dt.datetime.now(dt.UTC)
 
 
 def iso(moment: dt.datetime) -> str:
-    """Write a moment as Azure ML does: seven decimals, Z."""
+    """Return a moment as Azure ML writes it: seven decimals, Z."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "0Z"
 
 
 def duration_s(text: str) -> float:
-    """Seconds of an ISO 8601 duration such as PT1H30M or P1DT2S; ValueError for anything else."""
+    """Return the seconds of an ISO 8601 duration such as PT1H30M or P1DT2S. Raises ValueError for other text."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise ValueError(f"expected an ISO 8601 duration such as PT30M, saw {text!r}")

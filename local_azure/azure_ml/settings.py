@@ -1,4 +1,4 @@
-"""How the emulator was told to run: flags and environment, checked at once."""
+"""The emulator's settings: flags and environment, all checked before it starts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from local_azure.azure_ml.cluster import Delays
 
 
 class SettingsError(Exception):
-    """Something in the flags or the environment is missing or wrong; the message names all of it."""
+    """Flags or environment are missing or wrong; the message names every problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that an emulator needs to know. Durations in seconds."""
+    """All settings of an emulator. Durations in seconds."""
 
     port: int  # 0 takes a free one
     state: Path
     environments: Mapping[str, Path]  # name of an environment asset → virtual environment that stands for it
     storage: Mapping[str, str]  # account → connection string
-    identity_header: str  # the secret that App Service gives an app to ask for tokens
+    identity_header: str  # secret with which an app asks App Service for tokens
     delays: Delays
     node_idle_s: float | None  # overrides every compute's own setting
     environment_build_s: float
@@ -34,7 +34,7 @@ class Settings:
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Parse flags and environment; SettingsError lists everything that is wrong."""
+    """Return the settings. Raises SettingsError, which names every problem."""
     flags = _parser().parse_args(arguments)
     problems: list[str] = []
     settings = Settings(

@@ -1,4 +1,4 @@
-"""A command job as the emulator runs it, read from the properties that a client put."""
+"""A command job as the emulator runs it, read from the properties in a client's PUT."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from local_azure.azure_ml.service import ServiceError, duration_s
+
+_PLACEHOLDER = re.compile(r"\$\{\{\s*(inputs|outputs)\.([A-Za-z_][\w.-]*?)\s*\}\}")
+_ANY = re.compile(r"\$\{\{.*?\}\}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +30,7 @@ class JobSpec:
 
 
 def job_spec(properties: Mapping[str, Any]) -> JobSpec:
-    """Read a job that fits the schema; ServiceError 400 for what only a closer look finds."""
+    """Read a job that fits the schema. Raises ServiceError 400 for what the schema cannot express."""
     inputs, outputs = _members(properties, "inputs"), _members(properties, "outputs")
     _check_placeholders(properties["command"], inputs, outputs)
     return JobSpec(
@@ -82,18 +85,14 @@ def _check_placeholders(command: str, inputs: Mapping[str, Any], outputs: Mappin
         )
 
 
-_PLACEHOLDER = re.compile(r"\$\{\{\s*(inputs|outputs)\.([A-Za-z_][\w.-]*?)\s*\}\}")
-_ANY = re.compile(r"\$\{\{.*?\}\}")
-
-
 def expand(command: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-    """Replace every placeholder by its value; KeyError names the first that has none."""
+    """Replace every placeholder by its value. Raises KeyError with the first one that has none."""
     values = {"inputs": inputs, "outputs": outputs}
     return _PLACEHOLDER.sub(lambda match: values[match[1]][match[2]], command)
 
 
 def unknown_placeholders(command: str, inputs: set[str], outputs: set[str]) -> list[str]:
-    """Placeholders of `command` that no input or output of the job fills, in order."""
+    """Return the placeholders of `command` that are no input or output of the job, in order."""
     known = {"inputs": inputs, "outputs": outputs}
     unknown = []
     for match in _ANY.finditer(command):

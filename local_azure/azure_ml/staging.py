@@ -1,4 +1,4 @@
-"""The place where a run runs: code, inputs, outputs and logs in one directory, and the command filled in."""
+"""The directory in which a run executes: code, inputs, mounted outputs and logs, and the expanded command."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ from local_azure.azure_ml.spec import JobSpec, expand
 from local_azure.azure_ml.storage import Storage
 from local_azure.azure_ml.workspace import BlobLocation, Catalogue, output_uri, resolve
 
-_ALIAS_NOTE = "alias"  # file that remembers the alias, for whoever has to clear up
+_ALIAS_NOTE = "alias"  # file with the alias, so that the next start can remove it
+
+logger = logging.getLogger(__name__)
+_ALWAYS_FOLDERS = ("uri_folder", "mltable")  # a model may be a folder or a file
+FileState = tuple[int, int]  # modification time in ns, size in bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunDirectory:
-    """Paths of one run. `alias` is a short path without blanks that leads to `root`.
+    """Paths of one run. `alias` is a short path without blanks that links to `root`.
 
-    A command names its paths unquoted, and sockets below TMPDIR may have 107 characters at most: neither
-    fits a state directory of any name and depth.
+    Commands name their paths unquoted, and a socket's path below TMPDIR may have 107 characters at most; the state
+    directory may have blanks and any depth.
     """
 
     root: Path
@@ -34,7 +38,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, root: Path) -> RunDirectory:
-        """Make an empty run directory and its alias."""
+        """Create an empty run directory and its alias."""
         for name in ("wd", "inputs", "outputs", "logs/user_logs", "logs/system_logs", "tmp"):
             (root / name).mkdir(parents=True, exist_ok=True)
         alias = Path(tempfile.mkdtemp(prefix="aml-")) / "r"
@@ -44,18 +48,18 @@ class RunDirectory:
 
     @classmethod
     def reopen(cls, root: Path) -> RunDirectory | None:
-        """Find the directory of a run whose emulator was killed; None where the run had not got that far."""
+        """Return the directory of a run whose emulator was killed; None where it had none yet."""
         note = root / _ALIAS_NOTE
         return cls(root=root, alias=Path(note.read_text())) if note.exists() else None
 
     @property
     def user_logs(self) -> Path:
-        """Where ranks write."""
+        """Folder of the ranks' logs."""
         return self.root / "logs" / "user_logs"
 
     @property
     def launcher_log(self) -> Path:
-        """What mpirun itself says."""
+        """Log of mpirun itself."""
         return self.root / "logs" / "system_logs" / "launcher.txt"
 
     def remove_data(self) -> None:
@@ -79,7 +83,7 @@ class Staged:
 
 @dataclass(frozen=True, kw_only=True)
 class Stager:
-    """Brings what a run needs to where it runs. Every step raises JobFailure for what is missing."""
+    """Copies what a run needs into its directory. Every step raises JobFailure for what is missing."""
 
     run_name: str
     directory: RunDirectory
@@ -87,7 +91,7 @@ class Stager:
     catalogue: Catalogue
 
     def stage(self, spec: JobSpec, code_uri: str | None) -> Staged:
-        """Bring code and inputs down, mount the outputs and fill in the command."""
+        """Download code and inputs, mount the outputs and expand the command."""
         if code_uri is not None:
             self._stage_code(code_uri)
         inputs = {name: self._stage_input(name, definition) for name, definition in spec.inputs.items()}
@@ -125,14 +129,8 @@ def _aliased(path: Path, directory: RunDirectory) -> str:
     return str(directory.alias / path.resolve().relative_to(directory.root.resolve()))
 
 
-logger = logging.getLogger(__name__)
-
-_ALWAYS_FOLDERS = ("uri_folder", "mltable")  # a model may be a folder or a file
-FileState = tuple[int, int]  # modification time in ns, size in bytes
-
-
 def inside(root: Path, relative: str) -> Path:
-    """Path of a blob below `root`; JobFailure for a name that would lead outside of it."""
+    """Return the path of a blob below `root`. Raises JobFailure for a name that leads outside of it."""
     path = (root / relative).resolve()
     if not path.is_relative_to(root.resolve()):
         raise JobFailure(f"The blob name {relative!r} leads outside of the folder that is mounted.")
@@ -140,7 +138,7 @@ def inside(root: Path, relative: str) -> Path:
 
 
 def download_folder(storage: Storage, location: BlobLocation, root: Path) -> int:
-    """Bring every blob below `location` to `root`; gives their number."""
+    """Download every blob below `location` to `root`; return their number."""
     root.mkdir(parents=True, exist_ok=True)
     count = 0
     for relative in storage.names_below(location):
@@ -151,9 +149,9 @@ def download_folder(storage: Storage, location: BlobLocation, root: Path) -> int
 
 
 def mount_input(storage: Storage, name: str, kind: str, location: BlobLocation, root: Path) -> Path:
-    """Bring an input of a job to disk, read-only; gives the path for the command.
+    """Download an input of a job, read-only; return the path for the command.
 
-    JobFailure where there is nothing at the location, as the service's mount has it.
+    Raises JobFailure where there is nothing at the location, as the service's mount does.
     """
     path = root
     if kind == "uri_file" or not download_folder(storage, location, root):
@@ -189,11 +187,11 @@ class OutputMount:
 
     @classmethod
     def open(cls, storage: Storage, name: str, kind: str, location: BlobLocation, root: Path) -> OutputMount:
-        """Mount an output; what storage already holds there appears in the folder first."""
+        """Mount an output; blobs that exist already are downloaded first."""
         mount = cls(name=name, location=location, root=root, is_file=kind == "uri_file", _seen={})
         root.mkdir(parents=True, exist_ok=True)
         if mount.is_file:
-            with contextlib.suppress(ResourceNotFoundError):  # nothing there yet: the job will write it
+            with contextlib.suppress(ResourceNotFoundError):  # the job will write it
                 storage.download(location, mount.path)
         else:
             download_folder(storage, location, root)
@@ -207,17 +205,16 @@ class OutputMount:
         return self.root / self.location.path.rpartition("/")[2] if self.is_file else self.root
 
     def write_through(self, storage: Storage) -> None:
-        """Upload what changed since the last time, oldest first, and remove what the job removed.
+        """Upload what has changed since the last time, oldest first, and delete what the job deleted.
 
-        Oldest first, because a pointer to a file is written after the file: storage then never holds a
-        pointer to what it does not have.
+        A pointer to a file is written after the file; in this order storage never holds a pointer without its file.
         """
         states = dict(self._states())
         changed = [relative for relative, state in states.items() if self._seen.get(relative) != state]
         for relative in sorted(changed, key=lambda relative: states[relative]):
             self._upload(storage, relative)
         for relative in self._seen.keys() - states.keys():
-            with contextlib.suppress(ResourceNotFoundError):  # gone already: what was wanted
+            with contextlib.suppress(ResourceNotFoundError):  # it is gone already
                 storage.blob(self._blob(relative)).delete_blob()
         self._seen = states
 

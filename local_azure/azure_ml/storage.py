@@ -1,4 +1,4 @@
-"""The storage emulator's blobs, through Microsoft's own client."""
+"""Blobs in the storage emulator, through Microsoft's client; and the copies of a run's logs there."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from local_azure.azure_ml.workspace import BlobLocation
 
 SAS_LIFETIME = dt.timedelta(days=1)
 
+CONTAINER = "azureml"
+_BLOCK_BYTES = 4 << 20  # the largest append that every API version takes
+
 
 class Storage:
     """Blob accounts by name. The first one is the workspace's own account."""
@@ -43,7 +46,7 @@ class Storage:
         return next(iter(self._services))
 
     def container(self, location: BlobLocation) -> ContainerClient:
-        """Client of the location's container; JobFailure where the account is unknown."""
+        """Return a client of the location's container. Raises JobFailure where the account is unknown."""
         service = self._services.get(location.account)
         if service is None:
             known = ", ".join(self._services)
@@ -55,22 +58,22 @@ class Storage:
         return service.get_container_client(location.container)
 
     def writable_container(self, location: BlobLocation) -> ContainerClient:
-        """The same, created where it does not exist."""
+        """Return the location's container, which is created where it does not exist."""
         client = self.container(location)
         key = (location.account, location.container)
         with self._lock:
             if key not in self._ensured:
-                with contextlib.suppress(ResourceExistsError):  # somebody else made it: just as good
+                with contextlib.suppress(ResourceExistsError):  # it exists already
                     client.create_container()
                 self._ensured.add(key)
         return client
 
     def blob(self, location: BlobLocation) -> BlobClient:
-        """Client of one blob."""
+        """Return a client of one blob."""
         return self.container(location).get_blob_client(location.path)
 
     def names_below(self, location: BlobLocation) -> Iterator[str]:
-        """Paths, relative to the folder, of every blob in it; none where the container does not exist."""
+        """Yield the relative path of every blob in the folder; none where the container does not exist."""
         prefix = location.path.rstrip("/") + "/" if location.path.strip("/") else ""
         try:
             for name in self.container(location).list_blob_names(name_starts_with=prefix):
@@ -81,14 +84,14 @@ class Storage:
             return
 
     def download(self, location: BlobLocation, target: Path) -> None:
-        """Write one blob to `target`; ResourceNotFoundError where there is none."""
+        """Write one blob to `target`. Raises ResourceNotFoundError where there is none."""
         stream = self.blob(location).download_blob(max_concurrency=2)  # before there is a file: it may not exist
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
             stream.readinto(file)
 
     def read_url(self, location: BlobLocation) -> str:
-        """Address with a signature under which anybody may read the blob for a day."""
+        """Return a signed address with which anyone may read the blob for a day."""
         client = self.blob(location)
         signature = generate_blob_sas(
             account_name=location.account,
@@ -101,7 +104,7 @@ class Storage:
         return f"{client.url}?{signature}"
 
     def upload_url(self, location: BlobLocation) -> str:
-        """Address with a signature under which anybody may fill the container for a day."""
+        """Return a signed address with which anyone may write to the container for a day."""
         client = self.writable_container(location)
         signature = generate_container_sas(
             account_name=location.account,
@@ -116,19 +119,15 @@ class Storage:
         return str(self._services[account].credential.account_key)
 
 
-CONTAINER = "azureml"
-_BLOCK_BYTES = 4 << 20  # the largest append that every API version takes
-
-
 def log_location(storage: Storage, run_name: str, log_file: str) -> BlobLocation:
-    """Blob of a log file, where Azure ML keeps it."""
+    """Return the blob of a log file, where Azure ML keeps it."""
     path = f"ExperimentRun/dcid.{run_name}/{log_file}"
     return BlobLocation(account=storage.workspace_account, container=CONTAINER, path=path)
 
 
 @dataclass(kw_only=True)
 class LogMirror:
-    """Copies every *.txt below `root` to the run's log blobs; remembers how far it got."""
+    """Copies every *.txt below `root` to the run's log blobs while the files grow."""
 
     storage: Storage
     run_name: str
@@ -140,7 +139,7 @@ class LogMirror:
         return sorted(self._sent_bytes)
 
     def send_new(self) -> None:
-        """Append what the files gained since the last time."""
+        """Append what the files have gained since the last call."""
         for file in sorted(self.root.rglob("*.txt")):
             self._send(file, file.relative_to(self.root).as_posix())
 

@@ -32,7 +32,7 @@ class Store:
         self._connection.execute(_SCHEMA)
 
     def get(self, kind: str, path: str) -> Document | None:
-        """Read one document; None where there is none."""
+        """Return one document; None where there is none."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT body FROM documents WHERE kind = ? AND path = ?", (kind, _normalised(path))
@@ -40,7 +40,7 @@ class Store:
         return None if row is None else _parsed(row[0])
 
     def put(self, kind: str, path: str, body: Document) -> bool:
-        """Write one document whole; True where it is new."""
+        """Write one document; return whether it is new."""
         text = json.dumps(body)
         with self._lock:
             changed = self._connection.execute(
@@ -54,7 +54,7 @@ class Store:
             return True
 
     def below(self, kind: str, prefix: str) -> list[Document]:
-        """Documents whose path starts with `prefix`, oldest first."""
+        """Return the documents whose path starts with `prefix`, oldest first."""
         start = _normalised(prefix)
         with self._lock:
             rows = self._connection.execute(
@@ -64,7 +64,7 @@ class Store:
         return [_parsed(row[0]) for row in rows]
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 

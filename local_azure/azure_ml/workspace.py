@@ -1,4 +1,4 @@
-"""What a workspace holds besides runs: versioned assets, computes and datastores, looked up by ARM id."""
+"""What a workspace holds besides runs, and the blobs to which the URIs of its jobs' data lead."""
 
 from __future__ import annotations
 
@@ -25,25 +25,37 @@ _ASSET_ID = re.compile(
     WORKSPACE_ID.pattern + r"/(?P<kind>\w+)/(?P<name>[^/]+)/versions/(?P<version>[^/]+)", re.IGNORECASE
 )
 
+_DATASTORE_FULL = re.compile(
+    r"azureml://subscriptions/(?P<subscription>[^/]+)/resourcegroups/(?P<group>[^/]+)"
+    r"(?:/providers/Microsoft\.MachineLearningServices)?/workspaces/(?P<workspace>[^/]+)"
+    r"/datastores/(?P<datastore>[^/]+)(?:/paths/(?P<path>.*))?",
+    re.IGNORECASE,
+)
+_DATASTORE_SHORT = re.compile(r"azureml://datastores/(?P<datastore>[^/]+)(?:/paths/(?P<path>.*))?", re.IGNORECASE)
+_JOB_OUTPUT = re.compile(
+    r"azureml://jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths)?(?:/(?P<path>.*))?", re.IGNORECASE
+)
+_WASBS = re.compile(r"wasbs?://(?P<container>[^@/]+)@(?P<account>[^./]+)\.[^/]+(?:/(?P<path>.*))?")
+
 
 def asset_name(asset_id: str) -> str:
-    """Name part of a versioned asset's ARM id; ValueError for anything else."""
+    """Return the name in a versioned asset's ARM id. Raises ValueError for other text."""
     match = _ASSET_ID.fullmatch(asset_id)
     if match is None:
-        raise ValueError(f"expected the ARM id of an asset version, …/versions/N, saw {asset_id!r}")
+        raise ValueError(f"{asset_id!r} is not the ARM id of an asset version, …/versions/N")
     return match["name"]
 
 
 def workspace_parts(workspace_id: str) -> Mapping[str, str]:
-    """Subscription, group and workspace of a workspace's ARM id."""
+    """Return subscription, group and workspace in a workspace's ARM id."""
     match = WORKSPACE_ID.fullmatch(workspace_id)
     if match is None:
-        raise ValueError(f"expected the ARM id of a workspace, saw {workspace_id!r}")
+        raise ValueError(f"{workspace_id!r} is not the ARM id of a workspace")
     return match.groupdict()
 
 
 def datastore_document(store: Store, workspace_id: str, name: str, workspace_account: str) -> Document | None:
-    """Properties of a datastore; the two that every workspace is born with need no registration."""
+    """Return the properties of a datastore; the two built-in ones need no registration."""
     document = store.get(DATASTORES, f"{workspace_id}/datastores/{name}")
     if document is not None:
         return dict(document["properties"])
@@ -64,7 +76,7 @@ def datastore_document(store: Store, workspace_id: str, name: str, workspace_acc
 
 
 def catalogue(store: Store, runs: RunBook, workspace_id: str, workspace_account: str) -> Catalogue:
-    """Look-ups for the URIs of a workspace's jobs."""
+    """Return the look-ups for URIs of a workspace's jobs."""
 
     def datastore(name: str) -> BlobLocation:
         properties = datastore_document(store, workspace_id, name, workspace_account)
@@ -84,22 +96,9 @@ def catalogue(store: Store, runs: RunBook, workspace_id: str, workspace_account:
 
 
 def output_uri(run_name: str, output: str, definition: Mapping[str, str | None]) -> str:
-    """Where an output goes: as the job says, ${{name}} filled in, or the workspace's default place."""
+    """Return where an output goes: the job's URI with ${{name}} replaced, or the workspace's default."""
     uri = definition.get("uri") or "azureml://datastores/workspaceblobstore/paths/azureml/${{name}}/${{output_name}}/"
     return uri.replace("${{name}}", run_name).replace("${{output_name}}", output)
-
-
-_DATASTORE_FULL = re.compile(
-    r"azureml://subscriptions/(?P<subscription>[^/]+)/resourcegroups/(?P<group>[^/]+)"
-    r"(?:/providers/Microsoft\.MachineLearningServices)?/workspaces/(?P<workspace>[^/]+)"
-    r"/datastores/(?P<datastore>[^/]+)(?:/paths/(?P<path>.*))?",
-    re.IGNORECASE,
-)
-_DATASTORE_SHORT = re.compile(r"azureml://datastores/(?P<datastore>[^/]+)(?:/paths/(?P<path>.*))?", re.IGNORECASE)
-_JOB_OUTPUT = re.compile(
-    r"azureml://jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths)?(?:/(?P<path>.*))?", re.IGNORECASE
-)
-_WASBS = re.compile(r"wasbs?://(?P<container>[^@/]+)@(?P<account>[^./]+)\.[^/]+(?:/(?P<path>.*))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +119,8 @@ class BlobLocation:
 class Catalogue:
     """What a URI may refer to in a workspace: datastores, and outputs of earlier jobs.
 
-    `datastore(name)` gives the root of a datastore; `job_output(job, output)` the URI of an output. Both
-    raise JobFailure where there is none.
+    `datastore(name)` returns the root of a datastore, `job_output(job, output)` the URI of an output; both raise
+    JobFailure where there is none.
     """
 
     datastore: Callable[[str], BlobLocation]
@@ -129,7 +128,7 @@ class Catalogue:
 
 
 def resolve(uri: str, catalogue: Catalogue) -> BlobLocation:
-    """Locate the blobs that `uri` names; JobFailure says which forms are understood."""
+    """Locate the blobs that `uri` names. Raises JobFailure, which lists the supported forms."""
     if match := _DATASTORE_FULL.fullmatch(uri) or _DATASTORE_SHORT.fullmatch(uri):
         return _below(catalogue.datastore(match["datastore"]), match["path"])
     if match := _JOB_OUTPUT.fullmatch(uri):
@@ -153,7 +152,7 @@ def _below(root: BlobLocation, path: str | None) -> BlobLocation:
 def _from_url(url: str) -> BlobLocation:
     """Locate a blob by https://ACCOUNT.blob.…/CONTAINER/PATH or, as emulators do, http://HOST:PORT/ACCOUNT/….
 
-    Which of the two it is shows in the host: an emulator is addressed by number or as localhost.
+    The host shows which of the two it is: an emulator is addressed by IP address or as localhost.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""

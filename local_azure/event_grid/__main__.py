@@ -14,7 +14,7 @@ from pathlib import Path
 from local_azure.event_grid.access_log import LogTail
 from local_azure.event_grid.broker import Broker, make_broker
 from local_azure.event_grid.config import STORAGE_TOPIC, Config, ConfigurationError, StorageConfig, load_config
-from local_azure.event_grid.http_api import HttpApi, Webhooks
+from local_azure.event_grid.http_api import EventGridApi, Webhooks
 from local_azure.event_grid.storage_source import BlobEventMaker, StorageSource, load_state
 from local_azure.http_server import PortError, bind, port_of, serving, stop_on_signals, until_stopped
 from local_azure.storage_connections import StorageConnectionError, storage_connection
@@ -53,7 +53,7 @@ async def serve(config: Config, port: int, settings: Mapping[str, str]) -> None:
             following.append(asyncio.create_task(source.run()))
             resources.push_async_callback(_finish, source, following[0])
         webhooks = Webhooks(folder=config.folder / "event_grid", on_close=resources.callback)
-        api = HttpApi(broker=broker, webhooks=webhooks, topic_key=settings.get(TOPIC_KEY_SETTING, ""))
+        api = EventGridApi(broker=broker, webhooks=webhooks, topic_key=settings.get(TOPIC_KEY_SETTING, ""))
         await resources.enter_async_context(serving(api.application(), listening, grace_s=1.0))
         log.info(f"listening http://127.0.0.1:{port_of(listening)}")
         await until_stopped(stop, [*broker.tasks, *following])

@@ -1,4 +1,4 @@
-"""Azurite's access log: which lines are writes that Event Grid would tell of."""
+"""Azurite's access log: which lines are writes that raise events, and how the growing file is followed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ Api = Literal["PutBlob", "PutBlockList", "CopyBlob", "DeleteBlob"]
 _LINE = re.compile(r'^\S+ - - \[[^\]]*\] "(?P<method>[A-Z]+) (?P<target>\S+) HTTP/[\d.]+" (?P<status>\d{3}) ')
 
 _CREATED, _ACCEPTED = "201", "202"
+
+MAX_READ_BYTES = 1 << 18
+"""Read at once: about two thousand lines of an access log."""
+_MARK_BYTES = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +35,7 @@ class StorageWrite:
 
 
 def parse_line(line: str, account: str) -> StorageWrite | None:
-    """The write to ``account`` of which ``line`` tells, or None."""
+    """Return the write to `account` in a line of the log; None for other requests."""
     match = _LINE.match(line)
     if not match:
         return None
@@ -45,7 +49,7 @@ def parse_line(line: str, account: str) -> StorageWrite | None:
 
 
 def _api(method: str, status: str, query: dict[str, list[str]]) -> Api | None:
-    """The operation's name, None for what raises no event. A SAS or a time-out in the query does not matter."""
+    """Return the operation's name, None where it raises no event. SAS and time-out in the query are ignored."""
     operation = query.get("comp", [""])[0]
     if "restype" in query or "snapshot" in query or "versionid" in query:
         return None
@@ -58,44 +62,38 @@ def _api(method: str, status: str, query: dict[str, list[str]]) -> Api | None:
     return known.get((method, operation, status))
 
 
-MAX_READ_BYTES = 1 << 18
-"""At once: about two thousand lines of an access log."""
-
-_MARK_BYTES = 200
-
-
 @dataclass(frozen=True, kw_only=True)
 class Position:
     """How far a file has been read."""
 
     offset: int
-    """Bytes from the start; always just after a line's end."""
+    """Bytes from the start; always the start of a line."""
     mark: str
-    """The last bytes before ``offset``, in hexadecimal: do they still stand there, then it is the same file."""
+    """The last bytes before `offset`, in hexadecimal; while they are unchanged, it is the same file."""
 
 
 class LogTail:
-    """Complete lines, once each, from where the last position was."""
+    """Returns complete lines, once each, from a position on: across restarts, truncation and rotation."""
 
     def __init__(self, path: Path, position: Position | None) -> None:
-        """Without a position reading starts at the file's end, or at the start of one that does not exist yet."""
+        """Start at `position`; without one at the file's end, or at the start of a file that does not exist yet."""
         self._path = path
         self._position = position or _end_of(path)
 
     @property
     def position(self) -> Position:
-        """After the lines that were given out last."""
+        """The position after the lines that were returned last."""
         return self._position
 
     def read_lines(self) -> list[str]:
-        """The new complete lines, up to MAX_READ_BYTES; none where there are none yet."""
+        """Return the new complete lines, up to MAX_READ_BYTES."""
         if not self._path.is_file():
             return []
         with self._path.open("rb") as log:
             mark = bytes.fromhex(self._position.mark)
             log.seek(max(0, self._position.offset - len(mark)))
             if log.read(len(mark)) != mark:
-                # Another file took its place, or it was emptied: everything in it is new.
+                # The file was replaced or emptied: everything in it is new.
                 self._position = Position(offset=0, mark="")
                 log.seek(0)
             chunk = log.read(MAX_READ_BYTES)

@@ -1,4 +1,4 @@
-"""Topics with their subscriptions: what is published is kept, then let through the topic's faults."""
+"""Topics with their subscriptions: published events are stored, pass the topic's faults, and are delivered."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Topic:
 
     @property
     def resource_id(self) -> str:
-        """What its events name as their topic where the publisher left it open."""
+        """The topic in events whose publisher has left it empty."""
         return f"{RESOURCE_GROUP_ID}/providers/Microsoft.EventGrid/topics/{self.name}"
 
     def publish(self, event: Event) -> None:
-        """Keep the event and pass it on as the faults allow."""
+        """Store the event and pass it on as the faults allow."""
         moment = datetime.now(UTC)
         event = replace(event, published_at=moment)
         seq = self.journal.append({"time": moment.isoformat(), "schema": event.schema, "event": event.body})
@@ -53,19 +53,19 @@ class Topic:
             self._offer(self.gate.admit(seq, event))
 
     def release(self) -> int:
-        """Let go what is held; how many that was."""
+        """Deliver what is held; return how many events that were."""
         released = self.gate.release()
         self._offer(released)
         return len(released)
 
     def end_faults(self) -> int:
-        """Let everything go and follow no plan any more; how many that was."""
+        """Deliver everything and drop the plan; return how many events that were."""
         released = self.gate.end()
         self._offer(released)
         return len(released)
 
     def resume(self) -> None:
-        """Offer again what a subscription had not finished when the emulator ended."""
+        """Deliver what a subscription had not finished when the emulator ended."""
         for subscription in self.subscriptions:
             unfinished = set(subscription.cursor.unfinished)
             first = min(unfinished, default=subscription.cursor.seen + 1)
@@ -89,7 +89,7 @@ class Broker:
     topics: dict[str, Topic]
     subscriptions: dict[str, Subscription]
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
-    """One per subscription and one that saves, while they run."""
+    """While the broker runs: one per subscription, and one that saves the cursors."""
 
     async def __aenter__(self) -> Self:
         for topic in self.topics.values():
@@ -118,12 +118,12 @@ class Broker:
             subscription.cursor.save()
 
     def describe(self) -> list[dict[str, Any]]:
-        """All subscriptions' states."""
+        """Return the states of all subscriptions."""
         return [subscription.describe() for subscription in self.subscriptions.values()]
 
 
 async def make_broker(config: Config, settings: Mapping[str, str], resources: AsyncExitStack) -> Broker:
-    """Topics and subscriptions as configured; clients and files are closed with ``resources``."""
+    """Return the configured topics and subscriptions; clients and files are closed with `resources`."""
     folder = config.folder / "event_grid"
     topics = {
         name: Topic(name=name, journal=_journal(folder / f"topic-{name}.jsonl", resources)) for name in config.topics
@@ -154,7 +154,7 @@ def _journal(path: Path, resources: AsyncExitStack) -> Journal:
 async def _queue_service(
     config: Config, settings: Mapping[str, str], resources: AsyncExitStack
 ) -> QueueServiceClient | None:
-    """None where no subscription has a queue: then no storage account is needed."""
+    """Return a client; None where no subscription has a queue, and thus no storage account is needed."""
     if not any(one.queue for one in config.subscriptions):
         return None
     service = storage_connection(config.queue_connection_env, settings).queue_service()
@@ -164,7 +164,7 @@ async def _queue_service(
 async def _dead_letter_containers(
     config: Config, settings: Mapping[str, str], resources: AsyncExitStack
 ) -> dict[str, DeadLetterContainer]:
-    """By subscription; a storage account is needed only where one of them names a container."""
+    """Return the containers by subscription; without any, no storage account is needed."""
     named = {one.name: one.dead_letter_container for one in config.subscriptions if one.dead_letter_container}
     if not named:
         return {}

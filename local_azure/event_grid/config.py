@@ -15,7 +15,7 @@ STORAGE_TOPIC = "storage"
 """The topic to which the writes of the storage account go."""
 
 DEFAULT_RETRY_SCHEDULE_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Pauses before each try. Event Grid's own go from 10 s to 12 h: too long for a person who waits."""
+"""Pauses before each attempt. Event Grid's own go from 10 s to 12 h: too long for a person who waits."""
 
 RESOURCE_GROUP_ID = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/landfall"
 
@@ -44,7 +44,7 @@ class StorageConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SubscriptionConfig:
-    """What of a topic goes where."""
+    """Which events of a topic go where."""
 
     name: str
     topic: str
@@ -53,42 +53,42 @@ class SubscriptionConfig:
     subject_begins_with: str = ""
     subject_ends_with: str = ""
     queue: str = ""
-    """A storage queue's name; empty where ``webhook`` is given."""
+    """A storage queue's name; empty where there is a webhook."""
     webhook: str = ""
-    """A URL; empty where ``queue`` is given."""
+    """A URL; empty where there is a queue."""
     cloud_events: bool = False
-    """Whether the webhook is asked for consent in the manner of CloudEvents (OPTIONS)."""
+    """Whether the webhook is validated as CloudEvents prescribe (OPTIONS)."""
     retry_schedule_s: tuple[float, ...] = DEFAULT_RETRY_SCHEDULE_S
     dead_letter_container: str = ""
-    """In the account of the queues; empty: what is given up is only kept in the journal, for tests."""
+    """A container in the queues' account; without one, undeliverable events are only in the journal, for tests."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """All of it."""
+    """The whole configuration."""
 
     folder: Path
-    """Where the file lies; the emulator keeps its state beside it."""
+    """Folder of the file; the emulator keeps its state there too."""
     topics: tuple[str, ...]
     subscriptions: tuple[SubscriptionConfig, ...]
     queue_connection_env: str
     """The setting with the connection of the account that holds the subscriptions' queues and dead letters."""
     storage: StorageConfig | None = field(default=None)
-    """None where no storage account is followed."""
+    """None where no storage account raises events."""
 
 
 def load_config(path: Path) -> Config:
-    """Read and check the file. Raises ConfigurationError naming the field."""
+    """Read and check the file. Raises ConfigurationError, which names the wrong field."""
     content = _read(path)
     storage = _storage(content.get("storage"), path.parent)
     topics = tuple(_name(topic, "topics") for topic in _list(content, "topics"))
     subscriptions = tuple(_subscription(item, topics) for item in _list(content, "subscriptions"))
     names = [subscription.name for subscription in subscriptions]
     if len(set(names)) != len(names):
-        raise ConfigurationError(f"{path}: subscriptions should have different names, are {names}")
+        raise ConfigurationError(f"{path}: subscriptions must have different names, not {names}")
     if storage and STORAGE_TOPIC not in topics:
         raise ConfigurationError(
-            f"{path}: topics should contain {STORAGE_TOPIC!r} where storage is given, are {topics}"
+            f"{path}: topics must contain {STORAGE_TOPIC!r} where there is a storage section, not {topics}"
         )
     return Config(
         folder=path.parent,
@@ -101,13 +101,13 @@ def load_config(path: Path) -> Config:
 
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
-        raise ConfigurationError(f"{path} should be a file of at most {MAX_FILE_BYTES} bytes")
+        raise ConfigurationError(f"{path} must be a file of at most {MAX_FILE_BYTES} bytes")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ConfigurationError(f"{path} should be JSON, is not: {error}") from error
+        raise ConfigurationError(f"{path} must be JSON: {error}") from error
     if not isinstance(content, dict):
-        raise ConfigurationError(f"{path} should hold a JSON object, holds {type(content).__name__}")
+        raise ConfigurationError(f"{path} must hold a JSON object, not {type(content).__name__}")
     return content
 
 
@@ -115,7 +115,7 @@ def _storage(section: Any, folder: Path) -> StorageConfig | None:
     if section is None:
         return None
     if not isinstance(section, dict):
-        raise ConfigurationError(f"storage should be an object, is {type(section).__name__}")
+        raise ConfigurationError(f"storage must be an object, not {type(section).__name__}")
     return StorageConfig(
         access_log=folder / _text(section, "access_log", "storage"),
         account=_text(section, "account", "storage"),
@@ -125,16 +125,16 @@ def _storage(section: Any, folder: Path) -> StorageConfig | None:
 
 def _subscription(item: Any, topics: tuple[str, ...]) -> SubscriptionConfig:
     if not isinstance(item, dict):
-        raise ConfigurationError(f"a subscription should be an object, is {type(item).__name__}")
+        raise ConfigurationError(f"a subscription must be an object, not {type(item).__name__}")
     name = _name(item.get("name"), "a subscription's name")
     topic = _text(item, "topic", name)
     if topic not in topics:
-        raise ConfigurationError(f"subscription {name}: topic should be one of {list(topics)}, is {topic!r}")
+        raise ConfigurationError(f"subscription {name}: topic must be one of {list(topics)}, not {topic!r}")
     queue, webhook = str(item.get("queue", "")), str(item.get("webhook", ""))
     if bool(queue) == bool(webhook):
-        raise ConfigurationError(f"subscription {name} should have either a queue or a webhook")
+        raise ConfigurationError(f"subscription {name} must have either a queue or a webhook")
     if webhook and (urlsplit(webhook).scheme not in ("http", "https") or not urlsplit(webhook).hostname):
-        raise ConfigurationError(f"subscription {name}: webhook should be an http URL, is {webhook!r}")
+        raise ConfigurationError(f"subscription {name}: webhook must be an http URL, not {webhook!r}")
     return SubscriptionConfig(
         name=name,
         topic=topic,
@@ -150,28 +150,28 @@ def _subscription(item: Any, topics: tuple[str, ...]) -> SubscriptionConfig:
 
 
 def _schedule(item: Mapping[str, Any], name: str) -> tuple[float, ...]:
-    given = item.get("retry_schedule_s", DEFAULT_RETRY_SCHEDULE_S)
-    numbers = isinstance(given, list | tuple) and all(isinstance(one, int | float) and one >= 0 for one in given)
-    if not numbers or not given:
-        raise ConfigurationError(f"subscription {name}: retry_schedule_s should be a list of seconds, is {given!r}")
-    return tuple(float(one) for one in given)
+    pauses = item.get("retry_schedule_s", DEFAULT_RETRY_SCHEDULE_S)
+    numbers = isinstance(pauses, list | tuple) and all(isinstance(one, int | float) and one >= 0 for one in pauses)
+    if not numbers or not pauses:
+        raise ConfigurationError(f"subscription {name}: retry_schedule_s must be a list of seconds, not {pauses!r}")
+    return tuple(float(one) for one in pauses)
 
 
 def _list(section: Mapping[str, Any], name: str) -> list[Any]:
     value = section.get(name, [])
     if not isinstance(value, list):
-        raise ConfigurationError(f"{name} should be a list, is {type(value).__name__}")
+        raise ConfigurationError(f"{name} must be a list, not {type(value).__name__}")
     return value
 
 
 def _text(section: Mapping[str, Any], name: str, where: str) -> str:
     value = section.get(name)
     if not isinstance(value, str) or not value:
-        raise ConfigurationError(f"{where}: {name} should be a text, is {value!r}")
+        raise ConfigurationError(f"{where}: {name} must be a text, not {value!r}")
     return value
 
 
 def _name(value: Any, what: str) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise ConfigurationError(f"{what} should be letters, digits, - and _ only, is {value!r}")
+        raise ConfigurationError(f"{what} must be letters, digits, - and _ only, not {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""Events in both schemas: what is published, what is kept, what is delivered."""
+"""Events in both schemas: parsing what is published, and matching it with subscriptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from local_azure.event_grid.config import SubscriptionConfig
 Schema = Literal["event_grid", "cloud_events"]
 
 MAX_BODY_BYTES = 1 << 20
-"""Of a publish request and of one event: https://learn.microsoft.com/azure/event-grid/quotas-limits."""
+"""Largest publish request, and largest event: https://learn.microsoft.com/azure/event-grid/quotas-limits."""
 
 _REQUIRED = {
     "event_grid": ("id", "subject", "eventType", "eventTime", "dataVersion"),
@@ -31,7 +31,7 @@ class Event:
     schema: Schema
     body: dict[str, Any]
     published_at: datetime | None = None
-    """When a topic took it; None before."""
+    """When a topic accepted it; None before."""
 
     @property
     def type(self) -> str:
@@ -40,26 +40,26 @@ class Event:
 
     @property
     def subject(self) -> str:
-        """What it is about; empty where a cloud event has none."""
+        """The subject; empty where a cloud event has none."""
         return str(self.body.get("subject") or "")
 
     @property
     def id(self) -> str:
-        """The publisher's id for it."""
+        """The publisher's id of the event."""
         return str(self.body["id"])
 
     def as_json(self) -> str:
-        """The event alone, compact."""
+        """Return the event as compact JSON."""
         return json.dumps(self.body, separators=(",", ":"))
 
 
 def parse_events(content_type: str, body: bytes, topic_id: str) -> list[Event]:
-    """The events of a publish request. Raises InvalidEventError saying what is wrong with which one."""
+    """Return the events of a publish request. Raises InvalidEventError, which names the event and its problem."""
     schema: Schema = "cloud_events" if "cloudevents" in content_type.lower() else "event_grid"
     try:
         content = json.loads(body)
     except ValueError as error:
-        raise InvalidEventError(f"the body should be JSON, is not: {error}") from error
+        raise InvalidEventError(f"the body must be JSON: {error}") from error
     items = content if isinstance(content, list) else [content]
     for index, item in enumerate(items):
         _check(index, item, schema)
@@ -67,7 +67,7 @@ def parse_events(content_type: str, body: bytes, topic_id: str) -> list[Event]:
 
 
 def matches(event: Event, subscription: SubscriptionConfig) -> bool:
-    """Whether the subscription's filters let the event through; case does not matter, as in Event Grid."""
+    """Return whether the subscription's filters accept the event; case does not matter, as in Event Grid."""
     types = {one.lower() for one in subscription.included_event_types}
     subject = event.subject.lower()
     return (
@@ -79,14 +79,14 @@ def matches(event: Event, subscription: SubscriptionConfig) -> bool:
 
 def _check(index: int, item: Any, schema: Schema) -> None:
     if not isinstance(item, dict):
-        raise InvalidEventError(f"event {index} should be an object, is {type(item).__name__}")
+        raise InvalidEventError(f"event {index} must be an object, not {type(item).__name__}")
     missing = [name for name in _REQUIRED[schema] if not isinstance(item.get(name), str)]
     if missing:
-        raise InvalidEventError(f"event {index} should have the texts {', '.join(missing)}, in the schema {schema}")
+        raise InvalidEventError(f"event {index} must have the texts {', '.join(missing)} in the schema {schema}")
 
 
 def _completed(item: dict[str, Any], schema: Schema, topic_id: str) -> dict[str, Any]:
-    """With what Event Grid itself fills in."""
+    """Return the event with the members that Event Grid adds."""
     if schema == "cloud_events":
         return item
     return {**item, "topic": item.get("topic") or topic_id, "metadataVersion": item.get("metadataVersion") or "1"}

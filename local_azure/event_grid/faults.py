@@ -1,4 +1,4 @@
-"""Faults on request: what Event Grid may do to deliveries, made to happen."""
+"""Scripted faults: lost, doubled, late and reordered deliveries."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ MAX_DELAY_S = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class FaultPlan:
-    """What to do to the events of one topic. The default does nothing."""
+    """Faults of one topic's deliveries. The default has none."""
 
     drop: bool = False
     """Lose every event."""
     drop_fraction: float = 0.0
-    """Lose this share of the events, picked by ``seed``."""
+    """Lose this share of the events, chosen by `seed`."""
     seed: int = 0
     deliveries: int = 1
-    """Deliver each event so many times."""
+    """Number of deliveries of each event."""
     order: Order = "forward"
-    """In which order held events are let go."""
+    """Order in which held events are delivered."""
     hold_until: int = 0
-    """Hold events until so many are there, then let all go; 0 with another order than forward: until released."""
+    """Hold events until there are so many, then deliver all; 0 with another order than forward: until released."""
     delay_s: float = 0.0
-    """Deliver so much later."""
+    """Delay of each delivery."""
     duplicate_fraction: float = 0.0
     """Deliver this share of the events once more than ``deliveries``."""
     late_fraction: float = 0.0
-    """Keep this share back until the faults end, however long that takes."""
+    """Hold this share of the events until the faults end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Admitted:
-    """An event on its way to the subscriptions."""
+    """An event on its way to the subscriptions, perhaps delayed or in several copies."""
 
     seq: int
     """Its number in the topic's journal."""
@@ -51,7 +51,7 @@ class Admitted:
 
 @dataclass(kw_only=True)
 class FaultGate:
-    """Stands between a topic and its subscriptions."""
+    """Applies a plan to the events between a topic and its subscriptions."""
 
     plan: FaultPlan = field(default_factory=FaultPlan)
     dropped: int = 0
@@ -62,18 +62,18 @@ class FaultGate:
     _random: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 (faults, not secrets)
 
     def set_plan(self, plan: FaultPlan) -> None:
-        """Follow ``plan`` from the next event on."""
+        """Follow `plan` from the next event on."""
         self.plan = plan
         self._random = random.Random(plan.seed)  # noqa: S311 (faults, not secrets)
 
     def loses_next(self) -> bool:
-        """Whether the next event is to be lost; asked once per event."""
+        """Return whether the next event gets lost; called once per event."""
         lost = self.plan.drop or self._random.random() < self.plan.drop_fraction
         self.dropped += lost
         return lost
 
     def admit(self, seq: int, event: Event) -> list[Admitted]:
-        """What may go to the subscriptions now that ``event`` has come: nothing, it, or all that was held."""
+        """Return what goes to the subscriptions now that `event` has arrived: nothing, it, or all that was held."""
         admitted = Admitted(seq=seq, event=event, copies=self._copies(), delay_s=self.plan.delay_s)
         if self._random.random() < self.plan.late_fraction:
             self.late.append(admitted)
@@ -86,7 +86,7 @@ class FaultGate:
         return self.release() if full or len(self.held) >= MAX_HELD else []
 
     def end(self) -> list[Admitted]:
-        """Everything that is held or kept back, as the faults are over."""
+        """End the faults and return everything that is held or late."""
         late, self.late = self.late, []
         released = self.release()
         self.plan = FaultPlan()
@@ -98,7 +98,7 @@ class FaultGate:
         return self.plan.deliveries + doubled
 
     def release(self) -> list[Admitted]:
-        """Everything that is held, in the plan's order; what is kept back stays."""
+        """Return everything that is held, in the plan's order; late events stay."""
         released, self.held = self.held, []
         if self.plan.order == "reverse":
             released.reverse()
@@ -107,30 +107,30 @@ class FaultGate:
         return released
 
     def describe(self) -> dict[str, Any]:
-        """The plan and what it did so far."""
+        """Return the plan and what it has done so far."""
         did = {"dropped": self.dropped, "duplicated": self.duplicated, "late": self.late_in_all}
         return {**asdict(self.plan), **did, "held": len(self.held)}
 
 
-def parse_plan(given: dict[str, Any]) -> FaultPlan:
-    """A plan from a request's JSON. Raises ValueError naming the field."""
+def parse_plan(members: dict[str, Any]) -> FaultPlan:
+    """Return a plan from a request's JSON. Raises ValueError, which names the wrong field."""
     known = {one.name: one for one in fields(FaultPlan)}
-    unknown = set(given) - set(known)
+    unknown = set(members) - set(known)
     if unknown:
         raise ValueError(f"a fault plan has the fields {sorted(known)}, not {sorted(unknown)}")
-    for name, value in given.items():
+    for name, value in members.items():
         default = known[name].default
         accepted = (int, float) if isinstance(default, float) else type(default)
         if not isinstance(value, accepted) or (isinstance(value, bool) and not isinstance(default, bool)):
-            raise ValueError(f"{name} should be {type(default).__name__}, is {value!r}")  # noqa: TRY004 (a wrong request)
-    plan = FaultPlan(**given)
+            raise ValueError(f"{name} must be {type(default).__name__}, not {value!r}")  # noqa: TRY004 (a wrong request)
+    plan = FaultPlan(**members)
     _check_ranges(plan)
     return plan
 
 
 def _check_ranges(plan: FaultPlan) -> None:
     if plan.order not in get_args(Order):
-        raise ValueError(f"order should be one of {get_args(Order)}, is {plan.order!r}")
+        raise ValueError(f"order must be one of {get_args(Order)}, not {plan.order!r}")
     ranges = (
         ("drop_fraction", plan.drop_fraction, 0, 1),
         ("duplicate_fraction", plan.duplicate_fraction, 0, 1),
@@ -141,4 +141,4 @@ def _check_ranges(plan: FaultPlan) -> None:
     )
     for name, value, low, high in ranges:
         if not low <= value <= high:
-            raise ValueError(f"{name} should be from {low} to {high}, is {value}")
+            raise ValueError(f"{name} must be from {low} to {high}, not {value}")

@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class HttpApi:
+class EventGridApi:
     """The handlers; `application` connects them to paths."""
 
     broker: Broker

@@ -1,4 +1,4 @@
-"""An append-only list in a file of JSON lines, numbered, with only the newest entries kept."""
+"""State that survives a restart: numbered entries, and what a subscription must still deliver."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ DEFAULT_LIMIT = 20_000
 
 
 class Journal:
-    """Entries are JSON objects; each gets a ``seq`` that rises by one and survives a restart."""
+    """An append-only list in a file of JSON lines; each entry gets a `seq` that rises by one."""
 
     def __init__(self, path: Path, *, limit: int = DEFAULT_LIMIT) -> None:
         self._path = path
         self._entries: deque[dict[str, Any]] = deque(_read(path), maxlen=limit)
         self.last_seq: int = self._entries[-1]["seq"] if self._entries else 0
-        """The number of the newest entry; 0 where there never was one."""
+        """Number of the newest entry; 0 before the first."""
         path.parent.mkdir(parents=True, exist_ok=True)
         _rewrite(path, self._entries)
         self._file = path.open("a", encoding="utf-8")
 
     def append(self, entry: dict[str, Any]) -> int:
-        """Keep ``entry`` and return its number."""
+        """Store `entry` and return its number."""
         self.last_seq += 1
         numbered = {"seq": self.last_seq, **entry}
         self._entries.append(numbered)
@@ -34,7 +34,7 @@ class Journal:
         return self.last_seq
 
     def since(self, seq: int) -> list[dict[str, Any]]:
-        """The kept entries with a number above ``seq``, oldest first."""
+        """Return the stored entries with a number above `seq`, oldest first."""
         return list(dropwhile(lambda entry: entry["seq"] <= seq, self._entries))
 
     def close(self) -> None:
@@ -52,17 +52,17 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _rewrite(path: Path, entries: deque[dict[str, Any]]) -> None:
-    """Drop what fell out of the limit, and a last line that was cut off."""
+    """Drop entries beyond the limit, and a last line that was cut off."""
     fresh = path.with_suffix(".new")
     fresh.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
     fresh.replace(path)
 
 
 class Cursor:
-    """The number of the last event looked at, and the earlier ones that are not done.
+    """The number of the last event seen, and the earlier ones that are not delivered yet.
 
-    Changes are written by ``save``. What happened between the last save and a kill is delivered again: at least
-    once, like the real thing.
+    `save` writes the changes. What happened between the last save and a kill is delivered again: at least once, as
+    from Event Grid.
     """
 
     def __init__(self, path: Path, *, newest: int) -> None:
@@ -74,18 +74,18 @@ class Cursor:
         self.unfinished: set[int] = set(saved.get("unfinished", ()))
 
     def begin(self, seq: int) -> None:
-        """``seq`` will be delivered."""
+        """Note that `seq` must be delivered."""
         self.seen = max(self.seen, seq)
         self.unfinished.add(seq)
         self._changed = True
 
     def skip(self, seq: int) -> None:
-        """``seq`` is not for this subscription."""
+        """Note that `seq` is not for this subscription."""
         self.seen = max(self.seen, seq)
         self._changed = True
 
     def finish(self, seq: int) -> None:
-        """``seq`` was delivered or given up."""
+        """Note that `seq` was delivered or dead-lettered."""
         self.unfinished.discard(seq)
         self._changed = True
 

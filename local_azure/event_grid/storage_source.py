@@ -1,4 +1,4 @@
-"""From Azurite's access log to blob events: each write once."""
+"""Blob events made of the writes in Azurite's access log, one event for each write."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ WRITES_AT_ONCE = 16
 
 @dataclass(frozen=True, kw_only=True)
 class SourceState:
-    """What a restart has to know."""
+    """State for the next start."""
 
     position: Position | None
     """None before the first start."""
     sequence: int
-    """The last sequencer given out."""
+    """The last sequencer used."""
 
 
 def load_state(path: Path) -> SourceState:
-    """What was saved, or the state before the first start."""
+    """Return what was saved, or the state before the first start."""
     if not path.is_file():
         return SourceState(position=None, sequence=0)
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def load_state(path: Path) -> SourceState:
 
 @dataclass(kw_only=True)
 class StorageSource:
-    """Reads the log, asks the account what each write made, and publishes it in the log's order."""
+    """Reads the log, looks each written blob up, and publishes the events in the log's order."""
 
     account: str
     tail: LogTail
@@ -86,7 +86,7 @@ class StorageSource:
         try:
             return await client.get_blob_properties()
         except ResourceNotFoundError:
-            log.info(f"{write.encoded_path} was deleted before its {write.api} could be told")
+            log.info(f"{write.encoded_path} was deleted before its {write.api} became an event")
         except AzureError as error:
             log.warning(f"{write.encoded_path}: no event for its {write.api}: {str(error).splitlines()[0]}")
         return None
@@ -112,12 +112,12 @@ class BlobEventMaker:
     """Makes the events of one storage account."""
 
     resource_id: str
-    """What the events name as their topic."""
+    """The topic in the events."""
     endpoint: str
     """The account's blob endpoint, without a slash at the end."""
 
     def created(self, write: StorageWrite, blob: BlobProperties, sequence: int, moment: datetime) -> Event:
-        """A BlobCreated event for ``write``, of which ``blob`` is the outcome."""
+        """Return a BlobCreated event for `write`, whose result is `blob`."""
         facts = {
             "eTag": str(blob.etag).strip('"'),
             "contentType": blob.content_settings.content_type or "application/octet-stream",
@@ -127,7 +127,7 @@ class BlobEventMaker:
         return self._event("Microsoft.Storage.BlobCreated", write, facts, sequence, moment)
 
     def deleted(self, write: StorageWrite, sequence: int, moment: datetime) -> Event:
-        """A BlobDeleted event; what the blob was is gone with it."""
+        """Return a BlobDeleted event, which says nothing of the deleted content."""
         facts = {"contentType": "application/octet-stream", "blobType": "BlockBlob"}
         return self._event("Microsoft.Storage.BlobDeleted", write, facts, sequence, moment)
 

@@ -1,4 +1,4 @@
-"""Delivering a topic's events to one target: in order, repeated on failure, given up in the end."""
+"""Delivery of a topic's events to one target: in order, with retries, and a dead letter after the last."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from local_azure.event_grid.config import SubscriptionConfig
 from local_azure.event_grid.events import Event, matches
 from local_azure.event_grid.faults import Admitted
 from local_azure.event_grid.journal import Cursor, Journal
-from local_azure.event_grid.targets import DeadLetterContainer, DeliveryFailedError, Undelivered, Target
+from local_azure.event_grid.targets import DeadLetter, DeadLetterContainer, DeliveryFailedError, Target
 
 log = logging.getLogger("event_grid")
 
 HANDSHAKE_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Between handshakes: the endpoint may start after us. Event Grid itself would refuse the subscription."""
+"""Pauses between handshakes, as the endpoint may start later. Event Grid itself would refuse the subscription."""
 
 
 @dataclass(kw_only=True)
 class Subscription:
-    """Takes admitted events, and delivers them as long as ``run`` runs."""
+    """Takes events, and delivers them while `run` runs."""
 
     config: SubscriptionConfig
     target: Target
     cursor: Cursor
     dead_letters: Journal
-    """What was given up, for people and tests."""
+    """Dead letters, for people and tests."""
     dead_letter_container: DeadLetterContainer | None = None
-    """Where a deployment looks for it; None where the subscription names no destination."""
+    """Destination of dead letters; None where the subscription has none."""
     ready: bool = False
-    """Whether the target was made ready, which for a webhook is the handshake."""
+    """Whether the target is ready: a webhook after its handshake, a queue once it exists."""
     delivered: int = 0
     failed_attempts: int = 0
     last_error: str = ""
     _waiting: asyncio.Queue[tuple[float, Admitted]] = field(default_factory=asyncio.Queue)
-    """With the earliest moment of delivery on the monotonic clock."""
+    """Each with its earliest time of delivery on the monotonic clock."""
     _retries: set[asyncio.Task[None]] = field(default_factory=set)
 
     def expect(self, seq: int, event: Event) -> None:
-        """Note that ``event`` is on its way, so that a restart does not forget it."""
+        """Note that `event` is on its way, so that a restart delivers it."""
         if matches(event, self.config):
             self.cursor.begin(seq)
         else:
             self.cursor.skip(seq)
 
     def offer(self, admitted: Admitted) -> None:
-        """Take the event for delivery if the filters let it through."""
+        """Take the event for delivery if the filters accept it."""
         if matches(admitted.event, self.config):
             self._waiting.put_nowait((time.monotonic() + admitted.delay_s, admitted))
 
     async def run(self) -> None:
-        """Deliver for ever. First attempts are made in order, one event at a time; repetitions are not."""
+        """Deliver until cancelled. First attempts are made in order, one event at a time; retries are not."""
         await self._prepare()
         while True:
             due, admitted = await self._waiting.get()
@@ -62,19 +62,19 @@ class Subscription:
             copies = [self._attempt(admitted, 0) for _ in range(admitted.copies)]
             failed = [error for error in await asyncio.gather(*copies) if error]
             if failed:
-                task = asyncio.create_task(self._insist(admitted, failed))
+                task = asyncio.create_task(self._retry_all(admitted, failed))
                 self._retries.add(task)
                 task.add_done_callback(self._retries.discard)
             else:
                 self.cursor.finish(admitted.seq)
 
     def stop(self) -> None:
-        """Forget repetitions; they are still in the cursor."""
+        """Cancel the retries; the cursor still has their events."""
         for task in self._retries:
             task.cancel()
 
     def describe(self) -> dict[str, Any]:
-        """Its state, for people and tests."""
+        """Return the state, for people and tests."""
         return {
             "name": self.config.name,
             "topic": self.config.topic,
@@ -96,7 +96,7 @@ class Subscription:
             except DeliveryFailedError as error:
                 self.last_error = str(error)
                 if tries == 0:
-                    log.warning(f"subscription {self.config.name}: not ready, trying on: {error}")
+                    log.warning(f"subscription {self.config.name}: not ready, will retry: {error}")
                 await asyncio.sleep(HANDSHAKE_PAUSES_S[min(tries, len(HANDSHAKE_PAUSES_S) - 1)])
                 tries += 1
         log.info(f"subscription {self.config.name}: ready")
@@ -114,12 +114,12 @@ class Subscription:
         self.delivered += 1
         return None
 
-    async def _insist(self, admitted: Admitted, failed: list[DeliveryFailedError]) -> None:
-        """Repeat every copy that failed, until it succeeds or is given up."""
-        await asyncio.gather(*(self._repeat(admitted, error) for error in failed))
+    async def _retry_all(self, admitted: Admitted, failed: list[DeliveryFailedError]) -> None:
+        """Retry every failed copy until it succeeds or becomes a dead letter."""
+        await asyncio.gather(*(self._retry(admitted, error) for error in failed))
         self.cursor.finish(admitted.seq)
 
-    async def _repeat(self, admitted: Admitted, error: DeliveryFailedError | None) -> None:
+    async def _retry(self, admitted: Admitted, error: DeliveryFailedError | None) -> None:
         attempts = 1
         for pause_s in self.config.retry_schedule_s[1:]:
             if error is None or error.final:
@@ -128,11 +128,11 @@ class Subscription:
             error = await self._attempt(admitted, attempts)
             attempts += 1
         if error:
-            await self._give_up(admitted.event, error, attempts)
+            await self._dead_letter(admitted.event, error, attempts)
 
-    async def _give_up(self, event: Event, error: DeliveryFailedError, attempts: int) -> None:
+    async def _dead_letter(self, event: Event, error: DeliveryFailedError, attempts: int) -> None:
         now = datetime.now(UTC)
-        undelivered = Undelivered(
+        letter = DeadLetter(
             event=event,
             reason=error.dead_letter_reason,
             attempts=attempts,
@@ -141,6 +141,6 @@ class Subscription:
             last_attempt_at=now,
         )
         if self.dead_letter_container is not None:
-            await self.dead_letter_container.write(undelivered)
-        self.dead_letters.append({"lastError": str(error), "event": undelivered.as_json()})
-        log.error(f"subscription {self.config.name}: gave up {event.id} after {attempts} attempts: {error}")
+            await self.dead_letter_container.write(letter)
+        self.dead_letters.append({"lastError": str(error), "event": letter.as_json()})
+        log.error(f"subscription {self.config.name}: dead-lettered {event.id} after {attempts} attempts: {error}")

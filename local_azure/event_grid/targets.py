@@ -1,4 +1,4 @@
-"""Where deliveries go: a storage queue or a webhook."""
+"""Targets of deliveries: storage queues, webhooks, and the dead-letter container for what they do not take."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from local_azure.event_grid.events import Event
 log = logging.getLogger("event_grid")
 
 ANSWER_TIMEOUT_S = 30
-"""What Event Grid gives an endpoint: https://learn.microsoft.com/azure/event-grid/delivery-and-retry."""
+"""Event Grid's time-out: https://learn.microsoft.com/azure/event-grid/delivery-and-retry."""
 
 SUCCESSES = frozenset(range(200, 205))
 NOT_RETRIED = frozenset((400, 401, 403, 413))
@@ -40,12 +40,15 @@ OUTCOMES = {
     413: "PayloadTooLarge",
     503: "Busy",
 }
-"""A status in the words of a dead letter's ``lastDeliveryOutcome``."""
+"""HTTP status to the ``lastDeliveryOutcome`` of a dead letter."""
 OTHER_OUTCOME, NO_ANSWER = "GenericError", "TimedOut"
+
+PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""Pauses between attempts to write; the last one is repeated."""
 
 
 class DeliveryFailedError(Exception):
-    """An attempt failed; ``final`` where another would fail the same way, with the answer's status if one came."""
+    """A failed attempt; `final` where a retry would fail too. `status`: of the answer, if there was one."""
 
     def __init__(self, reason: str, *, final: bool, status: int | None = None) -> None:
         super().__init__(reason)
@@ -54,18 +57,18 @@ class DeliveryFailedError(Exception):
 
     @property
     def dead_letter_reason(self) -> str:
-        """Why nothing is tried any more, as ``deadLetterReason`` says it."""
+        """The ``deadLetterReason`` where this was the last attempt."""
         return f"UndeliverableDueToHttp{self.outcome}" if self.final else "MaxDeliveryAttemptsExceeded"
 
 
 class Target(Protocol):
-    """Something that events can be delivered to."""
+    """Receives deliveries."""
 
     async def prepare(self) -> None:
-        """Make it ready, as creating a subscription does. Raises DeliveryFailedError."""
+        """Prepare the target, as creating a subscription does. Raises DeliveryFailedError."""
 
     async def deliver(self, event: Event, attempt: int) -> None:
-        """One attempt, counted from 0. Raises DeliveryFailedError."""
+        """Make one attempt, counted from 0. Raises DeliveryFailedError."""
 
 
 class QueueTarget:
@@ -75,14 +78,14 @@ class QueueTarget:
         self._queue = queue
 
     async def prepare(self) -> None:
-        """Make the queue, if it is not there."""
+        """Create the queue where it does not exist."""
         try:
             with contextlib.suppress(ResourceExistsError):  # the usual case
                 await self._queue.create_queue()
         except AzureError as error:
             raise DeliveryFailedError(_first_line(error), final=False) from error
 
-    async def deliver(self, event: Event, attempt: int) -> None:  # noqa: ARG002 (a queue is not told which attempt)
+    async def deliver(self, event: Event, attempt: int) -> None:  # noqa: ARG002 (a message does not say which attempt it is)
         """Send the message."""
         try:
             await self._queue.send_message(base64.b64encode(event.as_json().encode()).decode())
@@ -94,14 +97,14 @@ class QueueTarget:
 
 
 class WebhookTarget:
-    """An HTTP endpoint that must first consent to being called."""
+    """An HTTP endpoint that must first answer a handshake."""
 
     def __init__(self, config: SubscriptionConfig, session: aiohttp.ClientSession) -> None:
         self._config = config
         self._session = session
 
     async def prepare(self) -> None:
-        """The handshake in the subscription's schema."""
+        """Make the handshake in the subscription's schema."""
         if self._config.cloud_events:
             await self._ask_for_consent()
         else:
@@ -128,8 +131,8 @@ class WebhookTarget:
             if status == 200 and json.loads(answer).get("validationResponse") == code:  # noqa: PLR2004 (HTTP OK)
                 return
         raise DeliveryFailedError(
-            f'the handshake should be answered with 200 and {{"validationResponse": code}}, '
-            f"was with {status}: {answer[:200]}",
+            f'the handshake must be answered with 200 and {{"validationResponse": code}}; '
+            f"the answer was {status}: {answer[:200]}",
             final=False,
         )
 
@@ -138,7 +141,7 @@ class WebhookTarget:
         status, answer, allowed = await self._send("OPTIONS", headers, "")
         if status not in SUCCESSES or allowed not in ("*", "eventgrid.azure.net"):
             raise DeliveryFailedError(
-                f"OPTIONS should be answered with WebHook-Allowed-Origin, was with {status}: {answer[:200]}",
+                f"OPTIONS must be answered with WebHook-Allowed-Origin; the answer was {status}: {answer[:200]}",
                 final=False,
             )
 
@@ -150,7 +153,7 @@ class WebhookTarget:
         }
 
     async def _send(self, method: str, headers: dict[str, str], body: str) -> tuple[int, str, str]:
-        """Status, the answer's text (bounded), and the origin that it allows."""
+        """Return the answer's status, its text (bounded), and the origin that it allows."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_TIMEOUT_S)
         request = self._session.request(method, self._config.webhook, data=body, headers=headers, timeout=timeout)
         try:
@@ -182,25 +185,21 @@ def _first_line(error: Exception) -> str:
     return str(error).split("\n", maxsplit=1)[0]
 
 
-PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Between tries to write; the last one is repeated. Event Grid tries for four hours: longer than a twin lives."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Undelivered:
-    """An event that no target took, and how its deliveries went."""
+class DeadLetter:
+    """An event that could not be delivered, with the reason and the attempts."""
 
     event: Event
     reason: str
     """``MaxDeliveryAttemptsExceeded`` and the like."""
     attempts: int
     outcome: str
-    """Of the last attempt, in Event Grid's word."""
+    """Outcome of the last attempt, in Event Grid's terms."""
     published_at: datetime
     last_attempt_at: datetime
 
     def as_json(self) -> dict[str, Any]:
-        """The event with what is added to it; in a cloud event the names are lower case, as extensions are."""
+        """Return the event with the added members, whose names are lower case in a cloud event."""
         members = {
             "deadLetterReason": self.reason,
             "deliveryAttempts": self.attempts,
@@ -215,15 +214,21 @@ class Undelivered:
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetterContainer:
-    """Where the dead letters of one subscription go."""
+    """The destination of one subscription's dead letters: one blob per event.
+
+    Names and members are those of
+    https://learn.microsoft.com/azure/event-grid/manage-event-delivery#set-dead-letter-location and
+    https://learn.microsoft.com/azure/event-grid/delivery-and-retry#delivery-event-formats. Event Grid writes after
+    five minutes; the emulator writes at once.
+    """
 
     container: ContainerClient
     subscription: str
 
-    async def write(self, undelivered: Undelivered) -> None:
-        """Write a blob, however often that takes; without the container the event is lost, as with Event Grid."""
-        name = blob_name(self.subscription, undelivered.last_attempt_at)
-        content = json.dumps([undelivered.as_json()])
+    async def write(self, letter: DeadLetter) -> None:
+        """Write a blob, and retry until that succeeds; without a container the event is lost, as in Azure."""
+        name = blob_name(self.subscription, letter.last_attempt_at)
+        content = json.dumps([letter.as_json()])
         tries = 0
         while True:
             try:
@@ -231,11 +236,11 @@ class DeadLetterContainer:
             except ResourceNotFoundError:
                 log.error(  # noqa: TRY400 (whose container is missing, not where in the code)
                     f"subscription {self.subscription}: the dead-letter container {self.container.container_name} "
-                    f"is missing, event {undelivered.event.id} is lost"
+                    f"is missing, event {letter.event.id} is lost"
                 )
                 return
             except AzureError as error:
-                log.warning(f"subscription {self.subscription}: {name} cannot be written, trying on: {error}")
+                log.warning(f"subscription {self.subscription}: {name} cannot be written, will retry: {error}")
                 await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
                 tries += 1
             else:

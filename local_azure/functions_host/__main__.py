@@ -38,8 +38,8 @@ def _options(arguments: Sequence[str] | None) -> Options:
         "--storage-patience-s", type=float, default=15.0, help="wait this long for storage at the start"
     )
     parser.add_argument("--verbose", action="store_true", help="log stack traces and debug records too")
-    given = parser.parse_args(arguments)
-    return Options(**{**vars(given), "root": given.root.resolve()})
+    options = parser.parse_args(arguments)
+    return Options(**{**vars(options), "root": options.root.resolve()})
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ async def receive(
     """Answer one request of Event Grid."""
     name = request.query.get("functionName", "")
     if system_key and not hmac.compare_digest(request.query.get("code", "").encode(), system_key.encode()):
-        return refusal(401, "the code in the query should be the system key, is not")
+        return refusal(401, "the code in the query is not the system key")
     function = functions.get(name.lower())
     if function is None:
         return refusal(404, f"there is no function with an Event Grid trigger called {name!r}")
@@ -49,7 +49,7 @@ async def _receive_events(request: web.Request, function: Function, invoker: Inv
     if kind == "subscriptionvalidation":
         return _handshake(events)
     if kind != "notification" and "cloudevents" not in request.content_type:
-        return refusal(400, f"the header aeg-event-type should say what this is, says {kind!r}")
+        return refusal(400, f"the header aeg-event-type has an unknown value: {kind!r}")
     calls = [invoker.invoke(function, TypedData(json=json.dumps(event))) for event in events]
     failed = [outcome for outcome in await asyncio.gather(*calls) if not outcome.succeeded]
     return refusal(500, failed[0].error) if failed else web.Response(status=202)
@@ -59,10 +59,10 @@ def _events(body: bytes) -> list[dict[str, Any]]:
     try:
         content = json.loads(body)
     except ValueError as error:
-        raise ValueError(f"the body should be JSON, is not: {error}") from error
+        raise ValueError(f"the body must be JSON: {error}") from error
     events = content if isinstance(content, list) else [content]
     if not events or len(events) > MAX_EVENTS or not all(isinstance(event, dict) for event in events):
-        raise ValueError(f"the body should be an event or an array of 1 to {MAX_EVENTS} events")
+        raise ValueError(f"the body must be an event or an array of 1 to {MAX_EVENTS} events")
     return events
 
 
@@ -70,7 +70,7 @@ def _handshake(events: list[dict[str, Any]]) -> web.Response:
     data = events[0].get("data")
     code = data.get("validationCode") if isinstance(data, dict) else None
     if not isinstance(code, str):
-        return refusal(400, "a SubscriptionValidation event should carry data.validationCode")
+        return refusal(400, "a SubscriptionValidation event must carry data.validationCode")
     return web.json_response({"validationResponse": code})
 
 

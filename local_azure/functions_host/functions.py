@@ -1,4 +1,4 @@
-"""The functions of an app, as its decorators declare them, with app settings put in."""
+"""The functions of an app as its decorators declare them, and why an app has none."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ SERVED_TRIGGERS = ("httpTrigger", "queueTrigger", "timerTrigger", "eventGridTrig
 
 _SETTING = re.compile(r"%([^%\s]+)%")
 
+SCRIPT_NAME = "function_app.py"
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in [^\n]*)?(?:\n\s+(?P<code>[^\n]*))?')
+
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
@@ -24,40 +27,40 @@ class Function:
 
     name: str
     function_id: str
-    """The worker's id for it."""
+    """The worker's id of the function."""
     bindings: tuple[Binding, ...]
-    """With every ``%SETTING%`` resolved."""
+    """Every ``%SETTING%`` is resolved."""
     disabled: bool = False
     """As the setting ``AzureWebJobs.<name>.Disabled`` says."""
 
     @property
     def trigger(self) -> Binding:
-        """The binding that starts it; the runtime has made sure that there is exactly one."""
+        """The binding that starts the function; the runtime guarantees that there is exactly one."""
         return next(binding for binding in self.bindings if is_trigger(binding))
 
     def trigger_is(self, trigger_type: str) -> bool:
-        """Whether it is started by ``trigger_type``, such as ``queueTrigger``, and is not disabled."""
+        """Return whether `trigger_type`, such as ``queueTrigger``, starts the function and it is not disabled."""
         return not self.disabled and str(self.trigger["type"]).lower() == trigger_type.lower()
 
 
 def is_trigger(binding: Binding) -> bool:
-    """Whether the binding starts a function."""
+    """Return whether the binding starts a function."""
     return str(binding.get("type", "")).lower().endswith("trigger")
 
 
 def make_function(name: str, function_id: str, bindings: list[Binding], settings: Mapping[str, str]) -> Function:
-    """A function with its settings put in. Raises BindingError for a missing setting or trigger."""
+    """Return a function with its settings resolved. Raises BindingError for a missing setting or trigger."""
     resolved = tuple(_resolve(binding, name, settings) for binding in bindings)
     if not any(is_trigger(binding) for binding in resolved):
         raise BindingError(
-            f"function {name} should have a trigger, has {[binding.get('type') for binding in resolved]}"
+            f"function {name} must have a trigger, not {[binding.get('type') for binding in resolved]}"
         )
     disabled = settings.get(f"AzureWebJobs.{name}.Disabled", "").lower() in ("1", "true")
     return Function(name=name, function_id=function_id, bindings=resolved, disabled=disabled)
 
 
 def _resolve(value: Any, function_name: str, settings: Mapping[str, str]) -> Any:
-    """``value`` with every ``%SETTING%`` in its strings replaced, at any depth."""
+    """Return `value` with every ``%SETTING%`` in its strings replaced, at any depth."""
     if isinstance(value, dict):
         return {key: _resolve(item, function_name, settings) for key, item in value.items()}
     if isinstance(value, list):
@@ -76,20 +79,15 @@ def _setting(name: str, text: str, function_name: str, settings: Mapping[str, st
     return settings[name]
 
 
-SCRIPT_NAME = "function_app.py"
-
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in [^\n]*)?(?:\n\s+(?P<code>[^\n]*))?')
-
-
 def describe_failure(root: Path, exception: Any) -> str:
-    """One paragraph from the runtime's exception: what was raised, where in the app, and what to do."""
+    """Return one paragraph about the runtime's exception: what was raised, and where in the app."""
     # The runtime appends advice and the whole search path to an import error.
     message = str(exception.message).split(". Cannot find module.")[0].strip()
     return f"the app in {root} cannot be indexed: {message}{_place(root, str(exception.stack_trace or ''))}"
 
 
 def describe_no_functions(root: Path) -> str:
-    """One paragraph on why the app was imported, or not even looked at, and yet has no functions."""
+    """Return one paragraph on why the app has no functions although nothing was raised."""
     if not root.is_dir():
         return f"the app's folder {root} does not exist"
     if not (root / SCRIPT_NAME).is_file():
@@ -104,7 +102,7 @@ def describe_no_functions(root: Path) -> str:
 
 
 def failing_line(root: Path, stack_trace: str) -> str:
-    """``file, line N: code`` of the innermost frame in the app, else of the innermost of all; '' for none."""
+    """Return ``file, line N: code`` of the innermost frame, of the app if there is one; '' without frames."""
     frames = list(_FRAME.finditer(stack_trace))
     if not frames:
         return ""

@@ -16,7 +16,7 @@ from typing import Self
 from azure.storage.queue.aio import QueueServiceClient
 
 from local_azure.functions_host.functions import SERVED_TRIGGERS, Function
-from local_azure.functions_host.http_api import HttpApi
+from local_azure.functions_host.http_api import DevHostApi
 from local_azure.functions_host.http_trigger import make_routes
 from local_azure.functions_host.invocations import SERVED_OUTPUTS, Invoker, OutputWriter
 from local_azure.functions_host.log_lines import configure_logging
@@ -140,8 +140,8 @@ class DevHost:
         )
         return await factory.make(self.functions)
 
-    def _http_api(self, listeners: Listeners) -> HttpApi:
-        return HttpApi(
+    def _http_api(self, listeners: Listeners) -> DevHostApi:
+        return DevHostApi(
             routes=make_routes(self.functions, self.host.route_prefix),
             functions={function.name.lower(): function for function in self.functions},
             timers=listeners.timers,

@@ -22,7 +22,7 @@ from local_azure.http_server import json_object, refusal
 
 
 @dataclass(kw_only=True)
-class HttpApi:
+class DevHostApi:
     """The handlers; `application` connects them to paths."""
 
     routes: list[Route]

@@ -1,4 +1,8 @@
-"""HTTP in and out of a function: aiohttp's request to the worker's message, and back."""
+"""HTTP triggers: which function answers a path, and its request and response as the worker's messages.
+
+Precedence of routes is ASP.NET's, which the Functions host uses: segment by segment a literal beats a constrained
+parameter beats a parameter beats a catch-all. A method that a function does not list is no match.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,23 @@ MAX_BODY_BYTES = 100 << 20
 """The Functions host's default: https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook."""
 
 COMPUTED_HEADERS = ("content-length", "transfer-encoding")
-"""aiohttp makes them from the body."""
+"""aiohttp computes them from the body."""
+
+_PARAMETER = re.compile(
+    r"\{(?P<stars>\*{0,2})(?P<name>\w+)(?P<constraint>(?::[^{}?=]+)*)(?:=(?P<default>[^{}?]*))?(?P<optional>\??)\}"
+)
+_CONSTRAINTS = {
+    "int": r"[+-]?\d+",
+    "long": r"[+-]?\d+",
+    "guid": r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
+    "bool": r"(?i:true|false)",
+    "alpha": r"[A-Za-z]+",
+}
+"""The supported constraints; others are refused, not ignored."""
 
 
 async def answer(request: web.Request, match: Match, invoker: Invoker) -> web.Response:
-    """Call the matched function with ``request``; 500 without a body where it fails, as the Functions host does."""
+    """Call the matched function; answer 500 without a body where it fails, as the Functions host does."""
     message = await _request_message(request, match)
     return _response(await invoker.invoke(match.function, TypedData(http=message)))
 
@@ -43,7 +59,7 @@ async def _request_message(request: web.Request, match: Match) -> RpcHttp:
 
 
 def _joined(pairs: Any, *, lower: bool) -> dict[str, str]:
-    """One value per name: the host joins repeated ones with a comma."""
+    """Return one value per name: the host joins repeated ones with a comma."""
     joined: dict[str, str] = {}
     for name, value in pairs:
         key = name.lower() if lower else name
@@ -82,7 +98,7 @@ def _body(value: Any) -> bytes:
 
 
 def _cookie(cookie: Any) -> str:
-    """A Set-Cookie value from the worker's cookie message, whose optional fields are wrapped."""
+    """Return a Set-Cookie value from the worker's cookie message, whose optional fields are wrapped."""
     parts = [f"{cookie.name}={cookie.value}"]
     if cookie.expires:
         moment = datetime.fromtimestamp(cookie.expires.value.seconds, tz=UTC)
@@ -101,18 +117,6 @@ def _cookie(cookie: Any) -> str:
 def _set(field: Any) -> bool:
     return field is not None and bool(field.value)
 
-
-_PARAMETER = re.compile(
-    r"\{(?P<stars>\*{0,2})(?P<name>\w+)(?P<constraint>(?::[^{}?=]+)*)(?:=(?P<default>[^{}?]*))?(?P<optional>\??)\}"
-)
-_CONSTRAINTS = {
-    "int": r"[+-]?\d+",
-    "long": r"[+-]?\d+",
-    "guid": r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
-    "bool": r"(?i:true|false)",
-    "alpha": r"[A-Za-z]+",
-}
-"""The constraints understood here; others are refused, not ignored."""
 
 LITERAL, CONSTRAINED, PARAMETER, CATCH_ALL = range(4)
 
@@ -140,13 +144,13 @@ class Match:
 
 
 def make_routes(functions: Iterable[Function], route_prefix: str) -> list[Route]:
-    """The routes of all HTTP functions, in the order in which they are tried."""
+    """Return the routes of all HTTP functions, in the order in which they are tried."""
     routes = [make_route(function, route_prefix) for function in functions if function.trigger_is("httpTrigger")]
     return sorted(routes, key=lambda route: route.precedence)
 
 
 def make_route(function: Function, route_prefix: str) -> Route:
-    """The route of one HTTP function. Raises BindingError for a template that is not understood."""
+    """Return the route of one HTTP function. Raises BindingError for an unsupported template."""
     trigger = function.trigger
     template = "/".join(
         part for part in (route_prefix, str(trigger.get("route") or function.name).strip("/")) if part
@@ -162,7 +166,7 @@ def make_route(function: Function, route_prefix: str) -> Route:
 
 
 def find_route(routes: Iterable[Route], method: str, path: str) -> Match | None:
-    """The first route that takes ``method`` and the still encoded ``path``."""
+    """Return the first match for `method` and the still encoded `path`."""
     for route in routes:
         match = route.pattern.fullmatch("/" + path.strip("/")) if _takes(route, method) else None
         if match:
@@ -179,7 +183,7 @@ def _parameters(match: re.Match[str]) -> dict[str, str]:
 
 
 def _segment(segment: str, function_name: str) -> tuple[str, int]:
-    """The segment's pattern with the slash before it, and its precedence."""
+    """Return the segment's pattern with the slash before it, and its precedence."""
     whole = _PARAMETER.fullmatch(segment)
     if whole and whole["stars"]:
         return rf"(?:/(?P<{whole['name']}>.*))?", CATCH_ALL

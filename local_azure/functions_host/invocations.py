@@ -1,4 +1,4 @@
-"""Calling functions: one id, one log line and one outcome per invocation."""
+"""Invocations of functions, each with one id, one log line and one outcome, and their output bindings."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from local_azure.storage_connections import storage_connection
 
 log = logging.getLogger("dev_host")
 
+SERVED_OUTPUTS = ("http", "queue", "blob")
+
 
 class InvokesFunctions(Protocol):
-    """What the worker can do; tests put a small double in its place."""
+    """The worker; tests have a double."""
 
     async def invoke(self, request: InvocationRequest) -> Any:
         """Call a function and return the runtime's InvocationResponse."""
 
 
 class WritesOutputs(Protocol):
-    """Takes what a function returned or set, and writes it where its output bindings say."""
+    """Writes what a function has returned or set to its output bindings."""
 
     async def write(self, function: Function, response: Any) -> None:
         """Write every output of ``response``; raises where one cannot be written."""
@@ -56,7 +58,7 @@ class Outcome:
 
 @dataclass(kw_only=True)
 class Invoker:
-    """Calls functions and remembers which are running."""
+    """Calls functions and knows which are running."""
 
     worker: InvokesFunctions
     outputs: WritesOutputs
@@ -66,12 +68,12 @@ class Invoker:
     running: dict[str, str] = field(default_factory=dict)
     """Invocation id to function name."""
     _idle: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while nothing runs; only ``drain`` looks at it."""
+    """Set while nothing runs."""
 
     async def invoke(
         self, function: Function, data: TypedData, metadata: Mapping[str, TypedData] | None = None
     ) -> Outcome:
-        """Call ``function`` with the trigger's ``data`` and log one line about it."""
+        """Call `function` with the trigger's data and log one line about it."""
         invocation_id = str(uuid.uuid4())
         self.running[invocation_id] = function.name
         self._idle.clear()
@@ -86,9 +88,9 @@ class Invoker:
         return outcome
 
     async def drain(self, grace_s: float) -> bool:
-        """Wait until nothing runs, at most ``grace_s``; whether that was reached."""
+        """Wait at most `grace_s` until nothing runs; return whether that was reached."""
         if self.running:
-            with contextlib.suppress(TimeoutError):  # the caller is told by the return value
+            with contextlib.suppress(TimeoutError):  # the return value says so
                 await asyncio.wait_for(self._idle.wait(), grace_s)
         return not self.running
 
@@ -132,12 +134,9 @@ def _request(
     )
 
 
-SERVED_OUTPUTS = ("http", "queue", "blob")
-
-
 @dataclass(frozen=True, kw_only=True)
 class OutputWriter:
-    """Writes what functions returned or set; a client is made per write, as outputs are rare here."""
+    """Writes queue and blob outputs, each with a client of its own, as outputs are rare here."""
 
     settings: Mapping[str, str]
     message_encoding: Literal["base64", "none"]
@@ -164,7 +163,7 @@ class OutputWriter:
         container, _, name = str(binding["path"]).partition("/")
         if not name or "{" in name:
             raise BindingError(
-                f"function {function.name}: a blob output's path should be container/name, is {binding['path']!r}"
+                f"function {function.name}: a blob output's path must be container/name, not {binding['path']!r}"
             )
         async with connection.blob_service() as blobs:
             await blobs.get_blob_client(container, name).upload_blob(b"".join(content), overwrite=True)
@@ -174,7 +173,7 @@ class OutputWriter:
 
 
 def _content(value: Any) -> list[bytes]:
-    """A single value, or each item of a JSON array."""
+    """Return a single value, or each item of a JSON array."""
     kind = value.WhichOneof("data")
     content = getattr(value, kind)
     if kind == "json":

@@ -17,12 +17,12 @@ class LineFormatter(logging.Formatter):
     """``10:00:00.123 INFO  shard_uploaded function_app.ingest: Shard accepted  shard=train-…``."""
 
     def __init__(self, running: Mapping[str, str]) -> None:
-        """``running`` maps invocation ids to function names and may change all the time."""
+        """`running` maps invocation ids to function names, and may change."""
         super().__init__()
         self._running = running
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; an exception's stack trace, where the app logs one, on the lines after it."""
+        """Return the line; an exception's stack trace, where the app logs one, follows on lines of its own."""
         moment = datetime.fromtimestamp(record.created, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
         where = " ".join(part for part in (self._function_name(), record.name) if part)
         extra = "".join(f"  {key}={value}" for key, value in vars(record).items() if key not in STANDARD_FIELDS)

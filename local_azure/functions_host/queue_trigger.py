@@ -24,12 +24,12 @@ from local_azure.functions_host.worker import TypedData
 log = logging.getLogger("dev_host")
 
 MIN_POLLING_INTERVAL_S = 0.1
-"""The Functions host's shortest pause between two looks at an empty queue."""
+"""The Functions host's shortest pause between two polls of an empty queue."""
 
 
 @dataclass(kw_only=True)
 class QueueListener:
-    """Serves one queue function until told to stop."""
+    """Serves one queue function until `stopping` is set."""
 
     function: Function
     queue: QueueClient
@@ -37,7 +37,7 @@ class QueueListener:
     options: QueueOptions
     invoker: Invoker
     lease_s: float
-    """How long a fetched message stays invisible without renewal: what a killed host costs."""
+    """How long a fetched message stays invisible without renewal, also after the host was killed."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _running: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -70,7 +70,7 @@ class QueueListener:
         task.add_done_callback(self._running.discard)
 
     async def _wait_for_room(self) -> None:
-        """Until few enough run to fetch again; a busy queue is looked at as soon as one ends."""
+        """Wait until few enough run to fetch again; a busy queue is polled as soon as one ends."""
         if len(self._running) <= self.options.new_batch_threshold:
             await self._rest(MIN_POLLING_INTERVAL_S)
         while len(self._running) > self.options.new_batch_threshold and not self.stopping.is_set():
@@ -79,7 +79,7 @@ class QueueListener:
             stop.cancel()
 
     async def _rest(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):  # the time-out is the normal case: nobody asked us to stop
+        with contextlib.suppress(TimeoutError):  # the time-out is the normal case
             await asyncio.wait_for(self.stopping.wait(), seconds)
 
     async def _process(self, message: QueueMessage) -> None:
@@ -87,7 +87,7 @@ class QueueListener:
             await self._work_on(message)
         except AzureError as error:
             log.warning(
-                f"message {message.id} was handled, but queue {self.queue.queue_name} could not be told and will "
+                f"message {message.id} was handled, but queue {self.queue.queue_name} could not be updated and will "
                 f"deliver it again: {_first_line(error)}"
             )
 
@@ -111,7 +111,7 @@ class QueueListener:
             await self._release(message, lease.pop_receipt)
 
     async def _release(self, message: QueueMessage, pop_receipt: str | None) -> None:
-        """Let it be fetched again after host.json's visibilityTimeout."""
+        """Make the message visible again after host.json's visibilityTimeout."""
         await self.queue.update_message(
             message.id, pop_receipt, visibility_timeout=round(self.options.visibility_timeout_s)
         )
@@ -137,7 +137,7 @@ class MessageLease:
         self._ended = asyncio.Event()
         self._renewal: asyncio.Task[None] | None = None
         self.pop_receipt: str | None = message.pop_receipt
-        """The receipt with which the message can be deleted; the SDK's type allows None, the service does not."""
+        """The receipt that deletes the message; the SDK's type allows None, the service does not."""
 
     async def __aenter__(self) -> Self:
         self._renewal = asyncio.create_task(self._renew())
@@ -148,7 +148,7 @@ class MessageLease:
     ) -> None:
         self._ended.set()
         if self._renewal:
-            # Awaited, not cancelled: a renewal cut off on its way would leave us with a receipt of the past.
+            # Awaited, not cancelled: an interrupted renewal would leave an outdated receipt.
             await self._renewal
 
     async def _renew(self) -> None:
@@ -172,18 +172,18 @@ async def _set_within(event: asyncio.Event, timeout_s: float) -> bool:
 
 
 class UndecodableMessageError(ValueError):
-    """The message is not in the encoding that host.json names; it can never be processed."""
+    """A message that is not in host.json's encoding; it can never be processed."""
 
 
 def decode_body(content: str, encoding: Literal["base64", "none"]) -> TypedData:
-    """The message's text, or its bytes where they are no text. Raises UndecodableMessageError."""
+    """Return the message's text, or its bytes where they are not UTF-8. Raises UndecodableMessageError."""
     if encoding == "none":
         return TypedData(string=content)
     try:
         body = base64.b64decode(content, validate=True)
     except ValueError as error:  # also for text that is not ASCII
         raise UndecodableMessageError(
-            f"it should be base64 (extensions.queues.messageEncoding in host.json), starts with {content[:60]!r}"
+            f"it is not base64 (extensions.queues.messageEncoding in host.json): {content[:60]!r}"
         ) from error
     try:
         return TypedData(string=body.decode("utf-8"))
@@ -192,7 +192,7 @@ def decode_body(content: str, encoding: Literal["base64", "none"]) -> TypedData:
 
 
 def message_metadata(message: QueueMessage) -> dict[str, TypedData]:
-    """The trigger metadata from which `func.QueueMessage` is made."""
+    """Return the trigger metadata from which the runtime makes a `func.QueueMessage`."""
     moments = {
         "InsertionTime": message.inserted_on,
         "ExpirationTime": message.expires_on,
@@ -210,9 +210,9 @@ def _utc(moment: datetime) -> str:
 
 
 async def create_queue(queue: QueueClient, setting: str, patience_s: float) -> None:
-    """Create ``queue`` if absent, retrying while storage does not answer.
+    """Create `queue` where it does not exist, and retry while storage does not answer.
 
-    Raises DevHostError after ``patience_s``, or at once where storage answers with a refusal.
+    Raises DevHostError after `patience_s`, or at once where storage refuses.
     """
     deadline = time.monotonic() + patience_s
     while True:

@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 MAX_FILE_BYTES = 1 << 20
 MAX_BATCH_SIZE = 32
-"""A queue gives at most this many messages at once."""
+"""A queue returns at most this many messages at once."""
 
 LOCAL_POLLING_CAP_S = 1.0
-"""The Functions host lets an idle queue rest for up to a minute; nobody at a terminal wants to wait for that."""
+"""Longest pause between polls of an idle queue: a minute in the Functions host, too long at a terminal."""
 
 OVERRIDE = "AzureFunctionsJobHost__"
-"""What the name of a setting that goes before host.json begins with."""
+"""Prefix of settings that override host.json."""
 
 _TIME_SPAN = re.compile(r"(?:(\d+)\.)?(\d{1,2}):(\d{2}):(\d{2})(?:\.(\d{1,7}))?")
 
@@ -47,28 +47,28 @@ class HostOptions:
 
 
 def local_settings(root: Path) -> dict[str, str]:
-    """``Values`` of local.settings.json in ``root``, or nothing where the file is absent."""
+    """Return ``Values`` of local.settings.json in `root`; empty where there is no such file."""
     values = _read_json(root / "local.settings.json").get("Values", {})
     if not isinstance(values, dict):
-        raise DevHostError(f"{root / 'local.settings.json'}: Values should be an object, is {type(values).__name__}")
+        raise DevHostError(f"{root / 'local.settings.json'}: Values must be an object, not {type(values).__name__}")
     return {str(key): str(value) for key, value in values.items()}
 
 
 def app_settings(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The app's settings: local.settings.json under the environment, which wins."""
+    """Return local.settings.json, overridden by the environment."""
     return local_settings(root) | dict(environment)
 
 
 def host_id(root: Path, settings: Mapping[str, str]) -> str:
-    """What tells this app from others in the same storage account: as set, or made from its folder."""
+    """Return what distinguishes this app in its storage account: the setting, or a name made of its folder."""
     made = f"{root.name}-{hashlib.sha256(str(root).encode()).hexdigest()[:8]}"
     return settings.get("AzureFunctionsWebHost__hostid") or made
 
 
 def host_options(root: Path, settings: Mapping[str, str] | None = None) -> HostOptions:
-    """What host.json in ``root`` says, and the settings that go before it: ``AzureFunctionsJobHost__a__b`` for a.b.
+    """Return the options in host.json, overridden by settings: ``AzureFunctionsJobHost__a__b`` for a.b.
 
-    Raises DevHostError naming the field that cannot be used. Source of the settings' form:
+    Raises DevHostError, which names the wrong field. Source of the settings' form:
     https://learn.microsoft.com/azure/azure-functions/functions-host-json#override-hostjson-values.
     """
     path = root / "host.json"
@@ -98,7 +98,7 @@ def _queue_options(section: Mapping[str, Any]) -> QueueOptions:
     batch_size = _whole_number(section, "batchSize", 16, 1, MAX_BATCH_SIZE)
     encoding = str(section.get("messageEncoding", "base64")).lower()
     if encoding not in ("base64", "none"):
-        raise ValueError(f"messageEncoding should be base64 or none, is {encoding!r}")
+        raise ValueError(f"messageEncoding must be base64 or none, not {encoding!r}")
     return QueueOptions(
         batch_size=batch_size,
         new_batch_threshold=_whole_number(section, "newBatchThreshold", batch_size // 2, 0, 1000),
@@ -110,12 +110,12 @@ def _queue_options(section: Mapping[str, Any]) -> QueueOptions:
 
 
 def seconds(value: object) -> float:
-    """A .NET time span such as ``00:00:30`` or ``1.02:00:00.5`` in seconds, or whole milliseconds."""
+    """Return the seconds of a .NET time span such as ``00:00:30`` or ``1.02:00:00.5``, or of whole milliseconds."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value / 1000
     match = _TIME_SPAN.fullmatch(str(value).strip())
     if not match:
-        raise ValueError(f"a time span should look like 00:00:30, is {value!r}")
+        raise ValueError(f"a time span must look like 00:00:30, not {value!r}")
     days, hours, minutes, whole, fraction = match.groups()
     total = ((int(days or 0) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(whole)
     return total + float(f"0.{fraction or 0}")
@@ -124,14 +124,14 @@ def seconds(value: object) -> float:
 def _whole_number(section: Mapping[str, Any], name: str, default: int, low: int, high: int) -> int:
     value = section.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} should be a whole number from {low} to {high}, is {value!r}")
+        raise ValueError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
     return value
 
 
 def _section(parent: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
     section = parent.get(name) or {}
     if not isinstance(section, dict):
-        raise DevHostError(f"{path}: {name} should be an object, is {type(section).__name__}")
+        raise DevHostError(f"{path}: {name} must be an object, not {type(section).__name__}")
     return section
 
 
@@ -139,19 +139,19 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     if path.stat().st_size > MAX_FILE_BYTES:
-        raise DevHostError(f"{path} should be at most {MAX_FILE_BYTES} bytes, has {path.stat().st_size}")
+        raise DevHostError(f"{path} has {path.stat().st_size} bytes, more than {MAX_FILE_BYTES}")
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
-        raise DevHostError(f"{path} should be JSON, is not: {error}") from error
+        raise DevHostError(f"{path} must be JSON: {error}") from error
     if not isinstance(content, dict):
-        raise DevHostError(f"{path} should hold a JSON object, holds {type(content).__name__}")
+        raise DevHostError(f"{path} must hold a JSON object, not {type(content).__name__}")
     return content
 
 
 class DevHostError(Exception):
-    """The dev host cannot start. The message is one paragraph for the person at the terminal."""
+    """The dev host cannot start; the message is one paragraph for the terminal."""
 
 
 class BindingError(DevHostError):
-    """A function's binding names a setting that is not there, or holds a value that cannot be used."""
+    """A function's binding names a setting that is not set, or has an unusable value."""

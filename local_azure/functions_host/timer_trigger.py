@@ -20,6 +20,9 @@ from local_azure.functions_host.invocations import Invoker, Outcome
 from local_azure.functions_host.settings import BindingError
 from local_azure.functions_host.worker import TypedData
 
+log = logging.getLogger("dev_host")
+CONTAINER = "azure-webjobs-hosts"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TimerStatus:
@@ -29,7 +32,7 @@ class TimerStatus:
     next: datetime
 
     def as_json(self) -> dict[str, str]:
-        """The Functions host's form of it."""
+        """Return the status in the Functions host's form."""
         return {
             "Last": self.last.isoformat(),
             "Next": self.next.isoformat(),
@@ -38,23 +41,23 @@ class TimerStatus:
 
 
 class TimerMemory(Protocol):
-    """Keeps timer statuses beyond the process."""
+    """Stores timer statuses beyond the process."""
 
     async def load(self, function_name: str) -> TimerStatus | None:
-        """What was saved last, or None."""
+        """Return what was saved last; None before the first time."""
 
     async def save(self, function_name: str, status: TimerStatus) -> None:
         """Replace what was saved."""
 
 
 def utcnow() -> datetime:
-    """The time, aware."""
+    """Return the time, aware."""
     return datetime.now(UTC)
 
 
 @dataclass(kw_only=True)
 class TimerListener:
-    """Fires one timer function on its schedule until told to stop."""
+    """Fires one timer function on its schedule until `stopping` is set."""
 
     function: Function
     schedule: Schedule
@@ -65,7 +68,7 @@ class TimerListener:
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> None:
-        """Fire on time; an occurrence that passes while the function still runs is skipped."""
+        """Fire on time; skip an occurrence while the function still runs."""
         await self._fire_at_start()
         due = self.now()
         while not self.stopping.is_set():
@@ -75,7 +78,7 @@ class TimerListener:
                 await self.fire(past_due=False)
 
     async def fire(self, *, past_due: bool) -> Outcome:
-        """Run the function now, after a run that is going on."""
+        """Run the function now, or after the run that has not ended yet."""
         async with self._one_at_a_time:
             last = self.now()
             status = TimerStatus(last=last, next=self.schedule.next_after(last))
@@ -90,7 +93,7 @@ class TimerListener:
             await self.fire(past_due=past_due)
 
     async def _rest(self, seconds: float) -> bool:
-        """Whether the time passed without a request to stop."""
+        """Return whether the time has passed without a request to stop."""
         with contextlib.suppress(TimeoutError):  # the time-out is what a timer waits for
             await asyncio.wait_for(self.stopping.wait(), max(0.0, seconds))
         return not self.stopping.is_set()
@@ -100,32 +103,27 @@ def _timer_json(status: TimerStatus, *, past_due: bool) -> str:
     return json.dumps({"Schedule": {"AdjustForDST": True}, "ScheduleStatus": status.as_json(), "IsPastDue": past_due})
 
 
-log = logging.getLogger("dev_host")
-
-CONTAINER = "azure-webjobs-hosts"
-
-
 class NoTimerMemory:
-    """Forgets: for timers that shall not look back, and where there is no storage."""
+    """No memory: for timers without a monitor, and where there is no storage."""
 
     async def load(self, function_name: str) -> TimerStatus | None:  # noqa: ARG002 (the port's signature)
-        """Nothing."""
+        """Return None."""
         return None
 
     async def save(self, function_name: str, status: TimerStatus) -> None:
-        """Not kept."""
+        """Do nothing."""
 
 
 class BlobTimerMemory:
     """One small blob per timer. A failure is logged and costs only the past-due flag."""
 
     def __init__(self, service: BlobServiceClient, host_id: str) -> None:
-        """``host_id`` keeps apart the apps that share a storage account."""
+        """`host_id` separates the apps that share a storage account."""
         self._container = service.get_container_client(CONTAINER)
         self._host_id = host_id
 
     async def load(self, function_name: str) -> TimerStatus | None:
-        """The saved status; None where there is none that can be read."""
+        """Return the saved status; None where there is none, or it is unreadable."""
         try:
             blob = await self._container.download_blob(self._path(function_name))
             content = json.loads(await blob.readall())
@@ -159,7 +157,7 @@ class Schedule:
     """Always with six fields."""
 
     def next_after(self, moment: datetime) -> datetime:
-        """The first occurrence later than ``moment``, which must be aware."""
+        """Return the first occurrence after `moment`, which must be aware."""
         # NCRONTAB wants day and day of week both to hold; cron, either of them.
         times = croniter(self.expression, moment, second_at_beginning=True, day_or=False)
         found: datetime = times.get_next(datetime)
@@ -167,12 +165,12 @@ class Schedule:
 
 
 def parse_schedule(text: str, function_name: str) -> Schedule:
-    """A schedule from six fields, or five, which have no seconds. Raises BindingError for anything else."""
+    """Return a schedule from six fields, or five without seconds. Raises BindingError for other text."""
     fields = text.split()
     expression = " ".join(["0", *fields] if len(fields) == 5 else fields)  # noqa: PLR2004 (no seconds)
     if len(expression.split()) != 6 or not croniter.is_valid(expression, second_at_beginning=True):  # noqa: PLR2004
         raise BindingError(
-            f"function {function_name} should have an NCRONTAB schedule of six fields such as '0 */5 * * * *', "
-            f"has {text!r}"
+            f"function {function_name} must have an NCRONTAB schedule of six fields such as '0 */5 * * * *', "
+            f"not {text!r}"
         )
     return Schedule(expression=expression)

@@ -1,4 +1,8 @@
-"""Microsoft's worker runtime, indexed once and then asked to call functions."""
+"""Microsoft's worker runtime, and stand-ins for the messages that the Functions host exchanges with it.
+
+`azure-functions-runtime` never imports protobuf: its caller passes a module whose classes behave like messages. Names
+and numbers are those of FunctionRpc.proto, https://github.com/Azure/azure-functions-language-worker-protobuf.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +66,7 @@ class Worker:
         start_threadpool_executor()
         message = SimpleNamespace(capabilities={}, function_app_directory=str(self._root))
         runtime_log = logging.getLogger("azure.functions")
-        runtime_log.setLevel(logging.CRITICAL + 1)  # it logs what the report says better, with a stack trace
+        runtime_log.setLevel(logging.CRITICAL + 1)  # the dev host's own message replaces its log
         try:
             return await worker_init_request(_request(worker_init_request=message))
         except SystemExit as error:
@@ -111,7 +115,7 @@ class Message:
         self.__dict__.update(fields)
 
     def __getattr__(self, name: str) -> Any:
-        # The runtime tells a message from a module by asking it for `TypedData`.
+        # The runtime distinguishes a message from a module by looking for `TypedData`.
         if name.startswith("__") or name == "TypedData":
             raise AttributeError(name)
         return None
@@ -227,4 +231,4 @@ PROTOS = SimpleNamespace(
         )
     },
 )
-"""The `protos` module that the runtime is given."""
+"""Stands for the runtime's `protos` module."""

@@ -1,4 +1,4 @@
-"""What only a twin can be asked: its calls, its cluster, its logs, and what its recipients got.
+"""A client of the endpoints that only a twin has: calls, cluster, logs, received notifications, faults.
 
 For the demo and for tests; nothing that runs in Azure has these endpoints.
 """
@@ -83,11 +83,11 @@ class TwinClient:
         self._event_grid.put("/faults", json=dict(plan)).raise_for_status()
 
     def end_faults(self) -> None:
-        """Deliver as usual again; what was held back goes out now."""
+        """Deliver as usual again, starting with what was held back."""
         self._event_grid.delete("/faults").raise_for_status()
 
     def release_events(self) -> None:
-        """Let go what a topic's plan holds for its order; faults go on."""
+        """Deliver what a topic's plan holds for its order; faults stay."""
         self._event_grid.post("/release").raise_for_status()
 
     def event_faults(self) -> dict[str, Any]:

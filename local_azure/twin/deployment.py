@@ -1,4 +1,4 @@
-"""The app settings that the deployment would give the function app, for the twin."""
+"""What a deployment creates before anything runs: app settings, containers and queues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import Places
 
 SYSTEM_KEY_SETTING = "LANDFALL_TWIN_FUNCTION_KEY"
-"""For the dev host, not for the function app: what Event Grid's deliveries carry as their code."""
+"""Setting of the dev host, not of the function app: the code that Event Grid's deliveries must carry."""
 
 
 def app_settings(places: Places, published: Mapping[str, str], options: TwinOptions) -> dict[str, str]:
@@ -58,7 +58,7 @@ def local_settings(settings: Mapping[str, str]) -> str:
 
 
 def create_containers_and_queues(places: Places) -> None:
-    """Create what is not there yet."""
+    """Create the containers and queues that do not exist yet."""
     host = (names.STATE_CONTAINER, names.RUNS_CONTAINER, names.WORKSPACE_CONTAINER, names.DEAD_LETTER_CONTAINER)
     _create_containers(places.host_connection, host)
     _create_containers(places.data_connection, (names.DATA_CONTAINER,))

@@ -1,4 +1,4 @@
-"""What can be chosen about a twin."""
+"""Options of a twin."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class TwinOptions:
     node_idle_s: float = 120.0
     environment_build_s: float = 1.0
     reconcile_schedule: str = "0 * * * * *"
-    """Every minute: somebody waits. A deployment has no reason to look so often."""
+    """Every minute, as a person waits; a deployment sweeps less often."""
     claim_lease_s: int = 60
-    """What a killed twin was at is taken over by the first sweep after so long."""
+    """The first sweep after this time takes over what a killed twin was doing."""
     own_host: bool = False
-    """True: whoever starts the twin runs a Functions host of their own, such as `func start`."""
+    """True where the user runs the Functions host, such as `func start`."""
     sweep_grace_s: int = 10
-    """What is younger is left alone by the sweep; in Azure, where events may take minutes, it is more."""
+    """The sweep leaves alone what is younger; more in Azure, where events may take minutes."""
     more_settings: Mapping[str, str] = field(default_factory=dict)
-    """App settings beside those that the twin's parts need, or in their place."""
+    """App settings that are added to the twin's own, or override them."""
     event_retry_schedule_s: tuple[float, ...] = DEFAULT_RETRY_SCHEDULE_S
-    """Pauses before each delivery of an event; after the last one it is given up."""
+    """Pauses before each delivery of an event; after the last one it becomes a dead letter."""
     queue_lease_s: float = 30.0
-    """After so long the message of a killed dev host is delivered to the next one."""
+    """The message of a killed dev host is delivered to the next one after this time."""
     training_python: Path = ROOT / ".venv-training"
     """The virtual environment that stands for the training image."""
     azurite: Path = AZURITE_JS

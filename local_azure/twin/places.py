@@ -18,9 +18,9 @@ SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 RESOURCE_GROUP = "landfall-local"
 WORKSPACE = "landfall-local"
 FUNCTION_APP_IDENTITY = "00000000-0000-0000-0000-0000000000fa"
-"""Client id under which the function app calls Azure ML; others have their own, so calls can be told apart."""
+"""Client id under which the function app calls Azure ML; the log of calls shows it."""
 OPERATOR_IDENTITY = "00000000-0000-0000-0000-00000000000c"
-"""Client id of whoever publishes environment and code."""
+"""Client id under which environment and code are published."""
 PEOPLE_WEBHOOK = "people"
 
 
@@ -64,7 +64,7 @@ class Places:
 
     @property
     def local_settings(self) -> Path:
-        """The app settings, for a Functions host that somebody else starts."""
+        """The app settings, for a Functions host that the user starts."""
         return self.folder / "local.settings.json"
 
     @property

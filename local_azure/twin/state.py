@@ -1,4 +1,4 @@
-"""What the twin keeps on disk: its folder, its lock, its secrets, and where it can be reached."""
+"""The twin's state on disk: its folder with the lock, its secrets, and its description for other processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from local_azure.azurite import random_account_key
 from local_azure.processes import TwinError
 
 MAX_TWINS = 20
-"""Of one clone at the same time: more is a mistake."""
+"""Most twins of one clone at the same time: more are a mistake."""
 TWIN_FILE = "twin.json"
 LOCK_FILE = "lock"
 SECRETS_FILE = "secrets.json"
@@ -25,7 +25,7 @@ SECRETS_FILE = "secrets.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Secrets:
-    """Made once for each state folder, so that kept data stay readable."""
+    """Created once for each state folder, so that its data stay readable."""
 
     data_account_key: str
     function_key: str
@@ -34,7 +34,7 @@ class Secrets:
 
     @classmethod
     def random(cls) -> Secrets:
-        """Return new ones."""
+        """Return new secrets."""
         return cls(
             data_account_key=random_account_key(),
             function_key=secrets.token_urlsafe(32),
@@ -51,11 +51,11 @@ class StateFolder:
     lock: int
 
     def release(self) -> None:
-        """Let another twin have it, once our own processes have let go of it too."""
+        """Release the folder for another twin, as soon as our child processes have ended too."""
         os.close(self.lock)
 
     def secrets(self) -> Secrets:
-        """Read the twin's secrets; made at the first call, readable for the user alone."""
+        """Return the twin's secrets, which the first call creates, readable for the user alone."""
         path = self.path / SECRETS_FILE
         if not path.exists():
             write_atomically(path, json.dumps(asdict(Secrets.random()), indent=1), mode=0o600)
@@ -82,13 +82,13 @@ def take_state_folder(base: Path) -> StateFolder:
 
 
 def running_twins(base: Path) -> list[dict[str, Any]]:
-    """Return what the running twins of a clone wrote of themselves, the first one first."""
+    """Return the descriptions of a clone's running twins, the first one first."""
     found = sorted(base.glob(f"twin*/{TWIN_FILE}"), key=lambda path: (len(path.parent.name), path.parent.name))
     return [json.loads(path.read_text()) for path in found if _is_locked(path.parent / LOCK_FILE)]
 
 
 def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Write a file whole or not at all, whoever else writes it."""
+    """Write a file whole or not at all, also where several processes write it."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -100,7 +100,7 @@ def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
 
 
 def write_twin_file(folder: Path, members: Mapping[str, Any]) -> None:
-    """State where the twin can be reached, secrets included: hence for the user alone."""
+    """Write where the twin can be reached; the file has secrets and is readable for the user alone."""
     write_atomically(folder / TWIN_FILE, json.dumps(members, indent=1), mode=0o600)
 
 

@@ -64,7 +64,7 @@ class Twin:
         write_twin_file(self.places.folder, self.describe())
 
     def kill_functions_host(self) -> None:
-        """Let the dev host die of SIGKILL, with whatever its functions are at, and start another one."""
+        """Kill the dev host with SIGKILL in the middle of its work, and start another one."""
         old = self._processes[FUNCTIONS_HOST]
         old.kill()
         old.program.log.replace(old.program.log.with_suffix(f".{old.pid}.log"))  # the next one starts its own
@@ -96,7 +96,7 @@ class Twin:
             raise TwinError("; ".join(problems))
 
     def describe(self) -> dict[str, Any]:
-        """Return where everything is, for other processes of this user."""
+        """Return all addresses, for other processes of this user."""
         return {
             "pid": os.getpid(),
             "ports": dict(self.places.ports.numbers),
@@ -141,7 +141,7 @@ def running_twin(options: TwinOptions, *, say: Say = silent) -> Iterator[Twin]:
             twin.start(say)
             yield twin
         except BaseException:
-            with contextlib.suppress(OSError):  # of a terminal that has hung up
+            with contextlib.suppress(OSError):  # the terminal may have hung up
                 say("stopping everything")
             raise
         finally:

@@ -1,6 +1,6 @@
-"""The stories' world with real storage: tables, queues and blobs of an account of its own in Azurite.
+"""The world of the scenarios with real storage: tables, queues and blobs in an Azurite account of its own.
 
-Azure ML, the recipients and the clock stay doubles, which outlive their process in a file.
+Azure ML, the recipients and the clock remain doubles, which outlive their process in a file.
 """
 
 from __future__ import annotations
@@ -33,40 +33,40 @@ from tests.support.world import World
 POISON = f"{SHARD_UPLOADED}-poison"
 GIVEN_UP = {"id": "1", "eventType": CREATED, "subject": "/blobServices/default/containers/others/blobs/a/b/c"}
 HIDDEN_S = 5
-"""For so long a message is hidden from others: taking it takes less, and after a death nobody waits long."""
+"""How long a taken message is hidden: longer than handling it takes, and a short wait after a death."""
 
 
 @dataclass(kw_only=True)
 class AzuriteWorld(World):
-    """A world whose ports to storage are opened anew by each process, see ``opened``."""
+    """A world whose ports to storage each process opens for itself, see ``opened``."""
 
     connection: str
     """The account's connection string."""
     app_connection: str = ""
-    """The app's own, where it reaches the account through something that fails: the SDK then repeats once."""
+    """Set if the function app reaches the account through a proxy that fails; the SDK then repeats once."""
     storage: StorageConnection | None = field(default=None, init=False)
-    """None but in a process that has opened the world."""
+    """None until a process opens the world."""
     app_storage: StorageConnection | None = field(default=None, init=False)
-    """The app's own, which may be the same."""
+    """The function app's connection, which may be the same."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.clock.now = utcnow()  # blobs have the time at which they land
+        self.clock.now = utcnow()  # blobs have the time of their upload
 
     @property
     def account(self) -> StorageConnection:
         """The open connection."""
         if self.storage is None:
-            raise ValueError("the world should be opened by this process")
+            raise ValueError("this process has not opened the world")
         return self.storage
 
     def create(self) -> None:
-        """Make what the data owner has: the container of shards."""
+        """Create the container of shards, as the data owner does."""
         with contextlib.closing(self._connection()) as storage:
             storage.blob_service.create_container(self.services.data_container)
 
     def opened(self) -> AzuriteWorld:
-        """Return the world with real ports, but for those in whose place a story has put its own."""
+        """Return the world with real ports, except those that a scenario has replaced."""
         found = copy.copy(self)
         found.storage = self._connection()
         storage = found.storage if not self.app_connection else self._connection(self.app_connection, retry_total=1)
@@ -85,7 +85,7 @@ class AzuriteWorld(World):
         if type(services.rejected_copies) is MemoryRejectedCopies:
             services = replace(services, rejected_copies=BlobRejectedCopies(storage, services.data_container))
         found.services = services
-        found.run_outputs = services.run_outputs  # type: ignore[assignment]  # written to as the double is
+        found.run_outputs = services.run_outputs  # type: ignore[assignment]  # has the double's method
         self._await_poison(found)
         return found
 
@@ -105,7 +105,7 @@ class AzuriteWorld(World):
 
     def remove(self, path: str) -> None:
         """See World."""
-        with contextlib.suppress(ResourceNotFoundError):  # the story may be told again
+        with contextlib.suppress(ResourceNotFoundError):  # the step may be repeated
             self._blobs(self.services.data_container).delete_blob(path)
 
     def overwrite_manifests(self, content: bytes) -> None:
@@ -122,9 +122,9 @@ class AzuriteWorld(World):
                 table.delete_entity(row["PartitionKey"], row["RowKey"])
 
     def give_up(self, payload: str) -> None:
-        """See World; Event Grid gives something up, too."""
+        """See World; Event Grid gives up an event too."""
         queue = self.queue(POISON)
-        with contextlib.suppress(ResourceExistsError):  # made for the first one
+        with contextlib.suppress(ResourceExistsError):  # exists already
             queue.create_queue()
         queue.send_message(base64.b64encode(payload.encode()).decode())
         container = self._blobs(DEAD_LETTER_CONTAINER)
@@ -137,7 +137,7 @@ class AzuriteWorld(World):
         self.queue(SHARD_UPLOADED).clear_messages()
 
     def queue(self, name: str) -> QueueClient:
-        """Return a queue as the host reads it."""
+        """Return a queue as the Functions host reads it."""
         return self.account.queue_service.get_queue_client(name, message_decode_policy=TextBase64DecodePolicy())
 
     def _blobs(self, container: str) -> Any:
@@ -149,24 +149,24 @@ class AzuriteWorld(World):
 
     @staticmethod
     def _await_poison(world: AzuriteWorld) -> None:
-        """Wait until nothing is hidden that a dead process has taken: in the stories that takes no time."""
+        """Wait until messages that a dead process had taken are visible again, which takes real time."""
         queue = world.queue(POISON)
-        with contextlib.suppress(ResourceNotFoundError):  # nothing died
+        with contextlib.suppress(ResourceNotFoundError):  # no message was given up
             number = queue.get_queue_properties().approximate_message_count or 0
-            wait_until(lambda: len(queue.peek_messages(32)) >= number, what="all dead messages to be seen")
+            wait_until(lambda: len(queue.peek_messages(32)) >= number, what="all poison messages to be visible")
 
 
 def opened(world: World) -> AzuriteWorld:
-    """Open the ports of a story's world."""
+    """Open the ports of a scenario's world."""
     if not isinstance(world, AzuriteWorld):
-        raise TypeError(f"a world in Azurite should be opened, was {type(world).__name__}")
+        raise TypeError(f"not a world in Azurite: {type(world).__name__}")
     return world.opened()
 
 
 def serve_queues(world: World) -> None:
-    """Be the queues' other end: a message stays until it was handled."""
+    """Handle the messages of both queues: each stays until it was handled."""
     if not isinstance(world, AzuriteWorld):
-        raise TypeError(f"a world with queues should be served, was {type(world).__name__}")
+        raise TypeError(f"not a world in Azurite: {type(world).__name__}")
 
     def request(text: str) -> None:
         handle_request(TrainingRequest.from_json(text), world.services)
@@ -182,7 +182,7 @@ def serve_queues(world: World) -> None:
 def _serve(queue: QueueClient, handle: Callable[[str], None]) -> None:
     while message := _first(queue):
         handle(message.content)
-        (taken,) = queue.receive_messages(max_messages=1)  # nobody else is here to take another one
+        (taken,) = queue.receive_messages(max_messages=1)  # the same one: nothing else takes messages
         queue.delete_message(taken)
 
 
@@ -190,4 +190,4 @@ def _first(queue: QueueClient) -> Any:
     try:
         return next(iter(queue.peek_messages(1)), None)
     except ResourceNotFoundError:
-        return None  # the first message makes the queue
+        return None  # the first message creates the queue

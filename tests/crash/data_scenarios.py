@@ -14,10 +14,10 @@ from tests.crash.scenario import (
     Scenario,
     Serve,
     changed,
+    deliver_run_events,
     end_jobs,
     run_jobs,
     settle,
-    tell_of_runs,
     trained,
     upload,
     uploads,
@@ -29,7 +29,7 @@ WRONG = "train-00000-of-00004.tfrecord"
 
 
 class ClosedRejectedCopies(MemoryRejectedCopies):
-    """Takes nothing."""
+    """Refuses every copy."""
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
         """See RejectedCopies."""
@@ -42,15 +42,15 @@ def registered(serve: Serve) -> list[Step]:
 
 
 def drifted(serve: Serve) -> list[Step]:
-    """A shard of a version whose model is registered changes, and its labels with it."""
+    """A shard changes after its version's model was registered, and its labels change with it."""
     return [*upload(TRAIN_SHARDS[0], DRIFTED), serve]
 
 
 def watch_drift(action: str) -> Step:
-    """Return what has the pipeline train on changes, unless they are drift and that blocks."""
+    """Return a preparation: train on changed data, with this action if they drift."""
 
     def prepare(world: World) -> None:
-        policy = DriftPolicy(action=action)  # type: ignore[arg-type]  # a word of the policy, as the caller's
+        policy = DriftPolicy(action=action)  # type: ignore[arg-type]  # a plain string from the caller
         world.change_pipeline(
             on_change="train", data=pipeline().data.model_copy(update={"drift": policy, "small_shard_ratio": 0.0})
         )
@@ -59,29 +59,29 @@ def watch_drift(action: str) -> Step:
 
 
 def unreadable_manifest(serve: Serve) -> list[Step]:
-    """What the model was trained on is not known any more."""
+    """The manifest of the registered model cannot be read any more."""
     return [lambda world: world.overwrite_manifests(b"?"), *changed(serve)]
 
 
 def quarantined(serve: Serve) -> list[Step]:
-    """A shard is rejected at first."""
+    """A shard is rejected, and then replaced by a good one."""
     return [*upload(ALL_SHARDS[0], b"no records"), *uploads(*ALL_SHARDS), serve]
 
 
 def ask_for_copies(world: World) -> None:
-    """The pipeline names a container."""
+    """Have rejected shards copied to a container."""
     world.change_pipeline(quarantine="quarantine")
 
 
 def close_quarantine(world: World) -> None:
-    """The container may not be written."""
+    """Deny writing to the container of copies."""
     ask_for_copies(world)
     world.rejected_copies = ClosedRejectedCopies(world.shards)
     world.services = replace(world.services, rejected_copies=world.rejected_copies)
 
 
 def begun_wrongly(serve: Serve) -> list[Step]:
-    """The first shard is of a wrong set; it is deleted, and the right ones come."""
+    """The first shard has a wrong number of shards in its name; it is deleted, and the right ones follow."""
     return [*upload(WRONG), lambda world: world.remove(f"{VERSION}/{WRONG}"), *uploads(*ALL_SHARDS), serve]
 
 
@@ -108,26 +108,26 @@ def bad_script(_: str) -> bytes:
 
 
 def with_bad_script(world: World) -> None:
-    """Deploy a pipeline with it."""
+    """Deploy a pipeline with such a script."""
     own = {"script": "scripts/mine.py", "vm_size": "Standard_ND96asr_v4"}
     world.change_pipeline(train=pipeline().train.model_copy(update=own))
     world.services = replace(world.services, read_script=bad_script)
 
 
-def insist(world: World) -> None:
-    """Ask with force, as a repeated call does: under the same key."""
+def force(world: World) -> None:
+    """Request a forced run, under the same key each time."""
     if world.services.ledger.latest_generation(VERSION) is not None:
         request_run(VERSION, {}, trigger="http", services=world.services, forced_by="key-1")
 
 
 def refused(serve: Serve) -> list[Step]:
-    """A version lands, and its pipeline's script has errors."""
+    """A version is uploaded, and its pipeline's script has errors."""
     return [*uploads(*ALL_SHARDS), serve]
 
 
 def forced(serve: Serve) -> list[Step]:
-    """Somebody insists."""
-    return [insist, serve, run_jobs, lambda world: end_jobs(world, "Completed"), tell_of_runs]
+    """A person forces the run."""
+    return [force, serve, run_jobs, lambda world: end_jobs(world, "Completed"), deliver_run_events]
 
 
 SCRIPTS = (

@@ -1,4 +1,4 @@
-"""Stories of people who interfere, runs that wait for each other, messages that die, and shards that take long."""
+"""Scenarios of cancellations, queued runs, dead letters and long validations."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.crash.scenario import (
     Scenario,
     Serve,
     ask,
+    deliver_run_events,
     end_jobs,
     retrain,
     run_jobs,
     swept,
-    tell_of_runs,
     trained,
     upload,
     uploads,
@@ -35,7 +35,7 @@ PAYLOAD = '{"no": "event"}'
 
 
 class AwayJobs(MemoryJobs):
-    """Takes no job until it is back."""
+    """Refuses jobs until `away` is False."""
 
     away: bool = True
 
@@ -47,7 +47,7 @@ class AwayJobs(MemoryJobs):
 
 
 class AwayModels(MemoryModels):
-    """Takes no model until it is back."""
+    """Refuses models until `away` is False."""
 
     away: bool = True
 
@@ -59,130 +59,130 @@ class AwayModels(MemoryModels):
 
 
 def away(world: World) -> None:
-    """Azure ML takes neither jobs nor models."""
+    """Have Azure ML accept neither jobs nor models."""
     world.jobs, world.models = AwayJobs(), AwayModels()
     world.services = replace(world.services, jobs=world.jobs, models=world.models)
 
 
 def jobs_back(world: World) -> None:
-    """Azure ML takes jobs again."""
+    """Have Azure ML accept jobs again."""
     if isinstance(world.jobs, AwayJobs):
         world.jobs.away = False
 
 
 def models_back(world: World) -> None:
-    """Azure ML takes models again."""
+    """Have Azure ML accept models again."""
     if isinstance(world.models, AwayModels):
         world.models.away = False
 
 
 def failing(step: Step) -> Step:
-    """Make a step of which the host would be told that it failed, and that it would repeat in the end."""
+    """Return the step with its failure suppressed, which the host would repeat."""
 
-    def told(world: World) -> None:
+    def tolerant(world: World) -> None:
         with suppress(ServiceUnavailableError):
             step(world)
 
-    return told
+    return tolerant
 
 
 def cancel_all(world: World) -> None:
-    """A person cancels every run, as often as it takes."""
+    """Cancel every run as a person does."""
     for run in world.services.ledger.runs():
         with suppress(RunEndedError, NotFoundError):
             cancel_run(run.run_id, canceled_by=PERSON, reason="not needed", services=world.services)
 
 
-def going(serve: Serve) -> list[Step]:
-    """A version lands, and its job runs."""
+def running(serve: Serve) -> list[Step]:
+    """A version is uploaded, and its job runs."""
     return [*uploads(*ALL_SHARDS), serve, run_jobs]
 
 
 def canceled(_: Serve) -> list[Step]:
-    """A person cancels a run that goes."""
-    return [cancel_all, tell_of_runs]
+    """A person cancels an active run."""
+    return [cancel_all, deliver_run_events]
 
 
-def going_and_waiting(serve: Serve) -> list[Step]:
-    """A version's job runs, and another version waits for its end."""
-    return [*going(serve), *uploads(*ALL_SHARDS, version="v2"), serve]
+def running_and_queued(serve: Serve) -> list[Step]:
+    """A version's job runs, and another version is queued."""
+    return [*running(serve), *uploads(*ALL_SHARDS, version="v2"), serve]
 
 
 def changed_twice(serve: Serve) -> list[Step]:
-    """The data change twice while a run goes: what trains next is the second change."""
+    """The data change twice during a run: the next run trains on the second change."""
     return [step for label in (5, 6) for step in (*upload(TRAIN_SHARDS[0], shard_content(label)), serve)]
 
 
 def canceled_early(serve: Serve) -> list[Step]:
-    """A person cancels a run that Azure ML did not take."""
+    """A person cancels a run that Azure ML has not accepted."""
     return [*uploads(*ALL_SHARDS), failing(serve), cancel_all, jobs_back]
 
 
 def waiting(serve: Serve) -> list[Step]:
-    """A pipeline has at most one active run: the next version's waits, and is replaced by one that is newer."""
+    """The next version is queued behind the active run, and replaced by a newer one."""
     more = [step for version in ("v2", "v3") for step in (*uploads(*ALL_SHARDS, version=version), serve)]
     return [*trained()(serve)[:-2], *more, *trained()(serve)[-2:], serve, serve]
 
 
 def superseded(serve: Serve) -> list[Step]:
-    """A run is asked for, and the data change before it is submitted."""
+    """A run is requested, and the data change before it is submitted."""
     changed = upload(TRAIN_SHARDS[0], shard_content(9, 9, 9))
     return [lambda world: ask(world, {"epochs": 5}), *changed, serve, serve]
 
 
 def cancel_and_train(world: World) -> None:
-    """A changed version is trained on again, whatever goes on the old one."""
+    """Have changed versions trained on again, and active runs of the old data canceled."""
     world.change_pipeline(on_change="cancel_and_train")
     away(world)
     jobs_back(world)
 
 
 def trained_but_for_model(serve: Serve) -> list[Step]:
-    """A run has ended, and its model cannot be registered yet."""
+    """A run has ended, but its model cannot be registered yet."""
     return [failing(step) for step in trained()(serve)]
 
 
 def canceled_late(serve: Serve) -> list[Step]:
-    """The data change when their run has ended."""
+    """The data change after the job of their run has ended."""
     return [*upload(TRAIN_SHARDS[0], shard_content(9, 9, 9)), serve, models_back]
 
 
-def replaced_while_going(serve: Serve) -> list[Step]:
-    """The data change while their run goes."""
-    return [*upload(TRAIN_SHARDS[0], shard_content(9, 9, 9)), serve, tell_of_runs]
+def replaced_while_running(serve: Serve) -> list[Step]:
+    """The data change while their run is active."""
+    return [*upload(TRAIN_SHARDS[0], shard_content(9, 9, 9)), serve, deliver_run_events]
 
 
 def die(world: World) -> None:
-    """The host gives up a message of which nobody can make anything."""
+    """The host gives up a message that no handler can read."""
     world.give_up(PAYLOAD)
 
 
 def fail(world: World) -> None:
-    """A handler says why it cannot make anything of a message."""
+    """A handler records why it cannot read a message."""
     with suppress(InvalidEventError), failures_on_record(SHARD_UPLOADED, PAYLOAD, world.services):
         raise InvalidEventError("there is no event in it")
 
 
 def replay_all(world: World) -> None:
-    """A person sends every letter again; nobody is there to take them."""
+    """A person replays every dead letter; its message is then removed from the queue."""
     for letter in world.services.ledger.dead_letters():
         replay(letter.dead_letter_id, world.services)
     world.clear_uploads()
 
 
-def buried(_: Serve) -> list[Step]:
-    """A message dies, is replayed, and dies again."""
-    collect: Step = lambda world: collect_dead_letters(world.services)  # noqa: E731 (one word for two places)
+def dead_letters(_: Serve) -> list[Step]:
+    """A message is given up, replayed, and given up again."""
+    collect: Step = lambda world: collect_dead_letters(world.services)  # noqa: E731 (used twice below)
     return [fail, die, collect, replay_all, die, collect]
 
 
 def ignore(offset: int) -> None:
-    """Nobody acts while a shard is read."""
+    """Do nothing while a shard is read."""
     del offset
 
 
 def take_long(world: World) -> None:
-    """Every shard takes several executions."""
+    """Have the validation of every shard take several executions."""
     long, store = long_world()
     slow = SmallChunkStore(world.shards)
     slow.act = ignore
@@ -191,46 +191,48 @@ def take_long(world: World) -> None:
 
 
 def long(serve: Serve) -> list[Step]:
-    """A shard takes several executions."""
+    """The validation of a shard takes several executions."""
     content = shard_content(*(number % 10 for number in range(60)))
     return [*upload(TRAIN_SHARDS[0], content), serve, *uploads(*ALL_SHARDS[1:]), serve]
 
 
 def benchmarked(serve: Serve) -> list[Step]:
-    """Somebody asks for a run on synthetic data, and it ends."""
-    return [ask_benchmark, serve, run_jobs, lambda world: end_jobs(world, "Completed"), tell_of_runs]
+    """A run on synthetic data is requested, and ends."""
+    return [ask_benchmark, serve, run_jobs, lambda world: end_jobs(world, "Completed"), deliver_run_events]
 
 
 def ask_benchmark(world: World) -> None:
-    """Ask as the HTTP API does."""
+    """Request it as the HTTP API does."""
     version = asked_version(SYNTHETIC, None, world.services)
     request_run(version, {}, trigger="http", services=world.services)
 
 
 def long_and_missed(serve: Serve) -> list[Step]:
-    """Nobody is told of shards that take several executions; the timer leaves them to the queue."""
+    """The events of long shards are lost; the timer sends them to the queue of uploads."""
     content = shard_content(*(number % 10 for number in range(60)))
-    landed: list[Step] = [lambda world, name=name: world.put(name, content) for name in ALL_SHARDS]  # type: ignore[misc]
-    return [*landed, lambda world: world.clock.move(hours=1), swept, serve]
+    put: list[Step] = [lambda world, name=name: world.put(name, content) for name in ALL_SHARDS]  # type: ignore[misc]
+    return [*put, lambda world: world.clock.move(hours=1), swept, serve]
 
 
 RARE = (
-    Scenario(name="canceled by a person", steps=canceled, prelude=going, survives_loss=False),
-    Scenario(name="canceled while another waits", steps=canceled, prelude=going_and_waiting, survives_loss=False),
+    Scenario(name="canceled by a person", steps=canceled, prelude=running, survives_loss=False),
+    Scenario(
+        name="canceled while another is queued", steps=canceled, prelude=running_and_queued, survives_loss=False
+    ),
     Scenario(
         name="canceled and left to the timer",
-        steps=lambda _: [tell_of_runs],
-        prelude=lambda serve: [*going_and_waiting(serve), cancel_all],
+        steps=lambda _: [deliver_run_events],
+        prelude=lambda serve: [*running_and_queued(serve), cancel_all],
     ),
-    Scenario(name="changed twice", steps=changed_twice, prepare=retrain, prelude=going, survives_loss=False),
+    Scenario(name="changed twice", steps=changed_twice, prepare=retrain, prelude=running, survives_loss=False),
     Scenario(
         name="changed twice and left to the timer",
-        steps=lambda _: [tell_of_runs],
+        steps=lambda _: [deliver_run_events],
         prepare=retrain,
-        prelude=lambda serve: [*going(serve), *changed_twice(serve)],
+        prelude=lambda serve: [*running(serve), *changed_twice(serve)],
     ),
     Scenario(name="canceled early", steps=canceled_early, prepare=away, survives_loss=False),
-    Scenario(name="waiting", steps=waiting, survives_loss=False),  # an hour later, nothing waits any more
+    Scenario(name="waiting", steps=waiting, survives_loss=False),  # an hour later, nothing is queued any more
     Scenario(name="superseded", steps=superseded, prelude=trained(), survives_loss=False),
     Scenario(
         name="canceled late",
@@ -241,12 +243,12 @@ RARE = (
     ),
     Scenario(
         name="replaced",
-        steps=replaced_while_going,
+        steps=replaced_while_running,
         prepare=cancel_and_train,
-        prelude=going,
+        prelude=running,
         survives_loss=False,
     ),
-    Scenario(name="buried", steps=buried, survives_loss=False),
+    Scenario(name="dead letters", steps=dead_letters, survives_loss=False),
     Scenario(name="benchmarked", steps=benchmarked, prepare=add_synthetic_pipeline, survives_loss=False),
     Scenario(name="long", steps=long, prepare=take_long),
     Scenario(name="long and missed", steps=long_and_missed, prepare=take_long),

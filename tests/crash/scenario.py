@@ -1,4 +1,4 @@
-"""The stories: what happens outside, what is delivered, and how the jobs end. Together they pass every effect."""
+"""A scenario of the crash tests, and the steps that many scenarios share."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ ROUNDS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """What happens, until there is nothing left to happen."""
+    """What happens outside and what is delivered, until nothing is left to do."""
 
     name: str
     steps: Callable[[Serve], list[Step]]
     job_end: str = "Completed"
-    """How every job ends; ``forgotten`` loses it, and with an error only the first attempt fails."""
+    """How every job ends: a status, ``forgotten`` for lost, or an error with which only the first attempt fails."""
     prepare: Step = lambda _: None
     prelude: Callable[[Serve], list[Step]] = lambda _: []
-    """What happens before, undisturbed: another scenario interrupts it."""
+    """What happens before, undisturbed; another scenario interrupts it."""
     survives_loss: bool = True
-    """Whether it ends the same if the interrupted step is never repeated, but swept."""
+    """Whether it ends the same if the interrupted step is never repeated, and only the timer follows."""
 
     def __str__(self) -> str:
-        """Return the name, as the tests' ids."""
+        """Return the name, which is the id of its tests."""
         return self.name
 
     def begin(self, world: World, opened: Open = in_memory, serve: Serve = serve_messages) -> World:
@@ -53,12 +53,12 @@ class Scenario:
         return [*self.steps(serve), *[self.timer(serve)] * ROUNDS]
 
     def timer(self, serve: Serve) -> Step:
-        """Return the step that lets an hour pass and sweeps."""
+        """Return the step that lets an hour pass and fires the timer."""
         return lambda world: settle(world, self.job_end, serve)
 
 
 def settle(world: World, job_end: str, serve: Serve) -> None:
-    """Let an hour pass: jobs end, the queue is served, the timer fires."""
+    """Let an hour pass: the queue is served, jobs end, the timer fires."""
     world.clock.move(hours=1)
     serve(world)
     end_jobs(world, job_end)
@@ -67,7 +67,7 @@ def settle(world: World, job_end: str, serve: Serve) -> None:
 
 
 def swept(world: World) -> None:
-    """Fire the timer; what fails is for the next one."""
+    """Fire the timer; what fails is left to the next time."""
     try:
         sweep(world.services)
     except SweepError:
@@ -75,7 +75,7 @@ def swept(world: World) -> None:
 
 
 def end_jobs(world: World, job_end: str) -> None:
-    """Azure ML ends whatever runs."""
+    """End every active job."""
     for run in world.ledger.runs() or world.services.ledger.runs():
         status = world.jobs.statuses.get(run.run_id)
         if status is not None and status.status not in ENDED:
@@ -95,56 +95,63 @@ def _end_job(world: World, run: RunRecord, job_end: str) -> None:
 
 
 def uploads(*names: str, version: str = "v1") -> list[Step]:
-    """Every shard lands, and is told of."""
+    """Upload shards and deliver their events."""
     return [step for name in names for step in upload(name, version=version)]
 
 
 def upload(name: str, content: bytes | None = None, version: str = "v1") -> list[Step]:
-    """One shard lands, and is told of."""
+    """Upload a shard and deliver its event."""
     path = f"{VERSION.dataset}/{version}/{name}"
     return [lambda world: world.put(name, content, version), lambda world: world.deliver(path)]
 
 
-def tell_of_runs(world: World) -> None:
-    """Azure ML says that something happened to every run."""
+def deliver_run_events(world: World) -> None:
+    """Deliver an event of Azure ML for every run."""
     for run in world.services.ledger.runs():
         handle_run_event(run.run_id, world.services)
 
 
 def trained(job_end: str = "Completed") -> Callable[[Serve], list[Step]]:
-    """A version lands and is trained on; the job is seen running, and ended."""
+    """A version is uploaded and trained on; events report that the job runs, and that it has ended."""
 
     def steps(serve: Serve) -> list[Step]:
-        return [*uploads(*ALL_SHARDS), serve, run_jobs, tell_of_runs, lambda w: end_jobs(w, job_end), tell_of_runs]
+        return [
+            *uploads(*ALL_SHARDS),
+            serve,
+            run_jobs,
+            deliver_run_events,
+            lambda w: end_jobs(w, job_end),
+            deliver_run_events,
+        ]
 
     return steps
 
 
 def run_jobs(world: World) -> None:
-    """Azure ML starts what was submitted."""
+    """Start every submitted job."""
     for name in world.jobs.statuses:
         world.jobs.become(name, "Running")
 
 
 def changed(serve: Serve) -> list[Step]:
-    """A shard of a version that was trained on changes."""
+    """A shard changes after its version was trained on."""
     again = upload(TRAIN_SHARDS[0], shard_content(9, 9, 9))
     return [*again, serve]
 
 
 def asked(serve: Serve) -> list[Step]:
-    """Somebody asks for another run of a version that is trained."""
+    """A person requests another run of a version that was trained on."""
     return [
         lambda w: ask(w, {"epochs": 5}),
         serve,
         run_jobs,
         lambda w: end_jobs(w, "Completed"),
-        tell_of_runs,
+        deliver_run_events,
     ]
 
 
 def ask(world: World, overrides: dict[str, Any]) -> None:
-    """Ask as the HTTP API does; a version that is still open is refused."""
+    """Request a run as the HTTP API does; a version that is still open is refused."""
     try:
         request_run(VERSION, overrides, trigger="http", services=world.services)
     except LandfallError:
@@ -152,5 +159,5 @@ def ask(world: World, overrides: dict[str, Any]) -> None:
 
 
 def retrain(world: World) -> None:
-    """A changed version is trained on again."""
+    """Have changed versions trained on again."""
     world.change_pipeline(on_change="train")

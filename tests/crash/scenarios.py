@@ -18,8 +18,8 @@ from tests.crash.watched_scenarios import WATCHED
 from tests.support.world import ALL_SHARDS, VERSION, WEBHOOK, World
 
 
-class ReluctantNotifier(MemoryNotifier):
-    """Takes nothing at the first try."""
+class RefusingNotifier(MemoryNotifier):
+    """Refuses the first notification."""
 
     refused: bool = False
 
@@ -27,23 +27,23 @@ class ReluctantNotifier(MemoryNotifier):
         """See Notifier."""
         if not self.refused:
             self.refused = True
-            raise NotificationError("nobody is at home")
+            raise NotificationError("the recipient does not answer")
         super().send(notification)
 
 
 def repaired(serve: Serve) -> list[Step]:
-    """A shard is rejected at first."""
+    """A shard is rejected, and then replaced by a good one."""
     return [*upload(ALL_SHARDS[0], b"no records"), *uploads(*ALL_SHARDS), serve]
 
 
 def irrelevant(_: Serve) -> list[Step]:
-    """Events that lead to nothing: of others, of gone blobs, of sets under another N, of runs nobody knows."""
+    """Events without an effect: of other folders, deleted blobs, sets with another size, and unknown runs."""
     contradictory = upload("train-00000-of-00009.tfrecord")
     return [
         lambda world: world.deliver("elsewhere/v1/train-00000-of-00001.tfrecord"),
         lambda world: world.deliver(f"{VERSION}/{ALL_SHARDS[0]}"),
         lambda world: world.deliver(f"{VERSION}/train-00001-of-00001.tfrecord"),
-        lambda world: handle_run_event("landfall-nobody-knows-a1", world.services),
+        lambda world: handle_run_event("landfall-unknown-a1", world.services),
         lambda world: handle_run_event("another-project", world.services),
         *contradictory,
         lambda world: ask_closing(world, generation=1),
@@ -52,42 +52,42 @@ def irrelevant(_: Serve) -> list[Step]:
 
 
 def ask_closing(world: World, generation: int) -> None:
-    """A closing's message arrives, of whatever generation."""
+    """A closing's message arrives, for a generation that may not exist."""
     if world.services.ledger.latest_generation(VERSION) is not None:
         handle_request(
             TrainingRequest(dataset_version=VERSION, generation=generation, trigger="closed"), world.services
         )
 
 
-def refuse(world: World) -> None:
-    """Azure ML will take no job."""
+def refuse_jobs(world: World) -> None:
+    """Have Azure ML refuse every job."""
     world.jobs.refusal = "there is no such cluster"
 
 
-def be_reluctant(world: World) -> None:
-    """The webhook takes nothing at the first try."""
-    world.people = ReluctantNotifier()
+def refuse_first_notification(world: World) -> None:
+    """Have the webhook refuse the first notification."""
+    world.people = RefusingNotifier()
     notifiers = {"topic": world.topic, WEBHOOK: world.people}
     world.services = replace(world.services, notifiers=notifiers)
 
 
-def ask_more(world: World) -> None:
-    """The gate asks for more than the training reaches."""
+def require_more(world: World) -> None:
+    """Require a higher accuracy than the training reaches."""
     pipeline = world.services.pipelines["digits"]
     register = pipeline.register_
     if register is None:
-        raise ValueError("the pipeline of the tests should have a gate")
+        raise ValueError("the pipeline of the tests has no conditions for a registration")
     require = [one.model_copy(update={"at_least": 0.99}) for one in register.require]
     world.change_pipeline(register_=register.model_copy(update={"require": tuple(require)}))
 
 
 def contradicted(serve: Serve) -> list[Step]:
-    """A version states of itself what cannot be read, until somebody corrects that."""
-    mended = [
+    """A version's `dataset.json` cannot be read until it is corrected."""
+    corrected = [
         lambda world: world.deliver(world.put("dataset.json", b"{}")),
         lambda world: world.deliver(f"{VERSION}/{ALL_SHARDS[0]}"),
     ]
-    return [lambda world: world.put("dataset.json", b"no JSON"), *uploads(*ALL_SHARDS), *mended, serve]
+    return [lambda world: world.put("dataset.json", b"no JSON"), *uploads(*ALL_SHARDS), *corrected, serve]
 
 
 def unnoticed(_: Serve) -> list[Step]:
@@ -97,21 +97,19 @@ def unnoticed(_: Serve) -> list[Step]:
 
 BASIC = (
     Scenario(name="registered", steps=trained()),
-    Scenario(name="not registered", steps=trained(), prepare=ask_more),
+    Scenario(name="not registered", steps=trained(), prepare=require_more),
     Scenario(name="failed", steps=trained("Failed"), job_end="Failed"),
     Scenario(name="canceled", steps=trained("Canceled"), job_end="Canceled"),
     Scenario(name="lost", steps=trained("forgotten"), job_end="forgotten"),
-    Scenario(name="refused", steps=trained(), prepare=refuse),
-    Scenario(name="recipient away", steps=trained(), prepare=be_reluctant),
+    Scenario(name="refused", steps=trained(), prepare=refuse_jobs),
+    Scenario(name="recipient away", steps=trained(), prepare=refuse_first_notification),
     Scenario(name="changed", steps=changed, prelude=trained()),
     Scenario(name="retrained", steps=changed, prelude=trained(), prepare=retrain),
     Scenario(name="repaired", steps=repaired),
     Scenario(name="contradicted", steps=contradicted),
     Scenario(name="irrelevant", steps=irrelevant, prelude=trained()),
     Scenario(name="asked", steps=asked, prelude=trained(), survives_loss=False),
-    Scenario(
-        name="swept", steps=lambda _: [lambda w: [w.put(n) for n in ALL_SHARDS], lambda w: w.clock.move(hours=1)]
-    ),
+    Scenario(name="swept", steps=unnoticed),
 )
 
 SCENARIOS = (*BASIC, *RARE, *WATCHED, *DATA, *SCRIPTS)

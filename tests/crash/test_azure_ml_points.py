@@ -17,8 +17,7 @@ from local_azure.azurite import Azurite
 from tests.contract.function_app.azure_ml_benches import MODEL, job_spec
 from tests.crash.adapter_calls import changes_seen
 from tests.crash.process import killed
-from tests.support.azure_ml import AzureMl
-from tests.support.azure_ml_adapter import adapter_client, start_with_code
+from tests.support.azure_ml import AzureMl, adapter_client, start_with_code
 
 pytestmark = pytest.mark.azurite
 

@@ -1,4 +1,4 @@
-"""Stories of failures that are tried again, and of what the timer watches: silence, waiting, clusters, strangers."""
+"""Scenarios of retried failures, and of what the timer watches: silent jobs, long waits, clusters, unknown jobs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tests.crash.scenario import BAD_DATA, PREEMPTED, Scenario, Serve, swept, tr
 from tests.support.world import ALL_SHARDS, VERSION, World
 
 NO_CAPACITY = "The requested number of nodes exceeds the quota"
-STRANGER = "landfall-digits-v1-0123456789ab-a1"
+UNKNOWN_JOB = "landfall-digits-v1-0123456789ab-a1"
 
 
 def submitted(serve: Serve) -> list[Step]:
-    """A version lands and its job is submitted."""
+    """A version is uploaded, and its job submitted."""
     return [*uploads(*ALL_SHARDS), serve]
 
 
 def become(status: str) -> Step:
-    """Make the step after which every job has a status."""
+    """Return a step that sets the status of every job."""
 
     def step(world: World) -> None:
         for name in world.jobs.statuses:
@@ -30,12 +30,12 @@ def become(status: str) -> Step:
 
 
 def after(**duration: float) -> list[Step]:
-    """Time goes by, and the timer comes."""
+    """Let time pass, and fire the timer."""
     return [lambda world: world.clock.move(**duration), swept]
 
 
-def told_early(world: World) -> None:
-    """A message asks for attempts whose time has not come."""
+def requested_early(world: World) -> None:
+    """Messages request attempts whose time has not come."""
     for run in world.services.ledger.runs():
         if run.state is RunState.PLANNED:
             request = TrainingRequest(
@@ -45,45 +45,45 @@ def told_early(world: World) -> None:
 
 
 def without_capacity(serve: Serve) -> list[Step]:
-    """A job fails for want of nodes: it is tried again, but not at once."""
-    return [*trained(NO_CAPACITY)(serve), told_early]
+    """A job fails because no nodes are free; it is retried, but not at once."""
+    return [*trained(NO_CAPACITY)(serve), requested_early]
 
 
 def waiting_long(_: Serve) -> list[Step]:
-    """A job waits for nodes, then does not respond, then does."""
+    """A job waits for nodes, then does not respond, then responds again."""
     silent = [become("Running"), *after(minutes=5), become("NotResponding"), *after(minutes=5), *after(hours=3)]
     return [become("Queued"), *after(hours=3), *silent, become("Running"), *after(minutes=5)]
 
 
 def lose_cluster(world: World) -> None:
-    """Somebody deletes the cluster."""
+    """Delete the cluster."""
     world.jobs.deleted_computes.add("landfall-gpu")
 
 
 def without_cluster(_: Serve) -> list[Step]:
-    """The cluster goes while a job waits for it."""
+    """The cluster is deleted while a job waits for it."""
     return [become("Queued"), lose_cluster, *after(minutes=5), *after(minutes=15)]
 
 
-def meet_strangers(world: World) -> None:
-    """Jobs with our tags that nobody here has planned: one that goes, one that has ended."""
+def add_unknown_jobs(world: World) -> None:
+    """Add jobs that have our tags and that no run planned: one active, one that has ended."""
     tags = {"landfall.run_id": "x", "landfall.dataset_version": str(VERSION), "landfall.fingerprint": "f" * 64}
-    for name, status in ((STRANGER, "Running"), (f"{STRANGER}1", "Completed")):
+    for name, status in ((UNKNOWN_JOB, "Running"), (f"{UNKNOWN_JOB}1", "Completed")):
         world.jobs.statuses[name] = JobStatus(name=name, status=status, tags=tags)
 
 
-def strangers(_: Serve) -> list[Step]:
-    """The timer finds jobs that are not on record."""
-    return [meet_strangers, *after(minutes=5)]
+def unknown_jobs(_: Serve) -> list[Step]:
+    """The timer finds jobs without a row."""
+    return [add_unknown_jobs, *after(minutes=5)]
 
 
 def adopted(_: Serve) -> list[Step]:
-    """The timer finds the job of a run whose row is gone."""
+    """The timer finds the job of a run whose row was lost."""
     return after(minutes=5)
 
 
 def with_forgotten_rows(serve: Serve) -> list[Step]:
-    """A job goes, and its row is gone."""
+    """A job is active, and its row is lost."""
     return [*submitted(serve), lambda world: world.forget_runs()]
 
 
@@ -103,7 +103,7 @@ WATCHED = (
     Scenario(name="bad data", steps=trained(BAD_DATA), job_end=BAD_DATA),
     Scenario(name="waiting long", steps=waiting_long, prelude=submitted, survives_loss=False),
     Scenario(name="without a cluster", steps=without_cluster, prelude=submitted, survives_loss=False),
-    Scenario(name="strangers", steps=strangers, prelude=trained()),
+    Scenario(name="unknown jobs", steps=unknown_jobs, prelude=trained()),
     Scenario(name="adopted", steps=adopted, prelude=with_forgotten_rows),
     Scenario(name="stalled", steps=stalled),
     Scenario(name="drift not measured", steps=not_measured, prelude=trained(), survives_loss=False),

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from tests.examples.journeys import Journey, counts, ended, land, landfall
+from tests.support.pack_sources import records
 from tests.support.twin import TwinUnderTest
-from tests.unit.cli.pack.test_pack import records
 
 pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]
 

@@ -13,9 +13,9 @@ from sklearn.metrics import roc_auc_score
 from tests.examples.journeys import DEADLINE_S, Journey, counts, ended, land, landfall
 from tests.ranks.ranks import PROGRAMS
 from tests.support.nih_xrays import write_nih
+from tests.support.pack_sources import records
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.twin import TwinUnderTest
-from tests.unit.cli.pack.test_pack import records
 from training_job.metrics import AUC_BUCKETS, AUC_LOGIT_SCALE
 
 pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]

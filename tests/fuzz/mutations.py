@@ -37,7 +37,7 @@ def for_every_seed(test: Callable[[random.Random], None]) -> Callable[[int], Non
 
 
 def damaged(content: bytes, chance: random.Random) -> bytes:
-    """Return the content with some bytes changed, cut, doubled or put in."""
+    """Return the content with some bytes changed, removed, repeated or inserted."""
     broken = bytearray(content)
     for _ in range(chance.randint(1, _MAX_EDITS)):
         position = chance.randrange(len(broken) + 1)

@@ -52,7 +52,7 @@ FILES = [
 
 
 def check_reasons(verdict: ShardVerdict) -> None:
-    """Assert that reasons are there exactly where a shard is rejected, and can be stored."""
+    """Assert that a shard has reasons if and only if it is rejected, and that they can be stored."""
     assert verdict.accepted == (not verdict.reasons)
     for reason in verdict.reasons:
         assert reason == Reason.from_json(json.loads(json.dumps(reason.to_json())))

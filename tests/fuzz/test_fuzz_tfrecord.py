@@ -89,7 +89,7 @@ def in_steps(source: BytesSource) -> ShardVerdict:
 
 
 def check_reasons(verdict: ShardVerdict) -> None:
-    """Assert that reasons are there exactly where a shard is rejected, and lie within it."""
+    """Assert that a shard has reasons if and only if it is rejected, and that they lie within it."""
     assert verdict.accepted == (not verdict.reasons)
     for reason in verdict.reasons:
         assert reason == Reason.from_json(json.loads(json.dumps(reason.to_json())))
@@ -99,7 +99,7 @@ def check_reasons(verdict: ShardVerdict) -> None:
 
 @for_every_seed
 def test_framing(chance: random.Random) -> None:
-    """A damaged shard is accepted exactly where a plain reader reads it, however it is cut into chunks."""
+    """A damaged shard is accepted if and only if a minimal reader reads it, whatever the chunk size."""
     content = damaged(PLAIN, chance)
     verdict = validate_shard(BytesSource(content))
     assert reads_like_tensorflow(content) == verdict.accepted
@@ -111,7 +111,7 @@ def test_framing(chance: random.Random) -> None:
 
 @for_every_seed
 def test_examples(chance: random.Random) -> None:
-    """A damaged payload in a sound frame gets a verdict, the same in one go and in many."""
+    """A damaged payload in a sound frame gets a verdict, the same with and without pauses."""
     payloads = list(PAYLOADS)
     position = chance.randrange(len(payloads))
     payloads[position] = damaged(payloads[position], chance)
@@ -124,7 +124,7 @@ def test_examples(chance: random.Random) -> None:
 
 @for_every_seed
 def test_large_examples_of_a_file(chance: random.Random) -> None:
-    """Damage anywhere behind large examples gets the same verdict from a file, read in stretches, as from memory."""
+    """Damage after large examples gets the same verdict from a file, read in stretches, as from memory."""
     content = LARGE_SHARD + damaged(PLAIN, chance)
     verdict = validate_shard(FileBytesSource(content, chunk_bytes=chance.choice([1, 500, 25_000])), REQUIREMENTS)
     assert validate_shard(BytesSource(content), REQUIREMENTS) == verdict
@@ -132,7 +132,7 @@ def test_large_examples_of_a_file(chance: random.Random) -> None:
 
 @for_every_seed
 def test_images(chance: random.Random) -> None:
-    """Damaged image bytes in a sound example are no more than a reason."""
+    """Damaged image bytes in a sound example give at most a reason."""
     requirements = DataRequirements(features=REQUIREMENTS.features[1:2], images=ImagePolicy(decode="all"))
     content = damaged(one_of(IMAGES, chance), chance)
     check_reasons(validate_shard(BytesSource(framed([encode_example({"image": content})])), requirements))
@@ -140,7 +140,7 @@ def test_images(chance: random.Random) -> None:
 
 @for_every_seed
 def test_compressed(chance: random.Random) -> None:
-    """A damaged stream is accepted exactly where zlib inflates all of it to sound records."""
+    """A damaged stream is accepted only where zlib inflates all of it to sound records."""
     content = damaged(one_of(STREAMS, chance), chance)
     verdict = validate_shard(BytesSource(content, chunk_bytes=chance.choice([11, 1000, 1 << 20])))
     check_reasons(verdict)

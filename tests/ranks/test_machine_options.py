@@ -64,7 +64,7 @@ def test_every_rank_computes_as_asked(outcome: Outcome, notes: Path) -> None:
 def test_horovod_itself_works_with_the_threshold_and_the_cycle_and_tunes_the_rest(
     outcome: Outcome, notes: Path
 ) -> None:
-    """Its own log of what it tried: what was asked for stays as it is."""
+    """Its own log of what it tried: what the options set stays fixed."""
     del outcome
     header, *tried = (notes / "autotune.csv").read_text().splitlines()
     samples = [dict(zip(header.split(","), line.split(","), strict=True)) for line in tried]

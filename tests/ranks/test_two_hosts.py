@@ -30,7 +30,7 @@ class Hosts:
 
     @property
     def launcher(self) -> list[str]:
-        """What mpirun has to be told: one rank on each, reached by the agent, over the wire alone."""
+        """Options of mpirun: one rank on each, reached by the agent, over the wire alone."""
         # Asked for by node: allowed to oversubscribe, mpirun would put both ranks on the first host.
         where = ["--host", ",".join(f"{name}:1" for name in self.names), "--map-by", "ppr:1:node:oversubscribe"]
         wire = ["--prtemca", "prte_if_include", NETWORK, "--mca", "btl_tcp_if_include", NETWORK]

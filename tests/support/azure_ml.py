@@ -1,9 +1,10 @@
-"""The Azure ML emulator for tests, and the real client pointed at it as the twin points it."""
+"""The Azure ML emulator for tests, and two clients pointed at it: Microsoft's own and the function app's adapter."""
 
 from __future__ import annotations
 
 import ssl
 import sys
+import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from azure.storage.blob import BlobServiceClient
 
-from local_azure.azurite import Azurite
+from function_app.adapters.azure_ml_workspace import WorkspaceClient
+from function_app.domain.jobs import Workspace
+from local_azure.azurite import HOST_ACCOUNT, Azurite
 from local_azure.processes import PATIENCE_S, Process, wait_until
 from local_azure.programs import azure_ml_program, listening_url
 from tests.support.processes import REPOSITORY
@@ -190,3 +194,42 @@ def cluster_body(max_nodes: int = 4, idle: str = "PT2M") -> dict[str, Any]:
     scale = {"minNodeCount": 0, "maxNodeCount": max_nodes, "nodeIdleTimeBeforeScaleDown": idle}
     properties = {"vmSize": "STANDARD_NC24RS_V3", "scaleSettings": scale}
     return {"location": "westeurope", "properties": {"computeType": "AmlCompute", "properties": properties}}
+
+
+def start_with_code(directory: Path, azurite: Azurite) -> AzureMl:
+    """An emulator with a cluster, environments and a code asset ``contract``."""
+    running = start_with_cluster(directory, azurite)
+    with BlobServiceClient.from_connection_string(azurite.connection_string()) as service:
+        container = service.create_container(f"code-{uuid.uuid4().hex[:8]}")
+        container.upload_blob("src/README.txt", b"nothing to run in here")
+        code = {"properties": {"codeUri": f"{container.url}/src", "isAnonymous": False}}
+    running.put("codes/contract/versions/1", code).raise_for_status()
+    runs = {
+        "datastoreType": "AzureBlob",
+        "accountName": HOST_ACCOUNT,
+        "containerName": "runs",
+        "credentials": {"credentialsType": "None"},
+    }
+    running.put("datastores/landfall_runs", {"properties": runs}).raise_for_status()
+    return running
+
+
+@contextmanager
+def adapter_client(emulator: AzureMl) -> Iterator[WorkspaceClient]:
+    """A WorkspaceClient pointed at the emulator by the environment, as the twin does it."""
+    workspace = Workspace(
+        subscription_id=SUBSCRIPTION,
+        resource_group=RESOURCE_GROUP,
+        name=WORKSPACE,
+        environment_id=f"{WORKSPACE_ID}/environments/training/versions/1",
+        code_id=f"{WORKSPACE_ID}/codes/contract/versions/1",
+        data_datastore="landfall_datasets",
+        state_datastore="landfall_state",
+        runs_datastore="landfall_runs",
+    )
+    with real_client(emulator), pytest.MonkeyPatch.context() as patch:
+        for name, value in emulator.client_environment.items():
+            patch.setenv(name, value)
+        client = WorkspaceClient(workspace, client_id=str(uuid.uuid4()))
+        client.get()
+        yield client

@@ -41,7 +41,7 @@ class EventGrid:
         return self.request("POST", path, json=list(events), headers={"aeg-sas-key": TOPIC_KEY})
 
     def topic_endpoint(self, topic: str) -> str:
-        """What a publisher client is given."""
+        """Return the address for a publisher client."""
         return f"{self.url}/topics/{topic}/api/events"
 
     def wait_for(self, path: str, condition: Callable[[list[Any]], bool], what: str) -> list[Any]:

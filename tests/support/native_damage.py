@@ -3,7 +3,7 @@
     python -m tests.support.native_damage LIBRARY SCRATCH_FILE
 
 Prints how many stretches there were. With a library and an interpreter under AddressSanitizer this finds every byte
-that is touched beside them.
+that is accessed outside of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _read(library: ctypes.CDLL, file: int, size: int, chance: random.Random) -> 
         )
         if not num_bytes:
             return stretches
-        read = chance.randint(1, num_bytes)  # as if the file had become another between the two
+        read = chance.randint(1, num_bytes)  # as if the file had changed between the two calls
         memory, ends = ctypes.create_string_buffer(read), (ctypes.c_uint32 * _MAX_RECORDS)()
         library.landfall_check(
             file,

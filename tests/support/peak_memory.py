@@ -29,7 +29,7 @@ PNG = FeatureSpec(name="image", kind="bytes", encoding="image")
 
 @dataclass(frozen=True)
 class Repeated:
-    """Implements ShardSource: one block over and over, as large a shard as wanted without holding it."""
+    """A ShardSource that repeats one block: a shard of any size without holding it."""
 
     block: bytes
     times: int
@@ -37,7 +37,7 @@ class Repeated:
 
     @property
     def size_bytes(self) -> int:
-        """Of all blocks."""
+        """Size of all blocks."""
         return len(self.block) * self.times
 
     def read(self, offset: int, length: int) -> bytes:
@@ -58,17 +58,17 @@ def large_shard() -> ShardSource:
 
 
 def large_examples() -> ShardSource:
-    """Examples just below the limit of what is held."""
+    """Examples just below `max_example_bytes`."""
     return Repeated(frame_record(encode_example({"label": 1, "image": bytes(16_000_000)})), 8)
 
 
 def long_records() -> ShardSource:
-    """Records of 300 MB, more than is held: their CRC is checked as they come."""
+    """Records of 30 MB, too long to be held: their CRC is taken in chunks."""
     return Repeated(frame_record(bytes(30 << 20)), 10)
 
 
 def swelling_examples() -> ShardSource:
-    """Examples of as many tiny values as are let through."""
+    """Examples with as many tiny values as are accepted."""
     return Repeated(frame_record(encode_example({"label": [1] * 1_900_000})), 2)
 
 
@@ -83,7 +83,7 @@ def gzip_bomb() -> ShardSource:
 
 
 def large_image() -> ShardSource:
-    """A PNG as large as is decoded."""
+    """A PNG of the largest size that is decoded."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -92,7 +92,7 @@ def large_image() -> ShardSource:
 
 
 def progressive_jpeg() -> ShardSource:
-    """A progressive JPEG, which is decoded as a whole, as large as is let through."""
+    """A progressive JPEG, which is decoded as a whole, of the largest size that is accepted."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -101,18 +101,18 @@ def progressive_jpeg() -> ShardSource:
 
 
 def file_of_large_examples() -> ShardSource:
-    """A file, which is read ahead in several stretches, of the longest records that fit into one."""
+    """A file, which is read ahead in several stretches, of the longest records that fit into a stretch."""
     frame = frame_record(encode_example({"label": 1, "image": bytes(ROOM_BYTES - 100)}))
     return written(frame, 12)
 
 
 def file_of_swelling_examples() -> ShardSource:
-    """A file of examples of as many tiny values as are let through."""
+    """A file of examples with as many tiny values as are accepted."""
     return written(frame_record(encode_example({"label": [1] * 1_900_000})), 12)
 
 
 def written(frame: bytes, times: int) -> ShardSource:
-    """Return the file that the command line names; the first time write it, and end."""
+    """Return the file that the command line names; write it and exit where it does not exist."""
     from shard_validation import LocalFileSource
 
     path = Path(sys.argv[2])
@@ -133,7 +133,7 @@ def parquet_of_large_pages() -> ShardSource:
 
 
 def parquet_file(num_rows: int, **options: int) -> ShardSource:
-    """Return the file that the command line names; the first time write it, and end."""
+    """Return the file that the command line names; write it and exit where it does not exist."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -168,14 +168,14 @@ def peak_bytes() -> int:
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
-    raise RuntimeError("/proc/self/status should have VmHWM")
+    raise RuntimeError("/proc/self/status has no line VmHWM")
 
 
 def main() -> None:
     """Validate one case; print the peak."""
     make, requirements = CASES[sys.argv[1]]
     source = make()
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak that making the shard reached (proc(5))
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak, which includes the making of the shard (proc(5))
     verdict = validate_shard(source, requirements)
     sys.stdout.write(json.dumps({"peak_bytes": peak_bytes(), "accepted": verdict.accepted}) + "\n")
 

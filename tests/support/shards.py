@@ -1,4 +1,4 @@
-"""Shards for tests: records, images and sources made by hand, so that every byte of a fault is known."""
+"""Shards for tests: handmade records, images and sources, in which the position of every fault is known."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.support.example_bytes import example_bytes
 
 NAME = "train-00000-of-00001.tfrecord"
 SMALL_STRETCH_BYTES = 100
-"""A few records are read in many stretches."""
+"""So small that a few records are read in many stretches."""
 LABEL = FeatureSpec(name="label", kind="int64", minimum=0, maximum=9)
 
 
 @dataclass
 class BytesSource:
-    """Implements ShardSource over bytes in memory; small chunks make records straddle them."""
+    """A ShardSource over bytes in memory; small chunks make records span them."""
 
     content: bytes
     name: str = NAME
@@ -31,7 +31,7 @@ class BytesSource:
 
     @property
     def size_bytes(self) -> int:
-        """Of the content."""
+        """Length of the content."""
         return len(self.content)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -41,11 +41,11 @@ class BytesSource:
 
 @dataclass
 class FileBytesSource(BytesSource):
-    """Implements FileSource over a file of these bytes: what is sound in it goes through native.py."""
+    """A FileSource over a file of these bytes: native.py checks its sound records."""
 
     def __post_init__(self) -> None:
-        """Write the file; it is gone with this source."""
-        self._file = TemporaryFile(buffering=0)  # noqa: SIM115 - closed when nobody has the source any more
+        """Write the file, which is deleted with this source."""
+        self._file = TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the source
         weakref.finalize(self, self._file.close)
         self._file.write(self.content)
 
@@ -54,7 +54,7 @@ class FileBytesSource(BytesSource):
         return self._file.fileno()
 
     def check_unchanged(self) -> None:
-        """See FileSource: nobody else has the file."""
+        """See FileSource: no other process has the file."""
 
 
 def labelled(label: int = 0, **features: bytes | float | Sequence[float]) -> bytes:
@@ -67,36 +67,36 @@ def framed(payloads: Sequence[bytes]) -> bytes:
     return b"".join(map(frame_record, payloads))
 
 
-def judged(
+def verdict_on(
     content: bytes, *features: FeatureSpec, name: str = NAME, chunk_bytes: int = 1 << 20, **requirements: object
 ) -> ShardVerdict:
     """Validate bytes against features, from memory and from a file. Raises ValueError where the verdicts differ.
 
-    Those on compressed ones may: how far a bomb was inflated depends on the chunks.
+    Those on compressed shards may: how far a bomb is inflated depends on the chunks.
     """
     required = DataRequirements(features=features, **requirements)  # type: ignore[arg-type]
     verdict = validate_shard(BytesSource(content, name, chunk_bytes), required)
     of_file = validate_shard(FileBytesSource(content, name, min(chunk_bytes, SMALL_STRETCH_BYTES)), required)
     if of_file != verdict and not verdict.compression:
-        raise ValueError(f"a file should be judged as memory is, {verdict}, was {of_file}")
+        raise ValueError(f"the verdict on a file differs: {of_file} instead of {verdict}")
     return verdict
 
 
 def only_reason(verdict: ShardVerdict) -> Reason:
-    """Return the one reason of a rejection. Raises ValueError where there is another number of them."""
+    """Return the only reason of a rejection. Raises ValueError where there is not exactly one."""
     if verdict.accepted or len(verdict.reasons) != 1:
-        raise ValueError(f"there should be one reason, were {verdict.reasons}")
+        raise ValueError(f"expected one reason, got {verdict.reasons}")
     return verdict.reasons[0]
 
 
 def place(verdict: ShardVerdict) -> tuple[ReasonCode, int | None, int | None]:
-    """Return code, record index and byte offset of the one reason of a rejection."""
+    """Return code, record index and byte offset of the only reason of a rejection."""
     reason = only_reason(verdict)
     return reason.code, reason.record_index, reason.byte_offset
 
 
 def image_bytes(image_format: str, size: tuple[int, int] = (16, 12), mode: str = "RGB", **options: object) -> bytes:
-    """Return an encoded image (width, height) of a gradient, which compresses to more than a header."""
+    """Return an encoded image (width, height) of a gradient, large enough to have data after the header."""
     buffer = io.BytesIO()
     Image.linear_gradient("L").resize(size).convert(mode).save(buffer, format=image_format, **options)
     return buffer.getvalue()

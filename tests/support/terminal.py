@@ -1,4 +1,4 @@
-"""The command line on a terminal of its own, as a person has it: a pseudo-terminal that controls the process."""
+"""The command line as a person uses it: in this process, or on a pseudo-terminal of its own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import pytest
+
+from cli.main import main
 from local_azure.guard import die_with_parent
 from tests.support.processes import REPOSITORY, child_environment
 
@@ -53,7 +56,7 @@ class Terminal:
     def _read(self) -> bool:
         try:
             content = os.read(self.controller, 1 << 16)
-        except OSError:  # Linux says so where nobody holds the other end any more
+        except OSError:  # Linux, once the other end is closed
             content = b""
         self.shown += _ESCAPES.sub("", content.decode(errors="replace"))
         return bool(content)
@@ -93,3 +96,12 @@ def _take_terminal() -> None:
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def landfall(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int | str | None, str, str]:
+    """Run a command line; return exit status, output and error output."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err

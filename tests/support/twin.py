@@ -72,7 +72,7 @@ class TwinUnderTest:
     def await_settled(
         self, dataset_version: str, *, within_s: float = WITHIN_S, poll_s: float = 0.2
     ) -> dict[str, Any]:
-        """Return a version's run once it has ended and everybody was told."""
+        """Return a version's run once it has ended and its notifications are sent."""
 
         def settled() -> dict[str, Any] | None:
             runs = self.runs(dataset_version)
@@ -116,7 +116,7 @@ class TwinUnderTest:
 
 
 def options(base: Path, *, pipelines: Path = PIPELINES) -> TwinOptions:
-    """Return a twin with short delays, on ports that nobody uses by default."""
+    """Return a twin with short delays, on free ports."""
     ports = {name: free_port() for name in ("blob", "queue", "table", "functions", "azure_ml", "event_grid")}
     return TwinOptions(
         base=base,

@@ -1,4 +1,4 @@
-"""What is given up becomes a row, is told why, and is delivered again; on the twin, through the HTTP API."""
+"""Undeliverable events and messages become dead letters with their reason, and can be replayed over the HTTP API."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def accepted(twin: TwinUnderTest, version: str) -> int:
 
 
 @pytest.mark.usefixtures("no_faults_left")
-def test_a_poison_message_becomes_a_letter_and_its_replay_is_judged(twin: TwinUnderTest) -> None:
-    """The message lies where the host leaves what it gave up; the replay goes the usual way."""
+def test_a_poison_message_becomes_a_letter_and_its_replay_is_processed(twin: TwinUnderTest) -> None:
+    """The message is in the poison queue; its replay is processed like any other."""
     name, content = next(iter(whole_version().items()))
     path = f"steady/poisoned/{name}"
     twin.client.set_faults({"topic": "storage", "drop": True})
@@ -65,7 +65,7 @@ def test_a_poison_message_becomes_a_letter_and_its_replay_is_judged(twin: TwinUn
     assert {"dead_letter", "dead_letter_replayed", "shard_accepted"} <= set(actions)
 
 
-def test_a_message_that_nobody_can_decode_is_told_of(twin: TwinUnderTest) -> None:
+def test_a_message_that_cannot_be_decoded_becomes_a_letter(twin: TwinUnderTest) -> None:
     """The dev host poisons it at once, as it could never call the function with it."""
     twin.queues.get_queue_client("shard-uploaded").send_message("{no base64")
     error = "the message is not base64-encoded text, as host.json requires; a replay encodes it"
@@ -90,13 +90,13 @@ def test_an_event_that_event_grid_gave_up_is_replayed(twin: TwinUnderTest) -> No
     assert (30, True, []) == (letter["tries"], "MaxDeliveryAttemptsExceeded" in letter["error"], left)
 
 
-def test_why_tells_of_a_rejected_shard(twin: TwinUnderTest) -> None:
+def test_why_explains_a_rejected_shard(twin: TwinUnderTest) -> None:
     """What came, what was decided and why, and what is awaited now."""
     name, content = next(iter(whole_version().items()))
     twin.upload("steady/asked-why", {name: flip_bit(content, offset=len(content) // 2)})
     wait_until(lambda: twin.rejected("steady/asked-why"), what="the shard to be rejected")
-    told = twin.api.get(f"/api/why/steady/asked-why/{name}")
-    assert ("blob", ["shard_rejected"]) == (told["kind"], [line["action"] for line in told["lines"]])
-    assert ["a better upload under the same name: the blob as it is now is rejected"] == told["awaited"]
+    answer = twin.api.get(f"/api/why/steady/asked-why/{name}")
+    assert ("blob", ["shard_rejected"]) == (answer["kind"], [line["action"] for line in answer["lines"]])
+    assert ["a better upload under the same name: the blob as it is now is rejected"] == answer["awaited"]
     version = twin.api.get("/api/why/steady/asked-why")["awaited"]
     assert version[0].startswith(f"a better upload of {name}, which is rejected: ")

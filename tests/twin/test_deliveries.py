@@ -23,7 +23,7 @@ def outcome(twin: TwinUnderTest, version: str) -> tuple[int, list[str], int, lis
 
 
 ONCE = (1, ["registered"], 1, [(TOPIC, "registered"), (WEBHOOK, "registered")])
-"""One run that registered one model version; each recipient told once."""
+"""One run that registered one model version; each recipient notified once."""
 
 
 def job_puts(twin: TwinUnderTest, version: str) -> list[str]:
@@ -57,7 +57,7 @@ def test_every_event_twice_and_in_reverse_is_one_run(twin: TwinUnderTest) -> Non
     twin.client.set_faults({"topic": "storage", "deliveries": 2, "order": "reverse", "hold_until": len(shards)})
     twin.client.set_faults({"topic": "azureml", "deliveries": 2, "order": "reverse"})
     twin.upload("steady/reverse", shards)
-    run_id = wait_until(lambda: await_job_end(twin, "steady/reverse"), what="the job to end", timeout_s=WITHIN_S)
+    run_id = wait_until(lambda: ended_run(twin, "steady/reverse"), what="the job to end", timeout_s=WITHIN_S)
     before = twin.api.run(run_id)["state"]
     twin.client.end_faults()
     assert ("submitted", ONCE) == (before, outcome(twin, "steady/reverse"))
@@ -68,7 +68,7 @@ def test_a_run_whose_events_are_all_lost_is_finished_by_the_timer(twin: TwinUnde
     """Nothing happens without events; the sweep then finds the job's end by itself."""
     twin.client.set_faults({"topic": "azureml", "drop": True})
     twin.upload("steady/dropped", whole_version())
-    run_id = wait_until(lambda: await_job_end(twin, "steady/dropped"), what="the job to end", timeout_s=WITHIN_S)
+    run_id = wait_until(lambda: ended_run(twin, "steady/dropped"), what="the job to end", timeout_s=WITHIN_S)
     twin.await_quiet()
     before = twin.api.run(run_id)["state"]
     twin.client.fire("reconcile")
@@ -77,7 +77,7 @@ def test_a_run_whose_events_are_all_lost_is_finished_by_the_timer(twin: TwinUnde
 
 @pytest.mark.usefixtures("no_faults_left")
 def test_uploads_whose_events_are_all_lost_are_found_by_the_timer(twin: TwinUnderTest) -> None:
-    """Shards that nobody announced are validated by the sweep, and lead to a run."""
+    """Shards without an event are validated by the sweep, and lead to a run."""
     twin.client.set_faults({"topic": "storage", "drop": True})
     twin.upload("steady/unannounced", whole_version())
     wait_until(
@@ -95,8 +95,8 @@ def announced(twin: TwinUnderTest, version: str) -> Sequence[str]:
     return [subject for subject in subjects if f"/{version}/" in subject]
 
 
-def await_job_end(twin: TwinUnderTest, version: str) -> str | None:
-    """Return the run's id once Azure ML has announced (to nobody, it may be) that its job has completed."""
+def ended_run(twin: TwinUnderTest, version: str) -> str | None:
+    """Return the run's id once Azure ML has published that its job has completed, also where the event is lost."""
     runs = twin.runs(version)
     ended = {
         entry["event"]["data"]["runId"]

@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_report_keeps_what_the_issue_promises(folder: Path) -> None:
+def test_the_report_shows_two_ranks_and_a_registered_model(folder: Path) -> None:
     """Ten shards, two ranks, a registered model that is good enough, one call for the submission."""
     report = json.loads((folder / "demo.json").read_text())
     assert ({"accepted": 10, "rejected": 0}, 2, 2, "registered", ["PUT"], True) == (
@@ -53,15 +53,15 @@ def test_gradients_went_through_horovod(folder: Path) -> None:
     assert "gradients        averaged over all ranks by horovod" in (folder / "demo.log").read_text()
 
 
-def test_everybody_was_told_once(folder: Path) -> None:
+def test_every_recipient_was_notified_once(folder: Path) -> None:
     """The topic and the webhook got the outcome, once each."""
     report = json.loads((folder / "demo.json").read_text())
-    told = sorted((n["recipient"], n["outcome"]) for n in report["notifications"])
-    assert [(TOPIC, "registered"), (WEBHOOK, "registered")] == told
+    received = sorted((n["recipient"], n["outcome"]) for n in report["notifications"])
+    assert [(TOPIC, "registered"), (WEBHOOK, "registered")] == received
 
 
-def test_the_story_is_readable_in_a_log(folder: Path) -> None:
-    """Each stage is told in a line, without the control characters that a terminal gets."""
+def test_the_output_is_readable_in_a_log(folder: Path) -> None:
+    """Each stage is a line, without the control characters that a terminal gets."""
     log = (folder / "demo.log").read_text()
     stages = ["10 of 10 accepted", "is complete: 1,797 records", "2 starting", "the job is running", "epoch 1 of"]
     stages += ["validation accuracy", "images/s", "the gate holds", "model registered: digits-cnn", "notified: "]

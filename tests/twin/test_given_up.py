@@ -1,4 +1,4 @@
-"""The whole way of what is given up, by Event Grid and by the host: letter, list, show, replay; with the commands.
+"""Dead letters of Event Grid and of the host from the first failure to the replay, with the commands.
 
 A twin of its own: it insists for seconds where Azure insists for hours, and its sweep leaves to the events what is
 younger than an hour, so that nothing but the replay can have done what is asserted.
@@ -16,7 +16,7 @@ from azure.storage.blob import BlobServiceClient
 
 from local_azure.processes import wait_until
 from local_azure.twin.places import DEAD_LETTER_CONTAINER
-from tests.support.cli import landfall
+from tests.support.terminal import landfall
 from tests.support.twin import TwinUnderTest, options, twin_under_test
 from tests.twin.shards import whole_version
 
@@ -29,7 +29,7 @@ TRIES = 5
 
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
-    """A running twin that gives up soon."""
+    """A running twin with few retries."""
     impatient = replace(
         options(tmp_path_factory.mktemp("twin")),
         event_retry_schedule_s=(0.0, 0.2),
@@ -41,7 +41,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
 
 
 class Operator:
-    """Somebody at a terminal."""
+    """A person at a terminal."""
 
     def __init__(self, twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> None:
         places = twin.twin.places
@@ -72,13 +72,13 @@ def operator(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> Operato
 
 
 def dead_letter_blobs(twin: TwinUnderTest) -> list[str]:
-    """What Event Grid has given up and nobody has taken."""
+    """Return the names of dead letters in the container."""
     with BlobServiceClient.from_connection_string(twin.twin.places.host_connection) as host:
         return [blob.name for blob in host.get_container_client(DEAD_LETTER_CONTAINER).list_blobs()]
 
 
 def actions(twin: TwinUnderTest, subject: str) -> list[str]:
-    """The words of a story."""
+    """Return the actions in a history."""
     return [line["action"] for line in twin.api.get(f"/api/why/{subject}")["lines"]]
 
 
@@ -98,9 +98,9 @@ def test_an_undeliverable_event_is_replayed_from_its_blob(twin: TwinUnderTest, o
     for outcome in ("shard_accepted", "event_suppressed"):
         assert "sent to shard-uploaded again" in operator.says("dead-letters", "replay", letter["dead_letter_id"])
         wait_until(lambda: outcome in actions(twin, path), what=outcome)  # noqa: B023 (called here)
-    told = [action for action in actions(twin, path) if action != "notification_sent"]
+    seen = [action for action in actions(twin, path) if action != "notification_sent"]
     once = ["dead_letter", "dead_letter_replayed", "event_suppressed", "shard_accepted"]
-    assert sorted([*once, "dead_letter_replayed"]) == sorted(told)
+    assert sorted([*once, "dead_letter_replayed"]) == sorted(seen)
 
 
 def test_a_message_that_fails_five_times_is_replayed_once_its_cause_is_gone(

@@ -1,4 +1,4 @@
-"""How runs end when they do not end well: said to people with the reason, and nothing is registered."""
+"""How runs end: failures, gates, further attempts, superseded and canceled runs; and what people receive."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def await_state(twin: TwinUnderTest, dataset_version: str, *states: str) -> dict
 
 
 def test_an_interrupted_training_goes_on_as_the_next_attempt(twin: TwinUnderTest) -> None:
-    """Two jobs, one model, and people are told once."""
+    """Two jobs, one model, and one notification for each recipient."""
     twin.upload("hiccup/v1", whole_version())
     last = await_state(twin, "hiccup/v1", "registered")
     twin.await_quiet()
@@ -85,7 +85,7 @@ def test_an_interrupted_training_goes_on_as_the_next_attempt(twin: TwinUnderTest
 
 
 def test_a_change_cancels_the_running_job_and_trains_on_the_new_content(twin: TwinUnderTest) -> None:
-    """The old run ends canceled and says for what; the new one follows by itself; each is told of once."""
+    """The old run ends canceled with its reason; the new one follows by itself; one notification for each."""
     shards = whole_version()
     twin.upload("restless/v1", shards)
     first = await_state(twin, "restless/v1", "running")
@@ -95,19 +95,24 @@ def test_a_change_cancels_the_running_job_and_trains_on_the_new_content(twin: Tw
     twin.await_quiet()
     old = twin.api.run(first["run_id"])
     assert ("canceled", "superseded by generation 2", 2) == (old["state"], old["reason"], second["generation"])
-    told = [sorted(twin.notifications(run["run_id"])) for run in (old, second)]
-    assert [[(TOPIC, "canceled"), (WEBHOOK, "canceled")], [(TOPIC, "registered"), (WEBHOOK, "registered")]] == told
+    received = [sorted(twin.notifications(run["run_id"])) for run in (old, second)]
+    assert [
+        [(TOPIC, "canceled"), (WEBHOOK, "canceled")],
+        [(TOPIC, "registered"), (WEBHOOK, "registered")],
+    ] == received
 
 
 def test_a_run_that_a_person_cancels_ends_and_what_waits_for_it_does_not_start(twin: TwinUnderTest) -> None:
-    """One runs, one is queued; after the cancellation neither does."""
+    """One runs, one is queued; after the cancellation neither runs."""
     twin.upload("endless/canceled", whole_version())
     going = await_state(twin, "endless/canceled", "running")
-    twin.upload("endless/armed", whole_version())
-    wait_until(lambda: twin.runs("endless/armed"), what="the second run to be queued", timeout_s=WITHIN_S, poll_s=0.2)
+    twin.upload("endless/queued", whole_version())
+    wait_until(
+        lambda: twin.runs("endless/queued"), what="the second run to be queued", timeout_s=WITHIN_S, poll_s=0.2
+    )
     twin.api.cancel(going["run_id"])
     ended = await_state(twin, "endless/canceled", "canceled")
-    queued = await_state(twin, "endless/armed", "suppressed")
+    queued = await_state(twin, "endless/queued", "suppressed")
     assert (
         "canceled by a person over the API",
         f"a person canceled the run that it waited for: {going['run_id']}",

@@ -1,4 +1,4 @@
-"""What is wrong with a version is said by name and place, and keeps it from being trained on."""
+"""Uploads: what is wrong with a version is named with its place and blocks training; `landfall upload` itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.twin
 DAMAGED = "train-00001-of-00002.tfrecord"
 
 
-def test_a_flipped_bit_is_found_named_and_mended(twin: TwinUnderTest) -> None:
+def test_a_flipped_bit_is_found_and_a_corrected_upload_trains(twin: TwinUnderTest) -> None:
     """The shard is rejected with record and offset and nothing runs; the good shard over it leads to a run."""
     shards = whole_version()
     record_bytes = len(shards[DAMAGED]) // 5
@@ -38,8 +38,8 @@ def test_a_flipped_bit_is_found_named_and_mended(twin: TwinUnderTest) -> None:
     assert ("registered", []) == (twin.await_settled("steady/damaged")["state"], twin.rejected("steady/damaged"))
 
 
-def test_an_incomplete_version_runs_nothing_and_says_what_is_missing(twin: TwinUnderTest) -> None:
-    """The API names the shards that have not come, and a split that nobody has begun."""
+def test_an_incomplete_version_starts_nothing_and_names_what_is_missing(twin: TwinUnderTest) -> None:
+    """The API names the missing shards, and a split without any."""
     twin.upload("steady/incomplete", {DAMAGED: whole_version()[DAMAGED]})
     wait_until(lambda: twin.version("steady/incomplete"), what="the shard to be validated", timeout_s=WITHIN_S)
     twin.await_quiet()

@@ -83,7 +83,7 @@ def decoder_for(spec: FeatureSpec, shapes: ImageShapes) -> Decoder:
 
 
 def fit(image: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
-    """Return the image in the model's shape: unchanged if it has that shape, else its centre, resized."""
+    """Return the image in the model's shape: unchanged if it has that shape, otherwise its centre, resized."""
     if tuple(image.shape) == tuple(shape):
         return image
     height, width, _ = shape

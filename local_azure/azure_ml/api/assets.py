@@ -57,7 +57,7 @@ def list_versions(emulator: Emulator, call: Call) -> Answer:
 
 
 def get_container(emulator: Emulator, call: Call) -> Answer:
-    """Describe what holds the versions of one name."""
+    """Describe the container of all versions of one name."""
     versions = emulator.store.below(call.parts["kind"].lower(), call.path.rstrip("/") + "/versions/")
     if not versions:
         raise not_found(f"The specified resource was not found: {call.path}.")
@@ -74,7 +74,7 @@ def list_containers(emulator: Emulator, call: Call) -> Answer:
 
 
 def start_pending_upload(emulator: Emulator, call: Call) -> Answer:
-    """Open a container of its own for an asset's files: the client writes them at the container's root."""
+    """Create a container for one asset's files; the client writes them at its root."""
     digest = hashlib.sha256(call.path.lower().encode()).hexdigest()[:32]
     location = BlobLocation(account=emulator.storage.workspace_account, container=f"upload-{digest}", path="")
     sas_url = emulator.storage.upload_url(location)
@@ -146,7 +146,7 @@ def _check_unchanged(kind: str, call: Call, old: Document, new: Document) -> Non
 
 
 def _check_model_source(emulator: Emulator, workspace_id: str, uri: str | None) -> None:
-    """Refuse a model made of the output of a job that does not exist."""
+    """Refuse a model whose files are the output of a job that does not exist."""
     if uri is None or not uri.startswith("azureml://"):
         return
     names = catalogue(emulator.store, emulator.runs, workspace_id, emulator.storage.workspace_account)

@@ -1,4 +1,4 @@
-"""A call as handlers see it, and the answer that they give: nothing of HTTP's machinery."""
+"""A call as handlers see it, the answer that they return, and the check of request bodies by their schemas."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from jsonschema.exceptions import ValidationError
 from local_azure.azure_ml.service import ServiceError, iso, utcnow
 
 PROVIDER = "Microsoft.MachineLearningServices"
+
+RESOURCES = ("jobs", "computes", "environments", "codes", "models", "datastores")
+_DIRECTORY = Path(__file__).parent / "schemas"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +38,14 @@ class Call:
         return self.parts["workspace_id"]
 
     def number(self, name: str, default: int) -> int:
-        """A query parameter that counts something; ServiceError 400 where it is no number or negative."""
+        """Return a query parameter as a number of 0 or more. Raises ServiceError 400 where it is not one."""
         text = self.query.get(name, str(default))
         if not (text.isascii() and text.isdigit()):
             raise ServiceError(400, "UserError", f"Query parameter {name} must be a number, 0 or more, not {text!r}.")
         return int(text)
 
     def document(self) -> dict[str, Any]:
-        """The body as a JSON object; ServiceError 400 where it is none."""
+        """Return the body as a JSON object. Raises ServiceError 400 where it is not one."""
         if not isinstance(self.body, dict):
             raise ServiceError(400, "UserError", "The request body must be a JSON object.")
         return self.body
@@ -50,7 +53,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One response: JSON of `body`, or `text` as it is."""
+    """One response: `body` as JSON, or `text` unchanged."""
 
     status: int = 200
     body: Any = None
@@ -59,18 +62,14 @@ class Answer:
 
 
 def system_data() -> dict[str, str]:
-    """Who made a resource and when, as ARM adds it."""
+    """Return who created a resource and when, as ARM adds it."""
     now = iso(utcnow())
     return {"createdAt": now, "createdBy": "twin", "createdByType": "Application", "lastModifiedAt": now}
 
 
 def not_found(message: str) -> ServiceError:
-    """The service's 404."""
+    """Return the service's 404."""
     return ServiceError(404, "UserError", message, inner=("NotFound",))
-
-
-RESOURCES = ("jobs", "computes", "environments", "codes", "models", "datastores")
-_DIRECTORY = Path(__file__).parent / "schemas"
 
 
 def check_body(resource: str, body: Any) -> None:
@@ -81,7 +80,7 @@ def check_body(resource: str, body: Any) -> None:
 
 
 def violations(resource: str, body: Any) -> list[str]:
-    """One sentence for each violation, in a stable order."""
+    """Return one sentence for each violation of the schema, in a stable order."""
     return sorted(sentence for error in _validator(resource).iter_errors(body) for sentence in _sentences(error))
 
 

@@ -1,21 +1,22 @@
-"""All parts of a running emulator, as the handlers share them."""
+"""What the handlers share: the parts of a running emulator, and its log of calls."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from local_azure.azure_ml.api.faults import Faults
 from local_azure.azure_ml.api.security import TokenIssuer
 from local_azure.azure_ml.cluster import ClusterPool
 from local_azure.azure_ml.execution import Executions, Workbench
 from local_azure.azure_ml.runs import RunBook
-from local_azure.azure_ml.service import ServiceError
 from local_azure.azure_ml.settings import Settings
 from local_azure.azure_ml.storage import Storage
 from local_azure.azure_ml.store import Store
+
+_CALLS_KEPT = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,31 +32,28 @@ class Emulator:
 
     @property
     def settings(self) -> Settings:
-        """How the emulator was told to run."""
+        """Flags and environment of the emulator."""
         return self.bench.settings
 
     @property
     def store(self) -> Store:
-        """Assets, computes and datastores."""
+        """Registered assets, computes and datastores."""
         return self.bench.store
 
     @property
     def runs(self) -> RunBook:
-        """Runs."""
+        """All runs."""
         return self.bench.runs
 
     @property
     def storage(self) -> Storage:
-        """Blobs."""
+        """The blobs of all accounts."""
         return self.bench.storage
 
     @property
     def pool(self) -> ClusterPool:
-        """Clusters."""
+        """The simulated clusters."""
         return self.bench.pool
-
-
-_KEPT = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +73,7 @@ class CallLog:
     """The last 100,000 calls."""
 
     def __init__(self) -> None:
-        self._calls: deque[LoggedCall] = deque(maxlen=_KEPT)
+        self._calls: deque[LoggedCall] = deque(maxlen=_CALLS_KEPT)
         self._lock = threading.Lock()
 
     def add(self, call: LoggedCall) -> None:
@@ -84,93 +82,6 @@ class CallLog:
             self._calls.append(call)
 
     def all(self) -> list[dict[str, Any]]:
-        """Every call kept, oldest first."""
+        """Return every call that is kept, oldest first."""
         with self._lock:
             return [asdict(call) for call in self._calls]
-
-
-_ACTIONS = {
-    *("status", "retry_after_s", "code", "message", "inner", "effect_first"),
-    *("drop", "drop_after", "delay_s", "delay_after_s"),
-}
-_MATCHES = {"method", "path"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """What happens to one call. Delays in seconds, before and after its effect.
-
-    With `status` the call gets that answer and has no effect, unless `effect_first`; `drop` cuts the connection
-    before the effect, `drop_after` after it.
-    """
-
-    status: int | None = None
-    retry_after_s: float | None = None
-    code: str = "TwinFault"
-    message: str = "A fault that was scripted for this call."
-    inner: tuple[str, ...] = ()
-    effect_first: bool = False
-    drop: bool = False
-    drop_after: bool = False
-    delay_s: float = 0.0
-    delay_after_s: float = 0.0
-
-    def refusal(self) -> ServiceError | None:
-        """The scripted answer, if there is one."""
-        if self.status is None:
-            return None
-        headers = {} if self.retry_after_s is None else {"Retry-After": f"{self.retry_after_s:g}"}
-        return ServiceError(self.status, self.code, self.message, inner=self.inner, headers=headers)
-
-
-@dataclass(kw_only=True)
-class _Script:
-    method: str | None
-    path: str
-    left: int
-    fault: Fault
-
-    def matches(self, method: str, path: str) -> bool:
-        return self.left > 0 and self.method in (None, method) and self.path.lower() in path.lower()
-
-
-class Faults:
-    """Scripts in the order in which they came; the first that matches a call is used up by one."""
-
-    def __init__(self) -> None:
-        self._scripts: list[_Script] = []
-        self._lock = threading.Lock()
-
-    def add(self, script: Mapping[str, Any]) -> None:
-        """Add `{"match": {"method", "path"}, "times": n, "do": {…}}`; ServiceError 400 names what is wrong."""
-        match, do = script.get("match", {}), script.get("do", {})
-        unknown = (match.keys() - _MATCHES) | (do.keys() - _ACTIONS) | (script.keys() - {"match", "times", "do"})
-        if unknown or not do:
-            raise ServiceError(
-                400, "BadFault", f"unknown {sorted(unknown)}; match: {sorted(_MATCHES)}; do: {sorted(_ACTIONS)}"
-            )
-        fault = Fault(**{**do, "inner": tuple(do.get("inner", ()))})
-        one = _Script(
-            method=match.get("method"), path=match.get("path", ""), left=script.get("times", 1), fault=fault
-        )
-        with self._lock:
-            self._scripts.append(one)
-
-    def clear(self) -> None:
-        """Forget all scripts."""
-        with self._lock:
-            self._scripts.clear()
-
-    def pending(self) -> int:
-        """Calls that are still to be hit."""
-        with self._lock:
-            return sum(script.left for script in self._scripts)
-
-    def next_for(self, method: str, path: str) -> Fault:
-        """What is to happen to this call; an empty fault where nothing is scripted."""
-        with self._lock:
-            for script in self._scripts:
-                if script.matches(method, path):
-                    script.left -= 1
-                    return script.fault
-        return Fault()

@@ -17,7 +17,8 @@ from aiohttp import web
 
 from local_azure.azure_ml.api import assets, jobs, resources, twin
 from local_azure.azure_ml.api.call import Answer, Call
-from local_azure.azure_ml.api.emulator import Emulator, Fault, LoggedCall
+from local_azure.azure_ml.api.emulator import Emulator, LoggedCall
+from local_azure.azure_ml.api.faults import Fault
 from local_azure.azure_ml.service import ServiceError
 
 _BODY_LIMIT_BYTES = 4 << 20
@@ -27,7 +28,7 @@ _DROPPED = 0
 logger = logging.getLogger(__name__)
 
 
-class HttpApi:
+class AzureMlApi:
     """Answers for one emulator, whose address is `base_url`; `application` connects it to HTTP."""
 
     def __init__(self, emulator: Emulator, base_url: str) -> None:
@@ -114,8 +115,8 @@ async def _json(request: web.Request) -> Any:
     except web.HTTPRequestEntityTooLarge as error:
         limit = f"The request body is larger than {_BODY_LIMIT_BYTES} bytes."
         raise ServiceError(413, "RequestEntityTooLarge", limit) from error
-    except ValueError as error:  # of the JSON, or of the text's encoding
-        raise ServiceError(400, "UserError", f"The request body is no JSON: {error}.") from error
+    except ValueError as error:  # wrong JSON, or wrong encoding of the text
+        raise ServiceError(400, "UserError", f"The request body is not JSON: {error}.") from error
 
 
 def _cut(request: web.Request) -> None:
@@ -147,8 +148,8 @@ _ASSET = _WORKSPACE + r"/(?P<kind>codes|environments|models)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Route:
-    """A method and a shape of path; `open` ones need no token."""
+class HandlerRoute:
+    """A method and a shape of path; `open` ones need no token. ARM paths compare without case."""
 
     method: str
     pattern: re.Pattern[str]
@@ -156,8 +157,8 @@ class Route:
     open: bool = False
 
 
-def _route(method: str, pattern: str, handler: Handler, *, open_to_all: bool = False) -> Route:
-    return Route(method=method, pattern=re.compile(pattern, re.IGNORECASE), handler=handler, open=open_to_all)
+def _route(method: str, pattern: str, handler: Handler, *, open_to_all: bool = False) -> HandlerRoute:
+    return HandlerRoute(method=method, pattern=re.compile(pattern, re.IGNORECASE), handler=handler, open=open_to_all)
 
 
 ROUTES = [
@@ -197,8 +198,8 @@ ROUTES = [
 ]
 
 
-def find_route(method: str, path: str) -> tuple[Route, Mapping[str, str]]:
-    """Route for a call and the named pieces of its path; ServiceError 404 or 405 where there is none."""
+def find_route(method: str, path: str) -> tuple[HandlerRoute, Mapping[str, str]]:
+    """Return the route for a call and the named pieces of its path. Raises ServiceError 404 or 405 without one."""
     trimmed = path.rstrip("/")
     matches = [(route, match) for route in ROUTES if (match := route.pattern.fullmatch(trimmed))]
     for route, match in matches:

@@ -1,4 +1,4 @@
-"""Jobs: submit, look, cancel."""
+"""Jobs and run history: submit, describe, cancel, and where the logs are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UPDATABLE = {"description", "tags", "displayName", "properties", "isArchived"}
 
 
 def put_job(emulator: Emulator, call: Call) -> Answer:
-    """Submit a job. A name that exists meets its job: same content updates tags, other content is refused."""
+    """Submit a job. A name that exists refers to its job: equal content updates tags, other content is refused."""
     body, name = call.document(), call.parts["name"]
     check_body("jobs", body)
     if not NAME.fullmatch(name):
@@ -53,7 +53,7 @@ def list_jobs(emulator: Emulator, call: Call) -> Answer:
 
 
 def cancel_job(emulator: Emulator, call: Call) -> Answer:
-    """Ask a run to stop; a run that ended, or is about to, stays as it is."""
+    """Ask a run to stop; a run that has ended, or is finalizing, stays as it is."""
     run = _existing(emulator, call.path.rpartition("/")[0])
     try:
         emulator.runs.move(run.job_id, RunState.CANCEL_REQUESTED)
@@ -131,7 +131,7 @@ def _new_run(call: Call, properties: Document) -> Run:
 
 
 def _updated(emulator: Emulator, existing: Run, new: Document) -> Run:
-    """Take over what may be updated; tags merge and none goes away."""
+    """Apply what may be updated; tags are merged, and none is removed."""
     old = existing.properties
     changed = [name for name in sorted(old.keys() | new.keys()) if _differs(name, old, new)]
     if changed:

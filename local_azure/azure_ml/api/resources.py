@@ -18,6 +18,9 @@ from local_azure.azure_ml.workspace import BUILT_IN_DATASTORES, COMPUTES, DATAST
 LOCATION = "westeurope"
 _DATA_PLANES = ("api", "history", "experimentation", "mlflow", "modelmanagement")
 
+COMPUTE_NAME = re.compile(r"[a-zA-Z](?![a-zA-Z0-9-]*-\d+$)[a-zA-Z0-9\-]{2,23}")  # the service's own rule
+_DEFAULT_IDLE = "PT120S"
+
 
 def get_workspace(emulator: Emulator, call: Call) -> Answer:
     """Describe any workspace: each name is a workspace here."""
@@ -52,9 +55,9 @@ def get_discovery(_emulator: Emulator, call: Call) -> Answer:
 
 
 def get_token(emulator: Emulator, call: Call) -> Answer:
-    """Issue a token to whoever knows the header's secret."""
-    given = call.headers.get("X-IDENTITY-HEADER", "")
-    if not hmac.compare_digest(given.encode(), emulator.settings.identity_header.encode()):
+    """Issue a token to callers that present the header's secret."""
+    presented = call.headers.get("X-IDENTITY-HEADER", "")
+    if not hmac.compare_digest(presented.encode(), emulator.settings.identity_header.encode()):
         raise ServiceError(401, "Unauthorized", "X-IDENTITY-HEADER does not match IDENTITY_HEADER.")
     resource = call.query.get("resource", "")
     client_id = call.query.get("client_id") or SYSTEM_IDENTITY
@@ -71,7 +74,7 @@ def get_token(emulator: Emulator, call: Call) -> Answer:
 
 
 def put_datastore(emulator: Emulator, call: Call) -> Answer:
-    """Register a datastore; its secrets are not kept, because nothing here reads them."""
+    """Register a datastore; its secrets are not stored, because nothing here reads them."""
     body = call.document()
     check_body("datastores", body)
     properties = dict(body["properties"])
@@ -88,7 +91,7 @@ def get_datastore(emulator: Emulator, call: Call) -> Answer:
 
 
 def list_datastores(emulator: Emulator, call: Call) -> Answer:
-    """List the built-in datastores, then the registered ones; `isDefault=true` gives the default one only."""
+    """List the built-in datastores, then the registered ones; `isDefault=true` lists the default one only."""
     built_in = [_described(emulator, call.workspace_id, name) for name in BUILT_IN_DATASTORES]
     registered = emulator.store.below(DATASTORES, call.path.rstrip("/") + "/")
     found = [*built_in, *registered]
@@ -113,10 +116,6 @@ def _datastore_resource(path: str, name: str, properties: Document) -> Document:
         "systemData": system_data(),
         "properties": properties,
     }
-
-
-NAME = re.compile(r"[a-zA-Z](?![a-zA-Z0-9-]*-\d+$)[a-zA-Z0-9\-]{2,23}")  # the service's own rule
-_DEFAULT_IDLE = "PT120S"
 
 
 def put_compute(emulator: Emulator, call: Call) -> Answer:
@@ -151,12 +150,12 @@ def list_computes(emulator: Emulator, call: Call) -> Answer:
 
 
 def get_operation(_emulator: Emulator, call: Call) -> Answer:
-    """Say that the operation is done: a simulated cluster exists at once."""
+    """Answer that the operation is done: a simulated cluster exists at once."""
     return Answer(body={"id": call.path, "name": call.parts["operation"], "status": "Succeeded"})
 
 
 def compute_scale(body: Document, idle_override_s: float | None) -> Scale:
-    """Read how a cluster scales; ServiceError 400 where the numbers make no sense."""
+    """Return how a cluster scales. Raises ServiceError 400 where the numbers contradict each other."""
     settings = body["properties"].get("properties", {}).get("scaleSettings", {"maxNodeCount": 1})
     try:
         idle_s = duration_s(settings.get("nodeIdleTimeBeforeScaleDown") or _DEFAULT_IDLE)
@@ -170,7 +169,7 @@ def compute_scale(body: Document, idle_override_s: float | None) -> Scale:
 
 
 def _check_name(name: str) -> None:
-    if not NAME.fullmatch(name):
+    if not COMPUTE_NAME.fullmatch(name):
         message = f"Compute name {name!r} is invalid: 3 to 24 letters, digits or -, a letter first, no -digits last."
         raise ServiceError(400, "UserError", message, inner=("BadArgument", "InvalidComputeName"))
 

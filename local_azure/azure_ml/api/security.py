@@ -1,4 +1,7 @@
-"""Bearer tokens: issued by the managed identity endpoint, checked on every other call."""
+"""Bearer tokens, and the emulator's certificate authority with its server certificate for localhost.
+
+Tokens are issued by the managed identity endpoint and checked on every other call.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,9 @@ LIFETIME_S = 24 * 3600  # what App Service hands out
 SYSTEM_IDENTITY = "system"
 _ALGORITHM = "HS256"
 
+CERTIFICATE_LIFETIME = dt.timedelta(days=90)
+RENEW_BEFORE = dt.timedelta(days=7)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
@@ -38,13 +44,13 @@ class TokenIssuer:
         self._key = key
 
     def issue(self, client_id: str, resource: str) -> Token:
-        """Make a token for `client_id`, good for LIFETIME_S."""
+        """Return a token for `client_id` that is valid for LIFETIME_S."""
         expires_on = int(utcnow().timestamp()) + LIFETIME_S
         claims = {"appid": client_id, "aud": resource, "exp": expires_on, "tid": "landfall-twin"}
         return Token(access_token=jwt.encode(claims, self._key, _ALGORITHM), expires_on=expires_on)
 
     def caller(self, authorization: str | None) -> str:
-        """Client id behind an Authorization header; ServiceError 401 unless the token is ours and fresh."""
+        """Return the client id in an Authorization header. Raises ServiceError 401 without a valid token."""
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer":
             raise _unauthorised("AuthenticationFailed", "The Authorization header with a bearer token is missing.")
@@ -59,7 +65,7 @@ class TokenIssuer:
 
 
 def token_issuer(directory: Path) -> TokenIssuer:
-    """Issuer whose key lives in `directory`, so that tokens outlive a restart of the emulator."""
+    """Return an issuer whose key is kept in `directory`, so that tokens stay valid after a restart."""
     file = directory / "token.key"
     if not file.exists():
         write_private(file, secrets.token_bytes(32))
@@ -70,26 +76,22 @@ def _unauthorised(code: str, message: str) -> ServiceError:
     return ServiceError(401, code, message, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
 
 
-LIFETIME = dt.timedelta(days=90)
-RENEW_BEFORE = dt.timedelta(days=7)
-
-
 @dataclass(frozen=True, kw_only=True)
 class CertificateFiles:
-    """Where the files lie: `ca` is public, `server` holds certificate and private key."""
+    """Paths: `ca` is public, `server` holds the certificate and the private key."""
 
     ca: Path
     server: Path
 
     def tls_context(self) -> ssl.SSLContext:
-        """Server side TLS with this certificate."""
+        """Return the server's TLS context."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.server)
         return context
 
 
 def certificate_files(directory: Path) -> CertificateFiles:
-    """Reuse the pair in `directory` while it is valid, so that clients keep their trust; else make a new one."""
+    """Reuse the pair in `directory` while it is valid, so that clients keep their trust; otherwise create one."""
     files = CertificateFiles(ca=directory / "ca.pem", server=directory / "server.pem")
     if not _still_valid(files):
         _write_new_pair(files)
@@ -116,7 +118,7 @@ def _write_new_pair(files: CertificateFiles) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read, never visible half written."""
+    """Write a file atomically that only its owner may read."""
     temporary = path.with_suffix(".new")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -134,7 +136,7 @@ def _builder(name: str, issuer: x509.Name | None, key: ec.EllipticCurvePublicKey
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(minutes=5))
-        .not_valid_after(now + LIFETIME)
+        .not_valid_after(now + CERTIFICATE_LIFETIME)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 

@@ -1,4 +1,4 @@
-"""Endpoints of the emulator only, for tests, the demo and the twin's command; products never call them."""
+"""Endpoints that only the emulator has, for tests, the demo and `landfall up`; the product never calls them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LOG_BYTES = 1 << 20  # one answer; ask again from X-Next-Offset
 
 
 def get_calls(emulator: Emulator, _call: Call) -> Answer:
-    """Every call of ARM and run history, in order."""
+    """List every call to ARM and run history, in order."""
     return Answer(body={"calls": emulator.calls.all()})
 
 
 def get_cluster(emulator: Emulator, _call: Call) -> Answer:
-    """Nodes of every compute."""
+    """List the nodes of every compute."""
     computes = []
     for resource in emulator.store.below(COMPUTES, "/"):
         cluster = emulator.pool.snapshot(resource["id"])
@@ -37,7 +37,7 @@ def get_cluster(emulator: Emulator, _call: Call) -> Answer:
 
 
 def get_log(emulator: Emulator, call: Call) -> Answer:
-    """The root's output from byte `offset` on, as it grows; the next offset is in X-Next-Offset."""
+    """Return the root's output from byte `offset` on; the next offset is in X-Next-Offset."""
     logs = emulator.bench.run_root(call.parts["name"]) / "logs" / "user_logs"
     offset = call.number("offset", 0)
     if not any(run.name == call.parts["name"] for run in emulator.runs.below("/")):
@@ -54,7 +54,7 @@ def post_fault(emulator: Emulator, call: Call) -> Answer:
 
 
 def get_faults(emulator: Emulator, _call: Call) -> Answer:
-    """How many calls are still to be hit."""
+    """Return how many calls will still be disturbed."""
     return Answer(body={"pending": emulator.faults.pending()})
 
 
@@ -65,7 +65,7 @@ def delete_faults(emulator: Emulator, _call: Call) -> Answer:
 
 
 def _block(logs: Path, offset: int) -> bytes:
-    """Up to _LOG_BYTES of the root's log, cut so that no character is torn apart."""
+    """Return up to _LOG_BYTES of the root's log, cut at a line's end so that no character is split."""
     root = next(iter(sorted(logs.glob("*.txt"))), None)
     if root is None:
         return b""

@@ -12,8 +12,8 @@ from azure.storage.blob import BlobSasPermissions, BlobServiceClient, generate_b
 
 from function_app.domain.clock import utcnow
 from local_azure.azurite import DATA_ACCOUNT, Azurite
-from tests.support.cli import landfall
 from tests.support.shards import framed, labelled
+from tests.support.terminal import landfall
 
 pytestmark = pytest.mark.azurite
 

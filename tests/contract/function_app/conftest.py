@@ -14,8 +14,7 @@ from function_app.adapters.tables import TableLedger
 from function_app.ports import Ledger
 from function_app.testing.ledger import MemoryLedger
 from local_azure.azurite import DATA_ACCOUNT, Azurite
-from tests.support.azure_ml import AzureMl
-from tests.support.azure_ml_adapter import adapter_client, start_with_code
+from tests.support.azure_ml import AzureMl, adapter_client, start_with_code
 
 BOTH = ["memory", pytest.param("azurite", marks=pytest.mark.azurite)]
 

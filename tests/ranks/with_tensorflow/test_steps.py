@@ -82,8 +82,8 @@ def test_xla_compiles_what_a_rank_computes_where_it_is_asked_for(xla: bool) -> N
     assert xla == bool(compiled)
 
 
-def test_a_loss_that_is_no_number_is_news_with_the_rank() -> None:
-    """One rank, number 3; the wishes are passed on as they are."""
+def test_a_loss_that_is_no_number_is_flagged_with_the_rank() -> None:
+    """One rank, number 3; the local flags are passed on unchanged."""
     images, labels, weights = batch(4)
     bad = (tf.where(tf.range(4)[:, tf.newaxis] == 2, np.nan, images), labels, weights)
     step = update(linear(), rank=3)

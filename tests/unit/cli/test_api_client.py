@@ -8,7 +8,7 @@ import pytest
 
 from cli.api_client import ApiError
 from cli.errors import CliError
-from tests.support.cli import landfall
+from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import FunctionApp, served
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli.dead_letters import describe_letter
-from tests.support.cli import landfall
+from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 
 LETTER: dict[str, Any] = {

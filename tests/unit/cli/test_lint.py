@@ -9,7 +9,7 @@ import pytest
 
 from cli.lint import as_text
 from horovod_lint import lint_script
-from tests.support.cli import landfall
+from tests.support.terminal import landfall
 
 GOOD = "import horovod.tensorflow as hvd\nhvd.init()\n"
 BAD = "import horovod.tensorflow as hvd\nprint(hvd.rank())\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.errors import ending_on_signals
-from tests.support.cli import landfall
 from tests.support.processes import REPOSITORY
+from tests.support.terminal import landfall
 
 
 def test_a_mistyped_command_is_answered_with_the_one_meant(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.cli import landfall
+from tests.support.terminal import landfall
 
 Capture = pytest.CaptureFixture[str]
 

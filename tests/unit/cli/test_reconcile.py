@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import landfall
+from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 
 NUMBERS = (

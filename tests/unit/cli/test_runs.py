@@ -9,7 +9,7 @@ import click
 import pytest
 
 from cli.runs import OverrideOption, describe_request, describe_run, listing
-from tests.support.cli import landfall
+from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 
 Capture = pytest.CaptureFixture[str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli.safe_text import mask_secrets
-from tests.support.cli import landfall
+from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 
 ADDRESS = "acct.blob.core.windows.net/c/x?sv=1&sig=SECRET%2Fe%3D&se=2"

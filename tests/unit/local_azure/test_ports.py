@@ -20,7 +20,7 @@ def free_neighbours(count: int) -> int:
 
 
 def test_a_free_default_is_taken(tmp_path: Path) -> None:
-    """A port that nobody uses stays as the documentation names it."""
+    """An unused port stays as the documentation names it."""
     port = free_neighbours(1)
     ports = take_ports({"blob": port}, folder=tmp_path)
     ports.release()

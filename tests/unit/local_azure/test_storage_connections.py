@@ -45,5 +45,5 @@ def test_a_service_without_a_uri_is_named() -> None:
     """Queues can be there without blobs."""
     connection = storage_connection("Store", {"Store__queueServiceUri": "https://a.queue"})
 
-    with pytest.raises(StorageConnectionError, match="setting Store__blobServiceUri should hold a service URI"):
+    with pytest.raises(StorageConnectionError, match="setting Store__blobServiceUri is not set"):
         connection.blob_service()

@@ -1,4 +1,4 @@
-"""What a file is: decided by its content, checked against its name."""
+"""What a file is: its content decides, and is compared with its name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from shard_validation import DataRequirements, check_name, validate_shard
 from shard_validation import ReasonCode as Code
-from tests.support.shards import BytesSource, framed, image_bytes, judged, only_reason, place
+from tests.support.shards import BytesSource, framed, image_bytes, only_reason, place, verdict_on
 
 SHARD = framed([b"one", b"two"])
 
@@ -46,16 +46,16 @@ def parquet() -> bytes:
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "a Git LFS pointer"),
     ],
 )
-def test_something_else_renamed(content: bytes, seen: str) -> None:
-    """A file of another kind under a shard's name is called what it is, at byte 0."""
-    verdict = judged(content)
+def test_files_of_other_kinds_are_named(content: bytes, seen: str) -> None:
+    """A file of another kind with a shard's name is rejected with what it is, at byte 0."""
+    verdict = verdict_on(content)
     assert (Code.NOT_A_SHARD, None, 0) == place(verdict)
     assert (seen, None) == (only_reason(verdict).seen, verdict.data_format)
 
 
 def test_empty_file() -> None:
-    """A file without bytes is rejected as such, with the CRC of nothing."""
-    verdict = judged(b"")
+    """A file without bytes is rejected as empty, with the CRC of no content."""
+    verdict = verdict_on(b"")
     assert (Code.EMPTY_FILE, None, 0) == place(verdict)
     assert ("00000000", 0) == (verdict.crc32c, verdict.num_records)
 
@@ -73,8 +73,10 @@ def test_empty_file() -> None:
         ("train-00000-of-00001", parquet(), "parquet", ""),
     ],
 )
-def test_recognised_by_content(name: str, content: bytes, data_format: str, compression: str) -> None:
-    """Format and compression follow from the content, under every naming that is understood."""
+def test_format_and_compression_follow_from_the_content(
+    name: str, content: bytes, data_format: str, compression: str
+) -> None:
+    """Format and compression follow from the content, under every naming convention."""
     verdict = validate_shard(BytesSource(content, name))
     assert (True, data_format, compression) == (verdict.accepted, verdict.data_format, verdict.compression)
     assert check_name(name) is None
@@ -91,20 +93,20 @@ def test_recognised_by_content(name: str, content: bytes, data_format: str, comp
     ],
 )
 def test_name_contradicts_content(name: str, content: bytes) -> None:
-    """A name that promises another format or compression than the content has is a reason of its own."""
+    """A name that contradicts the format or compression of the content has its own reason."""
     assert (Code.NAME_CONTRADICTS_CONTENT, None, 0) == place(validate_shard(BytesSource(content, name)))
 
 
-def test_format_that_the_pipeline_does_not_want() -> None:
-    """A sound shard of another format than the pipeline's is rejected for that."""
+def test_format_that_the_pipeline_does_not_accept() -> None:
+    """A sound shard in another format than the pipeline's is rejected for its format."""
     source = BytesSource(parquet(), "train-00000-of-00001")
     assert (Code.WRONG_FORMAT, None, 0) == place(validate_shard(source, DataRequirements(data_format="tfrecord")))
 
 
-def test_shard_that_begins_like_something_else() -> None:
-    """A record whose length begins as ZLIB or JPEG do is a record: a header that fits its CRC decides."""
+def test_record_that_begins_like_another_file() -> None:
+    """A record whose length looks like ZLIB or JPEG is a record: a header that matches its CRC decides."""
     lengths = (0x9C78, 0xD8FF)
-    assert [True, True] == [judged(framed([b"x" * n])).accepted for n in lengths]
+    assert [True, True] == [verdict_on(framed([b"x" * n])).accepted for n in lengths]
 
 
 @pytest.mark.parametrize(
@@ -125,8 +127,8 @@ def test_shard_that_begins_like_something_else() -> None:
         "",
     ],
 )
-def test_names_that_are_no_shards(name: str) -> None:
-    """Names with spaces, percent signs, unicode, dots, 1,024 characters or impossible indices are refused."""
+def test_other_names_are_rejected(name: str) -> None:
+    """Names with spaces, percent signs, unicode, dots, 1,024 characters or impossible indices are rejected."""
     reason = check_name(name)
     assert reason is not None
     assert Code.NAME_NOT_UNDERSTOOD == reason.code

@@ -1,4 +1,4 @@
-"""Drift: distance of labels and change of counts, against stated thresholds."""
+"""Drift: distance of labels and change of counts, against the pipeline's thresholds."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ def test_nothing_drifted() -> None:
 
 
 def test_labels_drifted() -> None:
-    """Labels that moved beyond the threshold are said with distance and threshold, and block where so stated."""
+    """Labels beyond the threshold are reported with the distance, and block where the action is `block`."""
     drift = measure_drift(version(a=8000, b=2000), version(a=5000, b=5000), requirements())
     assert [Code.DRIFT_LABELS] == [r.code for r in drift.reasons]
     assert drift.blocks
     assert "distance 0.300" in drift.reasons[0].message
 
 
-def test_small_versions_do_not_cry_wolf() -> None:
-    """Between small versions, chance explains a distance that between large ones is drift."""
+def test_small_versions_cause_no_false_alarm() -> None:
+    """Chance explains a distance between small versions that would be drift between large ones."""
     assert () == measure_drift(version(a=7, b=3), version(a=5, b=5), requirements()).reasons
 
 
 def test_counts_drifted() -> None:
-    """A split that shrank by more than allowed is said, with both numbers."""
+    """A split that shrank by more than allowed is reported."""
     drift = measure_drift(version(a=400), version(a=1000), requirements())
     assert [Code.DRIFT_COUNT] == [r.code for r in drift.reasons]
     assert "400 records" in drift.reasons[0].message
@@ -80,15 +80,15 @@ def test_warning_does_not_block() -> None:
     assert () == measure_drift(*changed, requirements("ignore")).measures
 
 
-def test_labels_that_are_no_classes() -> None:
-    """Histograms that overflowed are not compared: these labels are no classes."""
+def test_labels_that_are_not_classes() -> None:
+    """Histograms that overflowed are not compared: such labels are not classes."""
     current, reference = version(a=10), version(b=10)
     current.splits["train"].features["label"].other = 5
     assert [Code.DRIFT_COUNT] == [m.code for m in measure_drift(current, reference, requirements()).measures]
 
 
 def test_through_the_manifest() -> None:
-    """A version's statistics go into the manifest and come back; an old manifest without them compares to nothing."""
+    """Statistics come back from the manifest as they were; a manifest without them gives no measures."""
     statistics = VersionStatistics.of([("train", s) for s in [*version(a=3).splits.values()] * 2])
     assert statistics == VersionStatistics.from_json(statistics.to_json())
     assert 6 == statistics.splits["train"].num_records

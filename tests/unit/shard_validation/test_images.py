@@ -1,4 +1,4 @@
-"""Image bytes: header and end always, the data of some or of all."""
+"""Image bytes: header and end are always checked, the data of some or of all images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shard_validation import ReasonCode as Code
 from shard_validation.images import read_image_header
 from shard_validation.reasons import FaultError
 from shared.example_schema import FeatureSpec
-from tests.support.shards import framed, image_bytes, judged, only_reason
+from tests.support.shards import framed, image_bytes, only_reason, verdict_on
 
 JPEG = FeatureSpec(name="image", kind="bytes", encoding="jpeg")
 PNG = FeatureSpec(name="image", kind="bytes", encoding="png")
@@ -31,7 +31,7 @@ def png_of_size(width: int, height: int) -> bytes:
 def code_of(content: bytes, spec: FeatureSpec, decode: str = "all", limits: Limits | None = None) -> Code | None:
     """Return the code of an image's rejection, None where it is accepted."""
     policy = ImagePolicy(decode=decode)  # type: ignore[arg-type]
-    verdict = judged(framed([encode_example({"image": content})]), spec, images=policy, limits=limits or Limits())
+    verdict = verdict_on(framed([encode_example({"image": content})]), spec, images=policy, limits=limits or Limits())
     return None if verdict.accepted else only_reason(verdict).code
 
 
@@ -79,12 +79,12 @@ def test_sound_pngs(mode: str, channels: int) -> None:
     ],
 )
 def test_bad_image(spec: FeatureSpec, content: bytes, code: Code, decode: str) -> None:
-    """What the header or the end of an image shows is found without decoding."""
+    """Faults of the header or the end of an image are found without decoding."""
     assert code == code_of(content, spec, decode)
 
 
 def test_jpeg_without_its_scan() -> None:
-    """A JPEG whose scan is missing is found by decoding only; the header policy lets it pass."""
+    """A JPEG without a scan is found by decoding only; the policy `header` accepts it."""
     whole = image_bytes("JPEG", (200, 200))
     cut = whole[: whole.index(b"\xff\xda")] + b"\xff\xd9"
     assert (None, Code.IMAGE_CORRUPT) == (code_of(cut, JPEG, "header"), code_of(cut, JPEG, "all"))
@@ -107,13 +107,13 @@ def with_scan(content: bytes, change: Callable[[bytes], bytes]) -> bytes:
     ],
 )
 def test_jpeg_data_that_pillow_fills_with_grey(change: Callable[[bytes], bytes], progressive: bool) -> None:  # noqa: FBT001
-    """Data that end too early, though the end marker is there, are found by decoding, and not by the header."""
+    """Data that end too early before an end marker are found by decoding, and not by the header."""
     broken = with_scan(image_bytes("JPEG", (300, 200), progressive=progressive, quality=95), change)
     assert (None, Code.IMAGE_CORRUPT) == (code_of(broken, JPEG, "header"), code_of(broken, JPEG, "all"))
 
 
 def test_jpeg_with_superfluous_bytes() -> None:
-    """Bytes before the end marker, as some cameras write them, take no pixel away."""
+    """Superfluous bytes before the end marker, which some cameras write, are accepted."""
     padded = with_scan(image_bytes("JPEG", (300, 200)), lambda data: data + bytes(40))
     assert code_of(padded, JPEG) is None
 
@@ -127,11 +127,11 @@ def test_corrupt_png_data() -> None:
 
 
 def test_sample() -> None:
-    """With `sample` the first record and every n-th after it are decoded, and no other."""
+    """With `sample` the first record and every n-th after it are decoded, and no others."""
     whole = image_bytes("JPEG", (200, 200))
     cut = whole[: whole.index(b"\xff\xda")] + b"\xff\xd9"
     policy = ImagePolicy(decode="sample", sample_every=3)
-    verdict = judged(framed([encode_example({"image": cut})] * 8), JPEG, images=policy)
+    verdict = verdict_on(framed([encode_example({"image": cut})] * 8), JPEG, images=policy)
     assert [0, 3, 6] == [r.record_index for r in verdict.reasons]
 
 
@@ -147,7 +147,7 @@ def test_dimensions(shape: tuple[int | None, ...], is_accepted: bool) -> None:  
 
 
 def test_memory_to_decode_is_bounded() -> None:
-    """An image that would take too much memory to decode is refused before it is."""
+    """An image that would take too much memory is rejected before it is decoded."""
     content = image_bytes("PNG", (400, 300))
     limits = Limits(max_decoded_image_bytes=100_000)
     assert (Code.IMAGE_TOO_LARGE, None) == (
@@ -157,7 +157,7 @@ def test_memory_to_decode_is_bounded() -> None:
 
 
 def test_marker_walk_ends() -> None:
-    """Fill bytes and bare markers before the frame are walked over; a walk off the end is a truncation."""
+    """Fill bytes and bare markers before the frame are skipped; reaching the end is a truncation."""
     whole = image_bytes("JPEG")
     filled = whole[:2] + b"\xff" * 50 + whole[2:]
     assert (16, 12) == (read_image_header(filled).width, read_image_header(filled).height)

@@ -1,4 +1,4 @@
-"""Resident memory: no shard, large or hostile, takes a process beyond 150 MB."""
+"""Resident memory: validating any shard, large or hostile, stays below 150 MB."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.processes import REPOSITORY, child_environment
 MAX_RESIDENT_BYTES = 150_000_000
 REJECTED = {"gzip_bomb"}
 SLOW = {"large_examples", "large_image", "long_records", "file_of_swelling_examples", "parquet_of_images"}
-"""Cases that differ from one in the gate by the path to the same memory."""
+"""Cases whose memory is bounded by the same code as that of a case in the gate."""
 
 pytestmark = [
     pytest.mark.processes,
@@ -24,7 +24,7 @@ pytestmark = [
 
 
 def run(*arguments: str) -> str:
-    """Run the program that validates one awkward shard; return what it printed."""
+    """Run the program that validates one awkward shard; return its output."""
     command = [sys.executable, "-m", "tests.support.peak_memory", *arguments]
     ended = subprocess.run(
         command, cwd=REPOSITORY, env=child_environment(), check=True, capture_output=True, text=True, timeout=300
@@ -36,7 +36,7 @@ def run(*arguments: str) -> str:
     "case", [pytest.param(case, marks=[pytest.mark.slow] if case in SLOW else []) for case in CASES]
 )
 def test_resident_memory(case: str, tmp_path: Path) -> None:
-    """A process that validates an awkward shard stays below 150 MB, and comes to the right verdict."""
+    """Validating an awkward shard takes less than 150 MB, and gives the right verdict."""
     arguments = [case]
     if case.startswith(("parquet", "file")):
         arguments.append(str(tmp_path / f"train-00000-of-00001.{'parquet' if 'parquet' in case else 'tfrecord'}"))

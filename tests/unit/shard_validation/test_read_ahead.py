@@ -1,4 +1,4 @@
-"""Reading ahead: all of the content in order, in memory that is filled again, and an end whatever happens."""
+"""Reading ahead: the whole content in order, in reused memory, and no thread remains."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ CONTENT = bytes(range(256)) * (5 << 13) + b"rest"
 
 
 class UnreadableSource(BytesSource):
-    """Implements ShardSource; cannot be read beyond its first thousand bytes."""
+    """A ShardSource that cannot be read beyond its first thousand bytes."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return bytes of the first thousand; raise for others."""
+        """Return bytes of the first thousand; raise for the others."""
         if offset >= 1000:
             raise SourceUnavailableError(f"nothing at byte {offset}")
         return super().read(offset, length)
 
 
 def readers() -> list[str]:
-    """Return the threads that read ahead now."""
+    """Return the names of running reader threads."""
     return [thread.name for thread in threading.enumerate() if thread.name == "read-ahead"]
 
 
@@ -41,35 +41,35 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("start", [0, 1, 10 << 20, len(CONTENT) - 1, len(CONTENT)])
 def test_file(path: Path, start: int) -> None:
-    """A file comes whole and in order from where it was asked for, to its last byte."""
+    """A file is yielded in order, from the start position to its last byte."""
     with LocalFileSource(path) as source:
         assert CONTENT[start:] == b"".join(bytes(chunk) for chunk in read_ahead(source, start))
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 100, 1000])
 def test_bytes(chunk_bytes: int) -> None:
-    """A source that cannot fill memory is read all the same."""
+    """A source that cannot fill memory is read too."""
     source = BytesSource(CONTENT[:1000], chunk_bytes=chunk_bytes)
     assert CONTENT[:1000] == b"".join(read_ahead(source))
 
 
-def test_memory_is_filled_again(path: Path) -> None:
-    """A file is read into three pieces of memory, however many chunks it has."""
+def test_memory_is_reused(path: Path) -> None:
+    """A file is read into three pieces of memory, whatever its number of chunks."""
     with LocalFileSource(path) as source:
         places = {id(chunk.obj) for chunk in read_ahead(source) if isinstance(chunk, memoryview)}
     assert 3 == len(places)
 
 
-def test_memory_begins_where_a_page_does(path: Path) -> None:
-    """Chunks are read to the beginning of a page: elsewhere some processors take up to four times as long."""
+def test_memory_is_page_aligned(path: Path) -> None:
+    """Chunks are page-aligned: on other addresses some processors take up to four times as long."""
     with LocalFileSource(path) as source:
         objects = {id(chunk.obj): chunk.obj for chunk in read_ahead(source) if isinstance(chunk, memoryview)}
         offsets = {ctypes.addressof(ctypes.c_char.from_buffer(memory)) % PAGESIZE for memory in objects.values()}
     assert {0} == offsets
 
 
-def test_error_comes_in_its_place() -> None:
-    """What was read before an error is handed out, then the error is raised."""
+def test_error_is_raised_after_the_chunks_before_it() -> None:
+    """Chunks that were read before an error are yielded, then the error is raised."""
     chunks = read_ahead(UnreadableSource(CONTENT, chunk_bytes=500))
     assert CONTENT[:1000] == bytes(next(chunks)) + bytes(next(chunks))
     with pytest.raises(SourceUnavailableError, match="nothing at byte 1000"):
@@ -77,8 +77,8 @@ def test_error_comes_in_its_place() -> None:
     assert [] == readers()
 
 
-def test_nobody_asks_any_more(path: Path) -> None:
-    """A walk that is left early leaves no thread behind."""
+def test_a_consumer_that_stops_early(path: Path) -> None:
+    """No thread remains where the consumer stops early."""
     with LocalFileSource(path) as source:
         chunks = read_ahead(source)
         next(chunks)

@@ -1,4 +1,4 @@
-"""Requirements: what a pipeline may state, and what contradicts itself."""
+"""Requirements: what a pipeline may state, and what is rejected."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_through_json() -> None:
         ({"features": [{"name": "a", "kind": "int64"}], "label_feature": "b"}, "label_feature: 'b' is not one of"),
     ],
 )
-def test_contradictions(members: dict[str, object], message: str) -> None:
-    """What is unknown or contradicts itself is refused with its field's name."""
+def test_invalid_requirements(members: dict[str, object], message: str) -> None:
+    """Unknown or inconsistent members are rejected with the name of the field."""
     with pytest.raises(SchemaError, match=message):
         DataRequirements.from_json(members)
 
 
 def test_label() -> None:
-    """The label is what the pipeline names, else the first scalar int64 feature, else nothing."""
+    """The label is the feature that the pipeline names, otherwise the first scalar int64 feature."""
     boxes, label = FeatureSpec(name="boxes", kind="int64", shape=(4,)), FeatureSpec(name="y", kind="int64")
     seen = [
         DataRequirements(features=(boxes, label)).label,

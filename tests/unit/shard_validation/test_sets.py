@@ -1,4 +1,4 @@
-"""A version's shards as a set: contradictions that no shard can show alone, all of them said."""
+"""The shards of a version as a set: all problems that no single shard shows are reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REQUIREMENTS = DataRequirements(splits=("train",))
 
 
 def shard(index: int, num_shards: int = 4, split: str = "train", **changes: object) -> ManifestShard:
-    """Return a sound shard of 100 records, its content its own."""
+    """Return a sound shard of 100 records with distinct content."""
     members = {
         "split": split,
         "index": index,
@@ -43,8 +43,8 @@ def codes(shards: list[ManifestShard], requirements: DataRequirements = REQUIREM
     return [r.code for r in check_set(shards, requirements, **more)]  # type: ignore[arg-type]
 
 
-def test_sound_set() -> None:
-    """A whole set of distinct shards has nothing wrong with it."""
+def test_a_complete_set_gives_no_reason() -> None:
+    """A complete set of distinct shards gives no reason."""
     assert [] == codes(WHOLE)
 
 
@@ -64,13 +64,13 @@ def test_sound_set() -> None:
         pytest.param([], Code.SET_SPLIT_MISSING, id="no shard at all"),
     ],
 )
-def test_bad_set(shards: list[ManifestShard], code: Code) -> None:
-    """Each contradiction has its code, and is the only one said."""
+def test_each_problem_of_a_set_has_its_code(shards: list[ManifestShard], code: Code) -> None:
+    """Each problem has its code, and gives no other reason."""
     assert [code] == codes(shards)
 
 
-def test_all_reasons() -> None:
-    """A set with several faults says all of them, naming the shards."""
+def test_all_problems_of_a_set_are_reported() -> None:
+    """A set with several problems reports all of them, with the shards' names."""
     shards = [shard(0), shard(1, crc32c=shard(0).crc32c), shard(3, num_records=0), shard(0, 1, "validation")]
     reasons = check_set(shards, DataRequirements(splits=("train", "test")))
     expected = {
@@ -83,7 +83,7 @@ def test_all_reasons() -> None:
 
 
 def test_small_last_shard_where_it_is_allowed() -> None:
-    """The ratio is the pipeline's: 0 allows shards of any size."""
+    """The pipeline's ratio decides: 0 allows shards of any size."""
     shards = [*WHOLE[:3], shard(3, num_records=1)]
     assert [] == codes(shards, DataRequirements(splits=("train",), small_shard_ratio=0))
 
@@ -114,7 +114,7 @@ def test_stated_counts() -> None:
 
 
 def test_counts_of_tensorflow_datasets() -> None:
-    """TFDS's `dataset_info.json` is understood: its 64-bit numbers are texts, its empty lists are left out."""
+    """`dataset_info.json` of TensorFlow Datasets is read: its 64-bit numbers are strings, empty lists are omitted."""
     content = json.dumps(
         {
             "name": "mnist",
@@ -127,14 +127,14 @@ def test_counts_of_tensorflow_datasets() -> None:
 
 
 def test_counts_required() -> None:
-    """Where the pipeline requires counts, their absence is a reason; where it ignores them, nothing is."""
+    """Missing counts are a reason where the pipeline requires them; where it ignores them, counts never are."""
     assert [Code.SET_COUNTS_UNREADABLE] == codes(WHOLE, DataRequirements(counts="required"))
     wrong = StatedCounts(source="dataset.json", splits={"train": (1, 1, 1, 1)})
     assert [] == codes(WHOLE, DataRequirements(counts="ignore"), counts=wrong)
 
 
 def test_split_without_counts() -> None:
-    """A split that the counts do not know is a reason."""
+    """A split without counts is a reason."""
     counts = StatedCounts(source="dataset.json", splits={})
     assert [Code.SET_COUNT_DIFFERS] == codes(WHOLE, counts=counts)
 
@@ -154,7 +154,7 @@ def test_split_without_counts() -> None:
         b"[" * 100_000,
     ],
 )
-def test_counts_that_cannot_be_understood(content: bytes) -> None:
-    """Anything else than the two formats is refused, and nothing else is raised."""
+def test_unreadable_counts(content: bytes) -> None:
+    """Anything but the two formats raises CountsError, and no other exception."""
     with pytest.raises(CountsError, match="no record counts of shards"):
         read_counts("dataset.json", content)

@@ -1,4 +1,4 @@
-"""Sources: a file that changes, vanishes or may not be read gives no verdict, but says which of these it was."""
+"""Sources: a file that changes, is deleted or cannot be read gives no verdict, and an error that says which."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHARD = framed([bytes(1000)] * 5000)
 
 
 class FailingSource(BytesSource):
-    """Implements ShardSource; fails from the second read on, as a blob that is lost between two of them."""
+    """A ShardSource that fails from the second read, as a blob that is lost between two reads."""
 
     error: SourceError
     num_reads = 0
@@ -56,7 +56,7 @@ def test_file(path: Path) -> None:
 
 
 def test_file_overwritten_while_it_is_read(path: Path) -> None:
-    """A file that another writer touches meanwhile is never judged half and half."""
+    """A file that another writer changes meanwhile gives no verdict."""
     with LocalFileSource(path) as source:
         path.write_bytes(SHARD[:-1] + b"!")
         os.utime(path, ns=(1, 1))  # the file system's clock may not have ticked since the file was made
@@ -65,7 +65,7 @@ def test_file_overwritten_while_it_is_read(path: Path) -> None:
 
 
 def test_file_that_grew(path: Path) -> None:
-    """Bytes appended meanwhile are a change, though all that was there is still there."""
+    """Appended bytes are a change, although the first content is still there."""
     with LocalFileSource(path) as source:
         with path.open("ab") as file:
             file.write(b"more")
@@ -74,30 +74,30 @@ def test_file_that_grew(path: Path) -> None:
 
 
 def test_file_cut_while_it_is_read(path: Path) -> None:
-    """A file that becomes shorter is a change, not a broken record."""
+    """A truncated file has changed; it is not a broken record."""
     with LocalFileSource(path) as source:
         os.truncate(path, 100)
         with pytest.raises(SourceChangedError):
             validate_shard(source)
 
 
-def test_file_that_is_not_there(tmp_path: Path) -> None:
-    """A missing file, and a folder, are gone."""
+def test_missing_file(tmp_path: Path) -> None:
+    """A missing file, and a folder, raise SourceGoneError."""
     with pytest.raises(SourceGoneError, match="no such file"):
         LocalFileSource(tmp_path / "absent")
     with pytest.raises(SourceGoneError):
         LocalFileSource(tmp_path)
 
 
-def test_name_that_no_file_can_have(tmp_path: Path) -> None:
-    """A name of 1,024 characters cannot be opened, and says so."""
+def test_impossible_file_name(tmp_path: Path) -> None:
+    """A name of 1,024 characters raises SourceError."""
     with pytest.raises(SourceError):
         LocalFileSource(tmp_path / ("x" * 1024))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_file_made_private(path: Path) -> None:
-    """A file without read permission is forbidden."""
+    """A file without read permission raises SourceForbiddenError."""
     path.chmod(0)
     with pytest.raises(SourceForbiddenError):
         LocalFileSource(path)
@@ -113,7 +113,7 @@ def test_file_made_private(path: Path) -> None:
     ],
 )
 def test_lost_between_two_reads(error: SourceError, code: Code) -> None:
-    """What happens to a blob between two reads ends the validation without a verdict, and has a code."""
+    """An error between two reads ends the validation without a verdict, and has a code."""
     source = FailingSource(SHARD)
     source.error = error
     with pytest.raises(type(error)) as raised:

@@ -1,4 +1,4 @@
-"""Statistics: what the data look like, merged over shards in any order."""
+"""Statistics of the data, merged over shards in any order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shard_validation import FeatureStatistics, ShardStatistics, encode_example, merge_statistics
 from shard_validation.statistics import MAX_DISTINCT
 from shared.example_schema import FeatureSpec
-from tests.support.shards import LABEL, framed, image_bytes, judged, labelled
+from tests.support.shards import LABEL, framed, image_bytes, labelled, verdict_on
 
 IMAGE = FeatureSpec(name="image", kind="bytes", encoding="image")
 
@@ -22,7 +22,7 @@ def test_labels_images_and_ranges() -> None:
         for i in range(6)
     ]
     specs = (FeatureSpec(name="x", kind="float"), FeatureSpec(name="color", kind="bytes", encoding="text"))
-    features = judged(framed(payloads), LABEL, IMAGE, *specs).statistics.features
+    features = verdict_on(framed(payloads), LABEL, IMAGE, *specs).statistics.features
     assert {"0": 2, "1": 2, "2": 2} == features["label"].histogram
     assert {"8x8x3": 3, "9x8x3": 3} == features["image"].histogram
     assert (0.0, 2.5) == (features["x"].minimum, features["x"].maximum)
@@ -31,8 +31,8 @@ def test_labels_images_and_ranges() -> None:
 
 
 def test_values_that_are_too_many() -> None:
-    """A feature of distinct values, as an id, fills its histogram and is only counted from then on."""
-    statistics = judged(
+    """A feature of distinct values, such as an id, fills its histogram; further values are only counted."""
+    statistics = verdict_on(
         framed([labelled(id=i) for i in range(2000)]), FeatureSpec(name="id", kind="int64")
     ).statistics
     ids = statistics.features["id"]
@@ -41,25 +41,25 @@ def test_values_that_are_too_many() -> None:
 
 
 def test_rejected_values_are_not_counted() -> None:
-    """A value that was rejected is no part of what the data look like."""
-    statistics = judged(framed([labelled(1), labelled(77)]), LABEL).statistics
+    """Rejected values do not enter the statistics."""
+    statistics = verdict_on(framed([labelled(1), labelled(77)]), LABEL).statistics
     assert {"1": 1} == statistics.features["label"].histogram
     assert 1 == statistics.features["label"].maximum
 
 
 @given(labels=st.lists(st.integers(0, 9), min_size=1, max_size=60), cut=st.integers(0, 60))
 def test_merged(labels: list[int], cut: int) -> None:
-    """Two shards merged say what one shard of all their records says, in either order, and through JSON."""
+    """Merged statistics of two shards equal those of one with all records, in either order, and through JSON."""
     parts = [labels[:cut] or [0], labels[cut:] or [0]]
-    whole = judged(framed([labelled(label) for part in parts for label in part]), LABEL).statistics
-    both = [judged(framed([labelled(label) for label in part]), LABEL).statistics for part in parts]
+    whole = verdict_on(framed([labelled(label) for part in parts for label in part]), LABEL).statistics
+    both = [verdict_on(framed([labelled(label) for label in part]), LABEL).statistics for part in parts]
     assert whole == merge_statistics(both)
     assert whole.to_json() == merge_statistics(reversed(both)).to_json()
     assert whole == ShardStatistics.from_json(json.loads(json.dumps(whole.to_json())))
 
 
 def test_merging_full_histograms() -> None:
-    """What does not fit a merged histogram is counted as other: no record is lost."""
+    """Values that do not fit a merged histogram are counted as other: no record is lost."""
     first, second = FeatureStatistics(), FeatureStatistics()
     for i in range(MAX_DISTINCT):
         first.count(f"a{i}")

@@ -1,4 +1,4 @@
-"""Pausing: a validation stops after any chunk and goes on elsewhere, with the same verdict in the end."""
+"""Pausing: a validation stops after any chunk and resumes elsewhere, with the same verdict."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def in_steps(source: BytesSource, requirements: DataRequirements | None) -> tupl
     ],
 )
 def test_same_verdict(damage: Callable[[bytes], bytes], chunk_bytes: int) -> None:
-    """A validation in many executions ends with the very verdict of one, statistics and all."""
+    """A validation in many executions ends with the same verdict, statistics included, as in one."""
     source = BytesSource(damage(SHARD), chunk_bytes=chunk_bytes)
     verdict, num_pauses = in_steps(source, REQUIREMENTS)
     assert validate_shard(source, REQUIREMENTS) == verdict
@@ -51,26 +51,26 @@ def test_same_verdict(damage: Callable[[bytes], bytes], chunk_bytes: int) -> Non
 
 
 def test_integrity_only() -> None:
-    """Pausing works without features too, within records longer than a chunk."""
+    """Pausing works without features too, and within records longer than a chunk."""
     source = BytesSource(framed([bytes(5000), bytes(3000)]), chunk_bytes=1000)
     verdict, num_pauses = in_steps(source, None)
     assert (True, 2, 8) == (verdict.accepted, verdict.num_records, num_pauses)
 
 
 def test_compressed_shards_do_not_pause() -> None:
-    """An inflater's state cannot be stored: a compressed shard is judged in one go."""
+    """The state of an inflater cannot be stored: a compressed shard does not pause."""
     _, num_pauses = in_steps(BytesSource(gzip.compress(SHARD), chunk_bytes=50), REQUIREMENTS)
     assert 0 == num_pauses
 
 
 def after(num_times: int) -> Callable[[], bool]:
-    """Return a question that is answered with no so often, and then with yes."""
+    """Return a function that returns False so many times, and then True."""
     times = iter(range(num_times))
     return lambda: next(times, None) is None
 
 
-def test_a_compressed_shard_is_given_up_when_its_time_is_over() -> None:
-    """It is rejected where it had come to; the CRC of the whole content is taken in slices then."""
+def test_a_compressed_shard_is_rejected_when_its_time_is_over() -> None:
+    """It is rejected at the position that it reached; the CRC of the whole content is then taken with pauses."""
     source = BytesSource(gzip.compress(SHARD), chunk_bytes=50)
     outcome = validate_shard_within(source, REQUIREMENTS, should_pause=lambda: True, out_of_time=after(5))
     num_pauses = 0
@@ -83,21 +83,21 @@ def test_a_compressed_shard_is_given_up_when_its_time_is_over() -> None:
 
 
 def test_plain_shards_are_never_out_of_time() -> None:
-    """They can be paused, so there is no need to give them up."""
+    """They can pause, so they are never rejected for their time."""
     outcome = validate_shard_within(BytesSource(SHARD, chunk_bytes=50), out_of_time=lambda: True)
     assert validate_shard(BytesSource(SHARD)) == outcome
 
 
 @pytest.mark.parametrize("content", [b"<html>" * 100, b"PK\x03\x04" + bytes(500)])
-def test_what_is_no_shard_can_be_paused_too(content: bytes) -> None:
-    """Nothing in it is looked at, but its CRC belongs to the verdict."""
+def test_other_files_can_pause_too(content: bytes) -> None:
+    """Its content is not checked, but its CRC belongs to the verdict."""
     source = BytesSource(content, chunk_bytes=50)
     verdict, num_pauses = in_steps(source, REQUIREMENTS)
     assert (validate_shard(source, REQUIREMENTS), True) == (verdict, num_pauses > 9)
 
 
 def test_checkpoint_of_another_shard() -> None:
-    """A checkpoint of another content is refused."""
+    """A checkpoint of another content raises ValueError."""
     paused = validate_shard_within(BytesSource(SHARD, chunk_bytes=50), should_pause=lambda: True)
     assert isinstance(paused, Paused)
     with pytest.raises(ValueError, match="the checkpoint is from"):
@@ -105,7 +105,7 @@ def test_checkpoint_of_another_shard() -> None:
 
 
 def test_checkpoint_is_small() -> None:
-    """A checkpoint fits a row of a table: tens of kilobytes, however large the shard."""
+    """A checkpoint fits into a table row: at most tens of kilobytes, whatever the size of the shard."""
     paused = validate_shard_within(
         BytesSource(framed([b"broken"] * 2000), chunk_bytes=40_000), REQUIREMENTS, should_pause=lambda: True
     )

@@ -24,9 +24,9 @@ from shard_validation import (
 from shard_validation.examples.message import example_class
 from shared.example_schema import FeatureSpec
 from shared.record_framing import frame_record
-from tests.support.cli import landfall
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import BytesSource, image_bytes
+from tests.support.terminal import landfall
 
 pytestmark = pytest.mark.processes
 
@@ -110,7 +110,7 @@ def pictures(written: Written) -> Path:
     return folder
 
 
-def verdict_on(path: Path, features: tuple[FeatureSpec, ...]) -> ShardVerdict:
+def file_verdict(path: Path, features: tuple[FeatureSpec, ...]) -> ShardVerdict:
     """Validate a file with every image decoded."""
     with LocalFileSource(path) as source:
         return validate_shard(source, DataRequirements(features=features, images=ImagePolicy(decode="all")))
@@ -127,7 +127,7 @@ def verdict_on(path: Path, features: tuple[FeatureSpec, ...]) -> ShardVerdict:
 )
 def test_written_by_tensorflow(written: Written, name: str, compression: str) -> None:
     """What TensorFlow writes is accepted in every compression, under every naming."""
-    verdict = verdict_on(written.folder / "shards" / name, TENSORFLOW_FEATURES)
+    verdict = file_verdict(written.folder / "shards" / name, TENSORFLOW_FEATURES)
     assert ((), 30, compression) == (verdict.reasons, verdict.num_records, verdict.compression)
     assert {str(i): 3 for i in range(10)} == verdict.statistics.features["label"].histogram
     assert check_name(name) is None
@@ -139,7 +139,7 @@ def test_both_descriptions_in_one_process(written: Written) -> None:
 
 
 def test_written_by_tensorflow_datasets(capsys: pytest.CaptureFixture[str], pictures: Path, tmp_path: Path) -> None:
-    """Names, records, features of every kind, and the counts in dataset_info.json: all of it holds."""
+    """Names, records, features of every kind, and the counts in dataset_info.json are accepted."""
     (tmp_path / "pictures.yaml").write_text(PIPELINE)
     arguments = ("--pipeline", tmp_path / "pictures.yaml", "--set", "--json", "--jobs", 1)
     status, out, err = landfall(capsys, "validate", pictures, *arguments)
@@ -151,7 +151,7 @@ def test_written_by_tensorflow_datasets(capsys: pytest.CaptureFixture[str], pict
 def test_counts_of_tensorflow_datasets_are_held_against_the_shards(
     capsys: pytest.CaptureFixture[str], pictures: Path, tmp_path: Path
 ) -> None:
-    """A count of dataset_info.json that is one off is found: it was read, and not skipped."""
+    """A wrong count in dataset_info.json is found."""
     for path in pictures.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     info = json.loads((pictures / "dataset_info.json").read_text())
@@ -163,7 +163,7 @@ def test_counts_of_tensorflow_datasets_are_held_against_the_shards(
 
 
 def frame() -> pd.DataFrame:
-    """A table of every kind of column that pandas has for data sets; its index is written, too."""
+    """A table with every kind of column that pandas has for datasets, and an index."""
     num_rows = 500
     rows = pd.DataFrame(
         {
@@ -187,7 +187,7 @@ def test_written_by_pandas(tmp_path: Path, compression: str | None) -> None:
     """Whatever pandas writes is accepted, and its values are read right."""
     path = tmp_path / "train-00000-of-00001.parquet"
     frame().to_parquet(path, compression=compression)
-    verdict = verdict_on(path, PANDAS_FEATURES)
+    verdict = file_verdict(path, PANDAS_FEATURES)
     assert ((), 450) == (verdict.reasons, verdict.num_records)
     assert {str(i): 50 for i in range(9)} == verdict.statistics.features["label"].histogram
     assert {"cat": 250, "dog": 200} == verdict.statistics.features["kind"].histogram

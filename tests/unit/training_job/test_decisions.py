@@ -27,7 +27,7 @@ def test_a_gain_within_the_minimum_delta_is_none() -> None:
     assert [1, 1, 3] == [standing.best_epoch for standing in history]
 
 
-def test_early_stopping_waits_as_many_epochs_as_told() -> None:
+def test_early_stopping_waits_as_many_epochs_as_its_patience() -> None:
     """Two epochs without improvement end it, not one."""
     history = follow(Rules(monitor="val_loss", early_stopping_patience=2), [1.0, 1.1, 0.9, 0.9, 1.0])
     assert [False, False, False, False, True] == [standing.stopped for standing in history]
@@ -39,7 +39,7 @@ def test_a_patience_of_zero_waits_for_ever() -> None:
     assert (False, 1.0) == (last.stopped, last.rate_factor)
 
 
-def test_a_plateau_lowers_the_rate_and_starts_to_wait_anew() -> None:
+def test_a_plateau_lowers_the_rate_and_starts_to_wait_again() -> None:
     """Every two epochs without improvement the rate halves."""
     history = follow(Rules(monitor="val_loss", plateau_patience=2, plateau_factor=0.5), [1.0, 1.0, 1.0, 1.0, 1.0])
     assert [1.0, 1.0, 0.5, 0.5, 0.25] == [standing.rate_factor for standing in history]

@@ -68,6 +68,6 @@ def test_with_one_class_missing_the_area_says_nothing() -> None:
 
 
 def test_scores_in_one_bucket_count_half() -> None:
-    """Three positives and five negatives that cannot be told apart, and one positive above all."""
+    """Three positives and five negatives with equal scores, and one positive above all."""
     assert 0.5 == area_under_curve(np.array([3.0]), np.array([5.0]))
     assert (3 * 5 / 2 + 5) / (4 * 5) == area_under_curve(np.array([3.0, 1.0]), np.array([5.0, 0.0]))

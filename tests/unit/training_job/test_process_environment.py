@@ -38,7 +38,7 @@ def test_options_become_horovods_own_names(tmp_path: Path) -> None:
 
 
 def test_what_the_caller_has_set_is_left_alone() -> None:
-    """A default is only for what nobody decided."""
+    """A default is only for what is not set."""
     environment = {"OMPI_MCA_mpi_yield_when_idle": "0", "HOROVOD_CYCLE_TIME": "3"}
     set_for(TrainingOptions(), Path("r"), environment)
     assert ("0", "3") == (environment["OMPI_MCA_mpi_yield_when_idle"], environment["HOROVOD_CYCLE_TIME"])
@@ -127,23 +127,23 @@ for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-with tempfile.NamedTemporaryFile() as told:
-    file = ctypes.c_void_p(libc.fopen(told.name.encode(), b"w"))
+with tempfile.NamedTemporaryFile() as info:
+    file = ctypes.c_void_p(libc.fopen(info.name.encode(), b"w"))
     libc.malloc_info(0, file)
     libc.fclose(file)
-    print(pathlib.Path(told.name).read_text().count("<heap nr="))
+    print(pathlib.Path(info.name).read_text().count("<heap nr="))
 """
 
 
 def arenas(limit: str, **environment: str) -> int:
     """Return the number of arenas after six threads had memory at the same time."""
-    told = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-c", _PROGRAM, limit],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), **environment},
         stdout=subprocess.PIPE,
         check=True,
     )
-    return int(told.stdout)
+    return int(ended.stdout)
 
 
 def test_threads_share_the_arenas_there_are() -> None:
@@ -208,6 +208,6 @@ def test_without_gpus_nothing_is_pinned() -> None:
 
 
 def test_more_ranks_than_gpus_are_refused() -> None:
-    """Two ranks in one GPU would both be slow, and nobody would know why."""
+    """Two ranks in one GPU would both be slow, without an explanation."""
     with pytest.raises(TrainingError, match=r"Local rank 2 has no GPU of its own: its node has 2"):
         pin_gpu(Machine(2), 2)

@@ -30,12 +30,12 @@ def a_job(command: str = "echo done", **options: Any) -> Command:
 
 
 def submit(client: MLClient, job: Command) -> str:
-    """Submit a job; gives its name."""
+    """Submit a job; return its name."""
     return str(client.jobs.create_or_update(job, skip_validation=True).name)
 
 
 def test_submitting_with_registered_ids_is_exactly_one_put(client: MLClient, emulator: AzureMl) -> None:
-    """Nothing is looked up or uploaded on the way when environment and compute are given by id."""
+    """Nothing is looked up or uploaded on the way when environment and compute are ids."""
     before = len(emulator.calls())
     name = submit(client, a_job())
     calls = [(call["method"], call["path"], call["status"]) for call in emulator.calls()[before:]]
@@ -43,7 +43,7 @@ def test_submitting_with_registered_ids_is_exactly_one_put(client: MLClient, emu
 
 
 def test_a_job_is_read_back_as_submitted(client: MLClient) -> None:
-    """`jobs.get` gives the command, the tags and a state."""
+    """`jobs.get` returns the command, the tags and a state."""
     name = submit(client, a_job("echo read", tags={"landfall.run_id": "r1"}, experiment_name="digits"))
     job = client.jobs.get(name)
     expected = ("echo read", {"landfall.run_id": "r1"}, "digits")
@@ -54,8 +54,8 @@ def test_a_missing_job_is_a_404(client: MLClient) -> None:
     """The client raises its own not-found error."""
     from azure.core.exceptions import ResourceNotFoundError
 
-    with pytest.raises(ResourceNotFoundError, match="nobody was not found"):
-        client.jobs.get("nobody")
+    with pytest.raises(ResourceNotFoundError, match="absent was not found"):
+        client.jobs.get("absent")
 
 
 def test_jobs_are_listed_newest_first(client: MLClient) -> None:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
 
 def test_a_cluster_is_created_and_read(client: MLClient) -> None:
-    """`compute.begin_create_or_update` polls to success, and `compute.get` gives what was asked for."""
+    """`compute.begin_create_or_update` polls to success, and `compute.get` returns the same."""
     from azure.ai.ml.entities import AmlCompute
 
     wanted = AmlCompute(name="gpu-ncv3", size="Standard_NC24rs_v3", max_instances=3, idle_time_before_scale_down=60)
@@ -140,12 +140,12 @@ def test_a_model_without_a_version_gets_the_next(client: MLClient, emulator: Azu
 
 
 def test_a_model_of_a_job_that_does_not_exist_is_refused(client: MLClient) -> None:
-    """The service does not register what nobody made."""
+    """The service registers no model without a source."""
     from azure.ai.ml.entities import Model
     from azure.core.exceptions import HttpResponseError
 
-    model = Model(name="ghost", version="1", type="custom_model", path="azureml://jobs/nobody/outputs/model")
-    with pytest.raises(HttpResponseError, match="Could not find job 'nobody'"):
+    model = Model(name="ghost", version="1", type="custom_model", path="azureml://jobs/absent/outputs/model")
+    with pytest.raises(HttpResponseError, match="Could not find job 'absent'"):
         client.models.create_or_update(model)
 
 

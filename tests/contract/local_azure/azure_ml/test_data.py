@@ -32,7 +32,7 @@ def read(service: BlobServiceClient, container: str, path: str) -> bytes | None:
 
 
 def run(emulator: AzureMl, name: str, body: dict[str, Any]) -> str:
-    """Run a job to its end; gives the root's output."""
+    """Run a job to its end; return the root's output."""
     emulator.put(f"jobs/{name}", body).raise_for_status()
     emulator.await_status(name, "Completed")
     return log(emulator, name)
@@ -147,7 +147,7 @@ def test_an_output_may_be_one_file(emulator: AzureMl, host: BlobServiceClient) -
             "Image build failed",
         ),
         ("too-large", {"resources": {"instanceCount": 5}}, "Requested 5 nodes but AzureMLCompute cluster only has 4"),
-        ("exits", {"command": "echo told why; exit 3"}, "exited with status code 3"),
+        ("exits", {"command": "echo the reason; exit 3"}, "exited with status code 3"),
     ],
 )
 def test_a_failed_run_says_why(emulator: AzureMl, name: str, properties: dict[str, Any], message: str) -> None:

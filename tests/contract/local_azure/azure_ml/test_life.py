@@ -103,11 +103,11 @@ def test_every_change_of_state_is_an_event(tmp_path: Path, azurite: Azurite, top
     emulator.put("jobs/bad", command_job("exit 1")).raise_for_status()
     emulator.await_status("bad", "Failed")
     emulator.process.stop()
-    told = [(event["eventType"].rpartition(".")[2], event["data"].get("runStatus")) for event in topic.taken]
+    published = [(event["eventType"].rpartition(".")[2], event["data"].get("runStatus")) for event in topic.taken]
     walk = ["NotStarted", "Starting", "Preparing", "Queued", "Running"]
     good = [("RunStatusChanged", state) for state in (*walk, "Finalizing", "Completed")]
     bad = [("RunStatusChanged", state) for state in (*walk, "Failed")]
-    assert [*good, ("RunCompleted", None), *bad] == told
+    assert [*good, ("RunCompleted", None), *bad] == published
     assert {"key-of-the-topic"} == set(topic.keys)
     first = topic.taken[0]
     assert first["subject"] == f"experiments/{first['data']['experimentId']}/runs/good"

@@ -1,4 +1,4 @@
-"""What the emulator refuses, as the service does, and how it tells callers apart."""
+"""What the emulator refuses, as the service does, and that the log of calls names the caller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
 
 def refusal(emulator: AzureMl, path: str, body: Any) -> tuple[int, str]:
-    """Status and message of a PUT that should be refused."""
+    """Return status and message of a refused PUT."""
     answer = emulator.put(path, body)
     return answer.status_code, answer.json().get("error", {}).get("message", "")
 
@@ -96,9 +96,9 @@ def test_an_unsupported_method_is_a_405(emulator: AzureMl) -> None:
     assert 405 == emulator.ask("DELETE", f"{WORKSPACE_ID}/jobs/any").status_code
 
 
-def test_a_body_that_is_no_json_is_refused(emulator: AzureMl) -> None:
+def test_a_body_that_is_not_json_is_refused(emulator: AzureMl) -> None:
     """The parser's complaint is the message."""
     with emulator.http() as http:
         headers = {"Authorization": f"Bearer {emulator.token()}"}
         answer = http.put(f"{WORKSPACE_ID}/jobs/no-json", content=b"{", headers=headers)
-    assert (400, True) == (answer.status_code, "no JSON" in answer.text)
+    assert (400, True) == (answer.status_code, "not JSON" in answer.text)

@@ -53,7 +53,7 @@ def grid(azurite: Azurite, container: ContainerClient, tmp_path: Path) -> Iterat
     running.process.stop()
 
 
-def undelivered(container: ContainerClient) -> tuple[str, list[dict[str, Any]]]:
+def given_up(container: ContainerClient) -> tuple[str, list[dict[str, Any]]]:
     """Name and content of the one blob, once it is there."""
     (name,) = wait_until(lambda: [blob.name for blob in container.list_blobs()], what="a dead letter")
     return name, json.loads(container.download_blob(name).readall())
@@ -63,7 +63,7 @@ def test_an_event_that_is_given_up_is_a_blob_with_the_reason(grid: EventGrid, co
     """Under the subscription's name and the hour; what became of the event stands beside its members."""
     grid.publish("azureml", custom_event("e1", n=1))
 
-    name, (event,) = undelivered(container)
+    name, (event,) = given_up(container)
 
     assert BLOB_NAME.fullmatch(name) is not None, name
     assert ("e1", {"n": 1}) == (event["id"], event["data"])
@@ -78,7 +78,7 @@ def test_a_cloud_event_carries_the_reason_in_lower_case(grid: EventGrid, contain
     headers = {"aeg-sas-key": TOPIC_KEY, "Content-Type": "application/cloudevents+json"}
     httpx.post(grid.topic_endpoint("azureml"), content=json.dumps(CLOUD_EVENT), headers=headers).raise_for_status()
 
-    _, (event,) = undelivered(container)
+    _, (event,) = given_up(container)
 
     added = {"deadletterreason", "deliveryattempts", "lastdeliveryoutcome", "publishtime", "lastdeliveryattempttime"}
     assert (CLOUD_EVENT, added) == ({name: event[name] for name in CLOUD_EVENT}, set(event) - set(CLOUD_EVENT))

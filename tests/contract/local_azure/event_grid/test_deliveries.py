@@ -63,11 +63,11 @@ class Topic:
         return state
 
     def await_nothing_pending(self) -> None:
-        """Wait until every event is delivered or given up."""
+        """Wait until every event is delivered or dead-lettered."""
         wait_until(lambda: self.state()["pending"] == 0, what="nothing to be pending")
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        """Return what was given up, once there is something."""
+        """Return the dead letters, once there are any."""
         return self.grid.wait_for(f"/subscriptions/all-{self.name}/dead-letters", bool, "a dead letter")
 
 
@@ -196,7 +196,7 @@ def test_later_events_do_not_wait_for_a_retry(topic: Topic) -> None:
 
 
 def test_events_can_be_lost(topic: Topic) -> None:
-    """They are on the topic, and nobody gets them, until the faults are reset."""
+    """They are on the topic and are not delivered, until the faults are reset."""
     topic.set_faults(drop=True)
     topic.publish(custom_event("lost"))
     topic.grid.request("DELETE", "/faults")
@@ -273,9 +273,9 @@ def test_deliveries_can_be_late(topic: Topic) -> None:
     [
         ({"topic": "nowhere"}, "there is no topic called 'nowhere'"),
         ({"dropp": True}, "not ['dropp']"),
-        ({"deliveries": 0}, "deliveries should be from 1 to 100, is 0"),
-        ({"order": "sideways"}, "order should be one of"),
-        ({"drop": 1}, "drop should be bool, is 1"),
+        ({"deliveries": 0}, "deliveries must be from 1 to 100, not 0"),
+        ({"order": "sideways"}, "order must be one of"),
+        ({"drop": 1}, "drop must be bool, not 1"),
     ],
 )
 def test_a_fault_that_is_not_known_is_refused(topic: Topic, plan: dict[str, Any], said: str) -> None:

@@ -115,4 +115,4 @@ def test_an_incomplete_event_is_refused_with_its_place(custom_topics: EventGrid)
     answer = custom_topics.publish("landfall", {"id": "1", "subject": "s", "eventType": "t", "eventTime": "now"})
 
     assert 400 == answer.status_code
-    assert "event 0 should have the texts dataVersion, in the schema event_grid" == answer.json()["error"]["message"]
+    assert "event 0 must have the texts dataVersion in the schema event_grid" == answer.json()["error"]["message"]

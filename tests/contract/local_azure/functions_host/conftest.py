@@ -11,7 +11,7 @@ import pytest
 from azure.storage.queue import QueueClient
 
 from local_azure.azurite import Azurite
-from tests.support.dev_host import DevHost, fixture_settings, start_dev_host
+from tests.contract.local_azure.dev_host import DevHost, fixture_settings, start_dev_host
 
 SYSTEM_KEY = "fixture-system-key"
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from local_azure.processes import wait_until
-from tests.support.dev_host import DevHost
+from tests.contract.local_azure.dev_host import DevHost
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
@@ -55,10 +55,10 @@ def test_an_event_grid_function_can_be_started_by_hand(dev_host: DevHost) -> Non
 def test_what_cannot_be_started_is_refused_with_a_reason(dev_host: DevHost) -> None:
     """Unknown functions, HTTP functions and bodies that are no object."""
     answers = [
-        dev_host.request("POST", "/admin/functions/nobody", json={}),
+        dev_host.request("POST", "/admin/functions/absent", json={}),
         dev_host.request("POST", "/admin/functions/broken", json={}),
         dev_host.request("POST", "/admin/functions/take", content=b"[]"),
     ]
 
     assert [404, 400, 400] == [answer.status_code for answer in answers]
-    assert "there is no function called 'nobody'" == answers[0].json()["error"]["message"]
+    assert "there is no function called 'absent'" == answers[0].json()["error"]["message"]

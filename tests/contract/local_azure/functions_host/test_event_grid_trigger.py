@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.contract.local_azure.dev_host import DevHost
 from tests.contract.local_azure.functions_host.conftest import SYSTEM_KEY
-from tests.support.dev_host import DevHost
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
@@ -40,7 +40,7 @@ def test_the_handshake_is_answered_for_the_function(dev_host: DevHost) -> None:
 
 
 def test_every_event_of_a_request_is_a_call(dev_host: DevHost) -> None:
-    """An array of two calls the function twice and gives 202."""
+    """An array of two calls the function twice; the answer is 202."""
     answer = _post(dev_host, json=[_event("one"), _event("two")], headers=NOTIFICATION)
 
     assert 202 == answer.status_code
@@ -77,7 +77,7 @@ def test_the_cloud_events_handshake_allows_the_origin(dev_host: DevHost) -> None
 
 
 def test_refusals_say_why(dev_host: DevHost) -> None:
-    """A wrong key, an unknown function, no event and an unknown kind are told apart."""
+    """A wrong key, an unknown function, no event and an unknown kind have a status each."""
     answers = [
         _post(dev_host, key="wrong", json=[_event("x")], headers=NOTIFICATION),
         _post(dev_host, function="take", json=[_event("x")], headers=NOTIFICATION),

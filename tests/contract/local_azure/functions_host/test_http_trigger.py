@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.dev_host import DevHost
+from tests.contract.local_azure.dev_host import DevHost
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
@@ -23,7 +23,7 @@ def test_route_parameters_query_headers_and_method_reach_the_function(dev_host: 
 
 
 def test_a_literal_beats_a_parameter(dev_host: DevHost) -> None:
-    """Of two templates that match, the one with the literal answers, and its cookie arrives."""
+    """Where two templates match, the one with the literal answers, and its cookie arrives."""
     answer = dev_host.request("GET", "/items/special/9")
 
     assert "special" == answer.text

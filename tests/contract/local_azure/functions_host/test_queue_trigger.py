@@ -8,8 +8,8 @@ import pytest
 
 from local_azure.azurite import Azurite
 from local_azure.processes import wait_until
+from tests.contract.local_azure.dev_host import DevHost, fixture_settings, start_dev_host
 from tests.contract.local_azure.functions_host.conftest import Queue, open_queue
-from tests.support.dev_host import DevHost, fixture_settings, start_dev_host
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
@@ -55,7 +55,7 @@ def test_a_message_in_another_encoding_is_poisoned_unread(dev_host: DevHost, inb
     """What is not base64 goes to the poison queue as it is."""
     inbox.client.send_message("{not base64}")
 
-    dev_host.process.await_line("was moved to queue inbox-poison: it should be base64")
+    dev_host.process.await_line("was moved to queue inbox-poison: it is not base64")
 
     wait_until(lambda: "{not base64}" in poison.contents(), what="the message to be in the poison queue")
 

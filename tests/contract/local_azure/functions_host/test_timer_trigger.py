@@ -6,7 +6,7 @@ import pytest
 
 from local_azure.azurite import Azurite
 from local_azure.processes import wait_until
-from tests.support.dev_host import DevHost, fixture_settings, start_dev_host
+from tests.contract.local_azure.dev_host import DevHost, fixture_settings, start_dev_host
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 

@@ -32,7 +32,7 @@ from training_job.rank_plan import BatchShape, RecordRange, plan_evaluation, pla
 IMAGE = FeatureSpec(name="image", kind="float", shape=(1, 2, 1))
 LABEL = FeatureSpec(name="label", kind="int64")
 SIZES = (5, 1, 17, 9)
-"""Of uneven shards; the label counts all records, so each can be told from all others."""
+"""Of uneven shards; the label counts all records, so each differs from all others."""
 
 
 def number_of_shards(suffix: str) -> list[ManifestShard]:

@@ -51,7 +51,7 @@ def test_a_binary_task_has_one_logit() -> None:
     assert (2, 1) == logits(model, (8, 8, 1)).shape
 
 
-def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_name_is_refused_with_a_list_of_names() -> None:
     """small_cnn and all of keras.applications."""
     with pytest.raises(ModelError, match=r"There is no model 'ResNet51'; there are small_cnn and, .*ResNet50"):
         build_model(ModelOptions(model_name="ResNet51"), SMALL)
@@ -117,7 +117,7 @@ def test_a_users_module_builds_the_model(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_module_that_is_wrong_is_told_why(tmp_path: Path, text: str, message: str) -> None:
+def test_a_wrong_module_is_refused_with_the_reason(tmp_path: Path, text: str, message: str) -> None:
     """With the line of the user's own file where there is one."""
     with pytest.raises(ModelError, match=message):
         build_model(module(tmp_path, text), (4, 4, 1))
@@ -130,7 +130,7 @@ def test_a_module_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
-def test_pretrained_weights_are_taken_and_a_head_of_another_size_starts_anew(tmp_path: Path, suffix: str) -> None:
+def test_pretrained_weights_are_taken_and_a_head_of_another_size_stays_fresh(tmp_path: Path, suffix: str) -> None:
     """Ten classes learned, four wanted: the convolutions are the file's."""
     learned = build_model(ModelOptions(num_classes=10), (8, 8, 1))
     path = tmp_path / f"m{suffix}"

@@ -91,7 +91,7 @@ def test_lars_leaves_a_kernel_of_zeros_to_plain_momentum() -> None:
 
 @pytest.mark.parametrize("name", ["sgd", "lars"])
 def test_an_update_outside_a_graph_is_the_same(name: ByMomentum) -> None:
-    """By Keras' own variables, too, which `update_step` is given where nobody unpacks them."""
+    """By Keras' own variables, too, which `update_step` receives if they were not unpacked before."""
     variables = fresh_variables()
     optimizer = build_optimizer(OptimizationOptions(optimizer=name, weight_decay=0.1), variables, scaled_loss=False)
     for rate, gradients in zip(RATES, GRADIENTS, strict=True):

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.pack.packer import locked
-from tests.support.cli import landfall
 from tests.support.nih_xrays import write_nih
+from tests.support.pack_sources import write_cifar, write_imagenet, write_images
 from tests.support.processes import REPOSITORY
 from tests.support.shards import image_bytes
-from tests.unit.cli.pack.test_pack import write_cifar, write_imagenet, write_images
+from tests.support.terminal import landfall
 
 Capture = pytest.CaptureFixture[str]
 

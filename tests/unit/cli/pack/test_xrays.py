@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.support.cli import landfall
 from tests.support.nih_xrays import SIDE, write_nih
-from tests.unit.cli.pack.test_pack import records
+from tests.support.pack_sources import records
+from tests.support.terminal import landfall
 
 
 def packed(capsys: pytest.CaptureFixture[str], source: Path, target: Path, *options: object) -> str:

@@ -12,8 +12,8 @@ import pytest
 from cli.validate.inputs import ShardInput
 from cli.validate.judging import judge
 from shared.record_framing import frame_record
-from tests.support.cli import landfall
 from tests.support.shards import framed, image_bytes, labelled
+from tests.support.terminal import landfall
 
 PIPELINE = Path(__file__).parents[4] / "pipelines" / "digits.yaml"
 SOUND = framed([labelled(i % 10, image=image_bytes("PNG", (8, 8), "L")) for i in range(20)])

@@ -59,7 +59,7 @@ def test_an_idle_node_is_taken_at_once() -> None:
 
 
 def test_the_maximum_holds_and_the_next_run_waits() -> None:
-    """A run that does not fit waits until another gives its nodes back."""
+    """A run that does not fit waits until another releases its nodes."""
     cluster = a_cluster(max_nodes=2)
     cluster.ask("r1", 2)
     cluster.ask("r2", 1)
@@ -134,7 +134,7 @@ def test_a_wait_keeps_idle_nodes() -> None:
     )
 )
 def test_no_history_breaks_the_cluster(steps: list[tuple[str, int, int]]) -> None:
-    """Never more nodes than the maximum, never a node without its run, and whoever asks last still gets nodes."""
+    """Never more nodes than the maximum, never a node without its run, and the last run gets nodes too."""
     cluster, now_s = a_cluster(), 0.0
     for action, number, count in steps:
         run = f"r{number}"

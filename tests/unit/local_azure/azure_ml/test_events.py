@@ -18,7 +18,7 @@ HANG_UPS = 6
 
 
 class LateTopic(HTTPServer):
-    """Hangs up on the first callers, as a port does that nobody serves yet; then takes every event."""
+    """Closes the first connections, like a port without a server; then takes every event."""
 
     def __init__(self) -> None:
         self.callers = 0
@@ -67,9 +67,9 @@ def test_a_topic_that_starts_late_hears_of_everything() -> None:
 
 def test_an_emulator_can_stop_while_its_topic_is_not_there() -> None:
     """The wait for a topic ends with the emulator."""
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen: connections are refused
-        publisher = EventPublisher(f"http://127.0.0.1:{nobody.getsockname()[1]}/", None)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and does not listen: connections are refused
+        publisher = EventPublisher(f"http://127.0.0.1:{unused.getsockname()[1]}/", None)
         publisher.start()
         publisher.run_changed(failed_run())
         publisher.stop()

@@ -25,7 +25,7 @@ MPIRUN_SAYS = """prterun detected that one or more processes exited with non-zer
 def test_the_log_that_tells_is_quoted(
     tmp_path: Path, launcher: str, logs: dict[str, str], expected: tuple[str, str]
 ) -> None:
-    """Of the rank that failed first where mpirun names it, else of the root, else of the launcher."""
+    """The rank that failed first where mpirun names it, otherwise the root, otherwise the launcher."""
     (tmp_path / "launcher").write_text(launcher)
     (tmp_path / "logs").mkdir()
     for name, text in logs.items():

@@ -21,13 +21,13 @@ def test_defaults_are_the_service_s_where_it_has_any() -> None:
 
 
 def test_an_environment_is_a_name_and_a_virtual_environment() -> None:
-    """Several may be given."""
+    """The option may be repeated."""
     settings = read_settings([*FLAGS, "--python-environment", f"training={sys.prefix}"], GOOD)
     assert {"training": Path(sys.prefix)} == dict(settings.environments)
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
-    """Nobody has to start it four times."""
+    """One start names every problem."""
     with pytest.raises(SettingsError) as wrong:
         read_settings([*FLAGS, "--python-environment", "training=/nowhere"], {})
     assert [True] * 3 == [

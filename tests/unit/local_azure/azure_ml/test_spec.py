@@ -66,7 +66,7 @@ def test_the_name_of_an_asset_is_in_its_id() -> None:
     """And nothing else will do as an id."""
     workspace = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
     assert "training" == asset_name(f"{workspace}/environments/training/versions/3")
-    with pytest.raises(ValueError, match="expected the ARM id of an asset version"):
+    with pytest.raises(ValueError, match="is not the ARM id of an asset version"):
         asset_name("azureml:training:3")
 
 

@@ -83,7 +83,7 @@ def _resumed(tail: LogTail, path: Path) -> LogTail:
 
 
 def test_it_starts_at_the_end_and_gives_each_line_once(tmp_path: Path) -> None:
-    """Old lines are not given; new ones are, in order, also over a restart."""
+    """Old lines are not returned; new ones are, in order, also after a restart."""
     log = tmp_path / "log"
     log.write_text("old\n", encoding="utf-8")
     tail = LogTail(log, None)

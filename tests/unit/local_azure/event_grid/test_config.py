@@ -16,21 +16,21 @@ SUBSCRIPTION = {"name": "s", "topic": "t", "webhook": "http://127.0.0.1:9/x"}
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ("{", "should be JSON, is not: "),
-        ("[]", "should hold a JSON object, holds list"),
-        ({"topics": ["t/../u"]}, "topics should be letters, digits, - and _ only, is 't/../u'"),
-        ({"topics": [], "subscriptions": [SUBSCRIPTION]}, "subscription s: topic should be one of [], is 't'"),
+        ("{", "must be JSON: "),
+        ("[]", "must hold a JSON object, not list"),
+        ({"topics": ["t/../u"]}, "topics must be letters, digits, - and _ only, not 't/../u'"),
+        ({"topics": [], "subscriptions": [SUBSCRIPTION]}, "subscription s: topic must be one of [], not 't'"),
         ({"topics": ["t"], "subscriptions": [SUBSCRIPTION | {"queue": "q"}]}, "either a queue or a webhook"),
-        ({"topics": ["t"], "subscriptions": [SUBSCRIPTION] * 2}, "subscriptions should have different names"),
+        ({"topics": ["t"], "subscriptions": [SUBSCRIPTION] * 2}, "subscriptions must have different names"),
         (
             {"topics": ["t"], "subscriptions": [SUBSCRIPTION | {"webhook": "file:///x"}]},
-            "webhook should be an http URL",
+            "webhook must be an http URL",
         ),
         ({"topics": ["t"], "subscriptions": [SUBSCRIPTION | {"retry_schedule_s": ["x"]}]}, "list of seconds"),
-        ({"topics": ["t"], "storage": {}}, "storage: access_log should be a text, is None"),
+        ({"topics": ["t"], "storage": {}}, "storage: access_log must be a text, not None"),
         (
             {"topics": ["t"], "subscriptions": [{"name": "s", "topic": "t", "queue": "q"}]},
-            "storage connection AzureWebJobsStorage should be a connection string",
+            "storage connection AzureWebJobsStorage is not set",
         ),
     ],
 )

@@ -32,17 +32,17 @@ def test_a_single_event_is_as_good_as_an_array() -> None:
 @pytest.mark.parametrize(
     ("content_type", "content", "said"),
     [
-        ("application/json", "{", "the body should be JSON"),
-        ("application/json", "[1]", "event 0 should be an object, is int"),
+        ("application/json", "{", "the body must be JSON"),
+        ("application/json", "[1]", "event 0 must be an object, not int"),
         (
             "application/json",
             json.dumps([custom_event("1"), {}]),
-            "event 1 should have the texts id, subject, eventType",
+            "event 1 must have the texts id, subject, eventType",
         ),
         (
             "application/cloudevents+json",
             json.dumps(CLOUD | {"id": 1}),
-            "event 0 should have the texts id, in the schema",
+            "event 0 must have the texts id in the schema",
         ),
     ],
 )

@@ -32,7 +32,7 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_last_line_cut_off_by_a_kill_is_dropped(tmp_path: Path) -> None:
-    """The number is given out again, as nobody was told of it."""
+    """Its number is used again, as it was never returned."""
     path = tmp_path / "j.jsonl"
     path.write_text('{"seq": 1, "a": 1}\n{"seq": 2, "a"', encoding="utf-8")
     journal = Journal(path)

@@ -33,7 +33,7 @@ def test_a_missing_setting_is_named() -> None:
 
 def test_a_function_needs_a_trigger() -> None:
     """Outputs alone never run."""
-    with pytest.raises(BindingError, match=r"function f should have a trigger, has \['queue'\]"):
+    with pytest.raises(BindingError, match=r"function f must have a trigger, not \['queue'\]"):
         make_function("f", "id", [{"type": "queue", "name": "out"}], {})
 
 

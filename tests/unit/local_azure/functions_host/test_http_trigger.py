@@ -5,7 +5,7 @@ import pytest
 from local_azure.functions_host.functions import Function
 from local_azure.functions_host.http_trigger import find_route, make_routes
 from local_azure.functions_host.settings import BindingError
-from tests.support.worker_double import make_trigger
+from tests.unit.local_azure.functions_host.worker_double import make_trigger
 
 
 def _http(route: str | None, *methods: str, name: str = "") -> Function:

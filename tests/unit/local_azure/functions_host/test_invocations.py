@@ -8,7 +8,7 @@ import pytest
 
 from local_azure.functions_host.invocations import Invoker, Outcome
 from local_azure.functions_host.worker import TypedData
-from tests.support.worker_double import RecordingOutputs, RecordingWorker, make_trigger
+from tests.unit.local_azure.functions_host.worker_double import RecordingOutputs, RecordingWorker, make_trigger
 
 FUNCTION = make_trigger("queueTrigger", "take")
 
@@ -26,7 +26,7 @@ def test_the_worker_is_asked_for_the_function_with_its_parameter() -> None:
     (request,) = worker.requests
     (parameter,) = request.input_data
     assert (outcome.invocation_id, "id-of-take") == (request.invocation_id, request.function_id)
-    assert ("given", "body") == (parameter.name, parameter.data.string)
+    assert ("message", "body") == (parameter.name, parameter.data.string)
     assert "7" == request.trigger_metadata["Id"].string
 
 

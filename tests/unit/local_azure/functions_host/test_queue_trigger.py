@@ -26,7 +26,7 @@ def test_without_an_encoding_the_content_is_the_body() -> None:
 @pytest.mark.parametrize("content", ["{not base64}", "YQ", "ü"])
 def test_what_is_not_base64_is_refused(content: str) -> None:
     """With the option that expects it and the beginning of the message."""
-    with pytest.raises(UndecodableMessageError, match="it should be base64"):
+    with pytest.raises(UndecodableMessageError, match="it is not base64"):
         decode_body(content, "base64")
 
 

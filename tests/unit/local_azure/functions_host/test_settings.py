@@ -74,16 +74,16 @@ def test_a_setting_goes_before_host_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "should be JSON, is not"),
-        ([], "should hold a JSON object, holds list"),
-        ({"extensions": 1}, "extensions should be an object, is int"),
-        ({"extensions": {"queues": {"batchSize": 33}}}, "batchSize should be a whole number from 1 to 32, is 33"),
-        ({"extensions": {"queues": {"batchSize": True}}}, "batchSize should be a whole number from 1 to 32, is True"),
+        ("{", "must be JSON"),
+        ([], "must hold a JSON object, not list"),
+        ({"extensions": 1}, "extensions must be an object, not int"),
+        ({"extensions": {"queues": {"batchSize": 33}}}, "batchSize must be a whole number from 1 to 32, not 33"),
+        ({"extensions": {"queues": {"batchSize": True}}}, "batchSize must be a whole number from 1 to 32, not True"),
         (
             {"extensions": {"queues": {"messageEncoding": "utf"}}},
-            "messageEncoding should be base64 or none, is 'utf'",
+            "messageEncoding must be base64 or none, not 'utf'",
         ),
-        ({"extensions": {"queues": {"visibilityTimeout": "30 s"}}}, "should look like 00:00:30, is '30 s'"),
+        ({"extensions": {"queues": {"visibilityTimeout": "30 s"}}}, "must look like 00:00:30, not '30 s'"),
     ],
 )
 def test_a_field_that_cannot_be_used_is_named(tmp_path: Path, content: Any, said: str) -> None:
@@ -116,7 +116,7 @@ def test_local_settings_must_hold_an_object(tmp_path: Path) -> None:
     """A list of values is refused."""
     _write(tmp_path, "local.settings.json", {"Values": ["A"]})
 
-    with pytest.raises(DevHostError, match="Values should be an object, is list"):
+    with pytest.raises(DevHostError, match="Values must be an object, not list"):
         app_settings(tmp_path, {})
 
 

@@ -12,7 +12,7 @@ import pytest
 from local_azure.functions_host.invocations import Invoker
 from local_azure.functions_host.settings import BindingError
 from local_azure.functions_host.timer_trigger import TimerListener, TimerStatus, parse_schedule
-from tests.support.worker_double import RecordingOutputs, RecordingWorker, make_trigger
+from tests.unit.local_azure.functions_host.worker_double import RecordingOutputs, RecordingWorker, make_trigger
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -106,5 +106,5 @@ def test_the_next_occurrence_is_later_and_on_the_schedule(text: str, expected: d
 @pytest.mark.parametrize("text", ["", "* * * *", "0 61 * * * *", "00:05:00", "0 0 0 0 0 0 0"])
 def test_a_schedule_that_is_none_is_refused(text: str) -> None:
     """The function and the text are named."""
-    with pytest.raises(BindingError, match="function f should have an NCRONTAB schedule of six fields"):
+    with pytest.raises(BindingError, match="function f must have an NCRONTAB schedule of six fields"):
         parse_schedule(text, "f")

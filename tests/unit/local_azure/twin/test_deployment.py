@@ -1,4 +1,4 @@
-"""The twin gives the function app every setting that it reads, in the form that it wants."""
+"""The twin's app settings have every setting that the function app reads, in its form."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def settings(folder: Path) -> dict[str, str]:
 
 def test_the_function_app_accepts_the_twins_settings(tmp_path: Path) -> None:
     """Nothing is missing or wrong, and the workspace is the twin's."""
-    given = settings(tmp_path)
-    read = read_settings(given)
-    assert (names.WORKSPACE, names.FUNCTION_APP_IDENTITY, given["LANDFALL_CODE_ID"]) == (
+    values = settings(tmp_path)
+    read = read_settings(values)
+    assert (names.WORKSPACE, names.FUNCTION_APP_IDENTITY, values["LANDFALL_CODE_ID"]) == (
         read.workspace.name,
         read.client_id,
         read.workspace.code_id,
@@ -45,19 +45,19 @@ def test_the_function_app_accepts_the_twins_settings(tmp_path: Path) -> None:
 
 
 def test_a_demo_outlasts_what_a_killed_twin_was_at(tmp_path: Path) -> None:
-    """A claim of a process that was killed is taken over before the next demo gives up waiting for its turn."""
-    given = settings(tmp_path)
-    claim_s = read_settings(given).claim_lease.total_seconds()
-    assert ("0 * * * * *", True) == (given["LANDFALL_RECONCILE_SCHEDULE"], claim_s + 2 * MINUTE_S < SILENCE_S)
+    """A claim of a process that was killed is taken over before the next demo's wait for its turn ends."""
+    values = settings(tmp_path)
+    claim_s = read_settings(values).claim_lease.total_seconds()
+    assert ("0 * * * * *", True) == (values["LANDFALL_RECONCILE_SCHEDULE"], claim_s + 2 * MINUTE_S < SILENCE_S)
 
 
 def test_every_recipient_of_this_clones_pipelines_has_its_setting(tmp_path: Path) -> None:
     """A webhook that a pipeline names by its setting is the twin's own receiver."""
     pipelines = load_pipelines(TwinOptions().pipelines)
     webhooks = {name.partition(":")[2] for p in pipelines.values() for name in p.notify if name != "topic"}
-    given = settings(tmp_path)
+    values = settings(tmp_path)
     expected = dict.fromkeys(webhooks, "http://127.0.0.1:10080/webhooks/people")
-    assert expected == {name: read_url(given, name) for name in webhooks}
+    assert expected == {name: read_url(values, name) for name in webhooks}
 
 
 def test_the_data_account_has_blobs_only(tmp_path: Path) -> None:
@@ -68,5 +68,5 @@ def test_the_data_account_has_blobs_only(tmp_path: Path) -> None:
 
 def test_the_workspace_is_named_alike_everywhere(tmp_path: Path) -> None:
     """Publishing and submitting mean the same workspace."""
-    given = settings(tmp_path)
-    assert workspace_settings() == {name: given[name] for name in workspace_settings()}
+    values = settings(tmp_path)
+    assert workspace_settings() == {name: values[name] for name in workspace_settings()}

@@ -1,4 +1,4 @@
-"""Examples: what is no protobuf, what hides in it, and features against what the pipeline states."""
+"""Examples: malformed protobuf, unknown fields, and features against the pipeline's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shard_validation import ReasonCode as Code
 from shared.example_schema import FeatureSpec
 from shared.record_framing import frame_record
 from tests.support.example_bytes import example_bytes
-from tests.support.shards import LABEL, framed, judged, labelled, only_reason, place
+from tests.support.shards import LABEL, framed, labelled, only_reason, place, verdict_on
 
 SOUND = labelled(3)
 SECOND = len(frame_record(SOUND))
@@ -33,7 +33,7 @@ def sized(payload: bytes) -> bytes:
 
 
 def in_feature(name: bytes, feature: bytes) -> bytes:
-    """Return an example with one feature, its bytes as given."""
+    """Return an example with one feature of these bytes."""
     return field(1, 2, sized(field(1, 2, sized(field(1, 2, sized(name)) + field(2, 2, sized(feature))))))
 
 
@@ -61,8 +61,8 @@ def in_feature(name: bytes, feature: bytes) -> bytes:
     ],
 )
 def test_bad_example(payload: bytes, code: Code) -> None:
-    """A payload that is no example, or not the one that the pipeline states, is named by record and offset."""
-    assert (code, 1, SECOND) == place(judged(framed([SOUND, payload, SOUND]), LABEL))
+    """A payload that is not the example that the pipeline states is reported with record and offset."""
+    assert (code, 1, SECOND) == place(verdict_on(framed([SOUND, payload, SOUND]), LABEL))
 
 
 @pytest.mark.parametrize(
@@ -77,32 +77,32 @@ def test_bad_example(payload: bytes, code: Code) -> None:
     ],
 )
 def test_bad_numbers(values: list[float], code: Code, seen: str) -> None:
-    """Of several numbers the one at fault is named with its position."""
-    reason = only_reason(judged(framed([example_bytes({"x": values})]), FLOATS))
+    """The faulty one of several numbers is reported with its position."""
+    reason = only_reason(verdict_on(framed([example_bytes({"x": values})]), FLOATS))
     assert (code, "x", seen) == (reason.code, reason.feature, reason.seen)
 
 
 def test_values_whose_sum_overflows() -> None:
-    """Large finite numbers are finite, whatever their sum is."""
+    """Large finite numbers are accepted, also where their sum is infinite."""
     spec = FeatureSpec(name="x", kind="float", shape=(None,))
-    assert judged(framed([example_bytes({"x": [3e38] * 1000})]), spec).accepted
+    assert verdict_on(framed([example_bytes({"x": [3e38] * 1000})]), spec).accepted
 
 
 @pytest.mark.parametrize(("num_values", "is_accepted"), [(0, True), (6, True), (5, False)])
 def test_open_shape(num_values: int, is_accepted: bool) -> None:  # noqa: FBT001
-    """A shape with an open size takes any number of values that fills it, also none."""
+    """A shape with an open size accepts any number of values that fills it, also none."""
     spec = FeatureSpec(name="boxes", kind="float", shape=(None, 3))
     payload = (
         encode_example({"boxes": [0.5] * num_values}) if num_values else in_feature(b"boxes", field(2, 2, b"\0"))
     )
-    assert is_accepted == judged(framed([payload]), spec).accepted
+    assert is_accepted == verdict_on(framed([payload]), spec).accepted
 
 
 def test_allowed_values() -> None:
-    """Only the allowed values are accepted, of numbers and of texts."""
+    """Only the allowed numbers and texts are accepted."""
     color = FeatureSpec(name="color", kind="bytes", encoding="text", allowed=("red", "green"))
     size = FeatureSpec(name="size", kind="int64", allowed=(1, 2))
-    verdict = judged(
+    verdict = verdict_on(
         framed([encode_example({"color": "red", "size": 2}), encode_example({"color": b"\xff", "size": 3})]),
         color,
         size,
@@ -114,20 +114,20 @@ def test_allowed_values() -> None:
 def test_text_that_is_no_utf8() -> None:
     """A text must be UTF-8."""
     spec = FeatureSpec(name="text", kind="bytes", encoding="text")
-    assert Code.TEXT_NOT_UTF8 == only_reason(judged(framed([encode_example({"text": b"a\xff"})]), spec)).code
+    assert Code.TEXT_NOT_UTF8 == only_reason(verdict_on(framed([encode_example({"text": b"a\xff"})]), spec)).code
 
 
 def test_optional_feature() -> None:
-    """An optional feature may be missing, but where it is there it must fit."""
+    """An optional feature may be missing, but is checked where it is present."""
     spec = FeatureSpec(name="weight", kind="float", required=False, minimum=0)
     absent, wrong = labelled(1), labelled(1, weight=-1.0)
-    verdict = judged(framed([absent, wrong]), LABEL, spec)
+    verdict = verdict_on(framed([absent, wrong]), LABEL, spec)
     assert (Code.VALUE_OUT_OF_RANGE, 1, len(frame_record(absent))) == place(verdict)
 
 
 def test_every_feature_at_fault_is_named() -> None:
-    """All that is wrong with one example is said, not the first."""
-    verdict = judged(framed([example_bytes({"label": 99})]), LABEL, FLOATS)
+    """All faults of one example are reported."""
+    verdict = verdict_on(framed([example_bytes({"label": 99})]), LABEL, FLOATS)
     assert [Code.VALUE_OUT_OF_RANGE, Code.FEATURE_MISSING] == [r.code for r in verdict.reasons]
 
 
@@ -143,41 +143,41 @@ def test_every_feature_at_fault_is_named() -> None:
 def test_raw_tensors(dtype: str, shape: tuple[int | None, ...], content: bytes, code: Code) -> None:
     """Raw bytes must fill their shape, with finite values in range."""
     spec = FeatureSpec(name="raw", kind="bytes", encoding="raw", dtype=dtype, shape=shape, maximum=255)  # type: ignore[arg-type]
-    assert code == only_reason(judged(framed([encode_example({"raw": content})]), spec)).code
+    assert code == only_reason(verdict_on(framed([encode_example({"raw": content})]), spec)).code
 
 
 def test_ten_megabytes_of_unknown_fields() -> None:
-    """10 MB that are no part of an example are refused; a few bytes that a reader would skip are not."""
+    """10 MB of unknown fields are rejected; a few bytes are accepted."""
     unknown = field(15, 2, sized(b"x" * (10 << 20)))
-    assert (Code.EXAMPLE_UNKNOWN_FIELDS, 0, 0) == place(judged(framed([SOUND + unknown]), LABEL))
-    assert judged(framed([SOUND + field(15, 2, sized(b"x" * 100))]), LABEL).accepted
+    assert (Code.EXAMPLE_UNKNOWN_FIELDS, 0, 0) == place(verdict_on(framed([SOUND + unknown]), LABEL))
+    assert verdict_on(framed([SOUND + field(15, 2, sized(b"x" * 100))]), LABEL).accepted
 
 
 @pytest.mark.parametrize(("num_bytes", "is_accepted"), [(64 << 10, True), ((64 << 10) + 1, False)])
 def test_a_little_that_is_no_part_of_an_example(num_bytes: int, is_accepted: bool) -> None:  # noqa: FBT001
-    """Readers skip what they do not know: 64 KiB of it are no fault, its own tag and length included, one more is."""
+    """64 KiB of unknown fields, tag and length included, are accepted; one more byte is rejected."""
     unknown = field(15, 2, sized(b"x" * (num_bytes - 4)))
     assert num_bytes == len(unknown)
-    assert is_accepted == judged(framed([SOUND + unknown]), LABEL).accepted
+    assert is_accepted == verdict_on(framed([SOUND + unknown]), LABEL).accepted
 
 
 def test_sequence_example() -> None:
-    """The context of a tf.train.SequenceExample is read as an example; its lists are unknown, and skipped."""
+    """The context of a tf.train.SequenceExample is read as an example; its lists are unknown fields."""
     lists = field(2, 2, sized(field(1, 2, sized(field(1, 2, sized(b"frames"))))))
-    assert judged(framed([SOUND + lists]), LABEL).accepted
+    assert verdict_on(framed([SOUND + lists]), LABEL).accepted
 
 
 def test_features_that_nobody_stated() -> None:
-    """Features that the pipeline says nothing of are no unknown fields, however large."""
-    assert judged(framed([labelled(1, image=b"x" * (1 << 20))]), LABEL).accepted
+    """Features that the pipeline does not state are not unknown fields, whatever their size."""
+    assert verdict_on(framed([labelled(1, image=b"x" * (1 << 20))]), LABEL).accepted
 
 
 def test_example_too_large() -> None:
-    """A payload beyond what is held to be parsed is refused without being held; its CRC is still checked."""
+    """A payload above `max_example_bytes` is rejected without being held; its CRC is still checked."""
     content = framed([labelled(1, image=b"x" * 5000)])
     limits = Limits(max_example_bytes=1000)
     for chunk_bytes in (512, 1 << 20):
-        verdict = judged(content, LABEL, limits=limits, chunk_bytes=chunk_bytes)
+        verdict = verdict_on(content, LABEL, limits=limits, chunk_bytes=chunk_bytes)
         assert (Code.EXAMPLE_TOO_LARGE, 0, 0) == place(verdict)
 
 
@@ -194,17 +194,17 @@ def test_example_too_large() -> None:
     ],
 )
 def test_values_that_would_swell(payload: bytes) -> None:
-    """A payload that would take many times its size in memory is refused before it is parsed."""
-    verdict = judged(framed([payload]), LABEL, limits=Limits(max_parsed_bytes=4 << 20))
+    """A payload that would take many times its size in memory is rejected before it is parsed."""
+    verdict = verdict_on(framed([payload]), LABEL, limits=Limits(max_parsed_bytes=4 << 20))
     assert (Code.EXAMPLE_TOO_COMPLEX, 0, 0) == place(verdict)
 
 
 def test_large_sound_payloads() -> None:
-    """Large examples of few values are no cause of suspicion."""
+    """Large examples of few values are accepted."""
     spec = FeatureSpec(name="x", kind="float", shape=(1_000_000,))
-    assert judged(framed([encode_example({"x": [0.5] * 1_000_000})]), spec, images=ImagePolicy()).accepted
+    assert verdict_on(framed([encode_example({"x": [0.5] * 1_000_000})]), spec, images=ImagePolicy()).accepted
 
 
 def test_records_are_counted_without_features() -> None:
-    """Without features payloads may be anything: integrity only."""
-    assert judged(framed([b"anything"])).accepted
+    """Without features payloads may be anything: only integrity is checked."""
+    assert verdict_on(framed([b"anything"])).accepted

@@ -1,4 +1,4 @@
-"""Layouts and walks: what is read without the protobuf runtime is what the runtime reads."""
+"""Layouts and walks: they read what the protobuf runtime reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shard_validation.examples.layout import (
 from shard_validation.examples.message import example_class
 from shared.example_schema import FeatureSpec
 from tests.support.example_bytes import example_bytes
-from tests.support.shards import LABEL, framed, judged, labelled, place
+from tests.support.shards import LABEL, framed, labelled, place, verdict_on
 
 SPECS = (
     LABEL,
@@ -44,7 +44,7 @@ LISTS = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
 
 
 def parsed(payload: bytes) -> list[Sequence[object] | None]:
-    """Return each feature's values as the runtime reads them; None where it is not there."""
+    """Return each feature's values as the runtime reads them; None where it is missing."""
     features = example_class().FromString(payload).features.feature
     return [
         list(getattr(features[spec.name], LISTS[spec.kind]).value) if spec.name in features else None
@@ -71,7 +71,7 @@ def walked(payload: bytes | memoryview) -> list[Any] | None:
     classes=st.tuples(st.integers(0, 127), st.integers(128, 16_383)),
 )
 def test_values(label: int, image: bytes, box: tuple[float, float], classes: tuple[int, int]) -> None:
-    """Values of any kind are those that the runtime reads, of bytes and of a view."""
+    """Values of any kind equal those of the runtime, from bytes and from a view."""
     payload = encode_example({**FEATURES, "label": label, "image": image, "box": box, "classes": classes})
     assert parsed(payload) == read(EXAMPLE, payload)
     assert parsed(payload) == read(EXAMPLE, memoryview(payload))
@@ -84,7 +84,7 @@ def test_values(label: int, image: bytes, box: tuple[float, float], classes: tup
     texts=st.lists(st.binary(max_size=9), min_size=1, max_size=9),
 )
 def test_values_of_a_walk(image: bytes, box: list[float], classes: list[int], texts: list[bytes]) -> None:
-    """Values of any number and size are those that the runtime reads, of bytes and of a view."""
+    """Values of any number and size equal those of the runtime, from bytes and from a view."""
     payload = encode_example({**FEATURES, "image": image, "box": box, "classes": classes, "texts": texts})
     assert parsed(payload) == walked(payload)
     assert parsed(payload) == walked(memoryview(payload))
@@ -92,7 +92,7 @@ def test_values_of_a_walk(image: bytes, box: list[float], classes: list[int], te
 
 @given(position=st.integers(0, len(EXAMPLE) - 1), byte=st.integers(0, 255), second=st.integers(0, len(EXAMPLE) - 1))
 def test_damage(position: int, byte: int, second: int) -> None:
-    """A damaged payload is read as the runtime reads it and writes it, or left to the runtime."""
+    """A damaged payload is read as the runtime reads it, or left to the runtime."""
     damaged = bytearray(EXAMPLE)
     damaged[position] = byte
     damaged[second] ^= 0x80
@@ -126,14 +126,14 @@ def test_large_values_are_views() -> None:
     ],
 )
 def test_not_plain(payload: bytes) -> None:
-    """What is not written as every writer writes it, or is not worth it, has no layout and is not walked through."""
+    """Payloads that no writer produces, and those not worth it, have no layout and are not walked through."""
     with pytest.raises(NotPlainError):
         compile_layout(payload, SPECS)
     assert walked(payload) is None
 
 
 def test_negative_integers() -> None:
-    """Negative numbers, and such as are written longer than need be, are left to the runtime."""
+    """Negative numbers, and encodings with superfluous bytes, are left to the runtime."""
     negative = encode_example({**FEATURES, "classes": [-1]})
     assert read(negative, negative) is None
     longer = EXAMPLE.replace(b"\x05\xac\x02", b"\x85\x00\x02")
@@ -143,15 +143,15 @@ def test_negative_integers() -> None:
 
 @pytest.mark.parametrize("name", [b"\x05label", b"\x01x"])
 def test_integer_without_an_end(name: bytes) -> None:
-    """An integer whose last byte says that another follows is left to the runtime, also where nobody asks for it."""
+    """An integer without a last byte is left to the runtime, also in a feature that is not needed."""
     position = EXAMPLE.index(name) + len(name) + len(b"\x12\x05\x1a\x03\x0a\x01")
     endless = EXAMPLE[:position] + bytes([EXAMPLE[position] | 0x80]) + EXAMPLE[position + 1 :]
     assert read(EXAMPLE, EXAMPLE) is not None
     assert read(EXAMPLE, endless) is None
 
 
-def test_learnt_at_the_second_sight() -> None:
-    """A length is worth a layout when it comes again."""
+def test_a_layout_is_learnt_from_the_second_example() -> None:
+    """A layout is learnt when a length appears for the second time."""
     layouts = Layouts(SPECS)
     layouts.learn(EXAMPLE)
     assert {} == layouts.readers
@@ -160,22 +160,22 @@ def test_learnt_at_the_second_sight() -> None:
 
 
 def test_faults_in_a_known_layout() -> None:
-    """The hundredth example of a layout is judged as the first: by record, offset, code; values are counted."""
+    """The hundredth example of a layout is checked as the first is, and its values are counted."""
     payloads = [labelled(i % 10, image=bytes(50)) for i in range(100)]
     image = FeatureSpec(name="image", kind="bytes", encoding="raw", dtype="uint8", shape=(50,))
-    verdict = judged(framed(payloads), LABEL, image)
+    verdict = verdict_on(framed(payloads), LABEL, image)
     assert {str(i): 10 for i in range(10)} == verdict.statistics.features["label"].histogram
     payloads[70] = labelled(99, image=bytes(50))
-    verdict = judged(framed(payloads), LABEL, image)
+    verdict = verdict_on(framed(payloads), LABEL, image)
     assert (Code.VALUE_OUT_OF_RANGE, 70, len(framed(payloads[:70]))) == place(verdict)
 
 
 def test_size_that_differs_after_many_that_fit() -> None:
-    """A raw tensor of another size is found among a hundred of the right one."""
+    """One raw tensor of another size is found among a hundred."""
     payloads = [labelled(1, image=bytes(50)) for _ in range(100)]
     payloads[60] = labelled(1, image=bytes(49))
     image = FeatureSpec(name="image", kind="bytes", encoding="raw", dtype="uint8", shape=(50,))
-    verdict = judged(framed(payloads), image)
+    verdict = verdict_on(framed(payloads), image)
     assert (Code.FEATURE_WRONG_SHAPE, 60, len(framed(payloads[:60]))) == place(verdict)
     assert (99, 50, 50) == (
         verdict.statistics.features["image"].num_present,
@@ -185,10 +185,10 @@ def test_size_that_differs_after_many_that_fit() -> None:
 
 
 def test_faults_in_large_examples_of_different_lengths() -> None:
-    """Large examples of any lengths are judged as small ones are: by record, offset, code; values are counted."""
+    """Large examples of varying lengths are checked as small ones are, and their values are counted."""
     payloads = [labelled(i % 10, image=bytes(MIN_WALKED_BYTES + i)) for i in range(20)]
     image = FeatureSpec(name="image", kind="bytes")
-    statistics = judged(framed(payloads), LABEL, image).statistics.features
+    statistics = verdict_on(framed(payloads), LABEL, image).statistics.features
     assert {str(i): 2 for i in range(10)} == statistics["label"].histogram
     assert (20, MIN_WALKED_BYTES, MIN_WALKED_BYTES + 19) == (
         statistics["image"].num_present,
@@ -196,6 +196,10 @@ def test_faults_in_large_examples_of_different_lengths() -> None:
         statistics["image"].maximum,
     )
     payloads[7] = labelled(99, image=bytes(MIN_WALKED_BYTES + 7))
-    assert (Code.VALUE_OUT_OF_RANGE, 7, len(framed(payloads[:7]))) == place(judged(framed(payloads), LABEL, image))
+    assert (Code.VALUE_OUT_OF_RANGE, 7, len(framed(payloads[:7]))) == place(
+        verdict_on(framed(payloads), LABEL, image)
+    )
     payloads[7] = encode_example({"label": 1.0, "image": bytes(MIN_WALKED_BYTES + 7)})
-    assert (Code.FEATURE_WRONG_KIND, 7, len(framed(payloads[:7]))) == place(judged(framed(payloads), LABEL, image))
+    assert (Code.FEATURE_WRONG_KIND, 7, len(framed(payloads[:7]))) == place(
+        verdict_on(framed(payloads), LABEL, image)
+    )

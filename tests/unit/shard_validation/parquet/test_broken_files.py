@@ -1,4 +1,4 @@
-"""Parquet: every way in which a file can be broken, with its code and its place."""
+"""Parquet: every way in which a file can be broken, with its code and position."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROWS = 100
 
 
 def table(**columns: Any) -> pa.Table:
-    """Return 100 rows of images and labels, or of the given columns instead."""
+    """Return 100 rows of images and labels, or of other columns."""
     rows = {"label": [i % 10 for i in range(ROWS)], "image": [image_bytes("PNG", (8, 8 + i)) for i in range(ROWS)]}
     return pa.table({**rows, **columns})
 
@@ -50,7 +50,7 @@ def verdict_on(content: bytes, *features: FeatureSpec, limits: Limits | None = N
 
 
 def chunk_of(content: bytes, row_group: int, column: int) -> Any:
-    """Return what the footer says of a column chunk."""
+    """Return a column chunk as the footer describes it."""
     return pq.read_metadata(io.BytesIO(content)).row_group(row_group).column(column)
 
 
@@ -99,8 +99,8 @@ FOOTER = len(SOUND) - 8 - struct.unpack("<I", SOUND[-8:-4])[0]
         pytest.param(b"PARE" + SOUND[4:-4] + b"PARE", Code.PARQUET_ENCRYPTED, 0, id="encrypted footer"),
     ],
 )
-def test_bad_footer(content: bytes, code: Code, offset: int) -> None:
-    """A footer that is missing, lies or cannot be read is named with its place."""
+def test_broken_footer(content: bytes, code: Code, offset: int) -> None:
+    """A footer that is missing, wrong or unreadable is reported with its position."""
     assert (code, None, offset) == place(verdict_on(content))
 
 
@@ -112,7 +112,7 @@ def test_sound_file() -> None:
 
 
 def test_zero_rows() -> None:
-    """A file without rows holds nothing to train on."""
+    """A file without rows is rejected."""
     empty = table().slice(0, 0)
     assert (Code.NO_RECORDS, None, None) == place(verdict_on(written(empty), LABEL, IMAGE))
     assert Code.NO_RECORDS == only_reason(verdict_on(written(empty))).code
@@ -128,13 +128,13 @@ def test_zero_rows() -> None:
     ],
 )
 def test_wrong_schema(rows: pa.Table, code: Code) -> None:
-    """A column that is missing, or of another type, is the schema's fault."""
+    """A column that is missing, or has another type, is reported without a row."""
     reasons = verdict_on(written(rows), LABEL, IMAGE).reasons
     assert (code, "image") == (reasons[0].code, reasons[0].feature)
 
 
-def test_spans_of_time_are_no_numbers() -> None:
-    """Parquet knows them as numbers only, but whoever reads them with pyarrow gets something else."""
+def test_durations_are_not_numbers() -> None:
+    """Parquet stores them as numbers, but pyarrow reads them as durations."""
     reason = verdict_on(written(table(label=pa.array([1] * ROWS, pa.duration("s")))), LABEL).reasons[0]
     assert (Code.FEATURE_WRONG_KIND, "label") == (reason.code, reason.feature)
 
@@ -149,7 +149,7 @@ def test_spans_of_time_are_no_numbers() -> None:
     ],
 )
 def test_bad_row(column: str, value: object, code: Code) -> None:
-    """A row at fault is named by its number over all row groups, and by the page that holds it."""
+    """A faulty row is reported with its number over all row groups, and with its page."""
     values = table().column(column).to_pylist()
     values[57] = value
     content = written(table(**{column: values}))
@@ -162,7 +162,7 @@ def test_bad_row(column: str, value: object, code: Code) -> None:
 @pytest.mark.parametrize("column", [0, 1])
 @pytest.mark.parametrize("part", ["dictionary", "data"])
 def test_flipped_bit(column: int, part: str) -> None:
-    """A flipped bit in a page is found by its check sum, at the page's header."""
+    """A flipped bit in a page is found by its checksum, at the header of the page."""
     chunk = chunk_of(SOUND, 1, column)
     is_dictionary = part == "dictionary"
     start = chunk.dictionary_page_offset if is_dictionary else chunk.data_page_offset
@@ -175,8 +175,8 @@ def test_flipped_bit(column: int, part: str) -> None:
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])
 @pytest.mark.parametrize("column", [0, 1])
-def test_corrupt_page_without_check_sum(column: int, compression: str) -> None:
-    """Without check sums, a page that cannot be decoded is found by decoding."""
+def test_corrupt_page_without_checksum(column: int, compression: str) -> None:
+    """Without checksums, a corrupt page is found by decoding."""
     content = written(table(), write_page_checksum=False, compression=compression, use_dictionary=False)
     start = first_page(content, column).body_offset
     broken = content[:start] + b"\xff" * 60 + content[start + 60 :]
@@ -186,7 +186,7 @@ def test_corrupt_page_without_check_sum(column: int, compression: str) -> None:
 
 
 def test_page_cut() -> None:
-    """A page that claims to reach beyond its column chunk was cut."""
+    """A page that reaches beyond its column chunk is rejected."""
     chunk = chunk_of(SOUND, 0, 0)
     header = bytearray(SOUND[chunk.data_page_offset : chunk.data_page_offset + 8])
     assert 0x15 == header[0] == header[2] == header[4]
@@ -198,7 +198,7 @@ def test_page_cut() -> None:
 
 
 def test_page_too_large() -> None:
-    """A page beyond the limit that cannot be read in pieces is refused before it is read, with advice."""
+    """A page above the limit that cannot be read in pieces is rejected before it is read, with advice."""
     content = written(table(image=[bytes(30_000)] * ROWS), use_dictionary=False, compression="lz4")
     chunk = chunk_of(content, 0, 1)
     reasons = verdict_on(content, limits=Limits(max_page_bytes=1 << 20)).reasons
@@ -208,7 +208,7 @@ def test_page_too_large() -> None:
 
 @pytest.mark.parametrize("use_dictionary", [True, False])
 def test_value_too_large(use_dictionary: bool) -> None:  # noqa: FBT001
-    """A page is read in pieces, but a value has to be held: one beyond the limit is refused."""
+    """A page is read in pieces, but a value must be held: one above the limit is rejected."""
     content = written(table(image=[bytes([i]) * 30_000 for i in range(ROWS)]), use_dictionary=use_dictionary)
     reasons = verdict_on(content, limits=Limits(max_page_bytes=20_000)).reasons
     assert {Code.PARQUET_PAGE_TOO_LARGE} == {reason.code for reason in reasons}
@@ -216,7 +216,7 @@ def test_value_too_large(use_dictionary: bool) -> None:  # noqa: FBT001
 
 
 def test_levels_too_large() -> None:
-    """A page of version 2 that claims gigabytes of levels is refused before any of them is read."""
+    """A page of version 2 that claims gigabytes of levels is rejected before they are read."""
     content = written(table(), data_page_version="2.0", use_dictionary=False, write_page_checksum=False)
     file = BlockFile(BytesSource(content, NAME))
     chunk = list(column_chunks(read_footer(file, len(content), Limits()), 0, 0))[1]
@@ -230,7 +230,7 @@ def test_levels_too_large() -> None:
 @pytest.mark.parametrize("use_dictionary", [True, False])
 @pytest.mark.parametrize("has_crc", [True, False])
 def test_damaged_large_page(compression: str, damage: int, *, use_dictionary: bool, has_crc: bool) -> None:
-    """Pages that are read in pieces have the codes of all others, and their check sum is compared first."""
+    """Damage in pages that are read in pieces has the same codes, and their checksum is compared first."""
     content = written(
         table().drop_columns(["label"]),
         row_group_size=ROWS,
@@ -250,11 +250,11 @@ def test_damaged_large_page(compression: str, damage: int, *, use_dictionary: bo
 
 @pytest.mark.parametrize("plaintext_footer", [True, False])
 def test_encrypted(plaintext_footer: bool, tmp_path: Any) -> None:  # noqa: FBT001
-    """A file that pyarrow encrypted is refused as such, with its footer encrypted or in plain text."""
+    """A file that pyarrow encrypted is rejected as encrypted, with an encrypted or a plain footer."""
     encryption = pytest.importorskip("pyarrow.parquet.encryption")
 
     class Kms(encryption.KmsClient):  # type: ignore[misc, name-defined]
-        """A key management that keeps keys in clear."""
+        """Stores keys in plain text."""
 
         def __init__(self, _: object) -> None:
             super().__init__()
@@ -291,7 +291,7 @@ def test_limits(limits: Limits, code: Code) -> None:
 
 
 def test_nested_values_are_bounded() -> None:
-    """Lists of more values in a row group than the limit are refused before they are decoded."""
+    """Lists of more values in a row group than the limit are rejected before they are decoded."""
     content = written(table(boxes=[[1.0] * 100] * ROWS))
     codes = {r.code for r in verdict_on(content, limits=Limits(max_nested_values=1000)).reasons}
     assert {Code.PARQUET_TOO_COMPLEX} == codes

@@ -1,4 +1,4 @@
-"""Snappy piece by piece: what pyarrow's own decompression says, and one kind of error for anything else."""
+"""Decompression: whole pages and Snappy in pieces, as pyarrow does it, with one kind of error for malformed data."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def in_pieces(content: bytes, size: int) -> Iterator[bytes]:
 
 @given(content=REPETITIVE, size=st.integers(1, 100))
 def test_same_bytes(content: bytes, size: int) -> None:
-    """Copies that overlap themselves, literals of every length: all bytes come back, however they are cut."""
+    """Overlapping copies and literals of every length are decompressed, whatever the size of the pieces."""
     compressed = SNAPPY.compress(content, asbytes=True)
     assert content == b"".join(snappy_pieces(ByteStream(in_pieces(compressed, size))))
 
 
 def test_more_than_the_window() -> None:
-    """Megabytes of literals and copies come in pieces of bounded size."""
+    """Megabytes of literals and copies are yielded in pieces of bounded size."""
     chance = random.Random(0)  # noqa: S311 - bytes that do not compress
     content = b"".join(chance.randbytes(50_000) + bytes(30_000) + b"abc" * 9_000 for _ in range(60))
     compressed = SNAPPY.compress(content, asbytes=True)
@@ -46,8 +46,8 @@ def test_more_than_the_window() -> None:
     content=st.binary(max_size=300),
     flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), max_size=5),
 )
-def test_anything_else(content: bytes, flips: list[tuple[int, int]]) -> None:
-    """Damaged data end in bytes of the stated size, or in an error that is expected."""
+def test_damaged_snappy_data(content: bytes, flips: list[tuple[int, int]]) -> None:
+    """Damaged data give bytes of the stated size, or PageDataError."""
     damaged = bytearray(SNAPPY.compress(content * 3, asbytes=True))
     for place, mask in flips:
         damaged[place % len(damaged)] ^= mask
@@ -75,15 +75,15 @@ def test_anything_else(content: bytes, flips: list[tuple[int, int]]) -> None:
         (b"\x05\xfc\xff\xff\xff\xff", "the page ends"),
     ],
 )
-def test_what_is_wrong_is_said(content: bytes, words: str) -> None:
-    """An empty page, an endless size, copies of nothing, too much and too little."""
+def test_malformed_data_are_described(content: bytes, words: str) -> None:
+    """The message names the problem: no data, an endless size, copies of nothing, too much, too little."""
     with pytest.raises(PageDataError, match=words):
         list(snappy_pieces(ByteStream(iter((content,)))))
 
 
 @pytest.mark.parametrize("compression", ["SNAPPY", "GZIP", "ZSTD", "BROTLI"])
 def test_decompression(compression: str) -> None:
-    """What comes out is what was stated; where it is more or less, the caller sees it."""
+    """The output has the stated size; the caller sees where it would be more or less."""
     plain = b"some page" * 100
     stored = pa.compress(plain, codec=compression.lower(), asbytes=True)
     assert plain == decompress(compression, stored, len(plain))
@@ -96,6 +96,6 @@ def test_decompression(compression: str) -> None:
 
 
 def test_decompression_of_a_bomb() -> None:
-    """No more than a byte beyond the stated size is made of a bomb."""
+    """A bomb is decompressed to one byte above the stated size."""
     bomb = gzip.compress(bytes(50 << 20))
     assert 1001 == len(decompress("GZIP", bomb, 1000))

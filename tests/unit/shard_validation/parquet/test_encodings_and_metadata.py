@@ -1,4 +1,4 @@
-"""The parts of the Parquet reader, on bytes by hand: several of these were found by fuzzing."""
+"""Encodings, Thrift and metadata of Parquet on handmade bytes; fuzzing has found several of these cases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILE = {2: SCHEMA, 3: 3, 4: [{1: [{3: COLUMN}], 2: 30, 3: 3}]}
     ],
 )
 def test_hybrid_values(content: str, bit_width: int, count: int, expected: list[int]) -> None:
-    """Runs and bit-packed groups are unpacked as Encodings.md has it."""
+    """Runs and bit-packed groups are unpacked as in Encodings.md."""
     assert expected == list(hybrid_values(memoryview(bytes.fromhex(content)), bit_width, count))
 
 
@@ -42,7 +42,7 @@ def test_hybrid_values(content: str, bit_width: int, count: int, expected: list[
     ],
 )
 def test_broken_hybrid_values(content: str, bit_width: int, count: int) -> None:
-    """What ends early or cannot be is an error, and nothing else."""
+    """Content that is cut off or impossible raises PageDataError."""
     with pytest.raises(PageDataError):
         list(hybrid_values(memoryview(bytes.fromhex(content)), bit_width, count))
 
@@ -51,13 +51,13 @@ def test_broken_hybrid_values(content: str, bit_width: int, count: int) -> None:
     "content", ["", "15", "1d", "18ff01", "15" + "80" * 11, "3f", "1957", "1b01ff", "17" + "00" * 7]
 )
 def test_broken_thrift(content: str) -> None:
-    """A struct that is cut, or of types that do not exist, is an error."""
+    """A struct that is cut off, or has unknown types, raises ThriftError."""
     with pytest.raises(ThriftError):
         CompactReader(bytes.fromhex(content), 100).read_struct({})
 
 
 def test_thrift_is_bounded() -> None:
-    """Long lists and deep structs end at the bound, having taken no memory."""
+    """Long lists and deep structs are rejected at the limit, without taking memory."""
     with pytest.raises(ThriftTooComplexError):
         CompactReader(bytes.fromhex("19f5ffffff7f") + bytes(1000), 100).read_struct({})
     with pytest.raises(ThriftTooComplexError):
@@ -65,13 +65,13 @@ def test_thrift_is_bounded() -> None:
 
 
 def test_thrift_field_of_another_type() -> None:
-    """A field of another type than asked for is skipped, as Thrift's own readers do."""
+    """A field of another type than wanted is skipped, as Thrift's own readers do."""
     assert {} == CompactReader(bytes.fromhex("1602 00"), 100).read_struct({1: I32})
     assert {1: 1} == CompactReader(bytes.fromhex("1502 00"), 100).read_struct({1: I32})
 
 
 def test_sound_metadata() -> None:
-    """A footer that agrees with itself is understood."""
+    """A consistent footer is read."""
     metadata = metadata_of(FILE, 100)
     assert (3, ["label"], ["INT32"]) == (
         metadata.num_rows,
@@ -103,7 +103,7 @@ def test_sound_metadata() -> None:
         pytest.param({**FILE, 2: [SCHEMA[0], {1: 7, 4: b"label"}]}, id="fixed length without one"),
     ],
 )
-def test_metadata_that_contradicts_itself(fields: dict[int, object]) -> None:
-    """A footer that contradicts itself is an error here; some of these end the process in pyarrow's accessors."""
+def test_inconsistent_metadata(fields: dict[int, object]) -> None:
+    """An inconsistent footer raises MetadataError; some of these abort the process in pyarrow's accessors."""
     with pytest.raises(MetadataError):
         metadata_of(fields, 100)

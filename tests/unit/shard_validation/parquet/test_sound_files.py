@@ -71,7 +71,7 @@ def test_other_encodings(encoding: str) -> None:
 def test_pages_too_large_to_be_held(
     compression: str, version: str, *, use_dictionary: bool, are_optional: bool
 ) -> None:
-    """They are read in pieces, dictionaries as well: verdict and statistics are those of pages that are held."""
+    """They are read in pieces, dictionaries too; verdict and statistics equal those of pages that are held."""
     texts = [text if are_optional else text or "none" for text in TEXTS]
     kinds = pa.schema([pa.field("text", pa.string(), nullable=are_optional)])
     source = written(
@@ -96,12 +96,12 @@ def test_pages_too_large_to_be_held(
 
 
 def record_index(reason: Reason) -> tuple[int, str]:
-    """Return what a reason says of which record."""
+    """Return the record and the code of a reason."""
     return reason.record_index or 0, str(reason.code)
 
 
 def test_dictionary_that_falls_back() -> None:
-    """A column whose dictionary grew too large goes on in plain values, within one row group."""
+    """A column that falls back from a dictionary to plain values within one row group is read."""
     values = [f"{i:06d}" * 20 for i in range(3000)]
     source = written({"text": values}, dictionary_pagesize_limit=20_000, data_page_size=10_000, write_batch_size=100)
     verdict = validate_shard(source, DataRequirements(features=(TEXT,)))
@@ -122,7 +122,7 @@ def test_dictionary_that_falls_back() -> None:
 )
 @pytest.mark.parametrize("compression", ["lz4", "snappy"])
 def test_unusual_texts(values: pa.Array, compression: str) -> None:
-    """Columns of nothing, of one value or of empty ones are read."""
+    """Columns without values, of one value and of empty values are read."""
     source = written({"text": values}, compression=compression)
     assert () == validate_shard(source, DataRequirements(features=(TEXT,))).reasons
 
@@ -170,14 +170,14 @@ def test_numbers() -> None:
     ],
 )
 def test_lists_of_texts(values: pa.Array, compression: str) -> None:
-    """Texts in lists of every kind are the texts that they are."""
+    """Texts in lists of every kind are read as texts."""
     spec = FeatureSpec(name="tags", kind="bytes", encoding="text", shape=(None,), allowed=("a", "b", "c"))
     verdict = validate_shard(written({"tags": values}, compression=compression), DataRequirements(features=(spec,)))
     assert ((), 100) == (verdict.reasons, verdict.num_records)
 
 
-def test_columns_that_nobody_asked_for() -> None:
-    """Columns of any type beside the features are read for integrity and left alone."""
+def test_columns_that_are_not_features() -> None:
+    """Columns of any type that are not features are read for integrity only."""
     columns = {
         "label": [1, 2],
         "when": [datetime(2026, 11, 20, tzinfo=UTC)] * 2,
@@ -192,7 +192,7 @@ def test_columns_that_nobody_asked_for() -> None:
 
 
 def test_images_of_hugging_face() -> None:
-    """The `image` column of Hugging Face's datasets is a structure of bytes and path: its bytes are the feature."""
+    """The `image` column of Hugging Face's datasets is a struct of bytes and path: its bytes are the feature."""
     image = FeatureSpec(name="image", kind="bytes", encoding="image")
     rows = [{"bytes": image_bytes("JPEG"), "path": f"{i}.jpg"} for i in range(20)]
     source = written({"image": rows, "label": list(range(20))}, row_group_size=8)
@@ -203,8 +203,8 @@ def test_images_of_hugging_face() -> None:
 
 
 @pytest.mark.parametrize("column", ["text", "label"])
-def test_a_row_group_that_takes_too_long_is_given_up(column: str) -> None:
-    """A row group cannot be paused: the verdict says which one it was, once, and what to do about it."""
+def test_a_row_group_that_takes_too_long_is_rejected(column: str) -> None:
+    """A row group cannot pause: the one reason names it."""
     values = {"text": TEXTS, "label": list(range(len(TEXTS)))}[column]
     source = written({column: values, "more": values}, row_group_size=300)
     paused = validate_shard_within(source, should_pause=lambda: True)
@@ -218,7 +218,7 @@ def test_a_row_group_that_takes_too_long_is_given_up(column: str) -> None:
 
 
 def test_pausing() -> None:
-    """A validation in many executions ends with the very verdict of one."""
+    """A validation in many executions ends with the same verdict as in one."""
     source = written({"text": TEXTS, "label": list(range(len(TEXTS)))}, row_group_size=300)
     requirements = DataRequirements(features=(TEXT, FeatureSpec(name="label", kind="int64", maximum=2000)))
     checkpoint, num_pauses = None, 0

@@ -1,4 +1,4 @@
-"""TFRecord framing: every way in which a record can be broken, with its code and its place."""
+"""TFRecord framing: every way in which a record can be broken, with its code and position."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from crc32c import crc32c
 from shard_validation import Limits
 from shard_validation import ReasonCode as Code
 from shared.record_framing import frame_record, masked_crc32c
-from tests.support.shards import LABEL, framed, judged, only_reason, place
+from tests.support.shards import LABEL, framed, only_reason, place, verdict_on
 
 RECORDS = [b"first", b"the second", b"third one"]
 SECOND = len(frame_record(RECORDS[0]))
 THIRD = SECOND + len(frame_record(RECORDS[1]))
 CHUNKS = [1, 5, 16, 1 << 20]
-"""Bytes per read: records lie within a chunk, straddle chunks, or are spread over many."""
+"""Bytes per read: records lie within a chunk, across two chunks, or across many."""
 
 
 def flipped(content: bytes, offset: int, bit: int = 0) -> bytes:
@@ -34,7 +34,7 @@ def headed(length: int) -> bytes:
 def test_sound_shard(chunk_bytes: int) -> None:
     """A sound shard is accepted with its number of records, its size and the CRC of its content."""
     content = framed(RECORDS)
-    verdict = judged(content, chunk_bytes=chunk_bytes)
+    verdict = verdict_on(content, chunk_bytes=chunk_bytes)
     seen = (verdict.accepted, verdict.num_records, verdict.size_bytes, verdict.crc32c, verdict.reasons)
     assert (True, 3, len(content), f"{crc32c(content):08x}", ()) == seen
     assert sum(map(len, RECORDS)) == verdict.statistics.num_bytes
@@ -66,21 +66,21 @@ def test_sound_shard(chunk_bytes: int) -> None:
     ],
 )
 def test_broken_framing(content: bytes, code: Code, index: int, offset: int, chunk_bytes: int) -> None:
-    """A broken record is named by code, index and offset, however the content is cut into chunks."""
-    verdict = judged(content, chunk_bytes=chunk_bytes)
+    """A broken record is reported with code, index and offset, whatever the chunk size."""
+    verdict = verdict_on(content, chunk_bytes=chunk_bytes)
     assert (code, index, offset) == place(verdict)
     assert f"{crc32c(content):08x}" == verdict.crc32c
 
 
-def test_goes_on_after_a_wrong_payload() -> None:
-    """A payload that does not fit its CRC leaves the framing whole: all such records are named."""
+def test_validation_continues_after_a_wrong_payload() -> None:
+    """After a payload that does not match its CRC validation continues: all such records are reported."""
     content = flipped(flipped(framed(RECORDS), 14), THIRD + 14)
-    assert [(0, 0), (2, THIRD)] == [(r.record_index, r.byte_offset) for r in judged(content).reasons]
+    assert [(0, 0), (2, THIRD)] == [(r.record_index, r.byte_offset) for r in verdict_on(content).reasons]
 
 
-def test_message_says_what_was_expected_and_seen() -> None:
-    """The message alone says which shard, which record, where, what was expected and what was seen."""
-    reason = only_reason(judged(framed(RECORDS)[:-1], name="train-00000-of-00001"))
+def test_message_states_expected_and_seen() -> None:
+    """The message alone states shard, record, position, and both values."""
+    reason = only_reason(verdict_on(framed(RECORDS)[:-1], name="train-00000-of-00001"))
     expected = (
         f"train-00000-of-00001, record 2 at byte {THIRD}: expected 4 bytes of trailer, "
         "got the end of the file after 3"
@@ -89,32 +89,32 @@ def test_message_says_what_was_expected_and_seen() -> None:
 
 
 def test_reasons_are_bounded() -> None:
-    """Of many faults the first are listed and all are counted."""
+    """The first of many faults are listed, and all are counted."""
     broken = b"".join(flipped(frame_record(b"payload"), 13) for _ in range(200))
-    verdict = judged(broken, limits=Limits(max_reasons=7))
+    verdict = verdict_on(broken, limits=Limits(max_reasons=7))
     assert (7, 200) == (len(verdict.reasons), verdict.num_reasons)
 
 
 def test_long_records_are_not_held() -> None:
-    """Without features a record may be longer than what is held to be parsed; its CRC is checked all the same."""
+    """Without features a record may exceed `max_example_bytes`; its CRC is still checked."""
     limits = Limits(max_example_bytes=10)
     content = framed([b"x" * 100])
-    assert judged(content, limits=limits).accepted
-    assert Code.PAYLOAD_CRC == only_reason(judged(flipped(content, 50), limits=limits)).code
+    assert verdict_on(content, limits=limits).accepted
+    assert Code.PAYLOAD_CRC == only_reason(verdict_on(flipped(content, 50), limits=limits)).code
 
 
 @pytest.mark.parametrize("chunk_bytes", [50_000, 200_000, 1 << 20])
 @pytest.mark.parametrize("damage", [None, 5, 250_005])
 def test_content_crc_of_large_payloads(chunk_bytes: int, damage: int | None) -> None:
-    """The content's CRC is that of its bytes, though those of large payloads are taken once, and whatever is lost."""
+    """The CRC of the content is right although large payloads are read once, also in damaged shards."""
     content = framed([bytes([i]) * size for i, size in enumerate((100_000, 40_000, 10, 50_000, 60_000, 3) * 3)])
     content = content if damage is None else flipped(content, damage)
-    verdict = judged(content, chunk_bytes=chunk_bytes)
+    verdict = verdict_on(content, chunk_bytes=chunk_bytes)
     assert (damage is None, f"{crc32c(content):08x}") == (verdict.accepted, verdict.crc32c)
 
 
 def test_faults_in_order() -> None:
-    """Wrong payloads, empty records and examples at fault are named in the order of the records, at their places."""
+    """Wrong payloads, empty records and faulty examples are reported in the order of the records, with positions."""
     payloads = [b"first", b"", b"x" * 2000, b"no example", b""] * 200
     content = bytearray(framed(payloads))
     offsets = [0]
@@ -123,12 +123,12 @@ def test_faults_in_order() -> None:
     content[offsets[2] + 500] ^= 1
     content[offsets[500] + 13] ^= 1
     for chunk_bytes in (1000, 1 << 20):
-        verdict = judged(bytes(content), LABEL, limits=Limits(max_reasons=2000), chunk_bytes=chunk_bytes)
+        verdict = verdict_on(bytes(content), LABEL, limits=Limits(max_reasons=2000), chunk_bytes=chunk_bytes)
         assert list(enumerate(offsets[:-1])) == [(r.record_index, r.byte_offset) for r in verdict.reasons]
         assert [Code.PAYLOAD_CRC] * 2 == [verdict.reasons[i].code for i in (2, 500)]
 
 
 def test_many_lengths() -> None:
-    """More distinct lengths than are remembered make no difference."""
+    """More distinct lengths than are remembered are accepted."""
     payloads = [b"x" * n for n in range(1, 5000)]
-    assert judged(framed(payloads)).accepted
+    assert verdict_on(framed(payloads)).accepted

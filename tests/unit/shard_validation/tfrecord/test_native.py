@@ -1,4 +1,4 @@
-"""Sound records of a file, read and checked by the native library: the same verdicts, in order, no thread left."""
+"""Sound records of a file, checked by the native library: the same verdicts, in order, and no thread remains."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from tests.support.shards import LABEL, NAME, BytesSource, FileBytesSource, fram
 
 WAYS = ("words", "registers of 128 bits", "registers of 512 bits")
 LONG = framed([labelled(i % 10, image=bytes([i % 251]) * (i * 37 % 9000 + 20_000 * (not i))) for i in range(600)])
-"""Of many lengths, and several of `Small`'s stretches."""
+"""Records of many lengths, in several stretches of `Small`."""
 
 
 class Small(LocalFileSource):
-    """A file that is read in small stretches."""
+    """Reads a file in small stretches."""
 
     chunk_bytes = 100_000
 
 
 def library() -> native.NativeRecords:
-    """Return the library. Raises ValueError where there is none, so that no test passes without."""
+    """Return the library. Raises ValueError where it is missing, so that no test passes without it."""
     found = native.native_records()
     if found is None:
         raise ValueError(f"make setup should have built {native.library_path()}")
@@ -48,7 +48,7 @@ def library() -> native.NativeRecords:
 
 
 def reading_threads() -> list[str]:
-    """Return the names of the threads that read now."""
+    """Return the names of running reader threads."""
     return [thread.name for thread in threading.enumerate() if thread.name == "read-and-check"]
 
 
@@ -62,7 +62,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("way", range(len(WAYS)), ids=WAYS)
 def test_crc(way: int) -> None:
-    """Each way to take a CRC32C gives what the crc32c package gives, for every length, begin and place in memory."""
+    """Each way to take a CRC32C agrees with the crc32c package, for every length, start value and alignment."""
     loaded = ctypes.CDLL(str(native.library_path()))
     if way == len(WAYS) - 1 and not loaded.landfall_is_wide():
         pytest.skip("this processor has no registers of 512 bits that multiply without carry")
@@ -78,7 +78,7 @@ def test_crc(way: int) -> None:
 
 
 def test_all_of_a_sound_file(path: Path) -> None:
-    """The library alone checks a sound file to its end, in stretches in the file's order."""
+    """The library alone checks a sound file to its end, in stretches in order."""
     with Small(path) as source:
         stretches = sound_stretches(source, 0, library(), max_payload=len(LONG), held=True)
         seen = [(bytes(stretch.content()), stretch.ends(), stretch.content_crc) for stretch in stretches]
@@ -90,7 +90,7 @@ def test_all_of_a_sound_file(path: Path) -> None:
 
 
 def test_verdict_on_a_sound_file(path: Path) -> None:
-    """The verdict is that on the same bytes in memory, statistics and all."""
+    """The verdict, statistics included, equals that on the same bytes in memory."""
     requirements = DataRequirements(features=(LABEL,))
     with Small(path) as source:
         assert validate_shard(BytesSource(LONG), requirements) == validate_shard(source, requirements)
@@ -98,7 +98,7 @@ def test_verdict_on_a_sound_file(path: Path) -> None:
 
 @pytest.mark.parametrize("position", [200, len(LONG) // 2, len(LONG) - 3])
 def test_verdict_on_a_damaged_file(path: Path, position: int) -> None:
-    """Wherever a byte is wrong, the verdict is that on the same bytes in memory; no thread is left."""
+    """Wherever a byte is wrong, the verdict equals that on the same bytes in memory; no thread remains."""
     content = LONG[:position] + bytes([LONG[position] ^ 1]) + LONG[position + 1 :]
     path.write_bytes(content)
     with Small(path) as source:
@@ -108,13 +108,13 @@ def test_verdict_on_a_damaged_file(path: Path, position: int) -> None:
 
 
 def test_records_too_long_for_the_memory() -> None:
-    """A record that is longer than the memory of a stretch is looked at by Python, and so is what follows."""
+    """Python checks a record that is longer than the memory of a stretch, and everything after it."""
     content = framed([b"x", bytes(native.ROOM_BYTES), b"y"])
     assert validate_shard(BytesSource(content)) == validate_shard(FileBytesSource(content, chunk_bytes=1 << 20))
 
 
 def test_more_records_than_a_stretch_may_have() -> None:
-    """Very small records end a stretch by their number."""
+    """The number of very small records limits a stretch."""
     content = framed([b"x"] * 40_000)
     verdict = validate_shard(FileBytesSource(content, chunk_bytes=600_000))
     assert (True, 40_000, f"{crc32c(content):08x}") == (verdict.accepted, verdict.num_records, verdict.crc32c)
@@ -122,7 +122,7 @@ def test_more_records_than_a_stretch_may_have() -> None:
 
 @pytest.mark.parametrize("limits", [Limits(max_record_bytes=5000), Limits(max_example_bytes=5000)])
 def test_limits(path: Path, limits: Limits) -> None:
-    """Lengths are bounded as in memory, by what is held to be parsed where examples are looked at."""
+    """The same limits apply as in memory, with features that of examples too."""
     requirements = DataRequirements(features=(LABEL,), limits=limits)
     with Small(path) as source:
         verdict = validate_shard(source, requirements)
@@ -131,7 +131,7 @@ def test_limits(path: Path, limits: Limits) -> None:
 
 
 def test_pausing(path: Path) -> None:
-    """A file's validation stops after any stretch and goes on from there, with the same verdict."""
+    """The validation of a file can pause after any stretch and resume, with the same verdict."""
     requirements = DataRequirements(features=(LABEL,))
     with Small(path) as source:
         outcome, num_pauses = validate_shard_within(source, requirements, should_pause=lambda: True), 0
@@ -146,20 +146,20 @@ def test_pausing(path: Path) -> None:
 
 
 def test_file_written_to_meanwhile(path: Path) -> None:
-    """Bytes written into the file while it is read give no verdict, though every record is sound."""
+    """Bytes written into the file while it is read give no verdict, although every record is sound."""
     with Small(path) as source, pytest.raises(SourceChangedError, match="validate it again"):
         validate_shard(source, progress=lambda _: os.utime(path, ns=(1, 1)))
     assert [] == reading_threads()
 
 
 def test_file_cut_meanwhile(path: Path) -> None:
-    """A file that becomes shorter while it is read gives no verdict."""
+    """A file that is truncated while it is read gives no verdict."""
     with Small(path) as source, pytest.raises(SourceChangedError):
         validate_shard(source, progress=lambda _: os.truncate(path, 1000))
 
 
 def test_file_closed_meanwhile(path: Path) -> None:
-    """A file that cannot be read any more is an error of its source, not a broken record."""
+    """A file that can no longer be read is an error of the source, not a broken record."""
     source = Small(path)
     source.close()
     with pytest.raises(SourceUnavailableError, match="byte 0"):
@@ -167,7 +167,7 @@ def test_file_closed_meanwhile(path: Path) -> None:
 
 
 def test_memory_safety(tmp_path: Path) -> None:
-    """Damaged files are read within bounds and with defined arithmetic, by what the compiler has put in to see it."""
+    """The sanitizers find no access out of bounds and no undefined arithmetic on damaged files."""
     built = tmp_path / "instrumented.so"
     flags = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover"]
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Werror"]

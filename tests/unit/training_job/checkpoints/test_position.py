@@ -1,4 +1,4 @@
-"""How an attempt goes on where another one stopped."""
+"""How an attempt continues where another one stopped."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def interrupted(**members: Any) -> Position:
 
 
 def start(world_size: int, latest: Position | None, **options: Any) -> Position:
-    given = arguments(**options)
-    plan = plan_training("train", [SHARD], batch_shape(given, world_size, latest))
-    return resumed(latest, given, "f", plan)
+    job = arguments(**options)
+    plan = plan_training("train", [SHARD], batch_shape(job, world_size, latest))
+    return resumed(latest, job, "f", plan)
 
 
 def test_a_first_attempt_starts_at_the_beginning() -> None:

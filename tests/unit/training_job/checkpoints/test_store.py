@@ -102,7 +102,7 @@ def test_a_damaged_checkpoint_is_not_resumed_from(tmp_path: Path) -> None:
     ],
 )
 def test_a_pointer_that_cannot_be_used_is_an_error(tmp_path: Path, pointer: str, message: str) -> None:
-    """Starting anew without a word would throw days of training away."""
+    """Starting from the beginning without a message would lose days of training."""
     (tmp_path / POINTER).write_text(pointer)
     with pytest.raises(CheckpointError, match=message):
         CheckpointStore(tmp_path, keep=3).latest_position()

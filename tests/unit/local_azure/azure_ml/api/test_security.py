@@ -14,7 +14,7 @@ from local_azure.azure_ml.service import ServiceError, utcnow
 
 
 def test_the_server_certificate_is_signed_for_localhost(tmp_path: Path) -> None:
-    """By the authority whose certificate clients are given."""
+    """Clients verify the server with the authority's certificate."""
     files = certificate_files(tmp_path)
     authority, server = (x509.load_pem_x509_certificate(file.read_bytes()) for file in (files.ca, files.server))
     server.verify_directly_issued_by(authority)
@@ -29,7 +29,7 @@ def test_certificates_are_kept_while_they_are_valid(tmp_path: Path) -> None:
 
 
 def test_certificates_are_renewed_before_they_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A twin of last season starts anew."""
+    """A pair that expires soon is replaced."""
     first = certificate_files(tmp_path).ca.read_bytes()
     monkeypatch.setattr("local_azure.azure_ml.api.security.utcnow", lambda: utcnow() + dt.timedelta(days=84))
     assert first != certificate_files(tmp_path).ca.read_bytes()

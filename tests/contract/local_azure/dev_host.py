@@ -25,7 +25,7 @@ class DevHost:
     url: str
     """Without a slash at the end."""
     journal: Path
-    """Where the fixture app writes what it was given."""
+    """File in which the fixture app records its invocations."""
 
     def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """Send a request and return the answer, whatever its status."""

@@ -1,4 +1,4 @@
-"""A worker for the dev host's unit tests: it records what it is asked and answers as told."""
+"""A worker for the dev host's unit tests: it records its requests and returns a fixed answer."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ class RecordingOutputs:
 
 def make_trigger(kind: str, name: str = "f", **binding: Any) -> Function:
     """A function with one trigger binding."""
-    trigger = {"type": kind, "name": "given", "direction": "IN", **binding}
+    trigger = {"type": kind, "name": "message", "direction": "IN", **binding}
     return Function(name=name, function_id=f"id-of-{name}", bindings=(trigger,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from local_azure.azure_ml.api.emulator import Fault, Faults
+from local_azure.azure_ml.api.faults import Fault, Faults
 from local_azure.azure_ml.api.http_api import find_route
 from local_azure.azure_ml.service import ServiceError
 
@@ -72,7 +72,7 @@ def test_paths_find_their_handlers(method: str, path: str, handler: str) -> None
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/", 404), ("DELETE", f"{W}/jobs/j", 405)])
 def test_other_paths_are_refused(method: str, path: str, status: int) -> None:
-    """Absent and unsupported are told apart."""
+    """Absent paths and unsupported methods have a status each."""
     with pytest.raises(ServiceError) as refused:
         find_route(method, path)
     assert status == refused.value.status

@@ -46,7 +46,7 @@ class DatasetVersionArgument(click.ParamType[tuple[str, str]]):
 
 
 class TrainableArgument(click.ParamType[tuple[str, str | None]]):
-    """The same, or a dataset alone: ``synthetic-benchmark`` becomes ``("synthetic-benchmark", None)``."""
+    """A dataset version, or a dataset alone: ``synthetic-benchmark`` becomes ``("synthetic-benchmark", None)``."""
 
     name = "dataset[/version]"
 

@@ -76,7 +76,8 @@ def training_requested(message: QueueMessage) -> None:
 @triggers.event_grid_trigger(arg_name="event")
 def run_changed(event: EventGridEvent) -> None:
     """Look at the run that the event names; the status in the event is not trusted."""
-    from function_app.runs.following import handle_run_event, read_run_id
+    from function_app.domain.events import read_run_id
+    from function_app.runs.following import handle_run_event
     from function_app.sweep.dead_letters import failures_on_record
 
     with failures_on_record(RUN_CHANGED, event.id, services()):

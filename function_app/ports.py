@@ -107,10 +107,10 @@ class RunLedger(Protocol):
         """
         ...
 
-    def add_attempt(self, run: RunRecord, following: RunRecord) -> RunRecord:
+    def add_attempt(self, run: RunRecord, following: RunRecord) -> tuple[RunRecord, RunRecord]:
         """Save a run, which names the attempt that continues it, and insert that attempt: both or neither.
 
-        Returns the attempt as it is on record. Raises LedgerConflictError where somebody else wrote the run first, or
+        Returns both as they are on record. Raises LedgerConflictError where somebody else wrote the run first, or
         the attempt exists.
         """
         ...

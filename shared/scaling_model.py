@@ -68,7 +68,7 @@ def exposed_s(workload: Workload, link: Link, num_ranks: int) -> float:
 def scaling_efficiency(workload: Workload, link: Link, num_ranks: int) -> float:
     """Return throughput(n) over n times throughput(1), 0 to 1. Raises ValueError for less than one rank."""
     if num_ranks < 1:
-        raise ValueError(f"num_ranks should be at least 1, was {num_ranks}")
+        raise ValueError(f"num_ranks is {num_ranks}; it must be at least 1")
     if num_ranks == 1:
         return 1.0
     return workload.compute_s / (workload.compute_s + exposed_s(workload, link, num_ranks))

@@ -47,7 +47,7 @@ class TrainingReport:
     def from_json(cls, text: str | bytes) -> TrainingReport:
         """Read a report. Raises TrainingReportError; a metric that is not a finite number is refused."""
         if len(text) > MAX_REPORT_BYTES:
-            raise TrainingReportError(f"training report should be at most {MAX_REPORT_BYTES} bytes, was {len(text)}")
+            raise TrainingReportError(f"training report: {len(text)} bytes exceed the limit of {MAX_REPORT_BYTES}")
         try:
             members = json.loads(text)
             _check_format(members.pop("format_version"))
@@ -60,10 +60,10 @@ class TrainingReport:
 
 def _check_format(version: Any) -> None:
     if version != FORMAT_VERSION:
-        raise ValueError(f"format_version should be {FORMAT_VERSION}, was {version!r}")
+        raise ValueError(f"format_version: expected {FORMAT_VERSION}, got {version!r}")
 
 
 def _check_metrics(metrics: Mapping[str, Any]) -> None:
     for name, value in metrics.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise ValueError(f"metric {name} should be a finite number, was {value!r}")
+            raise ValueError(f"metric {name} is {value!r}; it must be a finite number")

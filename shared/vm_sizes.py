@@ -1,6 +1,6 @@
-"""GPU sizes of Azure ML compute, with what decides how to train on them.
+"""GPU sizes of Azure ML compute, with the properties that decide how to train on them.
 
-Source: Microsoft's size and retirement pages, read in November 2026. Retirement is of public regions.
+Source: Microsoft's size and retirement pages, read in November 2026. Retirement dates are for public regions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class VmSize:
     gpu_memory_gb: int
     infiniband: bool
     retired: str | None = None
-    """When and where it went, in words; None while it can be had."""
+    """When and where the size was retired, in words; None while it is available."""
     successor: str | None = None
 
 
@@ -93,8 +93,8 @@ def vm_size_names() -> tuple[str, ...]:
 def network_environment(name: str) -> dict[str, str]:
     """Return NCCL's environment for a size.
 
-    With InfiniBand NCCL is left alone; without, it is told not to look for it. A size that is not in the
-    table has InfiniBand exactly where Microsoft's naming says so: an ``r`` among its feature letters.
+    Without InfiniBand, NCCL must not look for it; with InfiniBand nothing is set. For a size that is not in the
+    table, Microsoft's naming decides: an ``r`` among its feature letters means InfiniBand.
     """
     known = vm_size(name)
     infiniband = known.infiniband if known else _is_rdma_name(name)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cli.errors import CliError
-from cli.pack.collection import Entry
-from cli.pack.images import note
+from cli.pack.collection import Entry, note
 from shard_validation.examples.message import Value
 from shared.example_schema import FeatureSpec
 

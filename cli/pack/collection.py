@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shard_validation.examples.message import Value
+from shard_validation.reasons import shown
 from shared.example_schema import FeatureSpec
 
 
@@ -85,3 +86,8 @@ def split_off(entries: Sequence[Entry], share: float, *, seed: str) -> tuple[lis
         validation += members[:num_validation]
         train += members[num_validation:]
     return train, validation
+
+
+def note(what: str, names: Sequence[str]) -> list[str]:
+    """Return a line with the number of names and the first of them; no line where there are none."""
+    return [f"{what}: {len(names):,}, such as {shown(names[0])}."] if names else []

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.errors import CliError
-from cli.pack.collection import Entry
-from cli.pack.images import entries_by_class, image_files, note, read_file, refuse_two_validations
+from cli.pack.collection import Entry, note
+from cli.pack.images import entries_by_class, image_files, read_file, refuse_two_validations
 from cli.safe_text import one_line
 from shard_validation.examples.message import Value
 from shared.example_schema import FeatureSpec

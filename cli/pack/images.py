@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.errors import CliError
-from cli.pack.collection import Entry, split_off
+from cli.pack.collection import Entry, note, split_off
 from cli.safe_text import one_line
 from shard_validation.examples.message import Value
 from shard_validation.reasons import shown
@@ -141,8 +141,3 @@ def _not_images(root: Path, class_folders: Iterable[Path]) -> list[str]:
 
 def _outside_classes(root: Path, folders: Iterable[Path]) -> list[str]:
     return [path.relative_to(root).as_posix() for folder in sorted(folders) for path in image_files(folder)]
-
-
-def note(what: str, names: Sequence[str]) -> list[str]:
-    """Return a line with the number of names and the first of them; no line where there are none."""
-    return [f"{what}: {len(names):,}, such as {shown(names[0])}."] if names else []

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli.errors import CliError
-from cli.pack.collection import Entry
-from cli.pack.images import note, read_file
+from cli.pack.collection import Entry, note
+from cli.pack.images import read_file
 from cli.safe_text import one_line
 from shard_validation.examples.message import Value
 from shared.example_schema import FeatureSpec

@@ -164,3 +164,23 @@ def first_event(payload: str) -> Mapping[str, Any]:
     if not isinstance(event, Mapping):
         raise InvalidEventError(f"payload is not an event but {type(event).__name__}")
     return event
+
+
+MAX_RUN_ID_CHARS = 300
+_RUN_SUBJECT = re.compile(r"(?:.*/)?runs/(?P<run_id>[^/]{1,300})")
+
+
+def read_run_id(subject: str | None, data: object) -> str:
+    """Return the id of the run that an event names. Raises InvalidEventError.
+
+    No other field is read: each may be null, or stand beside ``data`` instead of in it.
+    """
+    stated = data.get("runId") if isinstance(data, dict) else None
+    if isinstance(stated, str) and 0 < len(stated) <= MAX_RUN_ID_CHARS:
+        return stated
+    match = _RUN_SUBJECT.fullmatch(subject or "")
+    if match is None:
+        raise InvalidEventError(
+            f"run event: names no run, neither in data.runId nor in the subject {str(subject)[:200]!r}"
+        )
+    return match["run_id"]

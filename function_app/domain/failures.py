@@ -60,7 +60,7 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.CANCELED: Remedy.STOP,
     FailureClass.UNKNOWN: Remedy.STOP,
 }
-"""Where the pipeline says nothing else. What cannot be done gives way: see ``steps/remedies.py``."""
+"""Defaults that a pipeline may override. What cannot be done falls back to the next best: ``runs/attempts.py``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,3 +214,26 @@ def _line_of(text: str, found: re.Match[str]) -> str:
     end = text.find("\n", found.end())
     line = text[max(start, found.start() - 80) : end if end >= 0 else None]
     return " ".join(line.split())[:_MAX_QUOTE_CHARS]
+
+
+MAX_REASON_CHARS = 300
+_LOG_FOLLOWS = " Error: "
+"""Azure ML appends the end of the log to its message; the run keeps the log separately, whole."""
+
+
+def brief_reason(error: str | None, log_tail: str | None) -> str:
+    """Return one bounded line on a failed job; what it leaves out is in the run's ``log_tail``."""
+    words = " ".join((error or "Azure ML reports a failed job without a reason").split())
+    if len(words) > MAX_REASON_CHARS:
+        words = _cut(words.partition(_LOG_FOLLOWS)[0])
+    last = _last_line(log_tail)
+    return f"{words} The log ends with: {last}" if last and last not in words else words
+
+
+def _last_line(log_tail: str | None) -> str:
+    lines = [line.strip() for line in (log_tail or "").splitlines() if line.strip()]
+    return _cut(lines[-1]) if lines else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_REASON_CHARS else text[: MAX_REASON_CHARS - 1].rstrip() + "…"

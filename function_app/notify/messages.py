@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from function_app.config.pipelines import Pipeline
 from function_app.domain.records import RunRecord
-from function_app.domain.run_states import SETTLED, RunState
+from function_app.domain.run_states import RunState
 from function_app.notify.outbox import add_notifications, deliver
-from function_app.runs.transitions import change_run
 from function_app.services import Services
 
 MAX_LOG_TAIL_CHARS = 4000
 """Of a notification: a chat message takes no more."""
 
 
-def tell_about_run(run: RunRecord, services: Services) -> RunRecord:
-    """Write and send the notifications of a settled run; ``notified_at`` is set once all are sent."""
-    if run.state not in SETTLED or run.state is RunState.SUPPRESSED or run.notified_at is not None:
-        return run
+def notify_of_run(run: RunRecord, services: Services) -> bool:
+    """Write and send the notifications of a run that has ended; True once all of them are sent."""
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is not None:
         add_notifications(pipeline, subject=run.run_id, outcome=run.state, content=_content(run), services=services)
-    if not deliver(run.run_id, services):
-        return run
-    now = services.clock()
-    return change_run(
-        services.ledger, run.run_id, lambda row: None if row.notified_at else replace(row, notified_at=now)
-    )
+    return deliver(run.run_id, services)
 
 
 def _content(run: RunRecord) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from function_app.domain.failures import RETRYING
 from function_app.domain.records import PERSON, DatasetVersion, RunRecord
 from function_app.domain.run_queue import QueueEntry, RunQueue
 from function_app.domain.run_states import SETTLED, Actor, RunState
-from function_app.runs.transitions import move_run
+from function_app.ports import RunLedger
+from function_app.runs.transitions import move_run, run_on_record
 from function_app.services import Services
 
 QUEUED = "armed"
@@ -58,16 +59,16 @@ def sweep_run_queue(services: Services) -> None:
     before, after = services.ledger.change_run_queue(lambda queue: run_queue.admit(queue, limit=limit))
     _carry_out(before, after, services, by=Actor.SWEEP)
     for entry in (*after.running, *after.queued):
-        run = last_attempt(entry.first_run_id, services)
+        run = last_attempt(entry.first_run_id, services.ledger)
         if run is not None and run.state in SETTLED and not awaits_attempt(run):
             release(run, services, by=Actor.SWEEP)
 
 
-def last_attempt(run_id: str, services: Services) -> RunRecord | None:
+def last_attempt(run_id: str, ledger: RunLedger) -> RunRecord | None:
     """Return the last attempt that continues a run, or the run itself; None where it is not on record."""
-    run = services.ledger.run(run_id)
+    run = ledger.run(run_id)
     while run is not None and run.next_run_id is not None:
-        run = services.ledger.run(run.next_run_id)
+        run = ledger.run(run.next_run_id)
     return run
 
 
@@ -104,8 +105,8 @@ def _request(entry: QueueEntry) -> TrainingRequest:
 
 
 def _suppress(run_id: str, reason: str, services: Services, *, by: Actor) -> None:
-    now = services.clock()
-    run, moved = move_run(services.ledger, run_id, RunState.SUPPRESSED, by=by, now=now, ended_at=now, reason=reason)
+    now, run = services.clock(), run_on_record(services.ledger, run_id)
+    run, moved = move_run(services.ledger, run, RunState.SUPPRESSED, by=by, now=now, ended_at=now, reason=reason)
     if moved:
         services.history.record(run_id, "run_suppressed", reason, by=by)
         services.history.record(str(run.dataset_version), "run_suppressed", f"run {run_id}: {reason}", by=by)

@@ -1,4 +1,7 @@
-"""Another attempt of a logical run: the same data, the same checkpoints, under the next name."""
+"""A failed attempt: what is done about it within the pipeline's bounds, and the attempt that continues it.
+
+The next attempt trains on the same data from the same checkpoints, under the next name.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +12,53 @@ from datetime import timedelta
 from typing import Any
 
 from function_app.config.pipelines import Attempts, Pipeline, Size
-from function_app.domain.errors import LedgerConflictError, NotFoundError
+from function_app.domain.errors import LedgerConflictError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import REMEDIES, RETRYING, Evidence, FailureClass, Finding, Remedy, classify
 from function_app.domain.job_plan import TAG, signed_plan, spec_from_json, spec_to_json
 from function_app.domain.jobs import JobSpec, JobStatus
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
-from function_app.services import Services
+from function_app.runs.transitions import run_on_record
+from function_app.services import History, Services
 from shared.vm_sizes import network_environment
 
 RETRY = "retry"
-"""The trigger of a message that brings an attempt on its way."""
+"""The trigger of a message that starts an attempt."""
+MIN_ATTEMPT_S = 60
+"""An attempt with less time left than this is not started."""
+_HOUR_S = 3600.0
 _NETWORK_VARIABLES = frozenset(network_environment("Standard_NC6s_v3"))
 
 
-def judged(run: RunRecord, status: JobStatus, log_tail: str | None, services: Services) -> dict[str, Any]:
-    """Return the members that say why a job ended badly and what is done about it: decided once, with the end."""
+# -- what is done about a failure, written with the run's end ------------------------------------------------
+def failure_members(run: RunRecord, status: JobStatus, log_tail: str | None, services: Services) -> dict[str, Any]:
+    """Return the members that say why a job failed and what is done about it."""
     finding = classify(_evidence(run, status, log_tail, services))
     return _members(finding, _verdict(run, finding, services))
 
 
-def judged_refusal(run: RunRecord, problem: str, services: Services) -> dict[str, Any]:
-    """Return the same for a job that Azure ML did not take. Only room comes back by itself."""
+def refusal_members(run: RunRecord, problem: str, services: Services) -> dict[str, Any]:
+    """Return the same for a job that Azure ML refused. Only missing capacity is worth another attempt."""
     finding = classify(Evidence(status="Failed", error=problem))
     if finding.failure_class is not FailureClass.NO_CAPACITY:
-        return _members(finding, Verdict(remedy=Remedy.STOP, reason="Azure ML refused the job, and would again"))
+        verdict = Verdict(remedy=Remedy.STOP, reason="Azure ML refused the job, and would refuse it again")
+        return _members(finding, verdict)
     return _members(finding, _verdict(run, finding, services))
+
+
+def bad_script_members() -> dict[str, Any]:
+    """Return the same for a run that is not submitted because its training script has errors."""
+    finding = Finding(failure_class=FailureClass.USER_CODE, evidence="the training script has errors")
+    reason = "the same script would be refused again; correct and publish it, or submit with --force"
+    return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
+
+
+def record_remedy(run: RunRecord, history: History) -> None:
+    """Record why a run failed and what is done about it."""
+    if run.remedy is not None:
+        reason = f"{run.failure_class}: {run.failure_evidence}; {run.remedy}: {run.remedy_reason}"
+        history.record(run.run_id, "failure_classified", reason, failure_class=run.failure_class, remedy=run.remedy)
 
 
 def _members(finding: Finding, verdict: Verdict) -> dict[str, Any]:
@@ -47,33 +70,6 @@ def _members(finding: Finding, verdict: Verdict) -> dict[str, Any]:
         "next_timeout_s": verdict.timeout_s or None,
         "next_compute": verdict.size.compute if verdict.size else None,
     }
-
-
-def tell_verdict(run: RunRecord, services: Services) -> None:
-    """Write down what was decided about a run that ended badly."""
-    if run.remedy is not None:
-        reason = f"{run.failure_class}: {run.failure_evidence}; {run.remedy}: {run.remedy_reason}"
-        services.history.record(
-            run.run_id, "failure_classified", reason, failure_class=run.failure_class, remedy=run.remedy
-        )
-
-
-def start_attempt(run: RunRecord, services: Services) -> RunRecord:
-    """Plan the attempt that continues a run and bring it on its way; return the run as it then stands."""
-    following = _following(run, services)
-    try:
-        services.ledger.add_attempt(replace(run, next_run_id=following.run_id), following)
-    except LedgerConflictError:
-        return _as_it_stands(run, services)  # somebody else was first, or a person has canceled meanwhile
-    reason = f"{run.failure_class} ({run.failure_evidence}): {run.remedy_reason}"
-    services.history.record(run.run_id, "attempt_planned", f"{reason} as {following.run_id}")
-    services.history.record(following.run_id, "run_planned", f"continues {run.run_id}, which ended as {reason}")
-    services.history.record(
-        str(run.dataset_version), "attempt_planned", f"run {following.run_id} continues {run.run_id}"
-    )
-    if following.not_before is None:
-        services.requests.send(_request(following))
-    return _as_it_stands(run, services)
 
 
 def _evidence(run: RunRecord, status: JobStatus, log_tail: str | None, services: Services) -> Evidence:
@@ -91,7 +87,7 @@ def _evidence(run: RunRecord, status: JobStatus, log_tail: str | None, services:
 def _verdict(run: RunRecord, finding: Finding, services: Services) -> Verdict:
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None:
-        return Verdict(remedy=Remedy.STOP, reason="the dataset has no pipeline any more")
+        return Verdict(remedy=Remedy.STOP, reason="the dataset no longer has a pipeline")
     latest = services.ledger.latest_generation(run.dataset_version)
     if latest is not None and latest.number > run.generation:
         return Verdict(remedy=Remedy.STOP, reason=f"its data are superseded by generation {latest.number}")
@@ -104,8 +100,109 @@ def _earlier(run: RunRecord, services: Services) -> list[RunRecord]:
     return [found for name in names if (found := services.ledger.run(name)) is not None]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What is done about a failed attempt, and why."""
+
+    remedy: Remedy
+    reason: str
+    timeout_s: int = 0
+    """Time limit of the next attempt: what the budget leaves."""
+    size: Size | None = None
+    """Size of the next attempt where it differs."""
+
+
+def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRecord]) -> Verdict:
+    """Return what to do about the last of some attempts, all of which have ended."""
+    wanted = pipeline.attempts.remedies.get(finding.failure_class, REMEDIES[finding.failure_class])
+    remedy, size = _possible(wanted, finding.failure_class, pipeline, attempts)
+    if remedy not in RETRYING:
+        return Verdict(remedy=remedy, reason=f"{finding.failure_class} is not tried again")
+    if len(attempts) >= pipeline.attempts.max:
+        return Verdict(remedy=Remedy.STOP, reason=f"{len(attempts)} of {pipeline.attempts.max} attempts were made")
+    timeout_s, bound = _time_left(pipeline, attempts, size)
+    if timeout_s < MIN_ATTEMPT_S:
+        return Verdict(remedy=Remedy.STOP, reason=f"nothing is left of attempts.{bound}")
+    number = len(attempts) + 1
+    reason = f"attempt {number} of at most {pipeline.attempts.max}: {remedy}"
+    return Verdict(remedy=remedy, reason=reason, timeout_s=timeout_s, size=size)
+
+
+def spent_node_hours(attempts: Sequence[RunRecord]) -> float:
+    """Return the node-hours of some attempts, from when they were seen running."""
+    return sum(_node_hours(run) for run in attempts)
+
+
+def spent_cost(pipeline: Pipeline, attempts: Sequence[RunRecord]) -> float:
+    """Return what some attempts cost at the pipeline's prices; without a price it is nothing."""
+    return sum(_node_hours(run) * _price(pipeline, str(run.spec["compute"])) for run in attempts)
+
+
+def _possible(
+    wanted: Remedy, failure_class: FailureClass, pipeline: Pipeline, attempts: Sequence[RunRecord]
+) -> tuple[Remedy, Size | None]:
+    """Fall back to the next best remedy: a batch of one cannot be halved, and the list of sizes ends."""
+    if wanted is Remedy.SMALLER_BATCH and (per_process_batch_size(str(attempts[-1].spec["command"])) or 1) <= 1:
+        wanted = Remedy.OTHER_SIZE
+    if wanted is not Remedy.OTHER_SIZE:
+        return wanted, None
+    tried = {run.spec["compute"] for run in attempts}
+    size = next((size for size in pipeline.attempts.other_sizes if size.compute not in tried), None)
+    if size is not None:
+        return Remedy.OTHER_SIZE, size
+    return (Remedy.WAIT if failure_class is FailureClass.NO_CAPACITY else Remedy.STOP), None
+
+
+def _time_left(pipeline: Pipeline, attempts: Sequence[RunRecord], size: Size | None) -> tuple[int, str]:
+    """Return the next attempt's time limit in seconds, and which bound of the pipeline sets it."""
+    limits: Attempts = pipeline.attempts
+    last = attempts[-1]
+    left = [(float(pipeline.train.timeout_s), "timeout_s")]
+    if limits.max_node_hours is not None:
+        hours = limits.max_node_hours - spent_node_hours(attempts)
+        left.append((hours / last.num_nodes * _HOUR_S, "max_node_hours"))
+    price = _price(pipeline, size.compute if size else str(last.spec["compute"]))
+    if limits.max_cost is not None and price:
+        money = limits.max_cost - spent_cost(pipeline, attempts)
+        left.append((money / price / last.num_nodes * _HOUR_S, "max_cost"))
+    seconds, bound = min(left)
+    return int(seconds), bound
+
+
+def _node_hours(run: RunRecord) -> float:
+    since = run.started_at or run.submitted_at
+    if since is None or run.ended_at is None:
+        return 0.0
+    return run.num_nodes * max(0.0, (run.ended_at - since).total_seconds()) / _HOUR_S
+
+
+def _price(pipeline: Pipeline, compute: str) -> float:
+    sizes = {size.compute: size.price_per_node_hour for size in pipeline.attempts.other_sizes}
+    sizes[pipeline.train.compute] = pipeline.train.price_per_node_hour
+    return sizes.get(compute) or 0.0
+
+
+# -- the attempt that continues a run ------------------------------------------------------------------------
+def start_attempt(run: RunRecord, services: Services) -> RunRecord:
+    """Add the attempt that continues a run and request its submission; return the run as it then stands."""
+    following = _following(run, services)
+    try:
+        run, following = services.ledger.add_attempt(replace(run, next_run_id=following.run_id), following)
+    except LedgerConflictError:
+        return run_on_record(services.ledger, run.run_id)  # another handler was first, or a person has canceled
+    reason = f"{run.failure_class} ({run.failure_evidence}): {run.remedy_reason}"
+    services.history.record(run.run_id, "attempt_planned", f"{reason} as {following.run_id}")
+    services.history.record(following.run_id, "run_planned", f"continues {run.run_id}, which ended as {reason}")
+    services.history.record(
+        str(run.dataset_version), "attempt_planned", f"run {following.run_id} continues {run.run_id}"
+    )
+    if following.not_before is None:
+        services.requests.send(_request(following))
+    return run
+
+
 def _following(run: RunRecord, services: Services) -> RunRecord:
-    """Return the next attempt's row. What it is made of is the spec that was sent, not what is deployed now."""
+    """Return the next attempt's row, made from the spec that was submitted, not from what is deployed now."""
     attempt = run.attempt + 1
     plan = signed_plan(run.logical_run, attempt, _next_spec(run, attempt, services))
     now = services.clock()
@@ -158,18 +255,11 @@ def _next_spec(run: RunRecord, attempt: int, services: Services) -> JobSpec:
 def _on_other_size(spec: JobSpec, compute: str, pipeline: Pipeline) -> JobSpec:
     size = next((size for size in pipeline.attempts.other_sizes if size.compute == compute), None)
     if size is None:
-        return spec  # a deployment took it off the list
+        return spec  # a deployment removed it from the list
     kept = {k: v for k, v in spec.environment_variables.items() if k not in _NETWORK_VARIABLES}
     environment = {**kept, **network_environment(size.vm_size), **pipeline.train.environment_variables}
     processes = size.processes_per_node or spec.processes_per_node
     return replace(spec, compute=compute, processes_per_node=processes, environment_variables=environment)
-
-
-def _as_it_stands(run: RunRecord, services: Services) -> RunRecord:
-    found = services.ledger.run(run.run_id)
-    if found is None:
-        raise NotFoundError(f"run {run.run_id} is not on record any more; the ledger is not whole")
-    return found
 
 
 def _request(run: RunRecord) -> TrainingRequest:
@@ -195,90 +285,3 @@ def with_smaller_batch(command: str) -> str:
     """
     halved = _BATCH.sub(lambda found: str(max(1, int(found[1]) // 2)), command, count=1)
     return _ACCUMULATION.sub(lambda found: str(int(found[1]) * 2), halved, count=1)
-
-
-MIN_ATTEMPT_S = 60
-"""An attempt with less time left than this is not worth starting."""
-_HOUR_S = 3600.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What was decided about a failed attempt."""
-
-    remedy: Remedy
-    reason: str
-    timeout_s: int = 0
-    """Of the next attempt: what the budget leaves."""
-    size: Size | None = None
-    """Of the next attempt, where it is another one."""
-
-
-def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRecord]) -> Verdict:
-    """Return what to do about the last of some attempts, all of which have ended."""
-    wanted = pipeline.attempts.remedies.get(finding.failure_class, REMEDIES[finding.failure_class])
-    remedy, size = _possible(wanted, finding.failure_class, pipeline, attempts)
-    if remedy not in RETRYING:
-        return Verdict(remedy=remedy, reason=f"{finding.failure_class} is not tried again")
-    if len(attempts) >= pipeline.attempts.max:
-        return Verdict(remedy=Remedy.STOP, reason=f"{len(attempts)} of {pipeline.attempts.max} attempts are made")
-    timeout_s, bound = _time_left(pipeline, attempts, size)
-    if timeout_s < MIN_ATTEMPT_S:
-        return Verdict(remedy=Remedy.STOP, reason=f"nothing is left of attempts.{bound}")
-    number = len(attempts) + 1
-    reason = f"attempt {number} of at most {pipeline.attempts.max}: {remedy}"
-    return Verdict(remedy=remedy, reason=reason, timeout_s=timeout_s, size=size)
-
-
-def spent_node_hours(attempts: Sequence[RunRecord]) -> float:
-    """Return the node-hours of some attempts, from when they were seen running."""
-    return sum(_node_hours(run) for run in attempts)
-
-
-def spent_cost(pipeline: Pipeline, attempts: Sequence[RunRecord]) -> float:
-    """Return what some attempts cost at the pipeline's prices; without a price it is nothing."""
-    return sum(_node_hours(run) * _price(pipeline, str(run.spec["compute"])) for run in attempts)
-
-
-def _possible(
-    wanted: Remedy, failure_class: FailureClass, pipeline: Pipeline, attempts: Sequence[RunRecord]
-) -> tuple[Remedy, Size | None]:
-    """Give way to the next best: a batch of one cannot be halved, and a list of sizes ends."""
-    if wanted is Remedy.SMALLER_BATCH and (per_process_batch_size(str(attempts[-1].spec["command"])) or 1) <= 1:
-        wanted = Remedy.OTHER_SIZE
-    if wanted is not Remedy.OTHER_SIZE:
-        return wanted, None
-    tried = {run.spec["compute"] for run in attempts}
-    size = next((size for size in pipeline.attempts.other_sizes if size.compute not in tried), None)
-    if size is not None:
-        return Remedy.OTHER_SIZE, size
-    return (Remedy.WAIT if failure_class is FailureClass.NO_CAPACITY else Remedy.STOP), None
-
-
-def _time_left(pipeline: Pipeline, attempts: Sequence[RunRecord], size: Size | None) -> tuple[int, str]:
-    """Return the next attempt's time limit in seconds, and which bound of the pipeline sets it."""
-    limits: Attempts = pipeline.attempts
-    last = attempts[-1]
-    left = [(float(pipeline.train.timeout_s), "timeout_s")]
-    if limits.max_node_hours is not None:
-        hours = limits.max_node_hours - spent_node_hours(attempts)
-        left.append((hours / last.num_nodes * _HOUR_S, "max_node_hours"))
-    price = _price(pipeline, size.compute if size else str(last.spec["compute"]))
-    if limits.max_cost is not None and price:
-        money = limits.max_cost - spent_cost(pipeline, attempts)
-        left.append((money / price / last.num_nodes * _HOUR_S, "max_cost"))
-    seconds, bound = min(left)
-    return int(seconds), bound
-
-
-def _node_hours(run: RunRecord) -> float:
-    since = run.started_at or run.submitted_at
-    if since is None or run.ended_at is None:
-        return 0.0
-    return run.num_nodes * max(0.0, (run.ended_at - since).total_seconds()) / _HOUR_S
-
-
-def _price(pipeline: Pipeline, compute: str) -> float:
-    sizes = {size.compute: size.price_per_node_hour for size in pipeline.attempts.other_sizes}
-    sizes[pipeline.train.compute] = pipeline.train.price_per_node_hour
-    return sizes.get(compute) or 0.0

@@ -9,20 +9,21 @@ from function_app.domain.failures import Remedy
 from function_app.domain.records import GENERATION, PERSON, RunRecord
 from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.runs.admission import awaits_attempt, last_attempt
-from function_app.runs.following import FOLLOWED, ask_cancel, end_run, reconcile_run
+from function_app.runs.ending import ask_cancel, end_run
+from function_app.runs.following import FOLLOWED, follow_run
 from function_app.runs.transitions import change_run
 from function_app.services import Services
 
 
 def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: Services) -> RunRecord:
-    """Cancel the attempt that a run has come to; asking again changes nothing.
+    """Cancel the last attempt of a run; repeating it changes nothing.
 
     Raises NotFoundError, and RunEndedError where the run has ended otherwise.
     """
-    attempt = last_attempt(run_id, services)
+    attempt = last_attempt(run_id, services.ledger)
     if attempt is None:
         raise NotFoundError(f"run {run_id} is not on record")
-    run, is_new = _marked(attempt.run_id, canceled_by, reason, services)
+    run, is_new = _marked(attempt, canceled_by, reason, services)
     if is_new:
         services.history.record(run.run_id, "cancel_requested", reason, canceled_by=canceled_by)
     ended = run.state is RunState.COMPLETED or (run.state in SETTLED and run.state is not RunState.CANCELED)
@@ -30,13 +31,13 @@ def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: Services
         raise RunEndedError(f"run {run.run_id} cannot be canceled: it is {run.state}")
     by = Actor.PERSON if canceled_by == PERSON else Actor.SUBMISSION
     if run.state in FOLLOWED:
-        ask_cancel(run, services)
-        return reconcile_run(run.run_id, services) or run
+        ask_cancel(run, services.jobs)
+        return follow_run(run, services)
     return end_run(run, services, by=by)
 
 
 def cancel_superseded(run: RunRecord, services: Services) -> None:
-    """Cancel the active run on an older generation of the same version, so that this run can start."""
+    """Cancel the active run on an older generation of the same version, so that this run can be admitted."""
     active = services.ledger.run_queue().running_of(run.pipeline)
     version = run.dataset_version
     if active is None or (active.dataset, active.version) != (version.dataset, version.version):
@@ -49,8 +50,8 @@ def cancel_superseded(run: RunRecord, services: Services) -> None:
             services.history.record(active.first_run_id, "cancel_suppressed", str(error))
 
 
-def _marked(run_id: str, canceled_by: str, reason: str, services: Services) -> tuple[RunRecord, bool]:
-    """Write down that a run is to end canceled; return it, and whether this was news."""
+def _marked(run: RunRecord, canceled_by: str, reason: str, services: Services) -> tuple[RunRecord, bool]:
+    """Write down that a run is to end canceled; return it, and whether this call did it."""
     is_new, now = False, services.clock()
 
     def change(run: RunRecord) -> RunRecord | None:
@@ -67,4 +68,4 @@ def _marked(run_id: str, canceled_by: str, reason: str, services: Services) -> t
             return run
         return replace(run, state=RunState.CANCELED, state_since=now, ended_at=now, reason=reason)
 
-    return change_run(services.ledger, run_id, change), is_new
+    return change_run(services.ledger, run, change), is_new

@@ -1,4 +1,4 @@
-"""What becomes of a completed run: the gate looks at its training report, and a model is registered or not."""
+"""Registration: a completed run's model becomes a model version if the gate allows it."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ import hashlib
 import json
 from typing import Any
 
-from function_app.config.pipelines import Pipeline, Register, Requirement
-from function_app.domain.errors import DocumentTooLargeError, SubmissionRefusedError
-from function_app.domain.job_plan import TAG, report_path, spec_from_json
+from function_app.domain.errors import SubmissionRefusedError
+from function_app.domain.job_plan import TAG
 from function_app.domain.jobs import ModelRegistration
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
+from function_app.runs.gate import GateError, check_gate, read_report
 from function_app.runs.script_check import SCRIPT_ERRORS_TAG
 from function_app.runs.transitions import move_run
 from function_app.services import Services
-from shared.errors import LandfallError
-from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError
-
-
-class GateError(LandfallError):
-    """The evidence does not allow a registration; the message says which, with numbers."""
+from shared.training_report import TrainingReport
 
 
 def settle_completed(run: RunRecord, services: Services, *, by: Actor) -> RunRecord:
-    """Register the model of a completed run if the gate holds. Raises ServiceUnavailableError to try again later."""
+    """Register the model of a completed run if the gate allows it. Raises ServiceUnavailableError to try again."""
     metrics: dict[str, float] = {}
     try:
-        report = _report(run, services)
+        report = read_report(run, services.run_outputs)
         metrics = dict(report.metrics)
-        register = _gate(services.pipelines.get(run.dataset_version.dataset), report)
+        register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
         registration = _registration(run, register.model, report)
         services.models.register(registration)
     except (GateError, SubmissionRefusedError) as error:
@@ -40,61 +35,12 @@ def settle_completed(run: RunRecord, services: Services, *, by: Actor) -> RunRec
 
 
 def model_version(run: RunRecord) -> str:
-    """Return the version of a run's model: digits only, ascending with time, the same at every try.
+    """Return the version of a run's model: digits only, ascending with time, the same for each try.
 
     Date and time of planning, to the second, and four digits of the run's digest for runs of the same second.
     """
     digest = int(hashlib.sha256(run.run_id.encode()).hexdigest(), 16)
     return f"{run.created_at:%Y%m%d%H%M%S}{digest % 10_000:04d}"
-
-
-def _report(run: RunRecord, services: Services) -> TrainingReport:
-    path = report_path(spec_from_json(run.spec))
-    try:
-        text = services.run_outputs.read(path, max_bytes=MAX_REPORT_BYTES)
-    except DocumentTooLargeError as error:
-        raise GateError(str(error)) from error
-    if text is None:
-        raise GateError(f"the job completed without a training report; it should be at {path} of the runs container")
-    try:
-        report = TrainingReport.from_json(text)
-    except TrainingReportError as error:
-        raise GateError(f"{path}: {error}") from error
-    if report.fingerprint != run.fingerprint:
-        raise GateError(f"{path} should be on data {run.fingerprint[:12]}, was on {report.fingerprint[:12]}")
-    return report
-
-
-def _gate(pipeline: Pipeline | None, report: TrainingReport) -> Register:
-    """Return what to register. Raises GateError naming everything that does not hold."""
-    if pipeline is None:
-        raise GateError("the dataset's pipeline is gone, so nobody says what a good model is")
-    if pipeline.register_ is None:
-        raise GateError(f"pipeline {pipeline.pipeline} registers no model{_throughput(pipeline, report)}")
-    problems = [problem for require in pipeline.register_.require if (problem := _problem(require, report))]
-    if problems:
-        raise GateError("; ".join(problems))
-    return pipeline.register_
-
-
-def _throughput(pipeline: Pipeline, report: TrainingReport) -> str:
-    """Return what a run on synthetic data is for."""
-    if not pipeline.data.is_synthetic:
-        return ""
-    measured = "nothing was timed" if report.images_per_s is None else f"{report.images_per_s:.6g} images/s"
-    return f" of synthetic data; {measured} on {report.world_size} processes"
-
-
-def _problem(require: Requirement, report: TrainingReport) -> str | None:
-    value = report.metrics.get(require.metric)
-    if value is None:
-        reported = ", ".join(sorted(report.metrics)) or "none"
-        return f"{require.metric} should be in the training report; it has {reported}"
-    if require.at_least is not None and value < require.at_least:
-        return f"{require.metric} should be at least {require.at_least}, was {value:.6g}"
-    if require.at_most is not None and value > require.at_most:
-        return f"{require.metric} should be at most {require.at_most}, was {value:.6g}"
-    return None
 
 
 def _registration(run: RunRecord, model: str, report: TrainingReport) -> ModelRegistration:
@@ -120,7 +66,7 @@ def _registration(run: RunRecord, model: str, report: TrainingReport) -> ModelRe
 
 
 def _script_errors(run: RunRecord) -> dict[str, str]:
-    """Return what somebody insisted on training with, in spite of it."""
+    """Return the codes of the script errors that a forced run was submitted with."""
     codes = run.spec["tags"].get(SCRIPT_ERRORS_TAG)
     return {SCRIPT_ERRORS_TAG.removeprefix(TAG): str(codes)} if codes else {}
 
@@ -129,7 +75,7 @@ def _settled(
     run: RunRecord, state: RunState, reason: str, services: Services, *, by: Actor, **members: Any
 ) -> RunRecord:
     members["reason"] = reason if state is RunState.NOT_REGISTERED else run.reason
-    run, moved = move_run(services.ledger, run.run_id, state, by=by, now=services.clock(), **members)
+    run, moved = move_run(services.ledger, run, state, by=by, now=services.clock(), **members)
     if moved:
         services.history.record(run.run_id, f"run_{state}", reason, by=by)
     return run

@@ -22,9 +22,9 @@ from function_app.domain.run_states import AWAITING_SUBMISSION, RunState
 from function_app.ingest.closing import described
 from function_app.ingest.completeness import missing_shards, refusal_messages
 from function_app.runs.admission import last_attempt
-from function_app.runs.holds import refuse_quarantined
+from function_app.runs.holds import refuse_held
 from function_app.runs.script_check import (
-    MAX_TOLD,
+    MAX_LISTED,
     ScriptCheck,
     check_script,
     refuse_bad_script,
@@ -58,9 +58,9 @@ def request_run(
     pipeline = _pipeline(version.dataset, services)
     options = overridden(pipeline, overrides)
     generation = _closing(pipeline, version, services)
-    check = check_script(pipeline, services)
+    check = check_script(pipeline, services.read_script)
     if forced_by is None:
-        refuse_quarantined(generation, services)
+        refuse_held(generation, services.ledger)
         refuse_bad_script(pipeline, check)
     plan = unspent_plan(pipeline, generation, services, options=options, forced_by=forced_by)
     plan = with_script_errors(plan, check)
@@ -112,9 +112,9 @@ def _tell_story(run: RunRecord, overrides: Mapping[str, Any], check: ScriptCheck
         services.history.record(run.run_id, "run_forced", reason)
         services.history.record(str(version), "run_forced", reason)
     if check.errors:
-        services.history.record(run.run_id, "script_errors_forced", check.told)
+        services.history.record(run.run_id, "script_errors_forced", check.summary)
     if check.warnings:
-        services.history.record(run.run_id, "script_warnings", "; ".join(check.warnings[:MAX_TOLD]))
+        services.history.record(run.run_id, "script_warnings", "; ".join(check.warnings[:MAX_LISTED]))
 
 
 MAX_TEXT_CHARS = 200
@@ -127,7 +127,7 @@ def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> TrainingOpti
         limit = pipeline.train.overrides.get(name)
         if limit is None:
             offered = ", ".join(sorted(pipeline.train.overrides)) or "none"
-            raise OverrideError(f"{name[:100]} may not be overridden; pipeline {pipeline.pipeline} offers {offered}")
+            raise OverrideError(f"{name[:100]} cannot be overridden; pipeline {pipeline.pipeline} offers {offered}")
         _check_type(name, value, getattr(options, name))
         _check_limit(name, value, limit)
     return replace(options, **{name: _like(getattr(options, name), value) for name, value in overrides.items()})
@@ -137,20 +137,20 @@ def _check_type(name: str, value: Any, own: Any) -> None:
     """Compare with the type of the pipeline's own value; a whole number is a number, a truth value is none."""
     accepted = (int, float) if isinstance(own, float) else type(own)
     if isinstance(value, bool) != isinstance(own, bool) or not isinstance(value, accepted):
-        raise OverrideError(f"{name} should be {type(own).__name__}, was {str(value)[:100]!r}")
+        raise OverrideError(f"{name}: expected {type(own).__name__}, got {str(value)[:100]!r}")
     if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
-        raise OverrideError(f"{name} should be at most {MAX_TEXT_CHARS} characters, was {len(value)}")
+        raise OverrideError(f"{name}: expected at most {MAX_TEXT_CHARS} characters, got {len(value)}")
     if isinstance(value, float) and not math.isfinite(value):
-        raise OverrideError(f"{name} should be a finite number, was {value}")
+        raise OverrideError(f"{name}: expected a finite number, got {value}")
 
 
 def _check_limit(name: str, value: Any, limit: Limit) -> None:
     if limit.allowed and value not in limit.allowed:
-        raise OverrideError(f"{name} should be one of {list(limit.allowed)}, was {value!r}")
+        raise OverrideError(f"{name}: expected one of {list(limit.allowed)}, got {value!r}")
     if limit.minimum is not None and value < limit.minimum:
-        raise OverrideError(f"{name} should be at least {limit.minimum}, was {value}")
+        raise OverrideError(f"{name}: expected at least {limit.minimum}, got {value}")
     if limit.maximum is not None and value > limit.maximum:
-        raise OverrideError(f"{name} should be at most {limit.maximum}, was {value}")
+        raise OverrideError(f"{name}: expected at most {limit.maximum}, got {value}")
 
 
 def _like(own: Any, value: Any) -> Any:
@@ -178,7 +178,7 @@ def unspent_plan(
     for number in range(MAX_NAMES):
         again = "/".join([*([f"forced by {forced_by}"] if forced_by else []), *([str(number)] if number else [])])
         plan = plan_run(pipeline, generation, services.workspace, options=options, again=again or None)
-        run = last_attempt(plan.run_id, services)
+        run = last_attempt(plan.run_id, services.ledger)
         if run is None or not _is_spent(run, generation):
             return _tagged(plan) if forced_by else plan
     raise LedgerConflictError(

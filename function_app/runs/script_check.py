@@ -1,55 +1,53 @@
-"""A script of the user's own is looked at before a job is made of it: errors are refused unless somebody insists."""
+"""The check of a user's own training script before its job is submitted: errors are refused unless forced."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from function_app.config.pipeline_files import is_own_script
 from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import ScriptRefusedError
-from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.job_plan import TAG, Plan, signed_plan
 from function_app.domain.records import RunRecord
-from function_app.services import Services
+from function_app.services import ReadScript, Services
 from horovod_lint import ScriptError
 
 if TYPE_CHECKING:
     from horovod_lint import Finding
 
 SCRIPT_ERRORS_TAG = TAG + "script_errors"
-"""Of a job that was forced with a script that has some: their codes."""
-MAX_TOLD = 20
+"""The tag with the codes of the errors that a forced job was submitted with."""
+MAX_LISTED = 20
 _MAX_TAG_CHARS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptCheck:
-    """What a look at a pipeline's script has found."""
+    """What was found in a pipeline's script."""
 
     errors: tuple[str, ...] = ()
-    """Each with its place, its code, and what was seen; or why the script cannot be looked at."""
+    """Each with place, code and message; or why the script cannot be read."""
     codes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
-    def told(self) -> str:
-        """The errors in one text."""
-        more = f"; and {len(self.errors) - MAX_TOLD} more" if len(self.errors) > MAX_TOLD else ""
-        return "; ".join(self.errors[:MAX_TOLD]) + more
+    def summary(self) -> str:
+        """The errors in one line."""
+        more = f"; and {len(self.errors) - MAX_LISTED} more" if len(self.errors) > MAX_LISTED else ""
+        return "; ".join(self.errors[:MAX_LISTED]) + more
 
 
-def check_script(pipeline: Pipeline, services: Services) -> ScriptCheck:
-    """Look at a pipeline's script, where it is the user's own."""
+def check_script(pipeline: Pipeline, read_script: ReadScript) -> ScriptCheck:
+    """Check a pipeline's script, where it is the user's own."""
     train = pipeline.train
     if not is_own_script(train.script):
         return ScriptCheck()
-    from horovod_lint import Machine, Severity, lint_script  # only who brings a script pays for it
+    from horovod_lint import Machine, Severity, lint_script  # imported where there is a script of one's own
 
     try:
         report = lint_script(
-            services.read_script(train.script),
+            read_script(train.script),
             train.script,
             Machine.of_job(vm_size=train.vm_size, environment=train.environment_variables),
         )
@@ -66,39 +64,29 @@ def refuse_bad_script(pipeline: Pipeline, check: ScriptCheck) -> None:
     """Raise ScriptRefusedError where a script has errors."""
     if check.errors:
         raise ScriptRefusedError(
-            f"pipeline {pipeline.pipeline}: {pipeline.train.script} has {_number(check)}; `landfall lint` says why "
-            "they matter and what to write instead; ask with force to train with it as it is",
+            f"pipeline {pipeline.pipeline}: {pipeline.train.script} has {_number(check)}; `landfall lint` explains "
+            "them and says what to write instead; request the run with force to train with the script as it is",
             findings=check.errors,
         )
 
 
 def script_refusal(run: RunRecord, services: Services) -> str | None:
-    """Say why a run's script keeps it from being submitted, None where nothing does.
+    """Return why a run's script keeps it from being submitted; None where it does not.
 
-    Later attempts continue what was let through once. A job that Azure ML has already, since whoever submitted it
-    died before writing that down, is no longer kept from anything.
+    Later attempts continue what passed once. A job that Azure ML already has, because the handler that submitted it
+    died before it wrote that down, passes too.
     """
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None or run.forced_by is not None or run.attempt > 1:
         return None
-    check = check_script(pipeline, services)
+    check = check_script(pipeline, services.read_script)
     if not check.errors or services.jobs.status(run.run_id) is not None:
         return None
-    return f"{pipeline.train.script} has {_number(check)}: {check.told}"
-
-
-def refused_for_its_script() -> Mapping[str, Any]:
-    """Return the members of a run that was not submitted for its script."""
-    return {
-        "failure_class": str(FailureClass.USER_CODE),
-        "failure_evidence": "the training script has errors",
-        "remedy": str(Remedy.STOP),
-        "remedy_reason": "the same script would be refused again; mend it and publish, or submit with --force",
-    }
+    return f"{pipeline.train.script} has {_number(check)}: {check.summary}"
 
 
 def with_script_errors(plan: Plan, check: ScriptCheck) -> Plan:
-    """Say on a job that is forced what is wrong with its script."""
+    """Tag a forced job with the errors of its script."""
     if not check.codes:
         return plan
     tags = {**plan.spec.tags, SCRIPT_ERRORS_TAG: ",".join(check.codes)[:_MAX_TAG_CHARS]}

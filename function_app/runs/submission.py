@@ -13,12 +13,12 @@ from function_app.domain.job_plan import plan_run, planned_run, spec_from_json
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.runs.admission import admit
-from function_app.runs.attempts import judged_refusal, tell_verdict
+from function_app.runs.attempts import bad_script_members, record_remedy, refusal_members
 from function_app.runs.cancellation import cancel_superseded
-from function_app.runs.following import ask_cancel, end_run
-from function_app.runs.holds import why_quarantined
+from function_app.runs.ending import ask_cancel, end_run
+from function_app.runs.holds import why_held
 from function_app.runs.requests import unspent_plan
-from function_app.runs.script_check import refused_for_its_script, script_refusal
+from function_app.runs.script_check import script_refusal
 from function_app.runs.transitions import change_run, move_run
 from function_app.services import Services
 
@@ -40,62 +40,62 @@ def submit_run(run: RunRecord, services: Services, *, by: Actor = Actor.SUBMISSI
     """
     if run.state is RunState.PLANNED and not _may_start(run, services, by):
         return run
-    run, claimed = _claim_submission(run.run_id, services)
+    run, claimed = _claim_submission(run, services)
     if not claimed:
         until = run.claimed_until if run.state is RunState.SUBMITTING else None
-        at_it = f": another handler is at it, until {until:%Y-%m-%d %H:%M:%S} UTC at most" if until else ""
-        services.history.record(run.run_id, "request_suppressed", f"the run is {run.state} already{at_it}")
+        claim = f": another handler submits it, until {until:%Y-%m-%d %H:%M:%S} UTC at the latest" if until else ""
+        services.history.record(run.run_id, "request_suppressed", f"the run is already {run.state}{claim}")
         return end_run(run, services, by=by)
     try:
         if run.cancel_requested_at is not None and services.jobs.status(run.run_id) is None:
             return _never_submitted(run, services, by)
         if problem := script_refusal(run, services):
-            return _refused(run, problem, refused_for_its_script(), services, by)
+            return _refused(run, problem, bad_script_members(), services, by)
         services.jobs.submit(spec_from_json(run.spec))
     except SubmissionRefusedError as error:
-        return _refused(run, str(error), judged_refusal(run, str(error), services), services, by)
+        return _refused(run, str(error), refusal_members(run, str(error), services), services, by)
     except Exception:
-        change_run(services.ledger, run.run_id, _without_claim)
+        change_run(services.ledger, run, _without_claim)
         raise
     return _submitted(run, services, by)
 
 
 def _may_start(run: RunRecord, services: Services, by: Actor) -> bool:
-    """Whether a planned run is to be submitted now: its time has come, its data are the latest, it has its place."""
+    """Whether a planned run is submitted now: its time has come, its data are the latest, and it is admitted."""
     if run.not_before is not None and services.clock() < run.not_before:
         if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
-            told = f"it is not to be submitted before {run.not_before:%Y-%m-%d %H:%M:%S} UTC"
-            services.history.record(run.run_id, "request_suppressed", told)
+            reason = f"it is not submitted before {run.not_before:%Y-%m-%d %H:%M:%S} UTC"
+            services.history.record(run.run_id, "request_suppressed", reason)
         return False
-    if reason := _why_untrainable(run, services):
-        _give_up(run, f"{reason} before it was submitted", services, by)
+    if untrainable := _why_untrainable(run, services):
+        _give_up(run, f"{untrainable} before it was submitted", services, by)
         return False
     return admit(run, services, by=by)
 
 
 def _why_untrainable(run: RunRecord, services: Services) -> str | None:
-    """Say what became of a run's data since it was planned; None where nothing did."""
+    """Return why a run's data can no longer be trained on; None where they can."""
     latest = services.ledger.latest_generation(run.dataset_version)
     if latest is not None and latest.number > run.generation:
         return f"superseded by generation {latest.number}"
     if run.forced_by is not None:
-        return None  # somebody insists
-    quarantined = why_quarantined(run.dataset_version, run.generation, services)
-    return None if quarantined is None else f"its data were quarantined ({quarantined})"
+        return None
+    held = why_held(run.dataset_version, run.generation, services.ledger)
+    return None if held is None else f"its data were put on hold ({held})"
 
 
 def _give_up(run: RunRecord, reason: str, services: Services, by: Actor) -> None:
-    """End a run that makes no sense any more. Of a later attempt people are told: the first one's end is owed."""
+    """End a run before its submission. The end of a later attempt is notified, since the first one's was not."""
     target = RunState.SUPPRESSED if run.attempt == 1 else RunState.CANCELED
     now = services.clock()
-    run, moved = move_run(services.ledger, run.run_id, target, by=by, now=now, ended_at=now, reason=reason)
+    run, moved = move_run(services.ledger, run, target, by=by, now=now, ended_at=now, reason=reason)
     if moved:
         services.history.record(run.run_id, f"run_{run.state}", reason, by=by)
     end_run(run, services, by=by)
 
 
-def _claim_submission(run_id: str, services: Services) -> tuple[RunRecord, bool]:
-    """Take the submission of a run that nobody is at; return the run, and whether it is this caller's to submit."""
+def _claim_submission(run: RunRecord, services: Services) -> tuple[RunRecord, bool]:
+    """Claim the submission of a run; return the run, and whether this caller is to submit it."""
     claimed, now = False, services.clock()
 
     def change(run: RunRecord) -> RunRecord | None:
@@ -107,7 +107,7 @@ def _claim_submission(run_id: str, services: Services) -> tuple[RunRecord, bool]
         since = run.state_since if abandoned else now
         return replace(run, state=RunState.SUBMITTING, state_since=since, claimed_until=now + services.claim_lease)
 
-    return change_run(services.ledger, run_id, change), claimed
+    return change_run(services.ledger, run, change), claimed
 
 
 def _without_claim(run: RunRecord) -> RunRecord | None:
@@ -115,9 +115,9 @@ def _without_claim(run: RunRecord) -> RunRecord | None:
 
 
 def _never_submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord:
-    """End a run that was canceled after a handler had died over its submission, and before Azure ML had it."""
+    """End a run that was canceled after its first handler had died and before Azure ML had the job."""
     now, reason = services.clock(), run.cancel_reason
-    run, moved = move_run(services.ledger, run.run_id, RunState.CANCELED, by=by, now=now, ended_at=now, reason=reason)
+    run, moved = move_run(services.ledger, run, RunState.CANCELED, by=by, now=now, ended_at=now, reason=reason)
     if moved:
         services.history.record(run.run_id, "run_canceled", reason or "", by=by)
     return end_run(run, services, by=by)
@@ -125,9 +125,9 @@ def _never_submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord
 
 def _submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord:
     now = services.clock()
-    run, moved = move_run(services.ledger, run.run_id, RunState.SUBMITTED, by=by, now=now, submitted_at=now)
+    run, moved = move_run(services.ledger, run, RunState.SUBMITTED, by=by, now=now, submitted_at=now)
     if run.cancel_requested_at is not None:
-        ask_cancel(run, services)  # it came while the job was on its way
+        ask_cancel(run, services.jobs)  # it was requested while the job was being submitted
     if moved:
         reason = f"submitted to {run.spec['compute']}: {run.num_nodes} nodes, {run.world_size} processes"
         services.history.record(run.run_id, "run_submitted", reason, spec_hash=run.spec_hash)
@@ -136,7 +136,7 @@ def _submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord:
 
 
 def _claimed_run(request: TrainingRequest, services: Services) -> RunRecord | None:
-    """Return the run that a closing starts: this one, or the one that was claimed before. None: nothing to do."""
+    """Return the run that a closing starts, claimed now or before; None where there is nothing to do."""
     version = request.dataset_version
     generation = services.ledger.latest_generation(version)
     if generation is None:
@@ -148,7 +148,7 @@ def _claimed_run(request: TrainingRequest, services: Services) -> RunRecord | No
     pipeline = services.pipelines.get(version.dataset)
     if pipeline is None:
         services.history.record(
-            str(version), "request_suppressed", f"dataset {version.dataset} has no pipeline any more"
+            str(version), "request_suppressed", f"dataset {version.dataset} no longer has a pipeline"
         )
         return None
     run = claim_run(pipeline, generation, trigger=request.trigger, services=services)
@@ -158,7 +158,7 @@ def _claimed_run(request: TrainingRequest, services: Services) -> RunRecord | No
 
 
 def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, services: Services) -> RunRecord:
-    """Name the closing's run, once, and write it down; return the run on record."""
+    """Claim the name of the closing's run and add its row; return the run on record."""
     plan = unspent_plan(pipeline, generation, services)
     run_id = services.ledger.claim_auto_run(generation, plan.run_id)
     if run_id != plan.run_id:
@@ -178,9 +178,9 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
 def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: Services, by: Actor) -> RunRecord:
     now = services.clock()
     run, moved = move_run(
-        services.ledger, run.run_id, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
+        services.ledger, run, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
     )
     if moved:
         services.history.record(run.run_id, "submission_refused", problem, by=by)
-        tell_verdict(run, services)
+        record_remedy(run, services.history)
     return end_run(run, services, by=by)

@@ -16,10 +16,11 @@ from function_app.domain.events import (
     TrainingRequest,
     blob_of,
     first_event,
+    read_run_id,
 )
 from function_app.domain.records import DeadLetter, DeadLetterState, GivenUp, HistoryEntry, dead_letter_id
 from function_app.notify.outbox import add_notifications
-from function_app.runs.following import handle_run_event, read_run_id
+from function_app.runs.following import handle_run_event
 from function_app.services import Services
 from shared.errors import LandfallError
 

@@ -18,7 +18,7 @@ from function_app.ingest.time_budget import needs_own_execution, send_to_queue
 from function_app.ingest.uploads import judge_shard
 from function_app.notify.outbox import deliver_one
 from function_app.runs.admission import sweep_run_queue
-from function_app.runs.following import reconcile_run
+from function_app.runs.following import follow_run
 from function_app.runs.submission import submit_run
 from function_app.services import Services
 from function_app.sweep.adoption import care_for_unknown_jobs
@@ -153,6 +153,6 @@ def _looked_after(
 
 def _care_for_run(run: RunRecord, services: Services) -> None:
     if run.state not in AWAITING_SUBMISSION:
-        watch_run(reconcile_run(run.run_id, services, by=Actor.SWEEP) or run, services)
+        watch_run(follow_run(run, services, by=Actor.SWEEP), services)
     elif services.clock() - run.state_since >= services.sweep_grace:
         submit_run(run, services, by=Actor.SWEEP)

@@ -13,7 +13,7 @@ from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.completeness import missing_shards
 from function_app.notify.messages import held_since, in_words, warn_once
-from function_app.runs.following import FOLLOWED, reconcile_run
+from function_app.runs.following import FOLLOWED, follow_run
 from function_app.runs.transitions import move_run
 from function_app.services import Services
 from function_app.sweep.inventory import Look
@@ -115,12 +115,10 @@ def _watch_cluster(run: RunRecord, services: Services) -> None:
         f"job was canceled. Create the cluster again, then: landfall submit {run.dataset_version} --force"
     )
     now = services.clock()
-    run, moved = move_run(
-        services.ledger, run.run_id, RunState.LOST, by=Actor.SWEEP, now=now, ended_at=now, reason=reason
-    )
+    run, moved = move_run(services.ledger, run, RunState.LOST, by=Actor.SWEEP, now=now, ended_at=now, reason=reason)
     if moved:
         services.history.record(run.run_id, "run_lost", reason, by=Actor.SWEEP)
-    reconcile_run(run.run_id, services, by=Actor.SWEEP)
+    follow_run(run, services, by=Actor.SWEEP)
 
 
 MAX_NAMED = 20

@@ -162,15 +162,15 @@ class MemoryLedger:
             saved = self.run_rows[run.run_id] = replace(bounded_run(run), revision=self._revision())
             return saved
 
-    def add_attempt(self, run: RunRecord, following: RunRecord) -> RunRecord:
+    def add_attempt(self, run: RunRecord, following: RunRecord) -> tuple[RunRecord, RunRecord]:
         """See Ledger."""
         with self._lock:
             if following.run_id in self.run_rows:
                 raise LedgerConflictError(f"run {following.run_id} is there already: read again")
             following = bounded_run(following)
-            self.save_run(run)
+            saved = self.save_run(run)
             added = self.run_rows[following.run_id] = replace(following, revision=self._revision())
-            return added
+            return saved, added
 
     def unfinished_runs(self) -> Iterator[RunRecord]:
         """See Ledger."""

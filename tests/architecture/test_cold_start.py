@@ -8,6 +8,8 @@ import pytest
 
 from tests.architecture.trees import OUR_PACKAGES, ROOT, run_python
 
+pytestmark = pytest.mark.processes
+
 HEAVY = (
     "azure.ai.ml",
     "azure.core",

@@ -12,6 +12,8 @@ import pytest
 
 from tests.architecture.trees import ROOT, run_python
 
+pytestmark = pytest.mark.processes
+
 FUNCTIONS = ["health", "http_api", "reconcile", "run_changed", "shard_uploaded", "training_requested"]
 LIST_FUNCTIONS = """
 import json

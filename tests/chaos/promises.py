@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable
 
 from function_app.domain.run_states import RunState
-from tests.chaos.evidence import Evidence
+from tests.chaos.evidence import DEAD_LETTER, Evidence
 from tests.chaos.plan import ChaosPlan
 from tests.chaos.report import Finding
 from tests.chaos.storm import Damage
@@ -25,7 +26,8 @@ def promises(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
     registered = [run for run in evidence.runs if run.state is RunState.REGISTERED]
     silent = sum(not entry.reason for entry in evidence.suppressed)
     expected = {(run.run_id, run.state) for run in evidence.runs}
-    notified = {(run_id, outcome) for run_id, _, outcome in evidence.notified}
+    ends = Counter({key: count for key, count in evidence.notified.items() if key[2] != DEAD_LETTER})
+    notified = {(run_id, outcome) for run_id, _, outcome in ends}
     return [
         exactly("shards accepted", evidence.accepted, n * plan.shards),
         exactly("versions closed", len(evidence.generations), n),
@@ -36,8 +38,8 @@ def promises(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
         exactly("jobs that the ledger does not know", len(set(evidence.jobs) - ids), 0),
         exactly("model versions", evidence.models.total(), n),
         exactly("models of unknown runs", len(set(evidence.models) - ids), 0),
-        exactly("distinct notifications", evidence.notified.total(), n * RECIPIENTS),
-        exactly("outcomes per recipient", len(evidence.notified), n * RECIPIENTS),
+        exactly("distinct notifications of ends", ends.total(), n * RECIPIENTS),
+        exactly("ends per recipient", len(ends), n * RECIPIENTS),
         exactly("notified outcomes that are not the run's", len(notified - expected), 0),
         exactly("events suppressed without a reason", silent, 0),
     ]

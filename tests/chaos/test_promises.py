@@ -32,7 +32,14 @@ GOOD = Evidence(
 
 def test_good_evidence_keeps_every_promise() -> None:
     """One run, one model, both recipients notified once."""
-    assert [] == [figure.name for figure in promises(PLAN, GOOD) if not figure.holds]
+    assert [] == [finding.name for finding in promises(PLAN, GOOD) if not finding.holds]
+
+
+def test_a_notification_of_a_dead_letter_breaks_no_promise() -> None:
+    """On a busy machine a message may be killed five times; the sweep then completes its work and notifies."""
+    notified = GOOD.notified + Counter({(RUN.run_id, "topic", "dead_letter"): 1})
+    findings = promises(PLAN, replace(GOOD, notified=notified, dead_letters=1))
+    assert [] == [finding.name for finding in findings if not finding.holds]
 
 
 @pytest.mark.parametrize(
@@ -64,4 +71,4 @@ def test_good_evidence_keeps_every_promise() -> None:
 )
 def test_each_broken_promise_is_found(broken: Evidence) -> None:
     """A lost shard, a second run, an orphan, a doubled model or notification: none holds."""
-    assert [] != [figure.name for figure in promises(PLAN, broken) if not figure.holds]
+    assert [] != [finding.name for finding in promises(PLAN, broken) if not finding.holds]

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from local_azure.processes import PATIENCE_S
 from tests.chaos.faults import storage_faults
 from tests.chaos.storage_proxy import StorageFault, StorageProxy, storage_proxy, through
 
@@ -51,7 +52,7 @@ def storage() -> Iterator[Storage]:
 
 def put(port: int) -> tuple[int, str | None, bytes]:
     """Send one PUT; return status, ETag and body. Raises if the connection ends without an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30.0)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         connection.request("PUT", "/a/container?x=1", body=b"content", headers={"Authorization": "SharedKey a:b"})
         answer = connection.getresponse()

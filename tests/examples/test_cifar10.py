@@ -56,7 +56,7 @@ def test_the_gate_has_decided_with_its_reason(journey: Journey) -> None:
     """Registered where the accuracy is reached, otherwise the reason has both figures."""
     accuracy = journey.report.metrics["val_accuracy"]
     expected = "registered" if accuracy >= 0.65 else "not_registered"
-    reason = None if accuracy >= 0.65 else f"val_accuracy should be at least 0.65, was {accuracy:.6g}"
+    reason = None if accuracy >= 0.65 else f"val_accuracy: expected at least 0.65, got {accuracy:.6g}"
     assert (expected, reason) == (journey.run["state"], journey.run["reason"])
 
 

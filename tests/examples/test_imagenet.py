@@ -92,7 +92,7 @@ def test_a_model_of_two_epochs_is_not_registered(journey: Journey) -> None:
     """Both lines of the gate are looked at; what does not hold is said with its figures."""
     metrics, gate = journey.report.metrics, {"val_accuracy": 0.74, "val_top5_accuracy": 0.915}
     problems = [
-        f"{name} should be at least {bound}, was {metrics[name]:.6g}"
+        f"{name}: expected at least {bound}, got {metrics[name]:.6g}"
         for name, bound in gate.items()
         if metrics[name] < bound
     ]

@@ -99,5 +99,5 @@ def test_both_ranks_stop_early_and_together(journey: Journey) -> None:
 def test_the_gate_decides_on_the_auc(journey: Journey) -> None:
     """Registered where it is reached; otherwise the reason has what was required, and what was seen."""
     auc = journey.report.metrics["val_auc"]
-    refused = ("not_registered", f"val_auc should be at least 0.8, was {auc:.6g}")
+    refused = ("not_registered", f"val_auc: expected at least 0.8, got {auc:.6g}")
     assert (("registered", None) if auc >= 0.8 else refused) == (journey.run["state"], journey.run["reason"])

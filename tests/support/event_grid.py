@@ -13,7 +13,7 @@ import httpx
 from azure.storage.queue import QueueClient
 
 from local_azure.azurite import DATA_ACCOUNT, Azurite
-from local_azure.processes import Process, wait_until
+from local_azure.processes import PATIENCE_S, Process, wait_until
 from local_azure.programs import event_grid_program, listening_url
 
 TOPIC_KEY = base64.b64encode(b"a topic key of the tests").decode()
@@ -33,7 +33,7 @@ class EventGrid:
 
     def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """Send a request and return the answer, whatever its status."""
-        return httpx.request(method, f"{self.url}{path}", timeout=30.0, **arguments)
+        return httpx.request(method, f"{self.url}{path}", timeout=PATIENCE_S, **arguments)
 
     def publish(self, topic: str, *events: Mapping[str, Any]) -> httpx.Response:
         """Publish ``events`` in Event Grid's schema."""

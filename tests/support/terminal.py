@@ -21,6 +21,7 @@ import pytest
 
 from cli.main import main
 from local_azure.guard import die_with_parent
+from local_azure.processes import PATIENCE_S
 from tests.support.processes import REPOSITORY, child_environment
 
 CTRL_C = b"\x03"
@@ -51,7 +52,7 @@ class Terminal:
         """Read until the process has closed the terminal; return its exit status."""
         while self._read():
             pass
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE_S)
 
     def _read(self) -> bool:
         try:
@@ -84,7 +85,7 @@ def landfall_on_terminal(arguments: Sequence[object], *, stdout: Path | None = N
         yield Terminal(process, controller)
     finally:
         process.kill()
-        process.wait(20)
+        process.wait(PATIENCE_S)
         os.close(controller)
 
 

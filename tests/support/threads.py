@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from local_azure.processes import PATIENCE_S
+
 T = TypeVar("T")
 
 
@@ -15,7 +17,7 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
     barrier = threading.Barrier(len(calls))
 
     def meet_and(call: Callable[[], T]) -> T:
-        barrier.wait(timeout=60.0)
+        barrier.wait(timeout=PATIENCE_S)
         return call()
 
     with ThreadPoolExecutor(max_workers=len(calls)) as pool:

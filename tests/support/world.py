@@ -15,7 +15,7 @@ from function_app.domain.job_plan import report_path, spec_from_json
 from function_app.domain.jobs import Workspace
 from function_app.domain.records import DatasetVersion, GivenUp, RunRecord
 from function_app.ingest.uploads import handle_upload
-from function_app.runs.following import reconcile_run
+from function_app.runs.following import follow_run
 from function_app.runs.submission import handle_request
 from function_app.services import Services
 from function_app.testing.azure_ml import MemoryJobs, MemoryModels, MemoryNotifier
@@ -231,9 +231,13 @@ class World:
     def finish(self, run: RunRecord, status: str = "Completed") -> RunRecord:
         """Let a job end, look at it, serve the queue; return the run."""
         self.end_job(run, status)
-        reconcile_run(run.run_id, self.services)
+        self.follow(run)
         self.serve_requests()
         return self.stands(run)
+
+    def follow(self, run: RunRecord) -> RunRecord:
+        """Look at a run's job; return the run."""
+        return follow_run(self.stands(run), self.services)
 
     def end_job(self, run: RunRecord, status: str = "Completed", **metrics: float) -> None:
         """Let the job end, with a report where it completed."""

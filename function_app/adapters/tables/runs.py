@@ -38,12 +38,12 @@ class TableRuns:
         self._tables.replace("runs", _PARTITION, self._changes(run), writer)
         return replace(run, revision=writer)
 
-    def add_attempt(self, run: RunRecord, following: RunRecord) -> RunRecord:
+    def add_attempt(self, run: RunRecord, following: RunRecord) -> tuple[RunRecord, RunRecord]:
         """See Ledger. Two operations: all rows change in one transaction."""
-        following, writer = bounded_run(following), new_writer()
-        changes = [*self._changes(bounded_run(run)), *_new_rows(following)]
+        run, following, writer = bounded_run(run), bounded_run(following), new_writer()
+        changes = [*self._changes(run), *_new_rows(following)]
         self._tables.replace("runs", _PARTITION, changes, writer)
-        return replace(following, revision=writer)
+        return replace(run, revision=writer), replace(following, revision=writer)
 
     def _changes(self, run: RunRecord) -> list[Change]:
         """Return what saving a run changes, its own row first."""

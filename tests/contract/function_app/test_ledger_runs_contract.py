@@ -200,10 +200,9 @@ def test_an_attempt_is_added_with_the_run_that_it_continues(ledger: Ledger) -> N
     """Both rows change at once; the run that is continued needs no care any more."""
     run = added(ledger, run_record(state=RunState.FAILED, remedy="resume"))
     second = run_record(2, run_id=f"{run.logical_run}-a2", logical_run=run.logical_run, attempt=2)
-    stored = ledger.add_attempt(replace(run, next_run_id=second.run_id), second)
+    first, stored = ledger.add_attempt(replace(run, next_run_id=second.run_id), second)
     assert (stored, [stored]) == (ledger.run(second.run_id), list(ledger.unfinished_runs()))
-    first = ledger.run(run.run_id)
-    assert first is not None
+    assert first == ledger.run(run.run_id)
     assert (second.run_id, "resume") == (first.next_run_id, first.remedy)
 
 

@@ -17,6 +17,8 @@ from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import framed, image_bytes, labelled
 from tests.support.terminal import CTRL_C, landfall_on_terminal
 
+pytestmark = pytest.mark.processes
+
 SHARD = framed([labelled(i % 10, image=bytes(1000)) for i in range(2000)])
 """2.0 MiB."""
 
@@ -63,7 +65,7 @@ def landfall_in_pipe(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a command line with files in place of a terminal."""
     command = [sys.executable, "-m", "cli", *map(str, arguments)]
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=REPOSITORY, env=child_environment(), check=False, timeout=120
+        command, capture_output=True, text=True, cwd=REPOSITORY, env=child_environment(), check=False, timeout=600
     )
 
 
@@ -137,6 +139,6 @@ def test_a_reader_that_goes_away_ends_it(endless: Path) -> None:
             cwd=REPOSITORY,
             env=child_environment(),
             check=False,
-            timeout=120,
+            timeout=600,
         )
     assert (1, "") == (ended.returncode, ended.stderr)

@@ -11,8 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from local_azure.processes import wait_until
+from local_azure.processes import PATIENCE_S, wait_until
 from tests.support.processes import REPOSITORY
+
+pytestmark = pytest.mark.processes
 
 FAMILY = """
 import os, signal, subprocess, sys, time
@@ -62,20 +64,20 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
     family = Guarded(tmp_path)
     yield family
     family.close_pipe()
-    family.process.wait(20)
+    family.process.wait(PATIENCE_S)
 
 
 def test_closing_the_pipe_ends_every_descendant(guarded: Guarded) -> None:
     """The guard ends only when children and grandchildren in other sessions have ended."""
     guarded.close_pipe()
-    guarded.process.wait(20)
+    guarded.process.wait(PATIENCE_S)
     assert (3, []) == (len(guarded.members), guarded.living())
 
 
 def test_sigterm_ends_every_descendant(guarded: Guarded) -> None:
     """SIGTERM to the guard does what closing the pipe does."""
     guarded.process.send_signal(signal.SIGTERM)
-    guarded.process.wait(20)
+    guarded.process.wait(PATIENCE_S)
     assert [] == guarded.living()
 
 
@@ -90,7 +92,7 @@ def test_sigint_of_the_terminal_is_left_to_the_asker(guarded: Guarded) -> None:
 def test_what_the_command_leaves_behind_ends_with_it(guarded: Guarded) -> None:
     """When the command itself is killed, its orphans come to the guard, and end."""
     guarded.members[0].kill()
-    status = guarded.process.wait(20)
+    status = guarded.process.wait(PATIENCE_S)
     assert (128 + signal.SIGKILL, []) == (status, guarded.living())
 
 
@@ -98,7 +100,7 @@ def test_the_exit_status_is_the_commands() -> None:
     """A command that ends by itself passes its status on."""
     command = [*GUARD, "-c", "raise SystemExit(7)"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=REPOSITORY) as process:
-        assert 7 == process.wait(20)
+        assert 7 == process.wait(PATIENCE_S)
 
 
 def test_the_pipe_may_close_while_the_command_starts() -> None:
@@ -115,4 +117,4 @@ def test_the_pipe_may_close_while_the_command_starts() -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=REPOSITORY) as process:
         assert process.stdin is not None
         process.stdin.close()
-        assert 128 + signal.SIGTERM == process.wait(20)
+        assert 128 + signal.SIGTERM == process.wait(PATIENCE_S)

@@ -23,6 +23,8 @@ from local_azure.processes import (
     wait_until,
 )
 
+pytestmark = pytest.mark.processes
+
 NAP = "import time; time.sleep(600)"
 READY = f"print('ready at 7', flush=True); {NAP}"
 

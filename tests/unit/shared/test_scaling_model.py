@@ -72,5 +72,5 @@ def test_what_carries_the_exchange_may_be_the_cores_that_compute() -> None:
 
 def test_no_rank_is_no_world() -> None:
     """The message has the number."""
-    with pytest.raises(ValueError, match="num_ranks should be at least 1, was 0"):
+    with pytest.raises(ValueError, match="num_ranks is 0; it must be at least 1"):
         scaling_efficiency(on_pascal(1, 1), ETHERNET_25G, 0)

@@ -52,9 +52,9 @@ def test_an_except_clause_that_does_nothing_is_found(body: str, lines: list[int]
     assert lines == [breach.line for breach in check_tree.swallowed_exceptions([file])]
 
 
-def folder_of(num_modules: int) -> list[File]:
+def folder_of(num_modules: int, name: str = "cli") -> list[File]:
     """A folder with an ``__init__`` and a number of modules."""
-    return [File("cli/__init__.py", ""), *(File(f"cli/m{number}.py", "") for number in range(num_modules))]
+    return [File(f"{name}/__init__.py", ""), *(File(f"{name}/m{number}.py", "") for number in range(num_modules))]
 
 
 def function_of(num_lines: int) -> str:
@@ -69,6 +69,7 @@ def function_of(num_lines: int) -> str:
         (check_tree.long_functions, [File("a.py", function_of(40))], [File("a.py", function_of(41))]),
         (check_tree.long_functions, [File("tests/a.py", function_of(99))], [File("cli/a.py", function_of(99))]),
         (check_tree.full_folders, folder_of(15), folder_of(16)),
+        (check_tree.full_folders, folder_of(25, "tests/crash"), folder_of(26, "tests/crash")),
         (
             check_tree.small_files,
             [File("cli/small.py", LINES), *[File(f"cli/{n}.py", LINES * 40) for n in range(9)]],

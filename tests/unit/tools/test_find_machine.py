@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from local_azure.processes import PATIENCE_S
 from tests.support.processes import REPOSITORY
 
 SHELL = Path("/bin/sh")
@@ -34,7 +35,9 @@ def complete(tmp_path: Path) -> Path:
 def look(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the script with `folder` as the only folder on the path."""
     command = [str(SHELL), str(REPOSITORY / "tools" / "find_machine.sh")]
-    return subprocess.run(command, env={"PATH": str(folder)}, capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(
+        command, env={"PATH": str(folder)}, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
 
 
 def test_a_complete_machine_yields_its_python(complete: Path) -> None:

@@ -42,9 +42,9 @@ def test_an_answer_that_comes_too_late_leaves_a_job(emulator: AzureMl) -> None:
     """A time-out's outcome is unknown to the caller: here the job exists although the client gave up."""
     from azure.core.exceptions import ServiceResponseError
 
-    script = {"match": {"method": "PUT", "path": "/jobs/too-late"}, "do": {"delay_after_s": 8}}
+    script = {"match": {"method": "PUT", "path": "/jobs/too-late"}, "do": {"delay_after_s": 40}}
     emulator.twin("POST", "faults", script)
-    with real_client(emulator, read_timeout=3, retry_total=0) as hasty, pytest.raises(ServiceResponseError):
+    with real_client(emulator, read_timeout=8, retry_total=0) as hasty, pytest.raises(ServiceResponseError):
         submit(hasty, a_job(name="too-late"))
     assert "Completed" == emulator.await_status("too-late")
 

@@ -12,6 +12,8 @@ from local_azure.processes import wait_until
 from tests.support.processes import child_environment, start_module
 from tests.support.terminal import landfall
 
+pytestmark = pytest.mark.processes
+
 SHARD = "train-00000-of-00001.tfrecord"
 LEFT = {".landfall-pack.json", f".{SHARD}.part"}
 """What the same command would go on from."""
@@ -44,7 +46,7 @@ def test_a_signal_while_a_table_is_packed(
     process = start_module("cli", *arguments, log=tmp_path / "log", environment=child_environment())
     wait_until((target / f".{SHARD}.part").exists, what="a shard to be begun")
     process.popen.send_signal(number)
-    assert (status, left) == (process.popen.wait(60), names(target))
+    assert (status, left) == (process.popen.wait(600), names(target))
     assert process.output() == ("" if number is signal.SIGKILL else "Stopped.\n")
     path.write_text("x\n1\n")
     again, _, _ = landfall(capsys, *arguments)

@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
+from local_azure.processes import PATIENCE_S
 from tests.support.processes import REPOSITORY, child_environment
+
+pytestmark = pytest.mark.processes
 
 MODULES = ["tables", "blobs", "documents", "queues", "connections", "notifiers", "dead_letters", "azure_ml"]
 PROGRAM = """
@@ -26,6 +29,12 @@ def test_importing_an_adapter_loads_no_sdk(module: str) -> None:
     """Neither does naming the account."""
     command = [sys.executable, "-c", PROGRAM, module]
     ended = subprocess.run(
-        command, cwd=REPOSITORY, env=child_environment(), capture_output=True, text=True, check=True, timeout=60
+        command,
+        cwd=REPOSITORY,
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
     assert ended.stdout.split() == []

@@ -1,4 +1,4 @@
-"""Recorded upload events, and payloads that are none."""
+"""Events and messages: recorded ones of uploads and runs, training requests, and payloads that are none of these."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ from azure.functions.queue import QueueMessage
 
 from function_app import functions
 from function_app.domain.errors import InvalidEventError
-from function_app.domain.events import CREATED, MAX_EVENTS, MAX_PAYLOAD_BYTES, Upload, read_uploads
+from function_app.domain.events import (
+    CREATED,
+    MAX_EVENTS,
+    MAX_PAYLOAD_BYTES,
+    MAX_REQUEST_BYTES,
+    TrainingRequest,
+    Upload,
+    read_run_id,
+    read_uploads,
+)
 from function_app.functions import build_app
 from function_app.ingest.uploads import handle_upload
 from shard_validation import DataRequirements, ShardSource, ShardVerdict, validate_shard
-from tests.support.world import World, shard_content
+from tests.support.world import VERSION, World, shard_content
 
 EVENTS = Path(__file__).resolve().parents[3] / "events"
 PATH = "digits/2026-11-20/train-00003-of-00008.tfrecord"
@@ -115,3 +124,65 @@ def test_what_cannot_be_understood_raises_and_ends_as_poison(payload: bytes, mes
     with pytest.raises(InvalidEventError) as caught:
         read_uploads(payload)
     assert message in str(caught.value)
+
+
+OURS = "landfall-digits-2026-11-20-1f3a9c2b7d5e-a1"
+
+
+@pytest.mark.parametrize("path", sorted(EVENTS.glob("run_*.json")), ids=lambda path: path.stem)
+def test_every_recorded_event_names_its_run(path: Path) -> None:
+    """Status outside data, in any case, fields that are null: all the same to us."""
+    (event,) = json.loads(path.read_bytes())
+    expected = "calm_river_x1b2" if "another_project" in path.name else OURS
+    assert expected == read_run_id(event["subject"], event["data"])
+
+
+@pytest.mark.parametrize("data", [None, {}, {"runId": None}, {"runId": 5}, {"runId": "x" * 301}, "text"])
+def test_without_an_id_in_data_the_subject_names_the_run(data: object) -> None:
+    """It ends with the run's id."""
+    assert OURS == read_run_id(f"experiments/0fa9dfaa/runs/{OURS}", data)
+
+
+@pytest.mark.parametrize("subject", [None, "", "experiments/x", "runs/", "runs/a/b"])
+def test_an_event_that_names_no_run_raises(subject: str | None) -> None:
+    """Event Grid then delivers it again, and in the end dead-letters it."""
+    with pytest.raises(InvalidEventError, match="run event: names no run"):
+        read_run_id(subject, {})
+
+
+REQUEST = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed")
+
+
+def message(**changes: Any) -> str:
+    """A message with members exchanged."""
+    return json.dumps(json.loads(REQUEST.to_json()) | changes)
+
+
+def test_a_request_reads_back_as_it_was_sent() -> None:
+    """With and without a run."""
+    named = TrainingRequest(dataset_version=VERSION, generation=2, trigger="http", run_id="landfall-x-a1")
+    assert [REQUEST, named] == [TrainingRequest.from_json(one.to_json()) for one in (REQUEST, named)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        "null",
+        message(generation="1"),
+        message(generation=True),
+        message(trigger=""),
+        message(trigger=None),
+        message(run_id=5),
+        message(dataset_version={"dataset": "digits"}),
+        message(dataset_version={"dataset": "digits", "version": 1}),
+        message(unknown=1),
+        "x" * (MAX_REQUEST_BYTES + 1),
+    ],
+)
+def test_what_is_no_request_raises_and_ends_as_poison(text: str) -> None:
+    """Only Landfall writes into this queue; anything else is somebody's mistake."""
+    with pytest.raises(InvalidEventError, match="training request"):
+        TrainingRequest.from_json(text)

@@ -1,4 +1,4 @@
-"""Why an attempt failed: the table against messages as Azure ML, NCCL, MPI, TensorFlow and our training write."""
+"""Why an attempt failed: evidence as Azure ML, NCCL, MPI, TensorFlow and the training write it, and its class."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from function_app.domain.failures import EXIT_CODES, REMEDIES, RETRYING, Evidence, FailureClass, classify
+from function_app.domain.failures import (
+    EXIT_CODES,
+    MAX_REASON_CHARS,
+    REMEDIES,
+    RETRYING,
+    Evidence,
+    FailureClass,
+    brief_reason,
+    classify,
+)
 from shared.exit_codes import ExitCode
 from tests.support.processes import REPOSITORY
 
@@ -108,3 +117,31 @@ def test_the_page_on_attempts_names_every_class_with_its_remedy() -> None:
     rows = [line.split("|") for line in (REPOSITORY / "docs" / "attempts.md").read_text().splitlines()]
     stated = {row[1].strip(" `"): row[3].split("`")[1] for row in rows if len(row) == 5 and "`" in row[3]}
     assert {str(name): str(remedy) for name, remedy in REMEDIES.items()} == stated
+
+
+SERVICE = "Execution failed. User process 'python' exited with status code 1. Please check log file 'a.txt'. Error: "
+
+
+def test_a_long_message_is_cut_before_the_log_that_the_service_appends() -> None:
+    """People read what happened and the log's last line, not the traceback in between."""
+    traceback = "Traceback (most recent call last):\n" + "  File x\n" * 200
+    log = traceback + "ModuleNotFoundError: No module named 'matplotlib'\n\n"
+    assert brief_reason(SERVICE + log, log) == (
+        "Execution failed. User process 'python' exited with status code 1. Please check log file 'a.txt'. "
+        "The log ends with: ModuleNotFoundError: No module named 'matplotlib'"
+    )
+
+
+def test_a_short_message_stays_as_it_is() -> None:
+    """What is short already is not said twice."""
+    assert brief_reason("disk is full", "epoch 1\ndisk is full\n") == "disk is full"
+
+
+def test_nothing_said_is_said() -> None:
+    """A failure without a message and without a log still has a reason."""
+    assert brief_reason(None, None) == "Azure ML reports a failed job without a reason"
+
+
+def test_every_part_is_bounded() -> None:
+    """A log of one endless line, and a message without a log's mark, stay within a chat message."""
+    assert len(brief_reason("x" * 10_000, "y" * 10_000)) < 3 * MAX_REASON_CHARS

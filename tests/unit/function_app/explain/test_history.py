@@ -12,7 +12,7 @@ from function_app.domain.records import GivenUp, NotificationRecord
 from function_app.domain.run_states import SETTLED, RunState
 from function_app.explain.history import Story, why
 from function_app.explain.pending import _NEXT
-from function_app.runs.following import OTHERS_EVENTS, handle_run_event, reconcile_run
+from function_app.runs.following import OTHERS_EVENTS, handle_run_event
 from function_app.sweep.dead_letters import collect_dead_letters
 from tests.support.ledger_records import NOON
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World
@@ -33,7 +33,7 @@ def test_a_version_tells_its_blobs_and_its_runs_in_order() -> None:
     world = World()
     run = world.land_all()
     world.end_job(run)
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     told = story(world)
     first = ["shard_accepted"] * 3 + ["version_closed"]
     assert ("version", first) == (told.kind, [action for action in actions(told) if action in first])
@@ -59,7 +59,7 @@ def test_an_event_that_brings_a_run_nothing_new_is_in_its_story() -> None:
     run = world.land_all()
     handle_run_event(run.run_id, world.services)
     last = story(world, run.run_id).lines[-1]
-    assert ("event_suppressed", "the event brings nothing new: the run is submitted already") == (
+    assert ("event_suppressed", "the event changes nothing: the run is already submitted") == (
         last.action,
         last.reason,
     )
@@ -104,7 +104,7 @@ def test_a_run_says_what_it_waits_for(status: str, expected: str) -> None:
     world = World()
     run = world.land_all()
     world.jobs.become(run.run_id, status)
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     assert ((expected,), (f"run {run.run_id}: {expected}",)) == (
         story(world, run.run_id).awaited,
         story(world).awaited,
@@ -139,7 +139,7 @@ def test_people_who_could_not_be_told_are_awaited() -> None:
     run = world.land_all()
     world.services = replace(world.services, notifiers={**world.services.notifiers, "topic": Deaf()})
     world.end_job(run)
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     (awaited,) = story(world, run.run_id).awaited
     assert "topic to be told of registered, not before 2026-11-20 12:00:30 UTC" in awaited
     assert awaited.endswith("the last of 1 tries failed: topic answered 500")

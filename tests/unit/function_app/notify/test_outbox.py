@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from function_app.domain.errors import NotificationError
 from function_app.domain.records import NotificationRecord, NotificationState, RunRecord
 from function_app.notify.outbox import LONGEST_PAUSE, deliver, deliver_one
-from function_app.runs.following import reconcile_run
 from function_app.sweep.sweep import sweep
 from tests.support.world import WEBHOOK, World
 
@@ -34,7 +33,7 @@ def ended_with(people: Refusing) -> tuple[World, RunRecord]:
     world.services = replace(world.services, notifiers={"topic": world.topic, WEBHOOK: people})
     run = world.land_all()
     world.end_job(run)
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     return world, world.only_run()
 
 
@@ -115,5 +114,5 @@ def test_a_run_whose_pipeline_tells_nobody_is_done() -> None:
     world.change_pipeline(notify=())
     run = world.land_all()
     world.end_job(run)
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     assert (True, []) == (world.only_run().notified_at is not None, list(world.ledger.unfinished_runs()))

@@ -12,7 +12,6 @@ from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.records import PERSON, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.runs.cancellation import cancel_run
-from function_app.runs.following import reconcile_run
 from function_app.runs.requests import request_run
 from function_app.sweep.sweep import sweep
 from tests.support.world import VERSION, World
@@ -33,10 +32,10 @@ def world_with(**attempts: Any) -> World:
 def fail(world: World, run: RunRecord, error: str = PREEMPTED, *, after_hours: float = 0.0) -> RunRecord:
     """Let a run's job run, fail and be looked at; return the newest run there is."""
     world.jobs.become(run.run_id, "Running")
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     world.clock.move(hours=after_hours)
     world.jobs.become(run.run_id, "Failed", error=error)
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     world.serve_requests()
     return world.ledger.runs()[0]
 
@@ -82,7 +81,7 @@ def test_attempts_are_bounded_and_the_last_ones_failure_is_told() -> None:
     """Once, with the class and why it was not tried again."""
     world = world_with(max=2)
     last = fail(world, fail(world, world.land_all()))
-    assert (2, RunState.FAILED, "stop", "2 of 2 attempts are made") == (
+    assert (2, RunState.FAILED, "stop", "2 of 2 attempts were made") == (
         last.attempt,
         last.state,
         last.remedy,
@@ -145,7 +144,7 @@ def test_the_pipelines_own_remedy_goes_before_the_built_in_one() -> None:
     run = world.land_all()
     world.clock.move(hours=2)
     world.jobs.become(run.run_id, "Canceled")
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     assert ("timeout", 2) == (world.stands(run).failure_class, world.ledger.runs()[0].attempt)
 
 
@@ -173,13 +172,13 @@ def test_money_is_bounded_at_the_pipelines_prices() -> None:
     assert "nothing is left of attempts.max_cost" == last.remedy_reason
 
 
-def test_data_that_make_a_training_fail_are_quarantined() -> None:
+def test_data_that_make_a_training_fail_are_held() -> None:
     """Nothing trains on them again unless somebody insists; people are told once."""
     world = World()
     run = fail(world, world.land_all(), "exited with status code 10.")
     assert ("data", "quarantine", [(run.run_id, "failed")]) == (run.failure_class, run.remedy, outcomes(world))
     assert 1 == world.actions(VERSION).count("version_quarantined")
-    with pytest.raises(VersionQuarantinedError, match=f"quarantined: run {run.run_id} failed over its data"):
+    with pytest.raises(VersionQuarantinedError, match=f"on hold: run {run.run_id} failed on its data"):
         request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
     forced, is_new = request_run(VERSION, {}, trigger="http", services=world.services, forced_by="k")
     assert (True, "k") == (is_new, forced.forced_by)

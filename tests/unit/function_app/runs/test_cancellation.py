@@ -11,7 +11,6 @@ from function_app.domain.jobs import JobSpec, JobStatus
 from function_app.domain.records import PERSON, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.runs.cancellation import cancel_run
-from function_app.runs.following import reconcile_run
 from function_app.runs.requests import request_run
 from function_app.runs.submission import submit_run
 from function_app.sweep.sweep import sweep
@@ -49,7 +48,7 @@ def test_a_run_that_azure_ml_has_ends_canceled_when_its_job_has(status: str) -> 
     world = World()
     run = world.land_all()
     world.jobs.become(run.run_id, status)
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     for _ in range(3):
         found = canceled(world, run)
     assert (RunState.CANCELED, REASON, [(run.run_id, "canceled")]) == (found.state, found.reason, outcomes(world))
@@ -78,7 +77,7 @@ def test_a_run_that_is_being_submitted_is_canceled_right_after() -> None:
 
     world.services = replace(world.services, jobs=CanceledMeanwhile())
     run = world.land_all()
-    found = reconcile_run(run.run_id, world.services)
+    found = world.follow(run)
     assert found is not None
     assert (RunState.CANCELED, REASON) == (found.state, found.reason)
 
@@ -105,7 +104,7 @@ def test_a_cancellation_is_asked_for_again_until_the_job_has_ended() -> None:
     run = world.land_all()
     assert RunState.SUBMITTED == canceled(world, run).state
     world.jobs.become(run.run_id, "Running")
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     assert jobs.asked >= 2
     assert RunState.CANCELED == world.finish(run, "Canceled").state
 

@@ -10,20 +10,14 @@ import pytest
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
-from function_app.runs.following import reconcile_run
+from function_app.runs.following import handle_run_event
 from function_app.runs.registration import model_version
 from function_app.runs.transitions import move_run
 from function_app.testing.azure_ml import MemoryJobs
+from function_app.testing.ledger import MemoryLedger
 from shared.training_report import MAX_REPORT_BYTES
 from tests.support.world import World
 from tests.unit.function_app.runs.test_submission import Unavailable
-
-
-def reconciled(world: World, run: RunRecord) -> RunRecord:
-    """The run after a look at Azure ML."""
-    found = reconcile_run(run.run_id, world.services)
-    assert found is not None
-    return found
 
 
 def ended(status: str = "Completed", **metrics: float) -> tuple[World, RunRecord]:
@@ -31,7 +25,7 @@ def ended(status: str = "Completed", **metrics: float) -> tuple[World, RunRecord
     world = World()
     run = world.land_all()
     world.end_job(run, status, **metrics)
-    return world, reconciled(world, run)
+    return world, world.follow(run)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +50,7 @@ def test_a_status_leads_to_its_state_or_changes_nothing(status: str, state: RunS
     world = World()
     run = world.land_all()
     world.jobs.become(run.run_id, status)
-    assert state == reconciled(world, run).state
+    assert state == world.follow(run).state
 
 
 def test_a_run_never_goes_back() -> None:
@@ -64,9 +58,9 @@ def test_a_run_never_goes_back() -> None:
     world = World()
     run = world.land_all()
     world.jobs.become(run.run_id, "Running")
-    reconciled(world, run)
+    world.follow(run)
     world.jobs.become(run.run_id, "Queued")
-    assert RunState.RUNNING == reconciled(world, run).state
+    assert RunState.RUNNING == world.follow(run).state
 
 
 def test_a_completed_run_whose_gate_holds_is_registered_with_its_lineage() -> None:
@@ -91,15 +85,15 @@ def test_looking_again_registers_and_tells_nothing_again() -> None:
     """However often an event or the timer comes."""
     world, run = ended()
     for _ in range(3):
-        reconciled(world, run)
+        world.follow(run)
     assert (1, 1, 1) == (len(world.models.registered), len(world.topic.received), len(world.people.received))
 
 
 @pytest.mark.parametrize(
     ("metrics", "reason"),
     [
-        ({"val_accuracy": 0.94}, "val_accuracy should be at least 0.95, was 0.94"),
-        ({"val_loss": 0.1}, "val_accuracy should be in the training report; it has val_loss"),
+        ({"val_accuracy": 0.94}, "val_accuracy: expected at least 0.95, got 0.94"),
+        ({"val_loss": 0.1}, "val_accuracy is not in the training report; it has val_loss"),
     ],
 )
 def test_a_gate_that_does_not_hold_registers_nothing_and_says_why(metrics: dict[str, float], reason: str) -> None:
@@ -112,7 +106,7 @@ def test_a_gate_that_does_not_hold_registers_nothing_and_says_why(metrics: dict[
 @pytest.mark.parametrize(
     ("report", "reason"),
     [
-        (None, "the job completed without a training report; it should be at digits/v1/"),
+        (None, "the job completed without a training report: there is no digits/v1/"),
         (b"{", "/report/training_report.json: not a training report"),
         (b"x" * (MAX_REPORT_BYTES + 1), "should be at most"),
     ],
@@ -128,7 +122,7 @@ def test_a_report_that_cannot_be_read_is_no_evidence(report: bytes | None, reaso
     else:
         world.run_outputs.documents[path] = report
     world.jobs.become(run.run_id, "Completed")
-    found = reconciled(world, run)
+    found = world.follow(run)
     assert RunState.NOT_REGISTERED == found.state
     assert reason in (found.reason or "")
 
@@ -139,12 +133,12 @@ def test_a_report_on_other_data_is_no_evidence() -> None:
     run = world.land_all()
     world.write_report(run, {"val_accuracy": 1.0}, fingerprint="e" * 64)
     world.jobs.become(run.run_id, "Completed")
-    assert f"should be on data {run.fingerprint[:12]}, was on eeeeeeeeeeee" in (reconciled(world, run).reason or "")
+    assert f"expected data {run.fingerprint[:12]}, got eeeeeeeeeeee" in (world.follow(run).reason or "")
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
-    [({"register_": None}, "pipeline digits registers no model"), (None, "the dataset's pipeline is gone")],
+    [({"register_": None}, "pipeline digits registers no model"), (None, "the dataset no longer has a pipeline")],
 )
 def test_without_a_gate_nothing_is_registered(changes: dict[str, Any] | None, reason: str) -> None:
     """Nobody said what a good model is."""
@@ -155,7 +149,7 @@ def test_without_a_gate_nothing_is_registered(changes: dict[str, Any] | None, re
         world.services = replace(world.services, pipelines={})
     else:
         world.change_pipeline(**changes)
-    found = reconciled(world, run)
+    found = world.follow(run)
     assert RunState.NOT_REGISTERED == found.state
     assert (found.reason or "").startswith(reason)
 
@@ -167,7 +161,7 @@ def test_a_registry_that_refuses_is_a_reason() -> None:
     world.models.refusal = "no right to register"
     world.end_job(run)
     assert (RunState.NOT_REGISTERED, "no right to register") == (
-        (found := reconciled(world, run)).state,
+        (found := world.follow(run)).state,
         found.reason,
     )
 
@@ -178,7 +172,7 @@ def test_a_failed_run_keeps_error_and_log_tail_and_tells_people() -> None:
     run = world.land_all()
     world.jobs.logs[run.run_id] = "Traceback …\nValueError: no\n"
     world.jobs.become(run.run_id, "Failed", error="exit status 1")
-    found = reconciled(world, run)
+    found = world.follow(run)
     assert (RunState.FAILED, "exit status 1 The log ends with: ValueError: no", "Traceback …\nValueError: no\n") == (
         found.state,
         found.reason,
@@ -203,7 +197,7 @@ def test_a_log_that_cannot_be_read_holds_up_no_end() -> None:
     world = World(jobs=Silent())
     run = world.land_all()
     world.jobs.become(run.run_id, "Failed")
-    found = reconciled(world, run)
+    found = world.follow(run)
     assert (RunState.FAILED, None) == (found.state, found.log_tail)
 
 
@@ -218,16 +212,11 @@ def test_a_job_that_azure_ml_does_not_know_is_lost_after_a_while() -> None:
     world = World()
     run = world.land_all()
     world.jobs.forget(run.run_id)
-    assert RunState.SUBMITTED == reconciled(world, run).state
+    assert RunState.SUBMITTED == world.follow(run).state
     world.clock.move(minutes=16)
-    found = reconciled(world, run)
+    found = world.follow(run)
     assert RunState.LOST == found.state
-    assert "does not know the job that was submitted at 2026-11-20T12:00:00+00:00" in (found.reason or "")
-
-
-def test_a_run_that_is_not_on_record_is_not_ours() -> None:
-    """The caller decides what to make of it."""
-    assert reconcile_run("landfall-other-a1", World().services) is None
+    assert "does not know the job, which was submitted at 2026-11-20T12:00:00+00:00" in (found.reason or "")
 
 
 def test_a_service_that_does_not_answer_leaves_everything_as_it_is() -> None:
@@ -236,7 +225,7 @@ def test_a_service_that_does_not_answer_leaves_everything_as_it_is() -> None:
     run = world.land_all()
     world.services = replace(world.services, jobs=Unavailable())
     with pytest.raises(ServiceUnavailableError):
-        reconcile_run(run.run_id, world.services)
+        world.follow(run)
     assert RunState.SUBMITTED == world.only_run().state
 
 
@@ -255,5 +244,89 @@ def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> Non
 def test_an_illegal_move_changes_nothing() -> None:
     """A settled run stays settled, whoever comes late."""
     world, run = ended()
-    found, moved = move_run(world.ledger, run.run_id, RunState.RUNNING, by=Actor.RECONCILIATION, now=world.clock())
+    found, moved = move_run(world.ledger, run, RunState.RUNNING, by=Actor.RECONCILIATION, now=world.clock())
     assert (False, RunState.REGISTERED) == (moved, found.state)
+
+
+def test_an_event_of_our_run_has_it_looked_at() -> None:
+    """Whatever the event says, Azure ML is asked."""
+    world = World()
+    run = world.land_all()
+    world.end_job(run)
+    handle_run_event(run.run_id, world.services)
+    assert RunState.REGISTERED == world.only_run().state
+
+
+def test_an_event_of_another_project_leaves_no_trace_in_the_ledger() -> None:
+    """A subscription covers the whole workspace: there is no bound on how many of them come."""
+    world = World()
+    handle_run_event("calm_river_x1b2", world.services)
+    assert {} == world.ledger.history_rows
+
+
+def test_an_event_of_a_run_that_looks_like_ours_is_suppressed_with_its_reason() -> None:
+    """Somebody may have submitted it by hand, or a ledger was lost."""
+    world = World()
+    handle_run_event("landfall-digits-v1-000000000000-a1", world.services)
+    assert ["event_suppressed"] == world.actions("landfall-digits-v1-000000000000-a1")
+
+
+class CountingLedger(MemoryLedger):
+    """Notes every read of a run's row, and the state and the members that each write changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+        self.writes: list[str] = []
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """Read a run's row."""
+        self.reads.append(run_id)
+        return super().run(run_id)
+
+    def save_run(self, run: RunRecord) -> RunRecord:
+        """Write a run's row."""
+        before = self.run_rows[run.run_id]
+        marked = "notified" if run.notified_at else "continued"
+        self.writes.append(f"{before.state} → {run.state}" if before.state is not run.state else marked)
+        return super().save_run(run)
+
+
+@pytest.mark.parametrize(
+    ("status", "metric", "writes"),
+    [
+        ("Running", 0.0, ["submitted → running"]),
+        ("Completed", 0.97, ["submitted → completed", "completed → registered", "notified"]),
+        ("Completed", 0.5, ["submitted → completed", "completed → not_registered", "notified"]),
+        ("Canceled", 0.0, ["submitted → canceled", "notified"]),
+        ("Starting", 0.0, []),
+    ],
+)
+def test_a_run_event_reads_the_run_once_and_writes_it_once_per_transition(
+    status: str, metric: float, writes: list[str]
+) -> None:
+    """A completion has two transitions: its job has ended, and the gate has decided; then its people are notified."""
+    ledger = CountingLedger()
+    world = World(ledger=ledger)
+    run = world.land_all()
+    world.end_job(run, status, val_accuracy=metric)
+    ledger.reads.clear()
+    ledger.writes.clear()
+    handle_run_event(run.run_id, world.services)
+    assert ([run.run_id], writes) == (ledger.reads, ledger.writes)
+
+
+def test_a_run_event_that_leads_to_another_attempt_reads_the_run_once() -> None:
+    """One write for the failure, one that adds the attempt; no row is read again to see what was written."""
+    ledger = CountingLedger()
+    world = World(ledger=ledger)
+    run = world.land_all()
+    world.jobs.become(run.run_id, "Failed", error="The job was preempted")
+    ledger.reads.clear()
+    ledger.writes.clear()
+    handle_run_event(run.run_id, world.services)
+    assert ([run.run_id], ["submitted → failed", "continued"], 2) == (
+        ledger.reads,
+        ledger.writes,
+        world.ledger.runs()[0].attempt,
+    )

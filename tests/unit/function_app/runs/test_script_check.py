@@ -9,7 +9,6 @@ import pytest
 from function_app.domain.errors import ScriptRefusedError
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
-from function_app.runs.following import reconcile_run
 from function_app.runs.requests import request_run
 from function_app.runs.submission import submit_run
 from function_app.sweep.sweep import run_sweep
@@ -165,7 +164,7 @@ def test_a_later_attempt_is_not_looked_at_again() -> None:
     run = world.land_all()
     deploy(world, BAD)
     world.jobs.become(run.run_id, "Failed", error="the node was preempted")
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     world.serve_requests()
     following = world.stands(run).next_run_id
     assert "submitted" == world.ledger.run_rows[str(following)].state

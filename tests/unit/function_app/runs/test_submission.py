@@ -12,7 +12,6 @@ from function_app.domain.events import TrainingRequest
 from function_app.domain.job_plan import spec_from_json
 from function_app.domain.jobs import JobSpec, JobStatus
 from function_app.domain.run_states import RunState
-from function_app.runs.following import reconcile_run
 from function_app.runs.requests import request_run
 from function_app.runs.submission import handle_request
 from function_app.sweep.sweep import sweep
@@ -85,7 +84,7 @@ def test_a_refused_submission_fails_with_the_services_words_and_people_are_told(
     world.jobs.refusal = "there is no such cluster"
     run = world.land_all()
     assert (RunState.FAILED, "there is no such cluster") == (run.state, run.reason)
-    assert ("stop", "Azure ML refused the job, and would again") == (run.remedy, run.remedy_reason)
+    assert ("stop", "Azure ML refused the job, and would refuse it again") == (run.remedy, run.remedy_reason)
     assert ["failed", "failed"] == [n.outcome for n in (*world.topic.received, *world.people.received)]
 
 
@@ -112,7 +111,7 @@ def test_refusals_for_quota_are_bounded_as_attempts_are_and_told_once() -> None:
         world.clock.move(minutes=20)
         sweep(world.services)
     last, *_ = world.ledger.runs()
-    assert (3, RunState.FAILED, "3 of 3 attempts are made") == (last.attempt, last.state, last.remedy_reason)
+    assert (3, RunState.FAILED, "3 of 3 attempts were made") == (last.attempt, last.state, last.remedy_reason)
     assert [(last.run_id, "failed")] == [(n.subject, n.outcome) for n in world.topic.received]
 
 
@@ -129,8 +128,8 @@ def test_a_submission_refused_for_quota_goes_to_the_next_size_first() -> None:
     assert ("landfall-other", RunState.SUBMITTED) == (run.spec["compute"], run.state)
 
 
-def test_a_waiting_run_whose_data_are_quarantined_does_not_start() -> None:
-    """Another run has failed over the very same data meanwhile; whoever insists uses force."""
+def test_a_waiting_run_whose_data_are_held_does_not_start() -> None:
+    """Another run has failed on the same data meanwhile; only a forced one starts."""
     world = World()
     first = world.land_all()
     queued, _ = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
@@ -138,10 +137,10 @@ def test_a_waiting_run_whose_data_are_quarantined_does_not_start() -> None:
     handle_request(replace(CLOSED, run_id=queued.run_id), world.services)
     world.requests.messages.clear()
     world.jobs.become(first.run_id, "Failed", error="exited with status code 10.")
-    reconcile_run(first.run_id, world.services)
+    world.follow(first)
     world.serve_requests()
     stored = world.stands(queued)
-    assert (RunState.SUPPRESSED, True) == (stored.state, f"run {first.run_id} failed over" in (stored.reason or ""))
+    assert (RunState.SUPPRESSED, True) == (stored.state, f"run {first.run_id} failed on" in (stored.reason or ""))
     handle_request(replace(CLOSED, run_id=forced.run_id), world.services)
     assert RunState.SUBMITTED == world.stands(forced).state
 

@@ -9,7 +9,6 @@ import pytest
 
 from function_app.domain.events import SHARD_UPLOADED
 from function_app.domain.records import GivenUp
-from function_app.runs.following import reconcile_run
 from function_app.testing.azure_ml import MemoryJobs
 from tests.support.ledger_records import NOON
 from tests.support.synthetic import SYNTHETIC, synthetic_world
@@ -95,7 +94,7 @@ def test_a_run_shows_how_it_ended_and_its_notifications() -> None:
     world = World()
     run = world.land_all()
     world.end_job(run)
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     body = call(world, "GET", f"/api/runs/{run.run_id}").json()
     assert ("registered", "digits-cnn", {"val_accuracy": 0.97}) == (
         body["state"],
@@ -226,7 +225,7 @@ def test_quarantined_data_are_refused_with_409() -> None:
     world = World()
     run = world.land_all()
     world.jobs.become(run.run_id, "Failed", error="exited with status code 10.")
-    reconcile_run(run.run_id, world.services)
+    world.follow(run)
     body = {"dataset": "digits", "version": "v1", "overrides": {"epochs": 5}}
     answer = call(world, "POST", "/api/runs", json=body)
     assert (409, "version_quarantined", True) == (

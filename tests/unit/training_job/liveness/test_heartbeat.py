@@ -12,6 +12,8 @@ from local_azure.processes import wait_until
 from training_job.liveness.heartbeat import HeartbeatThread, RootAddress, open_root_socket
 from training_job.liveness.liveness import Heartbeat
 
+pytestmark = pytest.mark.processes
+
 TIMEOUT_S = 0.6
 PATIENT_S = 3.0
 """For ranks that should not give up: longer than a busy machine keeps a thread waiting."""

@@ -1,0 +1,65 @@
+"""The registration gate: whether a completed run's training report is good enough to register its model."""
+
+from __future__ import annotations
+
+from function_app.config.pipelines import Pipeline, Register, Requirement
+from function_app.domain.errors import DocumentTooLargeError
+from function_app.domain.job_plan import report_path, spec_from_json
+from function_app.domain.records import RunRecord
+from function_app.ports import DocumentStore
+from shared.errors import LandfallError
+from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError
+
+
+class GateError(LandfallError):
+    """The report does not allow a registration; the message names each requirement and the value."""
+
+
+def read_report(run: RunRecord, run_outputs: DocumentStore) -> TrainingReport:
+    """Return the report of a completed run. Raises GateError where it is missing, damaged or about other data."""
+    path = report_path(spec_from_json(run.spec))
+    try:
+        text = run_outputs.read(path, max_bytes=MAX_REPORT_BYTES)
+    except DocumentTooLargeError as error:
+        raise GateError(str(error)) from error
+    if text is None:
+        raise GateError(f"the job completed without a training report: there is no {path} in the runs container")
+    try:
+        report = TrainingReport.from_json(text)
+    except TrainingReportError as error:
+        raise GateError(f"{path}: {error}") from error
+    if report.fingerprint != run.fingerprint:
+        raise GateError(f"{path}: expected data {run.fingerprint[:12]}, got {report.fingerprint[:12]}")
+    return report
+
+
+def check_gate(pipeline: Pipeline | None, report: TrainingReport) -> Register:
+    """Return what to register. Raises GateError naming every requirement that is not met."""
+    if pipeline is None:
+        raise GateError("the dataset no longer has a pipeline, so there are no requirements to check")
+    if pipeline.register_ is None:
+        raise GateError(f"pipeline {pipeline.pipeline} registers no model{_throughput(pipeline, report)}")
+    problems = [problem for require in pipeline.register_.require if (problem := _problem(require, report))]
+    if problems:
+        raise GateError("; ".join(problems))
+    return pipeline.register_
+
+
+def _throughput(pipeline: Pipeline, report: TrainingReport) -> str:
+    """Return the figure that a run on synthetic data is for."""
+    if not pipeline.data.is_synthetic:
+        return ""
+    measured = "nothing was timed" if report.images_per_s is None else f"{report.images_per_s:.6g} images/s"
+    return f" of synthetic data; {measured} on {report.world_size} processes"
+
+
+def _problem(require: Requirement, report: TrainingReport) -> str | None:
+    value = report.metrics.get(require.metric)
+    if value is None:
+        reported = ", ".join(sorted(report.metrics)) or "none"
+        return f"{require.metric} is not in the training report; it has {reported}"
+    if require.at_least is not None and value < require.at_least:
+        return f"{require.metric}: expected at least {require.at_least}, got {value:.6g}"
+    if require.at_most is not None and value > require.at_most:
+        return f"{require.metric}: expected at most {require.at_most}, got {value:.6g}"
+    return None

@@ -46,7 +46,7 @@ WRITES: Mapping[str, frozenset[str]] = {
         }
     ),
     "ShardStore": frozenset(),
-    "Quarantine": frozenset({"copy", "note"}),
+    "RejectedCopies": frozenset({"copy", "note"}),
     "DocumentStore": frozenset({"write_once", "write", "delete"}),
     "RequestQueue": frozenset({"send"}),
     "JobService": frozenset({"submit", "cancel"}),
@@ -81,14 +81,14 @@ READS: Mapping[str, frozenset[str]] = {
         }
     ),
     "ShardStore": frozenset({"facts", "open", "list"}),
-    "Quarantine": frozenset(),
+    "RejectedCopies": frozenset(),
     "DocumentStore": frozenset({"read"}),
     "RequestQueue": frozenset(),
     "JobService": frozenset({"status", "log_tail", "ours", "has_compute"}),
     "ModelRegistry": frozenset(),
     "Notifier": frozenset(),
     # what it takes away, it takes once the ledger has it: whoever dies before finds it there again
-    "DeadLetterSource": frozenset({"given_up"}),
+    "DeadLetterSource": frozenset({"undelivered"}),
     "MessageQueue": frozenset(),
 }
 """Port → its methods that only look."""

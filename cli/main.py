@@ -18,6 +18,7 @@ import click
 from cli.errors import DISK_FULL, Interrupted, ending_on_signals
 from cli.lazy_group import LazyCommand, LazyGroup
 from cli.safe_text import mask_secrets, strip_escapes
+from shared.errors import LandfallError
 
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells set it."""
@@ -102,18 +103,10 @@ def _report(text: str) -> None:
 
 
 def _explain(error: Exception) -> str:
-    if _is_for_people(error):
+    if isinstance(error, LandfallError):
         return str(error)
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return f"{error.filename or 'the output'}: cannot be written: {error.strerror}."
     with tempfile.NamedTemporaryFile("w", prefix="landfall-", suffix=".log", delete=False) as log:
         traceback.print_exception(error, file=log)
     return f"an unexpected error occurred: {error!r}. The stack trace is in {Path(log.name)}."
-
-
-def _is_for_people(error: Exception) -> bool:
-    """Return whether the error belongs to a family whose messages are written for people.
-
-    By name, since importing the families would import the function app and the twin.
-    """
-    return any(family.__name__ in {"LandfallError", "TwinError"} for family in type(error).__mro__)

@@ -19,6 +19,7 @@ from typing import IO, TypeVar
 import psutil
 
 from local_azure.guard import die_with_parent
+from shared.errors import LandfallError
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
 """Everything is on loopback."""
 
 
-class TwinError(Exception):
+class TwinError(LandfallError):
     """A part of the local twin cannot start, or has ended; the message names the part, its log and what to do."""
 
 

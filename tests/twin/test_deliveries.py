@@ -40,6 +40,7 @@ def test_a_version_leads_to_one_run_with_one_call(twin: TwinUnderTest) -> None:
     assert (ONCE, ["PUT"]) == (outcome(twin, "steady/plain"), job_puts(twin, "steady/plain"))
 
 
+@pytest.mark.slow
 def test_the_last_shard_uploaded_three_times_is_one_run(twin: TwinUnderTest) -> None:
     """The same bytes again change nothing, before the run has ended and after."""
     shards = whole_version()

@@ -29,7 +29,7 @@ from function_app.services import Services
 from function_app.testing.azure_ml import MemoryJobs, MemoryModels
 from function_app.testing.stores import (
     MemoryDocumentStore,
-    MemoryQuarantine,
+    MemoryRejectedCopies,
     MemoryRequestQueue,
     MemoryShardStore,
 )
@@ -134,7 +134,7 @@ def services(pipelines: Path, ledger: Ledger, shards: MemoryShardStore) -> Servi
         data_container="datasets",
         ledger=ledger,
         shards=shards,
-        quarantine=MemoryQuarantine(shards),
+        rejected_copies=MemoryRejectedCopies(shards),
         documents=MemoryDocumentStore(),
         run_outputs=MemoryDocumentStore(),
         requests=MemoryRequestQueue(),

@@ -47,7 +47,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     """
     from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
     from function_app.adapters.azure_ml_workspace import WorkspaceClient
-    from function_app.adapters.blobs import BlobQuarantine, BlobShardStore
+    from function_app.adapters.blobs import BlobRejectedCopies, BlobShardStore
     from function_app.adapters.connections import StorageConnection
     from function_app.adapters.documents import BlobDocumentStore
     from function_app.adapters.queues import StorageRequestQueue
@@ -66,7 +66,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         data_container=settings.data_container,
         ledger=TableLedger(host),
         shards=BlobShardStore(data, settings.data_container),
-        quarantine=BlobQuarantine(data, settings.data_container),
+        rejected_copies=BlobRejectedCopies(data, settings.data_container),
         documents=BlobDocumentStore(host, settings.state_container),
         run_outputs=BlobDocumentStore(host, settings.runs_container),
         requests=StorageRequestQueue(host),

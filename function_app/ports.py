@@ -16,11 +16,11 @@ from function_app.domain.records import (
     DatasetVersion,
     DeadLetter,
     Generation,
-    GivenUp,
     HistoryEntry,
     NotificationRecord,
     RunRecord,
     ShardRecord,
+    Undelivered,
 )
 from function_app.domain.run_queue import RunQueue
 from shard_validation import ShardSource
@@ -33,19 +33,19 @@ class ShardLedger(Protocol):
     """
 
     def claim_split_size(self, version: DatasetVersion, split: str, num_shards: int) -> int:
-        """State that a split has ``num_shards`` shards; return the number on record, the first claim's."""
+        """Claim that a split has ``num_shards`` shards; return the number on record, which is the first claim's."""
         ...
 
     def move_split_size(self, version: DatasetVersion, split: str, *, held: int, num_shards: int) -> int:
-        """Replace the number on record if it is still ``held``; return the one that is on record then."""
+        """Replace the number on record if it is still ``held``; return the number on record afterwards."""
         ...
 
     def split_sizes(self, version: DatasetVersion) -> Mapping[str, int]:
-        """Return the number of shards of each split that was claimed; empty for an unknown version."""
+        """Return the claimed number of shards of each split; empty for an unknown version."""
         ...
 
     def shard(self, version: DatasetVersion, split: str, index: int) -> ShardRecord | None:
-        """Return the verdict on one position."""
+        """Return the verdict on one position, None where there is none."""
         ...
 
     def record_shard(self, shard: ShardRecord) -> ShardRecord | None:
@@ -72,7 +72,7 @@ class VersionLedger(Protocol):
         ...
 
     def add_generation(self, generation: Generation) -> bool:
-        """Insert a closing; False where that number exists (somebody else closed it first)."""
+        """Insert a closing; return False where that number exists (another handler was first)."""
         ...
 
     def latest_generation(self, version: DatasetVersion) -> Generation | None:
@@ -80,11 +80,11 @@ class VersionLedger(Protocol):
         ...
 
     def generations(self, version: DatasetVersion) -> list[Generation]:
-        """Return every closing of a version, the latest first; all but that one are superseded."""
+        """Return every closing of a version, the latest first; all others are superseded."""
         ...
 
     def claim_auto_run(self, generation: Generation, run_id: str) -> str:
-        """Name the run that this closing starts, once; return the name on record, the first claim's."""
+        """Claim the run that this closing starts; return the run id on record, which is the first claim's."""
         ...
 
 
@@ -92,11 +92,11 @@ class RunLedger(Protocol):
     """Runs and their attempts. Every method may raise ServiceUnavailableError."""
 
     def add_run(self, run: RunRecord) -> bool:
-        """Insert a run: the claim. False where the run id exists."""
+        """Insert a run, which claims its id; return False where the run id exists."""
         ...
 
     def run(self, run_id: str) -> RunRecord | None:
-        """Return a run as it stands."""
+        """Return a run, None where there is none."""
         ...
 
     def save_run(self, run: RunRecord) -> RunRecord:
@@ -116,7 +116,7 @@ class RunLedger(Protocol):
         ...
 
     def unfinished_runs(self) -> Iterator[RunRecord]:
-        """Yield the runs that still need care: not settled, or settled and people not told though they should be."""
+        """Yield the runs that still need care: not settled, or settled without the notification that is due."""
         ...
 
     def runs(self, *, limit: int = 100, dataset: str | None = None) -> list[RunRecord]:
@@ -143,7 +143,7 @@ class Outbox(Protocol):
     """Notifications, written before they are sent. Every method may raise ServiceUnavailableError."""
 
     def add_notification(self, notification: NotificationRecord) -> bool:
-        """Insert an outbox row; False where its key exists."""
+        """Insert an outbox row; return False where its key exists."""
         ...
 
     def save_notification(self, notification: NotificationRecord) -> NotificationRecord:
@@ -179,7 +179,7 @@ class Notes(Protocol):
     """Counters and marks of the ledger. Every method may raise ServiceUnavailableError."""
 
     def count(self, name: str, key: str) -> None:
-        """Add one to a counter; its name and key are the caller's, and there should be few of them."""
+        """Add one to a counter; callers must keep the number of names and keys small."""
         ...
 
     def counts(self, name: str) -> Mapping[str, int]:
@@ -191,7 +191,7 @@ class Notes(Protocol):
         ...
 
     def set_mark(self, name: str, text: str) -> None:
-        """Write a mark over the one before; of several writers at once one wins."""
+        """Replace a mark; of several concurrent writers one wins."""
         ...
 
 
@@ -199,26 +199,26 @@ class DeadLetterLedger(Protocol):
     """Dead letters of the ledger. Every method may raise ServiceUnavailableError."""
 
     def add_dead_letter(self, letter: DeadLetter) -> bool:
-        """Insert a letter; False where its id exists."""
+        """Insert a dead letter; return False where its id exists."""
         ...
 
     def dead_letter(self, dead_letter_id: str) -> DeadLetter | None:
-        """Return one letter."""
+        """Return one dead letter, None where there is none."""
         ...
 
     def save_dead_letter(self, letter: DeadLetter) -> DeadLetter:
-        """Write a changed letter under its revision. Raises LedgerConflictError."""
+        """Write a changed dead letter under its revision. Raises LedgerConflictError."""
         ...
 
     def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
-        """Return letters, those that wait for a replay first, then the last to die first."""
+        """Return dead letters: waiting ones first, then the newest first."""
         ...
 
 
 class Ledger(
     ShardLedger, VersionLedger, RunLedger, RunQueueLedger, Outbox, HistoryLedger, Notes, DeadLetterLedger, Protocol
 ):
-    """The durable ledger as a whole: what Landfall knows for good.
+    """The whole durable ledger.
 
     Two implementations keep the same contract tests: ``adapters/tables`` (Azure Table storage) and ``testing``
     (in memory).
@@ -226,15 +226,15 @@ class Ledger(
 
 
 class DeadLetterSource(Protocol):
-    """A place where the dead are found: a poison queue, a container that Event Grid writes."""
+    """A source of dead letters: a poison queue, or the container to which Event Grid writes."""
 
-    def given_up(self, *, limit: int) -> Iterator[GivenUp]:
-        """Yield what lies there; what the caller has come back for is taken away then, and not before."""
+    def undelivered(self, *, limit: int) -> Iterator[Undelivered]:
+        """Yield what was given up. An item is deleted at the source when the caller asks for the next one."""
         ...
 
 
 class MessageQueue(Protocol):
-    """A queue to which a dead letter can be sent again."""
+    """A queue to which a dead letter can be replayed."""
 
     def send_text(self, text: str) -> None:
         """Append a message."""
@@ -242,14 +242,14 @@ class MessageQueue(Protocol):
 
 
 class ShardStore(Protocol):
-    """The data container: read only."""
+    """The shards in the data container, read only."""
 
     def facts(self, path: str) -> BlobFacts | None:
         """Return a blob's properties, None where it is gone."""
         ...
 
     def open(self, facts: BlobFacts) -> ShardSource:
-        """Open a blob pinned to the ETag in ``facts``; reading raises SourceChangedError once it is overwritten."""
+        """Open a blob pinned to the ETag in ``facts``: reads raise SourceChangedError once it was overwritten."""
         ...
 
     def list(self, prefix: str) -> Iterator[BlobFacts]:
@@ -257,11 +257,11 @@ class ShardStore(Protocol):
         ...
 
 
-class Quarantine(Protocol):
-    """Other containers of the data account: copies of what was rejected. It creates the container it misses."""
+class RejectedCopies(Protocol):
+    """Copies of rejected shards, in other containers of the data account, which are created when missing."""
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
-        """Copy the very content in ``facts`` to a blob that is not there yet; False where it is.
+        """Copy exactly the content in ``facts`` to a new blob; return False where the blob exists.
 
         Raises SourceChangedError, SourceGoneError.
         """
@@ -276,15 +276,15 @@ class DocumentStore(Protocol):
     """Small documents in a container of the host's account: manifests, training reports, checkpoints."""
 
     def write_once(self, path: str, content: bytes) -> bool:
-        """Write unless it exists; False where it did (its content is left as it was)."""
+        """Write unless the document exists; return False, and change nothing, where it does."""
         ...
 
     def write(self, path: str, content: bytes) -> None:
-        """Write, over what may be there: the last writer wins, whole."""
+        """Write or replace: of concurrent writers the last one wins."""
         ...
 
     def delete(self, path: str) -> None:
-        """Delete; an absent document is none either way."""
+        """Delete a document, if it exists."""
         ...
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
@@ -304,7 +304,7 @@ class JobService(Protocol):
     """Azure ML jobs."""
 
     def submit(self, spec: JobSpec) -> JobStatus:
-        """Create the job, or meet the one that exists under its name (idempotent).
+        """Create the job, or return the same job where it exists under this name (idempotent).
 
         Raises SubmissionRefusedError where the service refuses it for good.
         """
@@ -315,11 +315,11 @@ class JobService(Protocol):
         ...
 
     def cancel(self, name: str) -> None:
-        """Ask for a cancellation; a job that has ended stays as it is."""
+        """Request a cancellation; a job that has ended is not changed."""
         ...
 
     def ours(self) -> list[JobStatus]:
-        """Return jobs with Landfall's tags, as many as one call of the service lists."""
+        """Return the newest jobs with Landfall's tags, as many as one page of the service lists."""
         ...
 
     def has_compute(self, name: str) -> bool:
@@ -335,7 +335,7 @@ class ModelRegistry(Protocol):
     """Azure ML models."""
 
     def register(self, registration: ModelRegistration) -> None:
-        """Create the model version, or meet the same one."""
+        """Create the model version; one that exists is left as it is."""
         ...
 
 
@@ -343,12 +343,12 @@ class Notifier(Protocol):
     """Delivers notifications of one kind of recipient."""
 
     def send(self, notification: NotificationRecord) -> None:
-        """Deliver. Raises NotificationError where the recipient did not take it."""
+        """Deliver a notification. Raises NotificationError where the recipient did not accept it."""
         ...
 
 
 class Clock(Protocol):
-    """The one clock."""
+    """The clock for facts; durations use ``time.monotonic``."""
 
     def __call__(self) -> datetime:
         """Return the time now, aware, UTC."""

@@ -24,7 +24,7 @@ from function_app.ports import (
     MessageQueue,
     ModelRegistry,
     Notifier,
-    Quarantine,
+    RejectedCopies,
     RequestQueue,
     ShardStore,
 )
@@ -71,7 +71,7 @@ class Services:
     """Events of other containers are not ours."""
     ledger: Ledger
     shards: ShardStore
-    quarantine: Quarantine
+    rejected_copies: RejectedCopies
     documents: DocumentStore
     """Of the state container: manifests."""
     run_outputs: DocumentStore

@@ -1,4 +1,8 @@
-"""Jobs and models on the real ``azure-ai-ml``; one call each where nothing is in the way."""
+"""Jobs, models and job logs of Azure ML, through ``azure-ai-ml``.
+
+The client has no public call for a run's details (error codes, log addresses), so its operations object is used; the
+SDK's version is pinned and a contract test covers the call.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from azure.core.exceptions import HttpResponseError
 
 RUN_ID_TAG = "landfall.run_id"
-"""On every job of ours; the service lists jobs by it."""
+"""A tag of every job that Landfall submits; the service can list jobs by it."""
 
 _IMMUTABLE = ("JobPropertyImmutable", "cannot be changed")
 """How Azure ML says that a job of this name exists with other content."""
@@ -30,7 +34,7 @@ class AzureMLJobs:
         self._client = client
 
     def submit(self, spec: JobSpec) -> JobStatus:
-        """See JobService. One PUT; one GET more where the name is taken."""
+        """See JobService. One PUT, and one GET where the name is taken."""
         from azure.core.exceptions import HttpResponseError
 
         with azure_ml_errors(f"submit job {spec.name}"):
@@ -43,7 +47,7 @@ class AzureMLJobs:
         return self._met(spec)
 
     def status(self, name: str) -> JobStatus | None:
-        """See JobService. One GET; a job that ended badly takes another, for its message."""
+        """See JobService. One GET, and another for the message of a failed or canceled job."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with azure_ml_errors(f"look at job {name}"):
@@ -58,7 +62,7 @@ class AzureMLJobs:
         return JobStatus(**{**vars(status), "error": message, "error_code": code})
 
     def cancel(self, name: str) -> None:
-        """See JobService. Asks, and does not wait for the end."""
+        """See JobService. Does not wait for the job to end."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with azure_ml_errors(f"cancel job {name}"):
@@ -90,14 +94,14 @@ class AzureMLJobs:
             return log_tail(self._client.get(), name, max_bytes=max_bytes)
 
     def _met(self, spec: JobSpec) -> JobStatus:
-        """Return the job that has the name: ours, submitted before, or a stranger."""
+        """Return the job that has this name if it is the same one. Raises SubmissionRefusedError where it is not."""
         met = self.status(spec.name)
         if met is not None and met.tags.get(SPEC_HASH_TAG) == spec.tags.get(SPEC_HASH_TAG):
             return met
         seen = met.tags.get(SPEC_HASH_TAG) if met else "none"
         raise SubmissionRefusedError(
-            f"submit job {spec.name}: the name is taken by a job with spec hash {seen}, "
-            f"should be {spec.tags.get(SPEC_HASH_TAG)}"
+            f"submit job {spec.name}: another job has this name: its spec hash is {seen}, "
+            f"this job's is {spec.tags.get(SPEC_HASH_TAG)}"
         )
 
 
@@ -146,7 +150,7 @@ def _command_job(spec: JobSpec) -> Any:
 
 
 def _status(job: Any) -> JobStatus:
-    word = getattr(job.status, "value", job.status)  # an enumeration in some answers, a text in others
+    word = getattr(job.status, "value", job.status)  # an enumeration in some answers, a string in others
     return JobStatus(
         name=str(job.name), status=str(word), tags=dict(job.tags or {}), studio_url=job.studio_url or None
     )
@@ -158,7 +162,7 @@ def _says_immutable(error: HttpResponseError) -> bool:
 
 MAX_CODES = 5
 ROOT_LOG = re.compile(r"user_logs/std_log(?:_process_0+)?\.txt|user_logs/std_log\D*0*\.txt")
-"""Of rank 0; without several processes there is only ``std_log.txt``."""
+"""The logs of rank 0; a job with one process has only ``std_log.txt``."""
 
 
 def failure(client: MLClient, name: str) -> tuple[str | None, str | None]:
@@ -190,7 +194,7 @@ def _details(client: MLClient, name: str) -> Any:
 
 
 def _root_log(names: Iterable[str]) -> str | None:
-    """Return the root's log, or the first of whatever the user's code wrote."""
+    """Return the root's log, otherwise the first log that the user's code wrote."""
     known = sorted(names)
     roots = [name for name in known if ROOT_LOG.fullmatch(name)]
     others = [name for name in known if name.startswith("user_logs/")]

@@ -1,4 +1,4 @@
-"""The client of the Azure ML workspace, imported and built when first used, and its errors in our words."""
+"""The client of the Azure ML workspace, built when first used, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRY_LATER = frozenset({408, 409, 429})
 
 
 class WorkspaceClient:
-    """One workspace. Importing ``azure.ai.ml`` costs 0.9 s of CPU and 80 MB, so it waits until somebody needs it."""
+    """One workspace. Importing ``azure.ai.ml`` costs 0.9 s of CPU and 80 MB, so it waits for the first use."""
 
     def __init__(self, workspace: Workspace, client_id: str | None) -> None:
         self.workspace = workspace
@@ -78,7 +78,7 @@ def detail(error: Exception) -> str:
 def _refused_or_unavailable(action: str, error: HttpResponseError) -> LandfallError:
     status = error.status_code or 0
     if status in _TRY_LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR or not status:
-        # no status: the identity itself could not be had
-        return ServiceUnavailableError(f"{action}: Azure ML asked to try later ({status}): {detail(error)}")
-    hint = "; look at the identity's role on the workspace" if status in (401, 403) else ""
+        # no status: no token could be obtained for the identity
+        return ServiceUnavailableError(f"{action}: Azure ML is unavailable ({status}): {detail(error)}")
+    hint = "; check the identity's role on the workspace" if status in (401, 403) else ""
     return SubmissionRefusedError(f"{action}: Azure ML refused it ({status}): {detail(error)}{hint}")

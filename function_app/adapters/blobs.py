@@ -1,4 +1,4 @@
-"""The data container: what uploads are now, and their bytes, pinned to what was looked at."""
+"""Shards in the data container, read at a pinned ETag, and copies of rejected ones."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 _GONE = 404
 _CHANGED = frozenset({412, 416})
-"""The condition does not hold; the range is beyond the end of what is there now."""
+"""The ETag condition fails; the range is beyond the end of the current content."""
 _FORBIDDEN = frozenset({401, 403})
 
 
 class BlobShardStore:
-    """Implements ShardStore over one container. Blobs are named, never addressed by url: names hold any character."""
+    """Implements ShardStore over one container. Blobs are addressed by name, because names may hold any character."""
 
     def __init__(self, connection: StorageConnection, container: str) -> None:
         self._connection = connection
         self._container_name = container
 
     def facts(self, path: str) -> BlobFacts | None:
-        """See ShardStore. One operation; an absent container is an error, not an absent blob."""
+        """See ShardStore. One operation. An absent container is an error, not an absent blob."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with storage_errors(f"look at {self._container_name}/{path}"):
@@ -47,7 +47,7 @@ class BlobShardStore:
                 return None
 
     def open(self, facts: BlobFacts) -> ShardSource:
-        """See ShardStore. No operation: the first read finds out whether it is still there."""
+        """See ShardStore. No operation: the first read shows whether the blob still exists."""
         return BlobShardSource(self._container.get_blob_client(facts.path), facts)
 
     def list(self, prefix: str) -> Iterator[BlobFacts]:
@@ -62,7 +62,7 @@ class BlobShardStore:
 
 
 class BlobShardSource:
-    """Implements ShardSource: every read is one ranged request, and every answer must be of the pinned content."""
+    """Implements ShardSource: every read is one ranged request, and every answer must have the pinned ETag."""
 
     def __init__(self, blob: BlobClient, facts: BlobFacts) -> None:
         self.name = facts.path.rpartition("/")[2]
@@ -70,7 +70,7 @@ class BlobShardSource:
         self._blob = blob
         self._facts = facts
         self._service_etag: str | None = None
-        """As the service writes it, learnt from the first answer: the normalised one would not be recognised."""
+        """As the service writes it, taken from the first answer: the service would not accept the normalised one."""
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes. Raises a SourceError; may be called from several threads."""
@@ -79,11 +79,13 @@ class BlobShardSource:
         content, etag = self._download(offset, length)
         if normalise_etag(etag) != self._facts.etag:
             expected, seen = self._facts.etag, normalise_etag(etag)
-            raise SourceChangedError(f"{self._facts.path}: should be the content with ETag {expected}, is {seen} now")
+            raise SourceChangedError(
+                f"{self._facts.path}: the blob was overwritten: its ETag was {expected}, now it is {seen}"
+            )
         self._service_etag = etag
         if len(content) != length:
             raise SourceUnavailableError(
-                f"{self._facts.path}: {length} bytes should follow byte {offset}, {len(content)} came"
+                f"{self._facts.path}: asked for {length} bytes from byte {offset}, got {len(content)}"
             )
         return content
 
@@ -102,15 +104,17 @@ class BlobShardSource:
     def _refusal(self, status: int | None) -> SourceError:
         path = self._facts.path
         if status in _FORBIDDEN:
-            return SourceForbiddenError(f"{path}: the blob may not be read ({status}); look at the role assignments")
+            return SourceForbiddenError(
+                f"{path}: reading the blob is not allowed ({status}); check the role assignments"
+            )
         if status == _GONE or (status in _CHANGED and not self._is_there()):
-            return SourceGoneError(f"{path}: there should be a blob, there is none")
+            return SourceGoneError(f"{path}: the blob is gone")
         if status in _CHANGED:
             return SourceChangedError(f"{path}: the blob was overwritten while it was read")
         return SourceUnavailableError(f"{path}: storage answered {status}")
 
     def _is_there(self) -> bool:
-        """A deleted blob fails the condition too, at least in Azurite; where nobody answers, it counts as changed."""
+        """Whether the blob exists: a deleted one may fail the condition too (Azurite). No answer counts as yes."""
         from azure.core.exceptions import AzureError
 
         try:
@@ -138,11 +142,11 @@ def _facts(path: str, properties: BlobProperties) -> BlobFacts:
 _CONTAINER_NOT_FOUND = "ContainerNotFound"
 
 
-class BlobQuarantine:
-    """Implements Quarantine by Copy Blob within the account: no byte comes here, whatever the size.
+class BlobRejectedCopies:
+    """Implements RejectedCopies by Copy Blob within the account: the content never passes through the app.
 
-    The identity needs to write in the account. A copy of many gigabytes may end after the call; it is the service's
-    then, and fails where the source is overwritten meanwhile.
+    The identity must be allowed to write to the account. The service may finish a copy of many gigabytes after the
+    call; that copy fails where the source is overwritten meanwhile.
     """
 
     def __init__(self, connection: StorageConnection, source_container: str) -> None:
@@ -150,7 +154,7 @@ class BlobQuarantine:
         self._source_container = source_container
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
-        """See Quarantine. Two operations."""
+        """See RejectedCopies. Two operations."""
         from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 
         source = self._service.get_blob_client(self._source_container, facts.path)
@@ -162,11 +166,11 @@ class BlobQuarantine:
             except ResourceModifiedError as error:
                 raise SourceChangedError(f"{facts.path}: the blob was overwritten before it was copied") from error
             except ResourceNotFoundError as error:
-                raise SourceGoneError(f"{facts.path}: there should be a blob, there is none") from error
+                raise SourceGoneError(f"{facts.path}: the blob is gone") from error
         return True
 
     def note(self, container: str, path: str, content: bytes) -> None:
-        """See Quarantine. One operation."""
+        """See RejectedCopies. One operation."""
         from azure.storage.blob import ContentSettings
 
         settings = ContentSettings(content_type="application/json")
@@ -188,7 +192,7 @@ class BlobQuarantine:
     def _create(self, container: str) -> None:
         from azure.core.exceptions import ResourceExistsError
 
-        with contextlib.suppress(ResourceExistsError):  # somebody else's first copy was quicker
+        with contextlib.suppress(ResourceExistsError):  # another handler created it first
             self._service.create_container(container)
 
     @property
@@ -201,7 +205,7 @@ def _pinned(source: BlobClient, facts: BlobFacts) -> str:
     etag: str = source.get_blob_properties().etag
     if normalise_etag(etag) != facts.etag:
         raise SourceChangedError(
-            f"{facts.path}: should be the content with ETag {facts.etag}, is {normalise_etag(etag)} now"
+            f"{facts.path}: the blob was overwritten: its ETag was {facts.etag}, now it is {normalise_etag(etag)}"
         )
     return etag
 

@@ -32,9 +32,9 @@ ALL_SERVICES: tuple[Service, ...] = ("blob", "queue", "table")
 MAX_SETTING_CHARS = 8192
 CONNECTION_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
-"""Half of the SDK's 60 s: the largest single read is one range of a shard, and a stuck one is better repeated."""
+"""Half of the SDK's 60 s: a single read is at most one range of a shard, and repeating a stuck one is better."""
 RETRY_TOTAL = 3
-"""The queue delivers again in any case; more repetitions here would only hold up the other shards of the batch."""
+"""The queue delivers again in any case; more retries here would only delay the other shards of the batch."""
 
 _ACCOUNT_NAME = re.compile(r"[a-z0-9]{3,24}")
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -42,7 +42,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSettings:
-    """What the app settings say about one storage account."""
+    """One storage account, as the app settings describe it."""
 
     name: str
     """The setting's name, or the prefix of several."""
@@ -50,15 +50,15 @@ class ConnectionSettings:
     """None where an identity is used."""
     service_uris: Mapping[Service, str] = field(default_factory=dict)
     client_id: str | None = None
-    """Of the user-assigned identity; None for the app's own."""
+    """Client id of the user-assigned identity; None for the app's own."""
     managed_identity: bool = False
-    """True where only a managed identity will do, and developers' credentials should not be tried."""
+    """True where only a managed identity may be used, and no developer's credentials."""
 
 
 def read_connection(
     settings: Mapping[str, str], name: str, services: tuple[Service, ...] = ALL_SERVICES
 ) -> ConnectionSettings:
-    """Return one connection; ``services`` are those that it must reach.
+    """Return one connection; ``services`` names the services that it must reach.
 
     Raises SettingsError naming the setting that is wrong, or all that are missing; a secret is never repeated in it.
     """
@@ -69,12 +69,12 @@ def read_connection(
     missing = [f"{name}__{service}ServiceUri" for service in services if service not in uris]
     if missing:
         raise SettingsError(
-            f"{name} should hold a connection string, or {', '.join(missing)} a service's address; neither is set"
+            f"{name} is not set: set it to a connection string, or {', '.join(missing)} to the address of the service"
         )
     client_id = _bounded(settings, f"{name}__clientId")
     credential = _bounded(settings, f"{name}__credential")
     if credential not in (None, "managedidentity"):
-        raise SettingsError(f"{name}__credential should be managedidentity or absent, was {credential!r}")
+        raise SettingsError(f"{name}__credential is {credential!r}; set it to managedidentity, or remove it")
     return ConnectionSettings(
         name=name,
         service_uris=uris,
@@ -86,19 +86,19 @@ def read_connection(
 def _bounded(settings: Mapping[str, str], key: str) -> str | None:
     value = settings.get(key, "").strip()
     if len(value) > MAX_SETTING_CHARS:
-        raise SettingsError(f"{key} should be at most {MAX_SETTING_CHARS} characters, was {len(value)}")
+        raise SettingsError(f"{key} has {len(value)} characters; at most {MAX_SETTING_CHARS} are allowed")
     return value or None
 
 
 def _checked_string(name: str, text: str) -> str:
     text = text.rstrip(";")
     if text.lower() == "usedevelopmentstorage=true":
-        return "UseDevelopmentStorage=true"  # both SDKs compare it; one of them minds the case
+        return "UseDevelopmentStorage=true"  # both SDKs compare it, one of them case-sensitively
     members = {part.partition("=")[0].strip().lower() for part in text.split(";") if "=" in part}
     if not {"accountkey", "sharedaccesssignature"} & members:
         raise SettingsError(
-            f"{name} should be a connection string with AccountKey or SharedAccessSignature; it has "
-            f"{len(members)} members, and neither of the two. For an identity set {name}__blobServiceUri instead"
+            f"{name} is not a connection string with AccountKey or SharedAccessSignature: it has neither. To use an "
+            f"identity, set {name}__blobServiceUri instead"
         )
     return text
 
@@ -106,7 +106,9 @@ def _checked_string(name: str, text: str) -> str:
 def _service_uris(settings: Mapping[str, str], name: str) -> dict[Service, str]:
     account = _bounded(settings, f"{name}__accountName")
     if account is not None and not _ACCOUNT_NAME.fullmatch(account):
-        raise SettingsError(f"{name}__accountName should be 3 to 24 lower-case letters and digits, was {account!r}")
+        raise SettingsError(
+            f"{name}__accountName is {account!r}; an account name has 3 to 24 lower-case letters and digits"
+        )
     uris: dict[Service, str] = {}
     for service in ALL_SERVICES:
         key = f"{name}__{service}ServiceUri"
@@ -122,14 +124,16 @@ def _checked_uri(key: str, uri: str) -> str:
     parts = urlsplit(uri)
     local = parts.scheme == "http" and parts.hostname in _LOOPBACK
     if not parts.hostname or not (parts.scheme == "https" or local) or parts.query:
-        raise SettingsError(f"{key} should look like https://<account>.<service>.core.windows.net, was {uri[:200]!r}")
+        raise SettingsError(
+            f"{key} is no service address; set it to https://<account>.<service>.core.windows.net, without a query"
+        )
     return uri.rstrip("/")
 
 
 class StorageConnection:
-    """The clients of one storage account: built when first used, shared by everybody afterwards.
+    """The clients of one storage account: built when first used, then shared.
 
-    ``client_options`` go to every client and win over the time-outs and the number of repetitions set here.
+    ``client_options`` go to every client and override the time-outs and the number of retries set here.
     """
 
     def __init__(self, settings: ConnectionSettings, **client_options: Any) -> None:
@@ -163,7 +167,7 @@ class StorageConnection:
         return client
 
     def close(self) -> None:
-        """Close the clients; adapters that have used them are of no more use."""
+        """Close the clients; adapters that use them cannot be used afterwards."""
         with self._lock:
             clients, self._clients = self._clients, {}
         for client in clients.values():
@@ -182,12 +186,12 @@ class StorageConnection:
         if text is None:
             uri = self.settings.service_uris.get(service)
             if uri is None:
-                raise SettingsError(f"{name}__{service}ServiceUri should be set: this account's {service}s are used")
+                raise SettingsError(f"{name}__{service}ServiceUri is not set, but this account's {service}s are used")
             return client_class(**{uri_name: uri}, credential=self._credential, **options)
         try:
             return client_class.from_connection_string(text, **options)
         except ValueError as error:
-            raise SettingsError(f"{name} should be a storage account's connection string: {error}") from error
+            raise SettingsError(f"{name} is not a storage account's connection string: {error}") from error
 
     @cached_property
     def _credential(self) -> TokenCredential:
@@ -200,7 +204,7 @@ class StorageConnection:
 
 
 def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
-    """Return how every client of storage repeats, and for how long it waits; a caller's own options win.
+    """Return the retry and time-out options of every storage client; a caller's own options win.
 
     ``retry_class`` is ExponentialRetry of the service's package; None for tables, which have no such class.
     """
@@ -212,7 +216,7 @@ def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
         "raw_response_hook": read_refusal,
     } | own
     if retry_class is not None:
-        # blob and queue wait 15 s before the first repetition unless told otherwise
+        # by default the blob and queue clients wait 15 s before the first retry
         options["retry_policy"] = retry_class(
             initial_backoff=1, increment_base=2, retry_total=options["retry_total"], random_jitter_range=1
         )
@@ -220,13 +224,13 @@ def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
 
 
 def read_refusal(response: PipelineResponse[Any, Any]) -> None:
-    """Read a refusal: that of a download is otherwise left unread, and holds a connection until it is collected."""
+    """Read the body of a refusal: an unread one holds its connection until the garbage collector runs."""
     if response.http_response.status_code >= HTTPStatus.BAD_REQUEST:
         response.http_response.read()
 
 
 def credential(client_id: str | None) -> TokenCredential:
-    """Return the user-assigned identity, or whatever azure-identity finds where none is named."""
+    """Return the user-assigned identity, or the default credential where no client id is set."""
     from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
 
     return ManagedIdentityCredential(client_id=client_id) if client_id else DefaultAzureCredential()

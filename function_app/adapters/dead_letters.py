@@ -1,4 +1,4 @@
-"""Where the dead are found: poison queues, and the container into which Event Grid writes what it gave up."""
+"""Sources of dead letters: poison queues, and the container to which Event Grid writes undelivered events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from function_app.adapters.connections import StorageConnection
 from function_app.adapters.failures import storage_errors
 from function_app.adapters.tables.bounds import MAX_PAYLOAD_CHARS
 from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED
-from function_app.domain.records import GivenUp
+from function_app.domain.records import Undelivered
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobProperties, ContainerClient
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 POISON_SUFFIX = "-poison"
 HOST_TRIES = 5
-"""``maxDequeueCount`` of host.json: so often the host has tried what it gives up."""
+"""``maxDequeueCount`` of host.json: how often the host tries a message before it gives it up."""
 DEAD_LETTER_CONTAINER = "landfall-dead-letters"
 MAX_BLOB_BYTES = 8 << 20
 """Event Grid's events are 1 MB at most, and one blob holds a few."""
 LEASE_S = 300
-"""How long a message that is being taken is hidden from other sweeps."""
+"""How long a message is hidden from other sweeps while it is being moved."""
 
 
 class PoisonQueue:
@@ -37,7 +37,7 @@ class PoisonQueue:
         self._source = queue
         self._lease_s = lease_s
 
-    def given_up(self, *, limit: int) -> Iterator[GivenUp]:
+    def undelivered(self, *, limit: int) -> Iterator[Undelivered]:
         """See DeadLetterSource. One operation for every 32 messages, and one for each of them."""
         from azure.core.exceptions import ResourceNotFoundError
 
@@ -49,16 +49,16 @@ class PoisonQueue:
             )
             try:
                 for message in messages:
-                    yield self._given_up(message)
+                    yield self._undelivered(message)
                     queue.delete_message(message)
             except ResourceNotFoundError:
-                return  # the host makes the queue for the first that dies
+                return  # the host creates the queue with the first poison message
 
-    def _given_up(self, message: QueueMessage) -> GivenUp:
+    def _undelivered(self, message: QueueMessage) -> Undelivered:
         from function_app.domain.clock import utcnow
 
         payload, error = _decoded(message.content)
-        return GivenUp(
+        return Undelivered(
             source=self._source,
             payload=payload,
             identity=payload,
@@ -70,11 +70,11 @@ class PoisonQueue:
 
 
 def _decoded(content: str) -> tuple[str, str]:
-    """Return a message's text and what is wrong with it; one that is not encoded is taken as it is."""
+    """Return a message's text and what is wrong with it; text that is not encoded is returned as it is."""
     try:
         return base64.b64decode(content, validate=True).decode(), ""
     except ValueError:
-        return content, "the message is not base64, as host.json asks for, or no text; a replay encodes it"
+        return content, "the message is not base64-encoded text, as host.json requires; a replay encodes it"
 
 
 class DeadLetterContainer:
@@ -84,10 +84,10 @@ class DeadLetterContainer:
         self._connection = connection
         self._container_name = container
 
-    def given_up(self, *, limit: int) -> Iterator[GivenUp]:
+    def undelivered(self, *, limit: int) -> Iterator[Undelivered]:
         """See DeadLetterSource. One operation for the list, two for each blob.
 
-        A blob that a row cannot hold stays where it is: its letter says so, and nothing of it is lost.
+        A blob that is too large for a row stays where it is, and its dead letter says so.
         """
         from azure.core.exceptions import ResourceNotFoundError
 
@@ -99,20 +99,20 @@ class DeadLetterContainer:
                     if number == limit:
                         return
             except ResourceNotFoundError:
-                return  # no container: the deployment has none, or a sweep at the same time was quicker
+                return  # the deployment has no container, or a concurrent sweep was faster
 
 
-def _taken(container: ContainerClient, blob: BlobProperties) -> Iterator[GivenUp]:
+def _taken(container: ContainerClient, blob: BlobProperties) -> Iterator[Undelivered]:
     name, written = f"blob {blob.name}", Written(at=blob.last_modified, etag=blob.etag)
     if blob.size > MAX_BLOB_BYTES:
-        error = f"{name} should be at most {MAX_BLOB_BYTES} bytes, is {blob.size}: it stays in its container"
+        error = f"{name} has {blob.size} bytes; at most {MAX_BLOB_BYTES} are read, so it stays in its container"
         yield unreadable(blob.name, error, written)
         return
     text = _downloaded(container, blob)
     whole = True
-    for given_up in events_given_up(text, name=name, written=written):
-        whole = whole and given_up.is_whole
-        yield given_up
+    for undelivered in undelivered_events(text, name=name, written=written):
+        whole = whole and undelivered.is_whole
+        yield undelivered
     if whole:
         container.delete_blob(blob.name)
 
@@ -125,9 +125,9 @@ def _downloaded(container: ContainerClient, blob: BlobProperties) -> str:
 
 
 MAX_EVENTS = 5000
-"""Of a blob; more than Event Grid's own limit of a batch."""
+"""Events in one blob; more than Event Grid's own limit for a batch."""
 UNKNOWN = "event-grid"
-"""The source of what is no event of ours."""
+"""The source of content that is no known event."""
 
 _MEMBERS = frozenset(
     {"deadletterreason", "deliveryattempts", "lastdeliveryoutcome", "publishtime", "lastdeliveryattempttime"}
@@ -137,30 +137,30 @@ _MAX_TEXT_CHARS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """When a blob was written, and the name of what was written then."""
+    """When a blob was written, and the ETag of that content."""
 
     at: datetime
     etag: str
 
 
-def events_given_up(text: str, *, name: str, written: Written) -> Iterator[GivenUp]:
-    """Yield the events of one blob; one that cannot be understood is one letter."""
+def undelivered_events(text: str, *, name: str, written: Written) -> Iterator[Undelivered]:
+    """Yield the events of one blob; a blob that cannot be understood is yielded as one dead letter."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        yield unreadable(text, f"{name} should hold a JSON array of events, does not: {error}", written)
+        yield unreadable(text, f"{name} is not a JSON array of events: {error}", written)
         return
     events = document if isinstance(document, list) else [document]
     if len(events) > MAX_EVENTS or not all(isinstance(event, Mapping) for event in events):
-        yield unreadable(text, f"{name} should hold at most {MAX_EVENTS} events, and nothing else", written)
+        yield unreadable(text, f"{name} does not hold 1 to {MAX_EVENTS} events", written)
         return
     for event in events:
-        yield _given_up(event, written)
+        yield _undelivered(event, written)
 
 
-def unreadable(text: str, error: str, written: Written) -> GivenUp:
-    """Return what is left to say of a blob that is not what Event Grid writes."""
-    return GivenUp(
+def unreadable(text: str, error: str, written: Written) -> Undelivered:
+    """Return the dead letter of a blob that Event Grid did not write, or that cannot be read."""
+    return Undelivered(
         source=UNKNOWN,
         payload=text,
         identity="",
@@ -172,13 +172,13 @@ def unreadable(text: str, error: str, written: Written) -> GivenUp:
     )
 
 
-def _given_up(event: Mapping[str, Any], written: Written) -> GivenUp:
+def _undelivered(event: Mapping[str, Any], written: Written) -> Undelivered:
     said = {name.lower(): value for name, value in event.items() if name.lower() in _MEMBERS}
     own = {name: value for name, value in event.items() if name.lower() not in _MEMBERS}
     payload = json.dumps(own, sort_keys=True)
     reason, outcome = _text(said.get("deadletterreason")), _text(said.get("lastdeliveryoutcome"))
     tries = said.get("deliveryattempts")
-    return GivenUp(
+    return Undelivered(
         source=_source(_text(event.get("eventType") or event.get("type"))),
         payload=payload,
         identity=_text(event.get("id")),
@@ -203,7 +203,7 @@ def _text(value: object) -> str:
 
 
 def _time(value: object) -> datetime | None:
-    """Read a time as Event Grid writes it, with up to seven digits of a second; None where it is none."""
+    """Read a time as Event Grid writes it, with up to seven decimals of a second; None where it is not one."""
     try:
         time = datetime.fromisoformat(_text(value))
     except ValueError:

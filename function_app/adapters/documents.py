@@ -1,4 +1,4 @@
-"""Small documents in a container of the host's account: manifests, and what a job leaves behind."""
+"""Small documents in a container of the host's account: manifests, checkpoints and what a job wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RANGE_NOT_SATISFIABLE = 416
 
 
 class BlobDocumentStore:
-    """Implements DocumentStore. The container is created by the first write that misses it."""
+    """Implements DocumentStore. The first write creates the container where it is missing."""
 
     def __init__(self, connection: StorageConnection, container: str) -> None:
         self._connection = connection
@@ -76,12 +76,12 @@ class BlobDocumentStore:
         except HttpResponseError as error:
             if error.status_code != _RANGE_NOT_SATISFIABLE:
                 raise
-            return b""  # an empty blob has no byte 0 to begin with
+            return b""  # an empty blob has no byte 0 to read
 
     def _create_container(self) -> None:
         from azure.core.exceptions import ResourceExistsError
 
-        with contextlib.suppress(ResourceExistsError):  # somebody else's first write was quicker
+        with contextlib.suppress(ResourceExistsError):  # another handler created it first
             self._container.create_container()
 
     @property
@@ -92,4 +92,4 @@ class BlobDocumentStore:
 def check_size(path: str, size_bytes: int, max_bytes: int) -> None:
     """Raise DocumentTooLargeError where a document exceeds what its reader allows."""
     if size_bytes > max_bytes:
-        raise DocumentTooLargeError(f"document {path} should be at most {max_bytes} bytes, is larger")
+        raise DocumentTooLargeError(f"document {path} has more than {max_bytes} bytes")

@@ -1,4 +1,4 @@
-"""What the storage SDKs raise, in the words of Landfall."""
+"""Translation of the storage SDKs' errors into Landfall's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_DETAIL_CHARS = 500
 
 
 class StorageRefusedError(LandfallError):
-    """Storage said no for good: a wrong key, a missing role assignment, or a request that it does not take."""
+    """Storage refused for good: a wrong key, a missing role assignment, or an invalid request."""
 
 
 @contextmanager
@@ -37,10 +37,10 @@ def storage_errors(action: str) -> Iterator[None]:
 def _refused_or_unavailable(action: str, error: HttpResponseError) -> LandfallError:
     status = error.status_code or 0
     if status in _TRY_LATER or status in _SERVER_ERRORS:
-        return ServiceUnavailableError(f"{action}: storage asked to try later ({status}): {_detail(error)}")
+        return ServiceUnavailableError(f"{action}: storage is unavailable ({status}): {_detail(error)}")
     hint = ""
-    if status in (0, 401, 403):  # 0: the identity itself could not be had
-        hint = "; look at the connection's settings and at the identity's role assignments on the account"
+    if status in (0, 401, 403):  # 0: no token could be obtained
+        hint = "; check the connection's settings and the identity's role assignments on the account"
     return StorageRefusedError(f"{action}: storage refused it ({status}): {_detail(error)}{hint}")
 
 

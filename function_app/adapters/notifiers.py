@@ -1,4 +1,4 @@
-"""The Event Grid topic for notifications."""
+"""Notifications to an Event Grid topic or a webhook, as CloudEvents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TopicNotifier:
         self._lock = threading.Lock()
 
     def send(self, notification: NotificationRecord) -> None:
-        """See Notifier. Subscribers that get the same ``id`` twice have been told once."""
+        """See Notifier. A subscriber recognises a repeated notification by its ``id``."""
         from azure.core.exceptions import AzureError
         from azure.core.messaging import CloudEvent
 
@@ -53,7 +53,7 @@ class TopicNotifier:
             raise NotificationError(f"the topic at {urlsplit(self._endpoint).hostname} refused: {detail}") from error
 
     def _transport_options(self) -> dict[str, Any]:
-        """A token over plain http is refused by the SDK, and rightly; this machine's loopback is the exception."""
+        """Allow a token over plain http, which the SDK refuses, for the loopback addresses of this machine."""
         return {"enforce_https": False} if self._key is None and self._endpoint.startswith("http://") else {}
 
     def _publisher(self) -> EventGridPublisherClient:
@@ -72,27 +72,27 @@ MAX_ANSWER_BYTES = 4096
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A notification goes where the setting says, and nowhere else."""
+    """Refuses redirects: a notification goes only where the setting says."""
 
     def redirect_request(  # noqa: PLR0917 (urllib's own signature)
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> None:
-        """Follow nothing: the answer then is an error with the redirect's status."""
+        """Return None, so that the answer becomes an error with the redirect's status."""
 
 
 class WebhookNotifier:
-    """Implements Notifier. The address is a secret: it is in no message."""
+    """Implements Notifier. The address is a secret, so no message contains it."""
 
     def __init__(self, url: str) -> None:
         """Take an address that `settings.read_url` has checked."""
         self._url = url
         handlers: tuple[Any, ...] = (_NoRedirect(),)
-        if url.startswith("http://"):  # this machine: no proxy knows it
+        if url.startswith("http://"):  # loopback: never through a proxy
             handlers = (*handlers, urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
 
     def send(self, notification: NotificationRecord) -> None:
-        """See Notifier. A receiver that gets the same ``id`` twice has been told once."""
+        """See Notifier. A receiver recognises a repeated notification by its ``id``."""
         body = json.dumps(event_members(notification)).encode()
         headers = {"Content-Type": "application/json", "Idempotency-Key": event_id(notification)}
         request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310 (checked)
@@ -108,11 +108,11 @@ class WebhookNotifier:
 
 
 _NAMESPACE = uuid.UUID("8c5a4b6e-5d0c-5f0e-9a43-3f0f5d4a7b11")
-"""Any fixed one will do; a changed one would make old notifications new."""
+"""Arbitrary but fixed: with another one, repeated notifications would get new ids."""
 
 
 def event_id(notification: NotificationRecord) -> str:
-    """Return the event's id, made of the idempotency key: the same at every try."""
+    """Return the event's id, derived from the idempotency key: the same at every try."""
     return str(uuid.uuid5(_NAMESPACE, notification.key))
 
 

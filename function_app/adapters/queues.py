@@ -1,4 +1,4 @@
-"""A storage queue: of training requests, and of whatever else is sent again."""
+"""Storage queues: training requests, and messages that are replayed or continued."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from azure.storage.queue import QueueClient
 
 _NEVER_EXPIRES = -1
-"""By default a message vanishes after seven days; one that nobody served for a week should still be explained."""
+"""By default a message expires after seven days without a trace."""
 
 
 class StorageRequestQueue:
-    """Implements RequestQueue and MessageQueue; creates the queue where the first message misses it."""
+    """Implements RequestQueue and MessageQueue. The first message creates the queue where it is missing."""
 
     def __init__(self, connection: StorageConnection, queue: str = TRAINING_REQUESTED) -> None:
         self._connection = connection
@@ -28,7 +28,7 @@ class StorageRequestQueue:
         self.send_text(request.to_json())
 
     def send_text(self, text: str) -> None:
-        """See MessageQueue. One operation; Base64, because that is what the Functions host decodes by default."""
+        """See MessageQueue. One operation. Base64 is what the Functions host decodes by default."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with storage_errors(f"send to queue {self._queue_name}"):
@@ -41,7 +41,7 @@ class StorageRequestQueue:
     def _create(self) -> None:
         from azure.core.exceptions import ResourceExistsError
 
-        with contextlib.suppress(ResourceExistsError):  # another sender was quicker
+        with contextlib.suppress(ResourceExistsError):  # another sender created it first
             self._queue.create_queue()
 
     @property

@@ -1,4 +1,4 @@
-"""The records of the ledger: what it holds of shards, closings, runs, notifications and the history."""
+"""The records of the ledger: shards, closings, runs, notifications, history entries and dead letters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shard_validation import Reason
 
 NUM_BUCKETS = 16
-"""A split's counter is spread over this many rows by shard index, so that writers seldom meet."""
+"""A split's counter is spread over this many rows by shard index, so that writers rarely conflict."""
 
 
 class ShardState(StrEnum):
@@ -47,13 +47,13 @@ class ShardRecord:
     num_shards: int
     name: str
     etag: str
-    """Of the content that was judged, normalised (no quotes, upper case)."""
+    """ETag of the judged content, normalised (no quotes, upper case)."""
     state: ShardState
     size_bytes: int
     crc32c: str
     num_records: int
     content_format: str | None = None
-    """``tfrecord``, ``tfrecord gzip`` …, empty for what is no shard; None in rows written before this was kept."""
+    """``tfrecord``, ``tfrecord gzip`` …; empty where the content is no shard; None in rows of older deployments."""
     validated_at: datetime
     reasons: tuple[Reason, ...] = ()
     statistics: Mapping[str, Any] = field(default_factory=dict)
@@ -73,17 +73,17 @@ class Generation:
     """1 for the first closing."""
     fingerprint: str
     manifest_path: str
-    """Within the state container."""
+    """Path within the state container."""
     num_shards: int
     num_records: int
     closed_at: datetime
     auto_run_id: str | None = None
-    """The run that the closing itself started; None until it is claimed."""
+    """The run that the closing started by itself; None until it is claimed."""
 
 
 PERSON = "person"
 GENERATION = "generation"
-"""Who canceled a run: somebody, or newer data."""
+"""Who canceled a run: a person, or a newer generation of the data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class RunRecord:
 
     run_id: str
     logical_run: str
-    """``run_id`` without the attempt; the checkpoint path hangs on it."""
+    """``run_id`` without the attempt; all attempts share its checkpoint path."""
     attempt: int
     dataset_version: DatasetVersion
     generation: int
@@ -101,17 +101,17 @@ class RunRecord:
     trigger: str
     """``closed``, ``http`` or ``cli``."""
     spec: Mapping[str, Any]
-    """The resolved job, JSON-ready, as it was first submitted: a repetition sends this very one."""
+    """The resolved job as JSON, as it was first submitted; a repeated submission sends the same."""
     spec_hash: str
     created_at: datetime
     state: RunState = RunState.PLANNED
     state_since: datetime
     claimed_until: datetime | None = None
-    """While it is submitting: until then one handler is at it, afterwards another may take over."""
+    """While the run is submitting: the end of its handler's lease. After it another handler may take over."""
     submitted_at: datetime | None = None
     ended_at: datetime | None = None
     reason: str | None = None
-    """Why it failed, was lost, or was not registered."""
+    """Why the run failed, was lost, or was not registered."""
     log_tail: str | None = None
     model_name: str | None = None
     model_version: str | None = None
@@ -120,34 +120,34 @@ class RunRecord:
     world_size: int | None = None
     notified_at: datetime | None = None
     forced_by: str | None = None
-    """The key of the request that asked to train again on purpose; None where nobody did."""
+    """Idempotency key of the request that forced this run; None for a run that was not forced."""
     started_at: datetime | None = None
-    """When it was first seen running: queueing is not paid for."""
+    """When the run was first seen running: time in the queue costs nothing."""
     not_before: datetime | None = None
-    """It is not submitted before this: an attempt that waits for nodes."""
+    """The run is not submitted before this time: an attempt that waits for nodes."""
     cancel_requested_at: datetime | None = None
     canceled_by: str | None = None
-    """``PERSON`` or ``GENERATION``; None where nobody of ours asked."""
+    """``PERSON`` or ``GENERATION``; None where Landfall did not ask for a cancellation."""
     cancel_reason: str | None = None
     failure_class: str | None = None
-    """Why it failed, as one of ``failure_classes.FailureClass``."""
+    """Why the run failed: a ``failures.FailureClass``."""
     remedy: str | None = None
-    """What was decided about it, as one of ``failure_classes.Remedy``; stands from the write that made it failed."""
+    """What is done about the failure: a ``failures.Remedy``, decided in the write that made the run failed."""
     failure_evidence: str | None = None
-    """The very words that decided on the class."""
+    """The text that decided the failure class."""
     remedy_reason: str | None = None
     next_timeout_s: int | None = None
-    """What the pipeline's budget leaves the next attempt."""
+    """Time-out of the next attempt: what is left of the pipeline's budget."""
     next_compute: str | None = None
-    """Where the next attempt is to run, if elsewhere."""
+    """The cluster of the next attempt, where it is another one."""
     next_run_id: str | None = None
-    """The attempt that continues this one: people are told how that one ends, not this one."""
+    """The attempt that continues this one: people are notified of its end instead of this one's."""
     revision: str = ""
-    """The ledger's own mark of this state of the row; changed by every write."""
+    """The ledger's mark of this state of the row; every write changes it."""
 
 
 class NotificationState(StrEnum):
-    """Where a notification stands."""
+    """State of a notification."""
 
     PENDING = "pending"
     SENDING = "sending"
@@ -156,10 +156,10 @@ class NotificationState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class NotificationRecord:
-    """One outbox row: one outcome, one recipient."""
+    """One row of the outbox: one outcome for one recipient."""
 
     key: str
-    """Idempotency key: subject, outcome, recipient. The CloudEvent's id is made of it."""
+    """Idempotency key: subject, outcome, recipient. The CloudEvent's id is derived from it."""
     subject: str
     """A run id, or ``dataset/version``."""
     outcome: str
@@ -172,14 +172,14 @@ class NotificationRecord:
     tries: int = 0
     last_error: str | None = None
     not_before: datetime | None = None
-    """A failed or interrupted delivery is not tried again before this."""
+    """A failed or interrupted delivery is not repeated before this time."""
     sent_at: datetime | None = None
     revision: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryEntry:
-    """One entry of the history: what came, what was done with it, and why."""
+    """One entry of the history: what happened, what was decided, and why."""
 
     subject: str
     """``dataset/version``, a run id, or a blob's path."""
@@ -194,7 +194,7 @@ _ID_CHARS = 16
 
 
 class DeadLetterState(StrEnum):
-    """Where a dead letter stands."""
+    """State of a dead letter."""
 
     WAITING = "waiting"
     REPLAYED = "replayed"
@@ -202,7 +202,7 @@ class DeadLetterState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter:
-    """A payload that was given up. The same payload of a source is the same letter, however often it dies."""
+    """A payload that was given up. The same payload of one source is one dead letter, however often it fails."""
 
     dead_letter_id: str
     source: str
@@ -211,13 +211,13 @@ class DeadLetter:
     """The blob's path, run id or ``dataset/version`` that it is about; empty where it cannot be understood."""
     payload: str
     is_whole: bool
-    """False where the payload was longer than a row may be: only its beginning is kept, and nothing replays it."""
+    """False where the payload was too long for a row: only its beginning is kept, and it cannot be replayed."""
     error: str
-    """The last known one, in words."""
+    """The last known error."""
     tries: int
     died_at: datetime
     death: str = ""
-    """Of which death it is, see GivenUp."""
+    """Which delivery was given up, see Undelivered."""
     num_deaths: int = 1
     state: DeadLetterState = DeadLetterState.WAITING
     num_replays: int = 0
@@ -227,40 +227,40 @@ class DeadLetter:
 
 
 def dead_letter_id(source: str, payload: str) -> str:
-    """Return the name of a dead letter, made of what it is."""
+    """Return the id of a dead letter, derived from its source and payload."""
     return hashlib.sha256(f"{source}\n{payload}".encode("utf-8", "surrogatepass")).hexdigest()[:_ID_CHARS]
 
 
 def dead_letter_order(letter: DeadLetter) -> tuple[bool, float, str]:
-    """Sort letters: those that wait for a replay first, then the last to die first."""
+    """Return the sort key of a dead letter: waiting ones first, then the newest first."""
     return letter.state is not DeadLetterState.WAITING, -letter.died_at.timestamp(), letter.dead_letter_id
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenUp:
-    """What a source of dead letters holds: one message that was given up, or one event."""
+class Undelivered:
+    """One message or event that was given up, as a source of dead letters holds it."""
 
     source: str
     payload: str
     identity: str
-    """Under which the handler's own errors are on record: the payload, or the event's id."""
+    """The key under which the handler's errors are recorded: the payload or the event's id."""
     error: str
-    """What the giver-up says of the reason; empty where it says nothing."""
+    """The reason that the host or Event Grid states; empty where it states none."""
     tries: int
-    """As far as the giver-up says; 0 where it does not."""
+    """Number of tries that the host or Event Grid states; 0 where it states none."""
     died_at: datetime
-    """Storage tells it to the second."""
+    """To the second, as storage has it."""
     death: str
-    """Tells one death of a payload from another: the message's id, the ETag of the blob with the event."""
+    """Distinguishes repeated failures of one payload: the message's id, or the ETag of the event's blob."""
     is_whole: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlobFacts:
-    """A blob as it is now."""
+    """Properties of a blob."""
 
     path: str
-    """Within the data container: ``dataset/version/shard``."""
+    """Path within the data container: ``dataset/version/shard``."""
     etag: str
     """Normalised: no quotes, upper case."""
     size_bytes: int
@@ -270,24 +270,24 @@ class BlobFacts:
 def normalise_etag(etag: str) -> str:
     """Return an ETag without quotes and weakness mark, in upper case.
 
-    Fit to compare and to store, not to be sent back: services compare the text that they gave out.
+    Use it to compare and to store, never in a request: services compare the text that they sent.
     """
     return etag.strip().removeprefix("W/").strip('"').upper()
 
 
 def same_verdict(stored: ShardRecord | None, shard: ShardRecord) -> bool:
-    """Whether a verdict repeats the one on record: the same bytes were judged, with the same outcome."""
+    """Whether a verdict repeats the one on record: same content, same outcome."""
     return stored is not None and (stored.etag, stored.state) == (shard.etag, shard.state)
 
 
 def counter_change(stored: ShardRecord | None, shard: ShardRecord) -> int:
-    """By how much the accepted shards of a bucket change when a verdict replaces the one on record: -1, 0 or 1."""
+    """Return the change of a bucket's count of accepted shards when a verdict replaces another: -1, 0 or 1."""
     was_accepted = stored is not None and stored.state is ShardState.ACCEPTED
     return int(shard.state is ShardState.ACCEPTED) - int(was_accepted)
 
 
 def is_unfinished(run: RunRecord) -> bool:
-    """Whether a run still needs care: it is not settled, or people should be told how it ended and were not."""
+    """Whether a run still needs care: it is not settled, or people have not been notified of its end."""
     if run.state not in SETTLED:
         return True
     return run.notified_at is None and run.next_run_id is None and run.state is not RunState.SUPPRESSED

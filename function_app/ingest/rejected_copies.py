@@ -1,7 +1,7 @@
-"""Quarantine: a copy of what was rejected, with the reasons beside it, where the pipeline names a container for it.
+"""Copies of rejected shards with their reasons, in the container that the pipeline names (``quarantine``).
 
-Never a move: the shard stays where its owner put it. A file that was refused for its name alone (another file has its
-position, or its ``-of-N`` contradicts the others) was not looked at, and is not copied.
+A shard is never moved. A file that was refused for its name alone (its position is taken, or its ``-of-N`` conflicts)
+was not read, and is not copied.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from shared.errors import LandfallError
 
 
 def keep_rejected(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: Services) -> None:
-    """Copy a rejected shard, and write its reasons beside the copy; doing it again changes nothing.
+    """Copy a rejected shard and write its reasons beside the copy. Safe to repeat.
 
-    Where the copy cannot be made the story says so: the verdict does not wait for it. Raises SourceError where the
-    shard is not what was judged any more.
+    A copy that fails is recorded in the history and does not delay the verdict. Raises SourceError where the shard
+    has changed since it was judged.
     """
     container = place.pipeline.quarantine
-    if container is None or verdict.accepted:
+    if container is None:
         return
     path = f"{place.path}@{facts.etag}"
     try:
-        services.quarantine.copy(facts, container, path)
-        services.quarantine.note(container, f"{path}.reasons.json", _reasons(place, facts, verdict))
+        services.rejected_copies.copy(facts, container, path)
+        services.rejected_copies.note(container, f"{path}.reasons.json", _reasons(place, facts, verdict))
     except SourceError:
         raise
     except LandfallError as error:

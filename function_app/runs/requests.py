@@ -197,8 +197,8 @@ def _is_spent(run: RunRecord, generation: Generation) -> bool:
     """Whether a run was never submitted, or ended badly on an earlier generation of the same content."""
     if run.state is RunState.SUPPRESSED:
         return True
-    given_up = run.state in WITHOUT_A_MODEL or run.cancel_requested_at is not None
-    return given_up and run.generation != generation.number
+    undelivered = run.state in WITHOUT_A_MODEL or run.cancel_requested_at is not None
+    return undelivered and run.generation != generation.number
 
 
 VERSION = SYNTHETIC

@@ -18,7 +18,7 @@ from function_app.domain.events import (
     first_event,
     read_run_id,
 )
-from function_app.domain.records import DeadLetter, DeadLetterState, GivenUp, HistoryEntry, dead_letter_id
+from function_app.domain.records import DeadLetter, DeadLetterState, HistoryEntry, Undelivered, dead_letter_id
 from function_app.notify.outbox import add_notifications
 from function_app.runs.following import handle_run_event
 from function_app.services import Services
@@ -38,15 +38,15 @@ def collect_dead_letters(services: Services) -> int:
     """Move what the sources hold to the ledger; return how many there were."""
     collected = 0
     for source in services.dead_letter_sources:
-        for given_up in source.given_up(limit=MAX_COLLECTED):
-            add_dead_letter(given_up, services)
+        for undelivered in source.undelivered(limit=MAX_COLLECTED):
+            add_dead_letter(undelivered, services)
             collected += 1
     return collected
 
 
-def add_dead_letter(given_up: GivenUp, services: Services) -> DeadLetter:
+def add_dead_letter(undelivered: Undelivered, services: Services) -> DeadLetter:
     """Add a dead letter, or reopen the one on record where it died again. Safe to repeat."""
-    letter = _letter(given_up, services)
+    letter = _letter(undelivered, services)
     if services.ledger.add_dead_letter(letter):
         _announce(letter, services)
         return letter
@@ -124,19 +124,19 @@ def _is_later(letter: DeadLetter, known: DeadLetter) -> bool:
     return letter.died_at > known.died_at or (letter.died_at == known.died_at and letter.death != known.death)
 
 
-def _letter(given_up: GivenUp, services: Services) -> DeadLetter:
-    failures = failures_of(given_up.source, given_up.identity, services)
-    reasons = [text for text in (failures[-1].reason if failures else "", given_up.error) if text]
+def _letter(undelivered: Undelivered, services: Services) -> DeadLetter:
+    failures = failures_of(undelivered.source, undelivered.identity, services)
+    reasons = [text for text in (failures[-1].reason if failures else "", undelivered.error) if text]
     return DeadLetter(
-        dead_letter_id=dead_letter_id(given_up.source, given_up.payload),
-        source=given_up.source,
-        subject=subject_of(given_up.source, given_up.payload),
-        payload=given_up.payload,
-        is_whole=given_up.is_whole,
+        dead_letter_id=dead_letter_id(undelivered.source, undelivered.payload),
+        source=undelivered.source,
+        subject=subject_of(undelivered.source, undelivered.payload),
+        payload=undelivered.payload,
+        is_whole=undelivered.is_whole,
         error="; ".join(reasons) or NO_ERROR_KNOWN,
-        tries=max(given_up.tries, len(failures)),
-        died_at=given_up.died_at,
-        death=given_up.death,
+        tries=max(undelivered.tries, len(failures)),
+        died_at=undelivered.died_at,
+        death=undelivered.death,
     )
 
 

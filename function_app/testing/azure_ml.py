@@ -1,4 +1,4 @@
-"""Azure ML and the recipients in memory: shipped for tests and trials, under the adapters' contract tests."""
+"""Azure ML and recipients of notifications in memory, for tests, under the adapters' contract tests."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _ENDED = frozenset({"Completed", "Failed", "Canceled"})
 
 @dataclass(kw_only=True)
 class MemoryJobs:
-    """Implements JobService; ``become`` is what the service would do on its own."""
+    """Implements JobService; tests move a job with ``become``, as the service does by itself."""
 
     submitted: dict[str, JobSpec] = field(default_factory=dict)
-    """By name, as they were first sent."""
+    """Jobs by name, as they were first sent."""
     submissions: list[str] = field(default_factory=list)
-    """Names in the order of the calls, repetitions too."""
+    """Names in the order of the calls, repeated calls included."""
     statuses: dict[str, JobStatus] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     refusal: str | None = None
-    """Where set, every submission is refused with it."""
+    """Where set, every submission raises it."""
     deleted_computes: set[str] = field(default_factory=set)
-    """All others exist."""
+    """Missing computes; all others exist."""
 
     def become(self, name: str, status: str, *, error: str | None = None, error_code: str | None = None) -> None:
         """Move a job to one of Azure ML's statuses."""
@@ -77,7 +77,7 @@ class MemoryModels:
     """Implements ModelRegistry."""
 
     registered: dict[tuple[str, str], ModelRegistration] = field(default_factory=dict)
-    """By name and version."""
+    """Registrations by name and version."""
     refusal: str | None = None
 
     def register(self, registration: ModelRegistration) -> None:
@@ -93,7 +93,7 @@ class MemoryModels:
 
 @dataclass(kw_only=True)
 class MemoryNotifier:
-    """Implements Notifier; what a recipient got is in ``received``."""
+    """Implements Notifier; delivered notifications are in ``received``."""
 
     received: list[NotificationRecord] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""The ledger in memory: shipped for tests and trials; it keeps the same contract tests as the tables."""
+"""The ledger in memory, for tests: it keeps the same contract tests as the tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from function_app.domain.records import (
     DatasetVersion,
     DeadLetter,
     Generation,
-    GivenUp,
     HistoryEntry,
     NotificationRecord,
     NotificationState,
     RunRecord,
     ShardRecord,
+    Undelivered,
     counter_change,
     dead_letter_order,
     is_unfinished,
@@ -37,7 +37,7 @@ from function_app.domain.run_states import check_transition
 
 
 class MemoryLedger:
-    """Everything in dictionaries under one lock; the public attributes are there to be asserted on."""
+    """Implements Ledger in dictionaries under one lock; tests assert on the public attributes."""
 
     def __init__(self) -> None:
         self.dead_letter_rows: dict[str, DeadLetter] = {}
@@ -309,12 +309,12 @@ class MemoryLedger:
 
 
 class MemoryDeadLetterSource:
-    """Implements DeadLetterSource; ``lying`` is what was given up and not yet taken."""
+    """Implements DeadLetterSource; ``lying`` is what was given up and not yet moved."""
 
-    def __init__(self, *lying: GivenUp) -> None:
+    def __init__(self, *lying: Undelivered) -> None:
         self.lying = list(lying)
 
-    def given_up(self, *, limit: int) -> Iterator[GivenUp]:
+    def undelivered(self, *, limit: int) -> Iterator[Undelivered]:
         """See DeadLetterSource."""
         for one in self.lying[:limit]:
             yield one

@@ -135,8 +135,8 @@ class MemoryRequestQueue:
         return [TrainingRequest.from_json(message) for message in self.messages]
 
 
-class MemoryQuarantine:
-    """Implements Quarantine; ``blobs`` are there to be asserted on."""
+class MemoryRejectedCopies:
+    """Implements RejectedCopies; ``blobs`` are there to be asserted on."""
 
     def __init__(self, shards: MemoryShardStore) -> None:
         self.shards = shards
@@ -144,7 +144,7 @@ class MemoryQuarantine:
         """By container and path."""
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
-        """See Quarantine."""
+        """See RejectedCopies."""
         content = self.shards.open(facts).read(0, facts.size_bytes)
         if (container, path) in self.blobs:
             return False
@@ -152,5 +152,5 @@ class MemoryQuarantine:
         return True
 
     def note(self, container: str, path: str, content: bytes) -> None:
-        """See Quarantine."""
+        """See RejectedCopies."""
         self.blobs[container, path] = content

@@ -16,7 +16,7 @@ from typing import Any
 from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 from azure.storage.queue import QueueClient, TextBase64DecodePolicy
 
-from function_app.adapters.blobs import BlobQuarantine, BlobShardStore
+from function_app.adapters.blobs import BlobRejectedCopies, BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.dead_letters import DEAD_LETTER_CONTAINER, DeadLetterContainer, PoisonQueue
 from function_app.adapters.documents import BlobDocumentStore
@@ -26,7 +26,7 @@ from function_app.domain.clock import utcnow
 from function_app.domain.events import CREATED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, read_uploads
 from function_app.ingest.uploads import handle_upload
 from function_app.runs.submission import handle_request
-from function_app.testing.stores import MemoryQuarantine, MemoryShardStore
+from function_app.testing.stores import MemoryRejectedCopies, MemoryShardStore
 from local_azure.processes import wait_until
 from tests.support.world import World
 
@@ -82,8 +82,8 @@ class AzuriteWorld(World):
         )
         if type(services.shards) is MemoryShardStore:
             services = replace(services, shards=BlobShardStore(storage, services.data_container))
-        if type(services.quarantine) is MemoryQuarantine:
-            services = replace(services, quarantine=BlobQuarantine(storage, services.data_container))
+        if type(services.rejected_copies) is MemoryRejectedCopies:
+            services = replace(services, rejected_copies=BlobRejectedCopies(storage, services.data_container))
         found.services = services
         found.run_outputs = services.run_outputs  # type: ignore[assignment]  # has the double's method
         self._await_poison(found)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from function_app.adapters.failures import StorageRefusedError
 from function_app.domain.records import BlobFacts
 from function_app.runs.requests import request_run
-from function_app.testing.stores import MemoryQuarantine
+from function_app.testing.stores import MemoryRejectedCopies
 from shard_validation import DriftPolicy
 from tests.crash.process import Step
 from tests.crash.scenario import (
@@ -28,11 +28,11 @@ DRIFTED = shard_content(*[9] * 500)
 WRONG = "train-00000-of-00004.tfrecord"
 
 
-class ClosedQuarantine(MemoryQuarantine):
+class ClosedRejectedCopies(MemoryRejectedCopies):
     """Refuses every copy."""
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
-        """See Quarantine."""
+        """See RejectedCopies."""
         raise StorageRefusedError(f"{container} may not be written: {facts.path} to {path}")
 
 
@@ -76,8 +76,8 @@ def ask_for_copies(world: World) -> None:
 def close_quarantine(world: World) -> None:
     """Deny writing to the container of copies."""
     ask_for_copies(world)
-    world.quarantine = ClosedQuarantine(world.shards)
-    world.services = replace(world.services, quarantine=world.quarantine)
+    world.rejected_copies = ClosedRejectedCopies(world.shards)
+    world.services = replace(world.services, rejected_copies=world.rejected_copies)
 
 
 def begun_wrongly(serve: Serve) -> list[Step]:

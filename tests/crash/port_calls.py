@@ -46,7 +46,7 @@ WRITES: Mapping[str, frozenset[str]] = {
         }
     ),
     "ShardStore": frozenset(),
-    "Quarantine": frozenset({"copy", "note"}),
+    "RejectedCopies": frozenset({"copy", "note"}),
     "DocumentStore": frozenset({"write_once", "write", "delete"}),
     "RequestQueue": frozenset({"send"}),
     "JobService": frozenset({"submit", "cancel"}),
@@ -81,14 +81,14 @@ READS: Mapping[str, frozenset[str]] = {
         }
     ),
     "ShardStore": frozenset({"facts", "open", "list"}),
-    "Quarantine": frozenset(),
+    "RejectedCopies": frozenset(),
     "DocumentStore": frozenset({"read"}),
     "RequestQueue": frozenset(),
     "JobService": frozenset({"status", "log_tail", "ours", "has_compute"}),
     "ModelRegistry": frozenset(),
     "Notifier": frozenset(),
     # it deletes a message only when the ledger has it: after a death before that, the message is still there
-    "DeadLetterSource": frozenset({"given_up"}),
+    "DeadLetterSource": frozenset({"undelivered"}),
     "MessageQueue": frozenset(),
 }
 """Port → its methods that only look."""

@@ -13,7 +13,7 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.events import CREATED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, Upload
 from function_app.domain.job_plan import report_path, spec_from_json
 from function_app.domain.jobs import Workspace
-from function_app.domain.records import DatasetVersion, GivenUp, RunRecord
+from function_app.domain.records import DatasetVersion, RunRecord, Undelivered
 from function_app.ingest.uploads import handle_upload
 from function_app.runs.following import follow_run
 from function_app.runs.submission import handle_request
@@ -22,7 +22,7 @@ from function_app.testing.azure_ml import MemoryJobs, MemoryModels, MemoryNotifi
 from function_app.testing.ledger import MemoryDeadLetterSource, MemoryLedger
 from function_app.testing.stores import (
     MemoryDocumentStore,
-    MemoryQuarantine,
+    MemoryRejectedCopies,
     MemoryRequestQueue,
     MemoryShardStore,
 )
@@ -106,7 +106,7 @@ class World:
     clock: MovableClock = field(default_factory=MovableClock)
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
     shards: MemoryShardStore = field(init=False)
-    quarantine: MemoryQuarantine = field(init=False)
+    rejected_copies: MemoryRejectedCopies = field(init=False)
     documents: MemoryDocumentStore = field(default_factory=MemoryDocumentStore)
     run_outputs: MemoryDocumentStore = field(default_factory=MemoryDocumentStore)
     requests: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
@@ -114,28 +114,28 @@ class World:
     models: MemoryModels = field(default_factory=MemoryModels)
     topic: MemoryNotifier = field(default_factory=MemoryNotifier)
     people: MemoryNotifier = field(default_factory=MemoryNotifier)
-    given_up: MemoryDeadLetterSource = field(default_factory=MemoryDeadLetterSource)
+    undelivered: MemoryDeadLetterSource = field(default_factory=MemoryDeadLetterSource)
     uploads: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     """The queue of uploads, for what is sent to it again."""
     services: Services = field(init=False)
 
     def __post_init__(self) -> None:
         self.shards = MemoryShardStore(self.clock)
-        self.quarantine = MemoryQuarantine(self.shards)
+        self.rejected_copies = MemoryRejectedCopies(self.shards)
         self.services = Services(
             pipelines={"digits": pipeline()},
             workspace=WORKSPACE,
             data_container="datasets",
             ledger=self.ledger,
             shards=self.shards,
-            quarantine=self.quarantine,
+            rejected_copies=self.rejected_copies,
             documents=self.documents,
             run_outputs=self.run_outputs,
             requests=self.requests,
             jobs=self.jobs,
             models=self.models,
             notifiers={"topic": self.topic, WEBHOOK: self.people},
-            dead_letter_sources=[self.given_up],
+            dead_letter_sources=[self.undelivered],
             queues={SHARD_UPLOADED: self.uploads, TRAINING_REQUESTED: self.requests},
             clock=self.clock,
         )
@@ -171,7 +171,7 @@ class World:
 
     def give_up(self, payload: str) -> None:
         """Have the host give up a message of the queue of uploads."""
-        letter = GivenUp(
+        letter = Undelivered(
             source=SHARD_UPLOADED,
             payload=payload,
             identity=payload,
@@ -180,7 +180,7 @@ class World:
             died_at=self.clock(),
             death=str(uuid4()),
         )
-        self.given_up.lying.append(letter)
+        self.undelivered.lying.append(letter)
 
     def clear_uploads(self) -> None:
         """Empty the queue of uploads."""

@@ -68,7 +68,7 @@ def test_a_poison_message_becomes_a_letter_and_its_replay_is_processed(twin: Twi
 def test_a_message_that_cannot_be_decoded_becomes_a_letter(twin: TwinUnderTest) -> None:
     """The dev host poisons it at once, as it could never call the function with it."""
     twin.queues.get_queue_client("shard-uploaded").send_message("{no base64")
-    error = "the message is not base64, as host.json asks for, or no text; a replay encodes it"
+    error = "the message is not base64-encoded text, as host.json requires; a replay encodes it"
     assert ("shard-uploaded", "") == (letter_about(twin, error)["source"], letter_about(twin, error)["subject"])
 
 

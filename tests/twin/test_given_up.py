@@ -119,7 +119,7 @@ def test_a_message_that_fails_five_times_is_replayed_once_its_cause_is_gone(
         letter["state"],
         list(poison.peek_messages()),
     )
-    assert f"submit job {run['run_id']}: Azure ML asked to try later (503)" in letter["error"]
+    assert f"submit job {run['run_id']}: Azure ML is unavailable (503)" in letter["error"]
     twin.client.end_call_faults()
     operator.says("dead-letters", "replay", letter["dead_letter_id"])
     assert "registered" == twin.await_settled("steady/poisoned-five-times")["state"]

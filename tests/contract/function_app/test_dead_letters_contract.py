@@ -17,7 +17,7 @@ from function_app.adapters.connections import StorageConnection
 from function_app.adapters.dead_letters import HOST_TRIES, DeadLetterContainer, PoisonQueue
 from function_app.adapters.queues import StorageRequestQueue
 from function_app.domain.errors import LedgerConflictError
-from function_app.domain.records import DeadLetter, DeadLetterState, GivenUp
+from function_app.domain.records import DeadLetter, DeadLetterState, Undelivered
 from function_app.ports import DeadLetterSource, Ledger
 from function_app.testing.ledger import MemoryDeadLetterSource
 from tests.support.ledger_records import NOON, dead_letter_record
@@ -119,8 +119,8 @@ def bench(request: pytest.FixtureRequest, unique: str) -> Bench:
     return Bench(DeadLetterContainer(storage, unique), lambda text: write_blob(storage, unique, [json.loads(text)]))
 
 
-def in_memory(text: str) -> GivenUp:
-    return GivenUp(source="s", payload=text, identity=text, error="", tries=1, died_at=NOON, death=str(uuid4()))
+def in_memory(text: str) -> Undelivered:
+    return Undelivered(source="s", payload=text, identity=text, error="", tries=1, died_at=NOON, death=str(uuid4()))
 
 
 def write_blob(storage: StorageConnection, container: str, document: object, name: str | None = None) -> None:
@@ -134,7 +134,7 @@ def write_blob(storage: StorageConnection, container: str, document: object, nam
 
 def payloads(bench: Bench, limit: int = 100) -> list[str]:
     """Take everything and return the payloads."""
-    return [one.payload for one in bench.source.given_up(limit=limit)]
+    return [one.payload for one in bench.source.undelivered(limit=limit)]
 
 
 def test_where_nothing_ever_died_there_is_nothing(bench: Bench) -> None:
@@ -162,7 +162,7 @@ def test_each_death_of_a_payload_has_a_name_of_its_own(bench: Bench) -> None:
     deaths = []
     for _ in range(2):
         bench.give_up('{"id": "1"}')
-        deaths += [one.death for one in bench.source.given_up(limit=10)]
+        deaths += [one.death for one in bench.source.undelivered(limit=10)]
     assert (2, True) == (len(set(deaths)), all(deaths))
 
 
@@ -171,8 +171,8 @@ def test_what_was_not_come_back_for_stays(host_storage: StorageConnection, uniqu
     """A sweep that dies between taking and writing loses nothing."""
     write_blob(host_storage, unique, [{"id": "1"}])
     source = DeadLetterContainer(host_storage, unique)
-    first = next(iter(source.given_up(limit=10)))
-    assert [('{"id": "1"}', first.death)] == [(one.payload, one.death) for one in source.given_up(limit=10)]
+    first = next(iter(source.undelivered(limit=10)))
+    assert [('{"id": "1"}', first.death)] == [(one.payload, one.death) for one in source.undelivered(limit=10)]
 
 
 @pytest.mark.azurite
@@ -181,7 +181,7 @@ def test_a_blob_that_cannot_be_understood_stays(host_storage: StorageConnection,
     write_blob(host_storage, unique, "no JSON")
     write_blob(host_storage, unique, "", name="SHARDS/empty.json")
     source = DeadLetterContainer(host_storage, unique)
-    found = [[one.is_whole for one in source.given_up(limit=10)] for _ in range(2)]
+    found = [[one.is_whole for one in source.undelivered(limit=10)] for _ in range(2)]
     assert [[False, False]] * 2 == found
 
 
@@ -190,7 +190,7 @@ def test_a_message_that_is_not_base64_is_taken_as_it_is(host_storage: StorageCon
     """Somebody else wrote it into the queue; the host could not even decode it."""
     client = host_storage.queue_service.create_queue(f"{unique}-poison")
     client.send_message("{plain}")
-    (found,) = PoisonQueue(host_storage, unique).given_up(limit=10)
+    (found,) = PoisonQueue(host_storage, unique).undelivered(limit=10)
     assert ("{plain}", True) == (found.payload, found.error.startswith("the message is not base64"))
 
 

@@ -52,8 +52,8 @@ def test_the_run_of_a_closing_is_named_once(ledger: Ledger) -> None:
     """A later claim returns the first name, also one with a stale generation."""
     generation = generation_record()
     ledger.add_generation(generation)
-    sizes = [ledger.claim_auto_run(generation, run_id) for run_id in ("run-a", "run-b")]
-    assert (["run-a"] * 2, replace(generation, auto_run_id="run-a")) == (sizes, ledger.latest_generation(DIGITS))
+    names = [ledger.claim_auto_run(generation, run_id) for run_id in ("run-a", "run-b")]
+    assert (["run-a"] * 2, replace(generation, auto_run_id="run-a")) == (names, ledger.latest_generation(DIGITS))
 
 
 def test_each_generation_has_its_own_run(ledger: Ledger) -> None:
@@ -80,10 +80,10 @@ def test_of_twenty_closings_one_wins(ledger: Ledger) -> None:
 def test_of_twenty_names_for_a_run_one_wins(ledger: Ledger) -> None:
     """Twenty threads name the closing's run at once; all calls return the recorded name."""
     ledger.add_generation(generation_record())
-    sizes = at_once([partial(ledger.claim_auto_run, generation_record(), f"run-{n}") for n in range(20)])
+    names = at_once([partial(ledger.claim_auto_run, generation_record(), f"run-{n}") for n in range(20)])
     stored = ledger.latest_generation(DIGITS)
     assert stored is not None
-    assert {stored.auto_run_id} == set(sizes)
+    assert {stored.auto_run_id} == set(names)
 
 
 def test_all_generations_are_returned_latest_first(ledger: Ledger) -> None:
@@ -100,9 +100,7 @@ def test_a_claimed_size_is_moved_by_whoever_knows_it(ledger: Ledger) -> None:
     """And by no other caller; each call returns the recorded size."""
     ledger.claim_split_size(DIGITS, "train", 4)
     ledger.claim_split_size(DIGITS, "test", 4)
-    sizes = [
-        ledger.move_split_size(DIGITS, "train", held=held, num_shards=n) for held, n in ((5, 6), (4, 8), (4, 9))
-    ]
+    sizes = [ledger.move_split_size(DIGITS, "train", held=held, num_shards=n) for held, n in ((5, 6), (4, 8), (4, 9))]
     assert ([4, 8, 8], {"train": 8, "test": 4}) == (sizes, dict(ledger.split_sizes(DIGITS)))
     assert 8 == ledger.claim_split_size(DIGITS, "train", 2)
 
@@ -110,7 +108,5 @@ def test_a_claimed_size_is_moved_by_whoever_knows_it(ledger: Ledger) -> None:
 def test_of_twenty_who_move_a_size_at_once_one_wins(ledger: Ledger) -> None:
     """The other calls return the winner's size."""
     ledger.claim_split_size(DIGITS, "train", 100)
-    sizes = at_once(
-        [partial(ledger.move_split_size, DIGITS, "train", held=100, num_shards=n) for n in range(1, 21)]
-    )
+    sizes = at_once([partial(ledger.move_split_size, DIGITS, "train", held=100, num_shards=n) for n in range(1, 21)])
     assert {ledger.split_sizes(DIGITS)["train"]} == set(sizes)

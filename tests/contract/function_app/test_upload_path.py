@@ -156,7 +156,9 @@ def test_a_blob_made_private_between_look_and_read_is_given_up_with_a_clear_reas
     """It is delivered again, because the role may be granted; the reason is in the history and with the message."""
     uploads.put(PATH, shard_content(1))
     uploads.store.other = BlobShardStore(without_access(azurite), uploads.name)
-    with pytest.raises(SourceForbiddenError, match=r"may not be read \(403\); look at the role assignments"):
+    with pytest.raises(
+        SourceForbiddenError, match=r"reading the blob is not allowed \(403\); check the role assignments"
+    ):
         uploads.deliver(PATH)
     (line,) = uploads.history(PATH)
     (failure,) = failures_of("shard-uploaded", event(uploads.name, PATH), bootstrap.services())

@@ -75,7 +75,7 @@ def test_texts_and_comments_are_searched_but_not_keys_and_code() -> None:
         ("def take_off(): ...", 1),
         ("given = 1", 1),
         ("import a as news", 1),
-        ("def given_up(): ...", 0),
+        ("def undelivered(): ...", 0),
         ("newsletter = landfall = last = words", 0),
         ("x = story.told", 0),
     ],

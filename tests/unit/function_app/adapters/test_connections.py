@@ -63,26 +63,26 @@ def test_an_account_name_gives_the_public_addresses() -> None:
 
 def test_a_missing_connection_names_the_settings() -> None:
     """Both ways to set it."""
-    with pytest.raises(SettingsError, match=r"DataStorage should hold .*DataStorage__blobServiceUri"):
+    with pytest.raises(SettingsError, match=r"DataStorage is not set: .*DataStorage__blobServiceUri"):
         read_connection({NAME: "  "}, NAME, ("blob",))
 
 
 def test_a_service_that_the_settings_do_not_reach_is_named_when_used() -> None:
     """An account of blobs only has no queues."""
-    with pytest.raises(SettingsError, match="DataStorage__queueServiceUri should be set"):
+    with pytest.raises(SettingsError, match="DataStorage__queueServiceUri is not set"):
         _ = connection(BLOBS).queue_service
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({NAME: "AccountName=acme"}, "DataStorage should be a connection string with AccountKey"),
-        ({NAME: "nonsense"}, "DataStorage should be a connection string with AccountKey"),
-        ({NAME: "x" * (MAX_SETTING_CHARS + 1)}, "DataStorage should be at most 8192 characters, was 8193"),
-        ({f"{NAME}__blobServiceUri": "http://acme.example"}, "DataStorage__blobServiceUri should look like https"),
-        ({f"{NAME}__blobServiceUri": "https://a.example/?sv=1"}, "DataStorage__blobServiceUri should look like"),
-        ({f"{NAME}__accountName": "Acme/x"}, "DataStorage__accountName should be 3 to 24 lower-case"),
-        (BLOBS | {f"{NAME}__credential": "password"}, "DataStorage__credential should be managedidentity"),
+        ({NAME: "AccountName=acme"}, "DataStorage is not a connection string with AccountKey"),
+        ({NAME: "nonsense"}, "DataStorage is not a connection string with AccountKey"),
+        ({NAME: "x" * (MAX_SETTING_CHARS + 1)}, "DataStorage has 8193 characters; at most 8192 are allowed"),
+        ({f"{NAME}__blobServiceUri": "http://acme.example"}, "DataStorage__blobServiceUri is no service address"),
+        ({f"{NAME}__blobServiceUri": "https://a.example/?sv=1"}, "DataStorage__blobServiceUri is no service address"),
+        ({f"{NAME}__accountName": "Acme/x"}, "DataStorage__accountName is 'Acme"),
+        (BLOBS | {f"{NAME}__credential": "password"}, "DataStorage__credential is 'password"),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, str], message: str) -> None:
@@ -93,7 +93,7 @@ def test_a_wrong_setting_is_named(settings: dict[str, str], message: str) -> Non
 
 def test_a_string_that_only_the_sdk_can_refuse_is_named_when_used() -> None:
     """A key without an account passes the first look."""
-    with pytest.raises(SettingsError, match="DataStorage should be a storage account's connection string"):
+    with pytest.raises(SettingsError, match="DataStorage is not a storage account's connection string"):
         _ = connection({NAME: "AccountKey=c2VjcmV0"}).blob_service
 
 

@@ -48,7 +48,7 @@ def test_a_message_says_what_was_done_and_one_line_of_the_answer() -> None:
     """A response body is not for people."""
     with pytest.raises(ServiceUnavailableError) as caught, storage_errors("read row"):
         raise answered(503)
-    assert "read row: storage asked to try later (503): first line" == str(caught.value)
+    assert "read row: storage is unavailable (503): first line" == str(caught.value)
 
 
 def test_what_is_ours_passes() -> None:

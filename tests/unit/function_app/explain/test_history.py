@@ -8,7 +8,7 @@ import pytest
 
 from function_app.domain.errors import NotFoundError, NotificationError
 from function_app.domain.events import SHARD_UPLOADED
-from function_app.domain.records import GivenUp, NotificationRecord
+from function_app.domain.records import NotificationRecord, Undelivered
 from function_app.domain.run_states import SETTLED, RunState
 from function_app.explain.history import Story, why
 from function_app.explain.pending import _NEXT
@@ -151,8 +151,10 @@ def test_a_dead_letter_about_a_shard_is_awaited_by_its_version() -> None:
     path = world.put(TRAIN_SHARDS[0])
     world.land(TRAIN_SHARDS[1])
     payload = f'{{"subject": "/blobServices/default/containers/datasets/blobs/{path}"}}'
-    world.given_up.lying.append(
-        GivenUp(source=SHARD_UPLOADED, payload=payload, identity=payload, error="", tries=5, died_at=NOON, death="1")
+    world.undelivered.lying.append(
+        Undelivered(
+            source=SHARD_UPLOADED, payload=payload, identity=payload, error="", tries=5, died_at=NOON, death="1"
+        )
     )
     collect_dead_letters(world.services)
     name = world.ledger.dead_letters()[0].dead_letter_id

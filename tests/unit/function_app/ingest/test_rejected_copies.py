@@ -10,7 +10,7 @@ import pytest
 from function_app.adapters.failures import StorageRefusedError
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import BlobFacts, ShardRecord, ShardState
-from function_app.testing.stores import MemoryQuarantine
+from function_app.testing.stores import MemoryRejectedCopies
 from tests.support.long_shards import long_world, serve_uploads
 from tests.support.world import TRAIN_SHARDS, VERSION, World, shard_content
 
@@ -37,9 +37,9 @@ def test_a_rejected_shard_is_copied_with_its_reasons() -> None:
     facts = world.shards.facts(PATH)
     assert facts is not None
     copy = f"{PATH}@{facts.etag}"
-    assert {("quarantine", copy), ("quarantine", f"{copy}.reasons.json")} == set(world.quarantine.blobs)
-    assert b"<html>" == world.quarantine.blobs["quarantine", copy]
-    note = json.loads(world.quarantine.blobs["quarantine", f"{copy}.reasons.json"])
+    assert {("quarantine", copy), ("quarantine", f"{copy}.reasons.json")} == set(world.rejected_copies.blobs)
+    assert b"<html>" == world.rejected_copies.blobs["quarantine", copy]
+    note = json.loads(world.rejected_copies.blobs["quarantine", f"{copy}.reasons.json"])
     assert (PATH, facts.etag, "not_a_shard") == (note["path"], note["etag"], note["reasons"][0]["code"])
     assert ["shard_quarantined", "shard_rejected"] == world.actions(PATH)
 
@@ -49,14 +49,14 @@ def test_nothing_else_is_copied(name: str, content: bytes) -> None:
     """Neither what was accepted nor what is no shard."""
     world = guarded_world()
     world.deliver(world.put(name, content))
-    assert {} == world.quarantine.blobs
+    assert {} == world.rejected_copies.blobs
 
 
 def test_without_a_container_nothing_is_copied() -> None:
     """Quarantine is for those who ask for it."""
     world = World()
     world.deliver(world.put(NAME, b"<html>"))
-    assert {} == world.quarantine.blobs
+    assert {} == world.rejected_copies.blobs
 
 
 def test_each_rejected_content_has_a_copy_of_its_own() -> None:
@@ -64,25 +64,25 @@ def test_each_rejected_content_has_a_copy_of_its_own() -> None:
     world = guarded_world()
     for content in (b"<html>", b"PK"):
         world.deliver(world.put(NAME, content))
-    assert 4 == len(world.quarantine.blobs)
+    assert 4 == len(world.rejected_copies.blobs)
 
 
 def test_a_second_delivery_copies_nothing() -> None:
     """The verdict is on record."""
     world = guarded_world()
     world.deliver(world.put(NAME, b"<html>"))
-    world.quarantine.blobs.clear()
+    world.rejected_copies.blobs.clear()
     world.deliver(PATH)
-    assert {} == world.quarantine.blobs
+    assert {} == world.rejected_copies.blobs
 
 
-class ClosedQuarantine(MemoryQuarantine):
+class ClosedRejectedCopies(MemoryRejectedCopies):
     """Takes nothing."""
 
     error: Exception = StorageRefusedError("storage refused it (403); look at the identity's role assignments")
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
-        """See Quarantine."""
+        """See RejectedCopies."""
         del facts, container, path
         raise self.error
 
@@ -91,9 +91,9 @@ class ClosedQuarantine(MemoryQuarantine):
 def test_a_copy_that_cannot_be_made_does_not_hold_up_the_verdict(error: Exception) -> None:
     """The story says what is missing, and why."""
     world = guarded_world()
-    closed = ClosedQuarantine(world.shards)
+    closed = ClosedRejectedCopies(world.shards)
     closed.error = error
-    world.services = replace(world.services, quarantine=closed)
+    world.services = replace(world.services, rejected_copies=closed)
     world.deliver(world.put(NAME, b"<html>"))
     stored = row(world)
     assert (ShardState.REJECTED, ["quarantine_failed", "shard_rejected"]) == (
@@ -103,11 +103,11 @@ def test_a_copy_that_cannot_be_made_does_not_hold_up_the_verdict(error: Exceptio
     assert str(error) in world.ledger.history(PATH)[0].reason
 
 
-class MendingQuarantine(MemoryQuarantine):
+class MendingRejectedCopies(MemoryRejectedCopies):
     """Its owner uploads a good shard right before the copy is made."""
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
-        """See Quarantine."""
+        """See RejectedCopies."""
         self.shards.put(facts.path, shard_content(1))
         return super().copy(facts, container, path)
 
@@ -115,10 +115,10 @@ class MendingQuarantine(MemoryQuarantine):
 def test_a_shard_mended_before_the_copy_is_judged_anew() -> None:
     """The old verdict is nobody's any more."""
     world = guarded_world()
-    world.services = replace(world.services, quarantine=MendingQuarantine(world.shards))
+    world.services = replace(world.services, rejected_copies=MendingRejectedCopies(world.shards))
     world.deliver(world.put(NAME, b"<html>"))
     stored = row(world)
-    assert (ShardState.ACCEPTED, {}) == (stored and stored.state, world.quarantine.blobs)
+    assert (ShardState.ACCEPTED, {}) == (stored and stored.state, world.rejected_copies.blobs)
 
 
 def test_a_long_shard_is_copied_in_the_end() -> None:
@@ -126,7 +126,7 @@ def test_a_long_shard_is_copied_in_the_end() -> None:
     world, store = long_world()
     pipeline = world.services.pipelines["digits"].model_copy(update={"quarantine": "quarantine"})
     world.services = replace(
-        world.services, pipelines={"digits": pipeline}, quarantine=(kept := MemoryQuarantine(store))
+        world.services, pipelines={"digits": pipeline}, rejected_copies=(kept := MemoryRejectedCopies(store))
     )
     world.deliver(world.put(NAME, shard_content(*[7] * 150) + b"trailing"))
     assert {} == kept.blobs

@@ -10,7 +10,7 @@ import pytest
 
 from function_app.domain.errors import NotFoundError, ReplayRefusedError, ServiceUnavailableError
 from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest
-from function_app.domain.records import DeadLetter, DeadLetterState, GivenUp
+from function_app.domain.records import DeadLetter, DeadLetterState, Undelivered
 from function_app.domain.run_states import RunState
 from function_app.sweep.dead_letters import NO_ERROR_KNOWN, collect_dead_letters, failures_on_record, replay
 from tests.support.ledger_records import NOON
@@ -25,15 +25,15 @@ UPLOAD = json.dumps({
 })  # fmt: skip
 
 
-def given_up(source: str = SHARD_UPLOADED, payload: str = UPLOAD, **members: Any) -> GivenUp:
+def undelivered(source: str = SHARD_UPLOADED, payload: str = UPLOAD, **members: Any) -> Undelivered:
     """A message that the host gave up after five tries."""
     defaults: dict[str, Any] = {"identity": payload, "error": "", "tries": 5, "died_at": NOON, "death": "1"}
-    return GivenUp(source=source, payload=payload, **(defaults | members))
+    return Undelivered(source=source, payload=payload, **(defaults | members))
 
 
-def collected(world: World, *found: GivenUp) -> DeadLetter:
+def collected(world: World, *found: Undelivered) -> DeadLetter:
     """Let a sweep find what was given up; return the first letter."""
-    world.given_up.lying += found
+    world.undelivered.lying += found
     collect_dead_letters(world.services)
     return world.ledger.dead_letters()[0]
 
@@ -50,29 +50,33 @@ def test_a_poison_message_becomes_a_letter_with_its_last_error() -> None:
     world = World()
     fail(world, "storage asked to try later", times=5)
     fail(world, "storage did not answer")
-    letter = collected(world, given_up())
+    letter = collected(world, undelivered())
     expected = (SHARD_UPLOADED, PATH, UPLOAD, "storage did not answer", 6, DeadLetterState.WAITING)
     assert expected == (letter.source, letter.subject, letter.payload, letter.error, letter.tries, letter.state)
 
 
 def test_a_message_whose_handler_never_came_to_an_end_says_so() -> None:
     """A killed process leaves no error behind."""
-    letter = collected(World(), given_up())
+    letter = collected(World(), undelivered())
     assert (NO_ERROR_KNOWN, 5) == (letter.error, letter.tries)
 
 
 def test_what_was_taken_lies_there_no_longer() -> None:
     """And taking it twice, because the source could not be told, makes one letter."""
     world = World()
-    collected(world, given_up())
-    collected(world, given_up())
-    assert (1, [], ["dead_letter"]) == (len(world.ledger.dead_letters()), world.given_up.lying, world.actions(PATH))
+    collected(world, undelivered())
+    collected(world, undelivered())
+    assert (1, [], ["dead_letter"]) == (
+        len(world.ledger.dead_letters()),
+        world.undelivered.lying,
+        world.actions(PATH),
+    )
 
 
 def test_people_are_told_of_a_letter_once() -> None:
     """With the error, and the command that sends it again."""
     world = World()
-    letter = collected(world, given_up(), given_up())
+    letter = collected(world, undelivered(), undelivered())
     rows = world.ledger.notifications(PATH)
     assert {"topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"} == {row.recipient for row in rows}
     assert f"landfall dead-letters replay {letter.dead_letter_id}" in rows[0].content["text"]
@@ -82,7 +86,7 @@ def test_people_are_told_of_a_letter_once() -> None:
 def test_a_replayed_upload_goes_back_to_its_queue() -> None:
     """As it was; the letter says when, and the story too."""
     world = World()
-    letter = replay(collected(world, given_up()).dead_letter_id, world.services)
+    letter = replay(collected(world, undelivered()).dead_letter_id, world.services)
     assert [UPLOAD] == world.uploads.messages
     assert (DeadLetterState.REPLAYED, 1, True) == (letter.state, letter.num_replays, letter.replayed_at is not None)
     assert ["dead_letter", "dead_letter_replayed"] == world.actions(PATH)
@@ -91,9 +95,9 @@ def test_a_replayed_upload_goes_back_to_its_queue() -> None:
 def test_a_letter_that_dies_again_waits_again() -> None:
     """One row for one message, with all its deaths."""
     world = World()
-    letter = collected(world, given_up())
+    letter = collected(world, undelivered())
     replay(letter.dead_letter_id, world.services)
-    again = collected(world, given_up(died_at=NOON + timedelta(hours=1)))
+    again = collected(world, undelivered(died_at=NOON + timedelta(hours=1)))
     assert (letter.dead_letter_id, DeadLetterState.WAITING, 2, 1) == (
         again.dead_letter_id,
         again.state,
@@ -106,25 +110,25 @@ def test_a_letter_that_dies_again_waits_again() -> None:
 def test_a_letter_that_dies_again_within_the_second_waits_again(later_s: int) -> None:
     """Storage tells times to the second; taken for the same death, the message would be lost."""
     world = World()
-    replay(collected(world, given_up()).dead_letter_id, world.services)
-    again = collected(world, given_up(died_at=NOON + timedelta(seconds=later_s), death="2"))
+    replay(collected(world, undelivered()).dead_letter_id, world.services)
+    again = collected(world, undelivered(died_at=NOON + timedelta(seconds=later_s), death="2"))
     assert (DeadLetterState.WAITING, 2, "2") == (again.state, again.num_deaths, again.death)
 
 
 def test_remains_of_an_earlier_death_do_not_reopen_a_replayed_letter() -> None:
     """They come to light after the next death: whoever took them first was killed before the queue heard of it."""
     world = World()
-    letter = collected(world, given_up(died_at=NOON + timedelta(seconds=1), death="2"))
+    letter = collected(world, undelivered(died_at=NOON + timedelta(seconds=1), death="2"))
     replay(letter.dead_letter_id, world.services)
-    assert (DeadLetterState.REPLAYED, 1) == (collected(world, given_up()).state, letter.num_deaths)
+    assert (DeadLetterState.REPLAYED, 1) == (collected(world, undelivered()).state, letter.num_deaths)
 
 
 def test_remains_of_the_first_death_do_not_reopen_a_replayed_letter() -> None:
     """They were found twice because the queue delivers at least once."""
     world = World()
-    letter = collected(world, given_up())
+    letter = collected(world, undelivered())
     replay(letter.dead_letter_id, world.services)
-    assert DeadLetterState.REPLAYED == collected(world, given_up()).state
+    assert DeadLetterState.REPLAYED == collected(world, undelivered()).state
 
 
 def test_a_replayed_training_request_leads_to_its_run_once() -> None:
@@ -132,7 +136,7 @@ def test_a_replayed_training_request_leads_to_its_run_once() -> None:
     world = World()
     run = world.land_all()
     request = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed", run_id=run.run_id)
-    letter = collected(world, given_up(TRAINING_REQUESTED, request.to_json()))
+    letter = collected(world, undelivered(TRAINING_REQUESTED, request.to_json()))
     for _ in range(2):
         replay(letter.dead_letter_id, world.services)
         world.serve_requests()
@@ -145,7 +149,7 @@ def test_a_replayed_run_event_has_its_run_looked_at() -> None:
     run = world.land_all()
     world.end_job(run)
     event = {"id": "r", "eventType": "Microsoft.MachineLearningServices.RunCompleted", "data": {"runId": run.run_id}}
-    letter = collected(world, given_up(RUN_CHANGED, json.dumps(event), identity="r"))
+    letter = collected(world, undelivered(RUN_CHANGED, json.dumps(event), identity="r"))
     replay(letter.dead_letter_id, world.services)
     assert (run.run_id, RunState.REGISTERED) == (letter.subject, world.only_run().state)
 
@@ -155,7 +159,7 @@ def test_a_replayed_run_event_has_its_run_looked_at() -> None:
 def test_a_payload_that_nobody_understands_is_kept_all_the_same(source: str, payload: str) -> None:
     """About nothing that is known; its story is under its own name."""
     world = World()
-    letter = collected(world, given_up(source, payload))
+    letter = collected(world, undelivered(source, payload))
     assert ("", payload) == (letter.subject, letter.payload)
     assert ["dead_letter"] == world.actions(f"dead-letter/{letter.dead_letter_id}")
 
@@ -163,7 +167,7 @@ def test_a_payload_that_nobody_understands_is_kept_all_the_same(source: str, pay
 def test_half_a_payload_is_not_replayed() -> None:
     """The error says what to do instead, and the letter goes on waiting."""
     world = World()
-    letter = collected(world, given_up(is_whole=False))
+    letter = collected(world, undelivered(is_whole=False))
     with pytest.raises(ReplayRefusedError, match="too large to be kept"):
         replay(letter.dead_letter_id, world.services)
     assert DeadLetterState.WAITING == world.ledger.dead_letters()[0].state
@@ -172,7 +176,7 @@ def test_half_a_payload_is_not_replayed() -> None:
 def test_an_event_of_an_unknown_type_is_not_replayed() -> None:
     """Nobody here handles it."""
     world = World()
-    letter = collected(world, given_up("Contoso.Something"))
+    letter = collected(world, undelivered("Contoso.Something"))
     with pytest.raises(ReplayRefusedError, match="cannot be replayed; these can: run-changed, shard-uploaded"):
         replay(letter.dead_letter_id, world.services)
 

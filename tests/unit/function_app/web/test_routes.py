@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from function_app.domain.events import SHARD_UPLOADED
-from function_app.domain.records import GivenUp
+from function_app.domain.records import Undelivered
 from function_app.testing.azure_ml import MemoryJobs
 from tests.support.ledger_records import NOON
 from tests.support.synthetic import SYNTHETIC, synthetic_world
@@ -278,8 +278,10 @@ def world_with_letter() -> tuple[World, str]:
     """Return a world with one dead letter in its ledger, and the letter's id."""
     world = World()
     payload = '{"subject": "/blobServices/default/containers/datasets/blobs/digits/v1/x"}'
-    world.given_up.lying.append(
-        GivenUp(source=SHARD_UPLOADED, payload=payload, identity=payload, error="", tries=5, died_at=NOON, death="1")
+    world.undelivered.lying.append(
+        Undelivered(
+            source=SHARD_UPLOADED, payload=payload, identity=payload, error="", tries=5, died_at=NOON, death="1"
+        )
     )
     call(world, "POST", "/api/reconcile")
     return world, world.ledger.dead_letters()[0].dead_letter_id

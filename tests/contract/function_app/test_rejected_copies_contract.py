@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from function_app.adapters.blobs import BlobQuarantine, BlobShardStore
+from function_app.adapters.blobs import BlobRejectedCopies, BlobShardStore
 from function_app.adapters.connections import StorageConnection
 from function_app.domain.records import BlobFacts
-from function_app.ports import Quarantine, ShardStore
-from function_app.testing.stores import MemoryQuarantine, MemoryShardStore
+from function_app.ports import RejectedCopies, ShardStore
+from function_app.testing.stores import MemoryRejectedCopies, MemoryShardStore
 from shard_validation import SourceChangedError, SourceGoneError
 from tests.contract.function_app.conftest import BOTH
 from tests.support.threads import at_once
@@ -25,7 +25,7 @@ COPY = f"{PATH}@0X1"
 class Ward:
     """A quarantine, the shards that it copies, and its container as seen from outside."""
 
-    quarantine: Quarantine
+    rejected_copies: RejectedCopies
     shards: ShardStore
     put: Callable[[str, bytes], object]
     delete: Callable[[str], object]
@@ -46,12 +46,12 @@ def ward(request: pytest.FixtureRequest, unique: str) -> Ward:
     own = f"{unique}-q"
     if request.param == "memory":
         memory = MemoryShardStore()
-        kept = MemoryQuarantine(memory)
+        kept = MemoryRejectedCopies(memory)
         return Ward(kept, memory, memory.put, memory.delete, own, lambda path: kept.blobs[own, path])
     storage: StorageConnection = request.getfixturevalue("data_storage")
     source = storage.blob_service.create_container(unique)
     return Ward(
-        quarantine=BlobQuarantine(storage, unique),
+        rejected_copies=BlobRejectedCopies(storage, unique),
         shards=BlobShardStore(storage, unique),
         put=partial(source.upload_blob, overwrite=True),
         delete=source.delete_blob,
@@ -64,14 +64,14 @@ def ward(request: pytest.FixtureRequest, unique: str) -> Ward:
 def test_a_shard_is_copied_and_stays_where_it_is(ward: Ward, size_bytes: int) -> None:
     """The first copy makes the container; nothing of it comes through this process."""
     facts = ward.upload(b"x" * size_bytes)
-    assert ward.quarantine.copy(facts, ward.container, COPY)
+    assert ward.rejected_copies.copy(facts, ward.container, COPY)
     assert (size_bytes, facts) == (len(ward.read(COPY)), ward.shards.facts(PATH))
 
 
 def test_a_copy_that_is_there_stays(ward: Ward) -> None:
     """Doing it again changes nothing, and says so."""
     facts = ward.upload(b"content")
-    assert [True, False] == [ward.quarantine.copy(facts, ward.container, COPY) for _ in range(2)]
+    assert [True, False] == [ward.rejected_copies.copy(facts, ward.container, COPY) for _ in range(2)]
     assert b"content" == ward.read(COPY)
 
 
@@ -80,7 +80,7 @@ def test_other_content_is_not_copied(ward: Ward) -> None:
     facts = ward.upload(b"before")
     ward.put(PATH, b"after")
     with pytest.raises(SourceChangedError, match="train-00000-of-00001"):
-        ward.quarantine.copy(facts, ward.container, COPY)
+        ward.rejected_copies.copy(facts, ward.container, COPY)
 
 
 def test_a_deleted_shard_is_gone(ward: Ward) -> None:
@@ -88,34 +88,34 @@ def test_a_deleted_shard_is_gone(ward: Ward) -> None:
     facts = ward.upload(b"content")
     ward.delete(PATH)
     with pytest.raises(SourceGoneError, match="train-00000-of-00001"):
-        ward.quarantine.copy(facts, ward.container, COPY)
+        ward.rejected_copies.copy(facts, ward.container, COPY)
 
 
 def test_names_hold_any_character(ward: Ward) -> None:
     """Source and copy are addressed by url, and encoded once."""
     path = "digits/v1/größe ✓ 50%25 #1?.tfrecord"
     facts = ward.upload(b"content", path)
-    ward.quarantine.copy(facts, ward.container, f"{path}@{facts.etag}")
+    ward.rejected_copies.copy(facts, ward.container, f"{path}@{facts.etag}")
     assert b"content" == ward.read(f"{path}@{facts.etag}")
 
 
 def test_a_note_is_written_over(ward: Ward) -> None:
     """Beside a copy, which made the container."""
-    ward.quarantine.copy(ward.upload(b"content"), ward.container, COPY)
+    ward.rejected_copies.copy(ward.upload(b"content"), ward.container, COPY)
     for text in (b"[1]", b"[]"):
-        ward.quarantine.note(ward.container, f"{COPY}.json", text)
+        ward.rejected_copies.note(ward.container, f"{COPY}.json", text)
     assert b"[]" == ward.read(f"{COPY}.json")
 
 
 def test_ten_copies_at_once_are_one(ward: Ward) -> None:
     """Also where all of them miss the container."""
     facts = ward.upload(b"content")
-    made = at_once([partial(ward.quarantine.copy, facts, ward.container, COPY) for _ in range(10)])
+    made = at_once([partial(ward.rejected_copies.copy, facts, ward.container, COPY) for _ in range(10)])
     assert ([True], b"content") == ([one for one in made if one], ward.read(COPY))
 
 
 def test_facts_that_never_were_are_not_copied(ward: Ward) -> None:
     """The ETag decides, not the path."""
     facts = replace(ward.upload(b"content"), etag="0X0")
-    with pytest.raises(SourceChangedError, match="should be the content with ETag 0X0"):
-        ward.quarantine.copy(facts, ward.container, COPY)
+    with pytest.raises(SourceChangedError, match="the blob was overwritten: its ETag was 0X0"):
+        ward.rejected_copies.copy(facts, ward.container, COPY)

@@ -1,4 +1,4 @@
-"""Run as a program: follow one upload with the real adapters, in small slices, each begun on a line of standard input.
+"""Run as a program: follow one upload with the real adapters, in small slices, each begun on a line of input.
 
     python -m tests.support.long_validation_process PATH < a line for each slice
 

@@ -46,10 +46,10 @@ def describe_version(version: DatasetVersion, services: Services) -> VersionDesc
     return VersionDescription(
         dataset_version=version,
         pipeline=pipeline,
-        splits=tuple(split_descriptions(pipeline, version, services)),
+        splits=tuple(split_descriptions(pipeline, version, services.ledger)),
         generation=generation,
         superseded=tuple(closings[1 : MAX_LISTED + 1]),
-        refusal=refusal_messages(version, services),
+        refusal=refusal_messages(version, services.ledger),
         drift=DriftFindings() if generation is None else drift_findings(generation, services),
         runs=tuple(run for run in runs if run.dataset_version == version),
     )

@@ -147,7 +147,7 @@ def _judge(
     """Validate and record. Raises SourceChangedError where the content changed meanwhile."""
     try:
         verdict = _validate(place, facts, begun, services)
-        if verdict is not None:
+        if verdict is not None and not verdict.accepted:
             keep_rejected(place, facts, verdict, services)  # first: a verdict on record is not looked at again
     except SourceGoneError:
         _suppress(place.path, "the blob was deleted while it was read", services)

@@ -10,13 +10,13 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.notify.outbox import add_notifications, deliver
-from function_app.services import Services
+from function_app.services import NotifyServices
 
 MAX_LOG_TAIL_CHARS = 4000
 """Of a notification: a chat message takes no more."""
 
 
-def notify_of_run(run: RunRecord, services: Services) -> bool:
+def notify_of_run(run: RunRecord, services: NotifyServices) -> bool:
     """Write and send the notifications of a run that has ended; True once all of them are sent."""
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is not None:
@@ -66,7 +66,7 @@ def warn_once(
     outcome: str,
     occasion: str = "",
     content: Mapping[str, Any],
-    services: Services,
+    services: NotifyServices,
 ) -> bool:
     """Tell people, unless they were told on this occasion; True where this call did it.
 
@@ -82,7 +82,7 @@ def warn_once(
     return True
 
 
-def held_since(subject: str, name: str, services: Services, *, holds: bool, reason: str) -> datetime | None:
+def held_since(subject: str, name: str, services: NotifyServices, *, holds: bool, reason: str) -> datetime | None:
     """Return since when a condition holds, None where it does not; its begin and its end are lines of the story."""
     over = f"{name}_over"
     lines = services.ledger.history(subject)

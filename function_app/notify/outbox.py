@@ -11,7 +11,7 @@ from typing import Any
 from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import LedgerConflictError, NotificationError
 from function_app.domain.records import NotificationRecord, NotificationState
-from function_app.services import Services
+from function_app.services import NotifyServices
 from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def add_notifications(
     outcome: str,
     occasion: str = "",
     content: Mapping[str, Any],
-    services: Services,
+    services: NotifyServices,
 ) -> None:
     """Write one row for each recipient; rows that exist stay. ``occasion`` tells equal outcomes apart."""
     for recipient in dict.fromkeys(pipeline.notify):
@@ -43,14 +43,14 @@ def add_notifications(
         services.ledger.add_notification(row)
 
 
-def deliver(subject: str, services: Services) -> bool:
+def deliver(subject: str, services: NotifyServices) -> bool:
     """Send what is due of one subject; True where nothing is left to send."""
     rows = services.ledger.notifications(subject)
     sent = [deliver_one(row, services) for row in rows]  # all of them: one that fails holds up no other
     return all(sent)
 
 
-def deliver_one(row: NotificationRecord, services: Services) -> bool:
+def deliver_one(row: NotificationRecord, services: NotifyServices) -> bool:
     """Send one notification if it is due and nobody else is at it; True where it is sent."""
     if row.state is NotificationState.SENT:
         return True
@@ -65,7 +65,7 @@ def deliver_one(row: NotificationRecord, services: Services) -> bool:
     return _send(claimed, services)
 
 
-def _send(claimed: NotificationRecord, services: Services) -> bool:
+def _send(claimed: NotificationRecord, services: NotifyServices) -> bool:
     try:
         notifier = services.notifiers.get(claimed.recipient)
         if notifier is None:
@@ -81,7 +81,7 @@ def _send(claimed: NotificationRecord, services: Services) -> bool:
     return True
 
 
-def _postpone(claimed: NotificationRecord, problem: str, services: Services) -> None:
+def _postpone(claimed: NotificationRecord, problem: str, services: NotifyServices) -> None:
     tries = claimed.tries + 1
     again = replace(
         claimed,

@@ -30,12 +30,12 @@ from function_app.runs.script_check import (
     refuse_bad_script,
     with_script_errors,
 )
-from function_app.services import Services
+from function_app.services import RunServices
 from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Manifest, fingerprint
 
 
-def asked_version(dataset: str, version: str | None, services: Services) -> DatasetVersion:
+def asked_version(dataset: str, version: str | None, services: RunServices) -> DatasetVersion:
     """Return which version a caller means. Raises NotFoundError, VersionNameError."""
     return version_meant(_pipeline(dataset, services), dataset, version)
 
@@ -45,7 +45,7 @@ def request_run(
     overrides: Mapping[str, Any],
     *,
     trigger: str,
-    services: Services,
+    services: RunServices,
     forced_by: str | None = None,
 ) -> tuple[RunRecord, bool]:
     """Plan and claim a run and put it into the queue; return it, and whether it is new.
@@ -79,14 +79,14 @@ def request_run(
     return run, is_new
 
 
-def _pipeline(dataset: str, services: Services) -> Pipeline:
+def _pipeline(dataset: str, services: RunServices) -> Pipeline:
     pipeline = services.pipelines.get(dataset)
     if pipeline is None:
         raise NotFoundError(f"dataset {dataset} has no pipeline")
     return pipeline
 
 
-def _closing(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation:
+def _closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
     if pipeline.data.is_synthetic:
         return synthetic_closing(pipeline, version, services)
     generation = services.ledger.latest_generation(version)
@@ -95,14 +95,14 @@ def _closing(pipeline: Pipeline, version: DatasetVersion, services: Services) ->
     return generation
 
 
-def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: Services) -> VersionNotWholeError:
-    missing = missing_shards(pipeline, version, services)
-    refusal = () if missing else refusal_messages(version, services)
+def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> VersionNotWholeError:
+    missing = missing_shards(pipeline, version, services.ledger)
+    refusal = () if missing else refusal_messages(version, services.ledger)
     problem = f"refused as a set for {len(refusal)} reasons" if refusal else f"not whole: {len(missing)} missing"
     return VersionNotWholeError(f"{version} is {problem}", missing=(*missing, *refusal))
 
 
-def _tell_story(run: RunRecord, overrides: Mapping[str, Any], check: ScriptCheck, services: Services) -> None:
+def _tell_story(run: RunRecord, overrides: Mapping[str, Any], check: ScriptCheck, services: RunServices) -> None:
     version = run.dataset_version
     services.history.record(
         run.run_id, "run_planned", f"for {version}, trigger {run.trigger}", overrides=dict(overrides)
@@ -166,7 +166,7 @@ WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
 def unspent_plan(
     pipeline: Pipeline,
     generation: Generation,
-    services: Services,
+    services: RunServices,
     *,
     options: TrainingOptions | None = None,
     forced_by: str | None = None,
@@ -220,7 +220,7 @@ def version_meant(pipeline: Pipeline, dataset: str, version: str | None) -> Data
     return DatasetVersion(dataset=dataset, version=version)
 
 
-def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation:
+def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
     """Return the closing that every run of the pipeline is on; the first caller writes it down."""
     known = services.ledger.latest_generation(version)
     if known is not None:
@@ -234,7 +234,7 @@ def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Ser
         features=(),
         shards=(),
     )
-    generation = described(manifest, services)
+    generation = described(manifest, services.clock())
     services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
     if services.ledger.add_generation(generation):
         reason = "synthetic: the training draws its records itself, and there is no shard to wait for"

@@ -1,4 +1,4 @@
-"""The outbox: a notification is written before it is sent, and sent by whoever claims it."""
+"""The outbox: a notification is written before it is sent, and one handler claims it and sends it."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def add_notifications(
 
 
 def deliver(subject: str, services: NotifyServices) -> bool:
-    """Send what is due of one subject; True where nothing is left to send."""
+    """Send the notifications of one subject that are due; True where none is left."""
     rows = services.ledger.notifications(subject)
     sent = [deliver_one(row, services) for row in rows]  # all of them: one that fails holds up no other
     return all(sent)
 
 
 def deliver_one(row: NotificationRecord, services: NotifyServices) -> bool:
-    """Send one notification if it is due and nobody else is at it; True where it is sent."""
+    """Send one notification if it is due and no other handler has claimed it; True where it is sent."""
     if row.state is NotificationState.SENT:
         return True
     if row.not_before is not None and services.clock() < row.not_before:
@@ -69,7 +69,7 @@ def _send(claimed: NotificationRecord, services: NotifyServices) -> bool:
     try:
         notifier = services.notifiers.get(claimed.recipient)
         if notifier is None:
-            raise NotificationError(f"no pipeline names the recipient {claimed.recipient} any more")
+            raise NotificationError(f"no pipeline names the recipient {claimed.recipient} any longer")
         notifier.send(claimed)
     except LandfallError as error:
         _postpone(claimed, str(error), services)
@@ -77,7 +77,7 @@ def _send(claimed: NotificationRecord, services: NotifyServices) -> bool:
     now = services.clock()
     sent = replace(claimed, state=NotificationState.SENT, tries=claimed.tries + 1, sent_at=now, not_before=None)
     services.ledger.save_notification(sent)
-    services.history.record(claimed.subject, "notification_sent", f"told {claimed.recipient}: {claimed.outcome}")
+    services.history.record(claimed.subject, "notification_sent", f"notified {claimed.recipient}: {claimed.outcome}")
     return True
 
 
@@ -92,7 +92,7 @@ def _postpone(claimed: NotificationRecord, problem: str, services: NotifyService
     )
     services.ledger.save_notification(again)
     services.history.record(
-        claimed.subject, "notification_failed", f"could not tell {claimed.recipient} (try {tries}): {problem[:500]}"
+        claimed.subject, "notification_failed", f"could not notify {claimed.recipient} (try {tries}): {problem[:500]}"
     )
 
 

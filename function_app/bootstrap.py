@@ -57,8 +57,8 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.services import Services
 
     found = _configuration(environ)
-    settings, budget_s = found.settings, found.settings.validation_budget_s
-    host, data = StorageConnection(found.host), StorageConnection(found.data)
+    settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
+    budget_s = settings.validation_budget_s
     workspace = WorkspaceClient(settings.workspace, settings.client_id)
     return Services(
         pipelines=found.pipelines,

@@ -19,7 +19,7 @@ from shared.training_report import FILE_NAME as REPORT_NAME
 from shared.vm_sizes import network_environment
 
 PREFIX = "landfall-"
-"""Of the jobs that are ours."""
+"""Names of Landfall's jobs begin with this."""
 TAG = "landfall."
 
 MPI_ENVIRONMENT = {

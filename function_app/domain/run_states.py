@@ -85,7 +85,7 @@ TABLE: tuple[Transition, ...] = (
     *_moves(_S.RUNNING, (_S.COMPLETED, _S.FAILED, _S.CANCELED, _S.LOST), _FOLLOWERS),
     *_moves(_S.COMPLETED, (_S.REGISTERED, _S.NOT_REGISTERED), _FOLLOWERS),
 )
-"""Only forward. ``notified`` is no state but a time beside it: whoever looks later still sees how it ended.
+"""Only forward. ``notified`` is not a state but a separate time, so that the state keeps showing how the run ended.
 
 A running job is canceled by asking Azure ML; the run ends canceled when the job has ended, which reconciliation sees.
 """

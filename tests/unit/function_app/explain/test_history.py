@@ -50,7 +50,7 @@ def test_a_duplicate_event_is_in_the_story_with_its_reason() -> None:
         world.deliver(path)
     told = story(world, path)
     assert ["shard_accepted", "event_suppressed", "event_suppressed"] == actions(told)
-    assert "this content was judged already: accepted" == told.lines[-1].reason
+    assert "this content has already been judged: accepted" == told.lines[-1].reason
 
 
 def test_an_event_that_brings_a_run_nothing_new_is_in_its_story() -> None:

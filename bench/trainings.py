@@ -22,7 +22,7 @@ from local_azure.processes import Process, Program, TwinError, log_end
 from shared.job_arguments import JobArguments
 
 NUM_CORES = 2
-READY_WITHIN_S = 240.0
+READY_WITHIN_S = 600.0
 WARM_UP_STEPS = 3
 """The first step traces and compiles, the second allocates."""
 ROUNDS = 9

@@ -34,6 +34,6 @@ def evaluate(session: Session) -> tuple[Sums, Sums]:
     seen = session.layout.examples(total)
     if seen != plan.num_records and not session.job.arguments.synthetic_records:
         raise DataError(
-            f"Split {plan.split!r} should have {plan.num_records} records as the manifest says, {seen:.0f} were seen."
+            f"Split {plan.split!r} has {plan.num_records} records in the manifest, but {seen:.0f} were read."
         )
     return own, total

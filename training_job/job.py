@@ -66,7 +66,7 @@ def _read_manifest(path: Path) -> Manifest:
         with path.open("rb") as file:
             return Manifest.from_json(file.read(MAX_MANIFEST_BYTES + 1))
     except OSError as error:
-        raise DataError(f"Manifest {path} should be readable, but: {error.strerror}.") from error
+        raise DataError(f"Manifest {path} cannot be read: {error.strerror}.") from error
     except ManifestError as error:
         raise DataError(f"Manifest {path}: {error}.") from error
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from function_app.config.pipelines import UNNAMED, Pipeline
+from function_app.config.pipelines import UNNAMED, Pipeline, is_own_script
 from function_app.domain.errors import PipelineError
 from horovod_lint import MAX_SCRIPT_BYTES, ScriptError
 
@@ -162,11 +162,6 @@ def _inner(annotation: Any) -> Any:
         return annotation
     candidates = (_inner(argument) for argument in get_args(annotation))
     return next((candidate for candidate in candidates if _fields(candidate)), annotation)
-
-
-def is_own_script(script: str) -> bool:
-    """Whether a pipeline's ``train.script`` is a file of the user, not Landfall's module."""
-    return script.endswith(".py")
 
 
 def has_script(folder: Path, script: str) -> bool:

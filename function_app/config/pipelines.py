@@ -176,6 +176,11 @@ class Limit(Section):
         return self
 
 
+def is_own_script(script: str) -> bool:
+    """Whether a pipeline's ``train.script`` is a file of the user, not Landfall's module."""
+    return script.endswith(".py")
+
+
 class Train(Section):
     """How to train, and on which machines."""
 

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from function_app.config.pipeline_files import is_own_script
-from function_app.config.pipelines import Pipeline
+from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.jobs import SPEC_HASH_TAG, JobSpec, Workspace
 from function_app.domain.records import Generation, RunRecord
 from shared.job_arguments import JobArguments, TrainingOptions

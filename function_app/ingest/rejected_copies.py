@@ -22,7 +22,7 @@ def keep_rejected(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, se
     has changed since it was judged.
     """
     container = place.pipeline.quarantine
-    if container is None or verdict.accepted:
+    if container is None:
         return
     path = f"{place.path}@{facts.etag}"
     try:

@@ -147,10 +147,8 @@ def _judge(
     """Validate and record. Raises SourceChangedError where the content changed meanwhile."""
     try:
         verdict = _validate(place, facts, begun, services)
-        if verdict is not None:
-            keep_rejected(
-                place, facts, verdict, services
-            )  # before the verdict is recorded: a recorded verdict is not repeated
+        if verdict is not None and not verdict.accepted:
+            keep_rejected(place, facts, verdict, services)  # first: a recorded verdict is not repeated
     except SourceGoneError:
         _suppress(place.path, "the blob was deleted while it was read", services)
         return None

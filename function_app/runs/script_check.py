@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from function_app.config.pipeline_files import is_own_script
-from function_app.config.pipelines import Pipeline
+from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.errors import ScriptRefusedError
 from function_app.domain.job_plan import TAG, Plan, signed_plan
 from function_app.domain.records import RunRecord

@@ -57,7 +57,7 @@ class CheckpointStore:
         try:
             return Position.from_members(members["position"])
         except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{self.folder / POINTER} should state a position, but: {error!r}.") from error
+            raise CheckpointError(f"{self.folder / POINTER} states no valid position: {error!r}.") from error
 
     def latest_variables(self) -> dict[str, np.ndarray[Any, Any]]:
         """Read the current checkpoint. Raises CheckpointError if there is none or it is damaged."""
@@ -70,7 +70,7 @@ class CheckpointStore:
             with np.load(path, allow_pickle=False) as stored:
                 return {name: stored[name] for name in stored.files}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{self.folder} should hold a complete checkpoint, but: {error}.") from error
+            raise CheckpointError(f"{self.folder} holds no complete checkpoint: {error}.") from error
 
     def _pointer(self) -> Mapping[str, Any] | None:
         pointer = self.folder / POINTER
@@ -80,9 +80,9 @@ class CheckpointStore:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{pointer} should name a checkpoint, but: {error}.") from error
+            raise CheckpointError(f"{pointer} cannot be read: {error}.") from error
         if not isinstance(members, dict):
-            raise CheckpointError(f"{pointer} should be a JSON object, was {type(members).__name__}.")
+            raise CheckpointError(f"{pointer} is not a JSON object, but {type(members).__name__}.")
         return members
 
     def _point_to(self, path: Path, position: Position) -> None:
@@ -103,7 +103,7 @@ class CheckpointStore:
 def _check(path: Path, expected: str) -> None:
     seen = crc32c_of_file(path)
     if seen != expected:
-        raise ValueError(f"{path.name} should have CRC32C {expected}, has {seen}")
+        raise ValueError(f"{path.name}: expected CRC32C {expected}, got {seen}")
 
 
 def _aside(path: Path) -> Path:

@@ -49,7 +49,7 @@ def _damage(shard: ManifestShard, path: Path, data_format: str) -> str:
     except OSError as error:
         return f"Shard {path} cannot be read: {error.strerror}."
     return (
-        f"Shard {path} should have CRC32C {shard.crc32c} as the manifest says, has {seen}: "
+        f"Shard {path} has CRC32C {seen} instead of the manifest's {shard.crc32c}: "
         f"it changed after the dataset version was closed. {where}".strip()
     )
 

@@ -141,7 +141,7 @@ class LaneData:
         check = tf.debugging.Assert(
             tf.equal(tf.size(wrong), 0),
             [
-                f"after label_offset {self.label_offset} labels should be 0 to {self.num_classes - 1}, there was",
+                f"after label_offset {self.label_offset} labels must be 0 to {self.num_classes - 1}; there was",
                 wrong,
             ],
         )
@@ -155,7 +155,7 @@ def next_batch(batches: Iterator[T], rank: int) -> T:
         return next(batches)
     except StopIteration as error:
         raise UnreadableDataError(
-            f"Rank {rank} should have more batches: a shard holds fewer records than the manifest says."
+            f"Rank {rank} has no more batches: a shard holds fewer records than the manifest says."
         ) from error
     except tf.errors.OpError as error:
         raise UnreadableDataError(f"Rank {rank} cannot read its data: {_cause(error)}") from error

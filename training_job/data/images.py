@@ -35,7 +35,7 @@ def feature(features: Sequence[FeatureSpec], name: str) -> FeatureSpec:
     found = next((f for f in features if f.name == name), None)
     if found is None:
         raise DataError(
-            f"The manifest's features should include {name!r}; it has {[f.name for f in features]}. "
+            f"The manifest has no feature {name!r}, only {[f.name for f in features]}. "
             f"Name the right one with --image-feature or --label-feature."
         )
     return found
@@ -57,12 +57,12 @@ def image_shapes(spec: FeatureSpec, options: TrainingOptions) -> ImageShapes:
     wanted = (options.image_height, options.image_width, options.image_channels)
     if len(stored) != _AXES:
         if any(wanted) or None in stored:
-            raise DataError(f"Feature {spec.name!r} should be an image to be resized, had shape {stored}.")
+            raise DataError(f"Feature {spec.name!r} is no image that can be resized: its shape is {stored}.")
         return ImageShapes(stored=stored, model=tuple(size or 0 for size in stored))
     model = tuple(option or in_manifest or 0 for option, in_manifest in zip(wanted, stored, strict=True))
     if not all(model):
         raise DataError(
-            f"Feature {spec.name!r} should have a full shape, had {stored} in the manifest. "
+            f"Feature {spec.name!r} has no complete shape in the manifest: {stored}. "
             f"State the model's input with --image-height, --image-width and --image-channels."
         )
     return ImageShapes(stored=stored, model=model)

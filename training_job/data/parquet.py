@@ -58,7 +58,7 @@ def _batches(path: Path, part: RecordRange, columns: list[str]) -> Iterator[pa.R
                     yield from _of_group(file, group, columns, part.start - first, part.stop - first)
                 first = after
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"Shard {path} should be a Parquet file with the columns {columns}, but: {error}.") from error
+        raise DataError(f"Shard {path} cannot be read as Parquet with the columns {columns}: {error}.") from error
 
 
 def _of_group(

@@ -62,7 +62,7 @@ class ShardCache:
         except DataError as error:
             self._failure = error
         except OSError as error:
-            self._failure = DataError(f"Cache folder {self._folder} should take shards, but: {error}.")
+            self._failure = DataError(f"Shards cannot be cached in {self._folder}: {error}.")
 
     def _copy(self, shard: ManifestShard) -> None:
         copy = self._folder / self._copy_name(shard)
@@ -71,8 +71,8 @@ class ShardCache:
         if seen != shard.crc32c:
             aside.unlink()
             raise DataError(
-                f"Shard {self._source / shard.name} should have CRC32C {shard.crc32c} as the manifest says, "
-                f"has {seen}: it changed after the dataset version was closed."
+                f"Shard {self._source / shard.name} has CRC32C {seen} instead of the manifest's {shard.crc32c}: "
+                f"it changed after the dataset version was closed."
             )
         aside.replace(copy)
 

@@ -51,7 +51,7 @@ def load_pretrained(model: keras.Model, path: Path) -> None:
     Raises ModelError if the file is unreadable or for another architecture.
     """
     if not path.is_file():
-        raise ModelError(f"Pretrained weights {path} should be a file, there is none.")
+        raise ModelError(f"Pretrained weights {path} do not exist.")
     before = {v.path: np.array(v) for v in model.weights}
     try:
         _load(model, path)
@@ -60,7 +60,7 @@ def load_pretrained(model: keras.Model, path: Path) -> None:
     loaded = _changed_part(model, before)
     if loaded < _MIN_LOADED:
         raise ModelError(
-            f"Pretrained weights {path} should be of {model.name}, but fit only {loaded:.0%} of its weights. "
+            f"Pretrained weights {path} fit only {loaded:.0%} of the weights of {model.name}. "
             f"Name the model that they belong to."
         )
 

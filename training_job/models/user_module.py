@@ -26,7 +26,7 @@ def user_model(path: Path, input_shape: tuple[int, ...], num_outputs: int) -> ke
     except Exception as error:
         raise ModelError(f"{FUNCTION} of {path} failed: {_own_lines(error)}") from error
     if not isinstance(model, keras.Model):
-        raise ModelError(f"{FUNCTION} of {path} should return a keras.Model, returned {type(model).__name__}.")
+        raise ModelError(f"{FUNCTION} of {path} must return a keras.Model: it returned {type(model).__name__}.")
     if tuple(model.output_shape) != (None, num_outputs):
         raise ModelError(
             f"{FUNCTION} of {path} should return a model of logits with shape (None, {num_outputs}), "
@@ -37,10 +37,10 @@ def user_model(path: Path, input_shape: tuple[int, ...], num_outputs: int) -> ke
 
 def _function(path: Path) -> Callable[[tuple[int, ...], int], Any]:
     if not path.is_file():
-        raise ModelError(f"Model module {path} should be a file; its path counts from {Path.cwd()}.")
+        raise ModelError(f"Model module {path} does not exist; its path is relative to {Path.cwd()}.")
     spec = importlib.util.spec_from_file_location("landfall_user_model", path)
     if spec is None or spec.loader is None:
-        raise ModelError(f"Model module {path} should be a Python file, its name should end in .py.")
+        raise ModelError(f"Model module {path} is not a Python file: its name must end in .py.")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -48,7 +48,7 @@ def _function(path: Path) -> Callable[[tuple[int, ...], int], Any]:
         raise ModelError(f"Model module {path} cannot be loaded: {_own_lines(error)}") from error
     function = getattr(module, FUNCTION, None)
     if not callable(function):
-        raise ModelError(f"Model module {path} should have a function {FUNCTION}(input_shape, num_classes).")
+        raise ModelError(f"Model module {path} has no function {FUNCTION}(input_shape, num_classes).")
     return function  # type: ignore[no-any-return]  # its arguments and result are checked when it is called
 
 

@@ -67,7 +67,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     place = damage_record(shard, 5)
     with pytest.raises(DataError, match=rf"Record 5 \(at byte {place}\) has a damaged payload of ") as caught:
         attempt(data, tmp_path)
-    assert f"Shard {shard} should have CRC32C " in str(caught.value)
+    assert f"Shard {shard} has CRC32C " in str(caught.value)
 
 
 def test_an_evaluation_of_fewer_records_than_the_manifests_is_no_success(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_an_evaluation_of_fewer_records_than_the_manifests_is_no_success(tmp_pat
         replace(s, num_records=s.num_records + (s.split == "validation" and s.index == 1)) for s in stated.shards
     ]
     data.manifest.write_text(replace(stated, shards=tuple(longer)).to_json())
-    with pytest.raises(DataError, match=r"'validation' should have 8 records as the manifest says, 7 were seen\."):
+    with pytest.raises(DataError, match=r"'validation' has 8 records in the manifest, but 7 were read\."):
         attempt(data, tmp_path)
 
 

@@ -189,7 +189,7 @@ def test_pixels_are_those_that_were_written(landed: Any) -> None:
 def test_a_label_out_of_range_is_named(landed: Any) -> None:
     """Rather than a loss that is no number, or an index behind the end."""
     data = data_of(landed, 0, shape(1, 8), num_classes=20, label_offset=1)
-    with pytest.raises(Exception, match=r"after label_offset 1 labels should be 0 to 19, there was"):
+    with pytest.raises(Exception, match=r"after label_offset 1 labels must be 0 to 19; there was"):
         labels(data.training_epoch(0))
 
 
@@ -241,7 +241,7 @@ def test_a_damaged_parquet_shard_is_said_without_a_stack_trace(tmp_path: Path) -
         next_batch(iter(data), 1)
     words = str(caught.value)
     assert words.startswith("Rank 1 cannot read its data: ")
-    assert f"Shard {path} should be a Parquet file with the columns ['image', 'label']" in words
+    assert f"Shard {path} cannot be read as Parquet with the columns ['image', 'label']" in words
     assert "Traceback" not in words
 
 
@@ -280,5 +280,5 @@ def test_a_damaged_tfrecord_shard_is_said(tmp_path: Path) -> None:
 
 def test_a_shard_that_ends_too_soon_is_said() -> None:
     """The steps are planned from the manifest."""
-    with pytest.raises(UnreadableDataError, match="Rank 2 should have more batches: a shard holds fewer records"):
+    with pytest.raises(UnreadableDataError, match="Rank 2 has no more batches: a shard holds fewer records"):
         next_batch(iter(tf.data.Dataset.range(0)), 2)

@@ -72,7 +72,7 @@ def test_an_open_shape_needs_an_option() -> None:
 
 def test_a_feature_that_is_not_there_is_named_with_those_that_are() -> None:
     """And the option that chooses another."""
-    with pytest.raises(DataError, match=r"should include 'picture'; it has \['image'\]. Name the right one with"):
+    with pytest.raises(DataError, match=r"has no feature 'picture', only \['image'\]. Name the right one with"):
         feature([spec("png")], "picture")
 
 

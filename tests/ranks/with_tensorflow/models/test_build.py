@@ -107,10 +107,10 @@ def test_a_users_module_builds_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1", r"should have a function build_model\(input_shape, num_classes\)"),
+        ("x = 1", r"has no function build_model\(input_shape, num_classes\)"),
         ("import nothing_of_this_name", "cannot be loaded: ModuleNotFoundError"),
         ("def build_model(s, n):\n    return 1 / 0", r"failed: ZeroDivisionError: .* \(model.py, line 2\)"),
-        ("def build_model(s, n):\n    return 'm'", "should return a keras.Model, returned str"),
+        ("def build_model(s, n):\n    return 'm'", "must return a keras.Model: it returned str"),
         (
             GOOD.replace("Dense(num_classes)", "Dense(9)"),
             r"logits with shape \(None, 3\), its output has \(None, 9\)",
@@ -125,7 +125,7 @@ def test_a_wrong_module_is_refused_with_the_reason(tmp_path: Path, text: str, me
 
 def test_a_module_that_is_not_there_is_named() -> None:
     """With the folder its path counts from."""
-    with pytest.raises(ModelError, match=r"Model module nowhere\.py should be a file; its path counts from /"):
+    with pytest.raises(ModelError, match=r"Model module nowhere\.py does not exist; its path is relative to /"):
         build_model(ModelOptions(model_module="nowhere.py"), (4, 4, 1))
 
 
@@ -147,11 +147,11 @@ def test_weights_of_another_architecture_are_refused(tmp_path: Path) -> None:
     other = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3), keras.layers.Dense(2)])
     other.save(tmp_path / "other.keras")
     options = ModelOptions(pretrained_weights=str(tmp_path / "other.keras"))
-    with pytest.raises(ModelError, match="should be of small_cnn, but fit only 0% of its weights"):
+    with pytest.raises(ModelError, match="fit only 0% of the weights of small_cnn"):
         build_model(options, (8, 8, 1))
 
 
 def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
     """Path and all."""
-    with pytest.raises(ModelError, match=f"Pretrained weights {tmp_path}/none.keras should be a file"):
+    with pytest.raises(ModelError, match=f"Pretrained weights {tmp_path}/none.keras do not exist"):
         build_model(ModelOptions(pretrained_weights=str(tmp_path / "none.keras")), (8, 8, 1))

@@ -53,7 +53,7 @@ def test_the_first_damaged_record_is_named(tmp_path: Path, damage: Callable[[byt
     intact, (shard, path) = landed(tmp_path / "s0"), landed(tmp_path / "s1")
     path.write_bytes(damage(FRAMED))
     found = find_damage([intact, (shard, path)], "tfrecord")
-    assert found.startswith(f"Shard {path} should have CRC32C {shard.crc32c} as the manifest says, has ")
+    assert found.startswith(f"Shard {path} has CRC32C ")
     assert found.endswith(f": it changed after the dataset version was closed. {reason}")
 
 

@@ -41,7 +41,7 @@ def services() -> Services:
 
 
 def build_services(environ: Mapping[str, str]) -> Services:
-    """Build Services of the real adapters; nothing is asked of any service here.
+    """Build Services of the real adapters; no service is called here.
 
     Raises SettingsError or PipelineError, listing all that is missing or wrong in either.
     """
@@ -143,11 +143,11 @@ class _Problems:
 
 
 def _check_quarantine(pipelines: Mapping[str, Pipeline], settings: Settings) -> None:
-    """Raise PipelineError where copies of rejected shards would land among the shards."""
+    """Raise PipelineError where copies of rejected shards would be written among the shards."""
     wrong = [p.pipeline for p in pipelines.values() if p.quarantine in settings.own_containers]
     if wrong:
         raise PipelineError(
-            *(f"pipeline {name}: quarantine should be a container of its own, is Landfall's" for name in wrong)
+            *(f"pipeline {name}: quarantine is one of Landfall's own containers; name another one" for name in wrong)
         )
 
 

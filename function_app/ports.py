@@ -215,6 +215,18 @@ class DeadLetterLedger(Protocol):
         ...
 
 
+class NotifyLedger(Outbox, HistoryLedger, Protocol):
+    """The part of the ledger that notifications use."""
+
+
+class IngestLedger(ShardLedger, VersionLedger, RunLedger, Notes, NotifyLedger, Protocol):
+    """The part of the ledger between an upload and a closed version."""
+
+
+class RunsLedger(ShardLedger, VersionLedger, RunLedger, RunQueueLedger, Notes, NotifyLedger, Protocol):
+    """The part of the ledger between a request and a registered model."""
+
+
 class Ledger(
     ShardLedger, VersionLedger, RunLedger, RunQueueLedger, Outbox, HistoryLedger, Notes, DeadLetterLedger, Protocol
 ):

@@ -1,4 +1,4 @@
-"""What every step is given: the ports, the pipelines, the clock."""
+"""What each flow gets: its ports, the pipelines, the clock. A function names the smallest group that it needs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from function_app.ports import (
     DeadLetterSource,
     DocumentStore,
     HistoryLedger,
+    IngestLedger,
     JobService,
     Ledger,
     MessageQueue,
     ModelRegistry,
     Notifier,
+    NotifyLedger,
     RejectedCopies,
     RequestQueue,
+    RunsLedger,
     ShardStore,
 )
 from shard_validation import (
@@ -47,7 +50,7 @@ ValidateWithin = Callable[..., ShardVerdict | Paused]
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The audit trail of versions, runs and blobs, as the steps write it."""
+    """The audit trail of versions, runs and blobs, as the flows write it."""
 
     ledger: HistoryLedger
     clock: Clock
@@ -61,45 +64,70 @@ class History:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Services:
-    """The world, as the steps see it. ``bootstrap`` builds one of the real adapters, tests one of doubles."""
+class NotifyServices:
+    """What notifications need, and with them every flow."""
 
     pipelines: Mapping[str, Pipeline]
-    """By dataset."""
-    workspace: Workspace
-    data_container: str
-    """Events of other containers are not ours."""
-    ledger: Ledger
-    shards: ShardStore
-    rejected_copies: RejectedCopies
-    documents: DocumentStore
-    """Of the state container: manifests."""
-    run_outputs: DocumentStore
-    """Of the runs container: training reports."""
-    requests: RequestQueue
-    jobs: JobService
-    models: ModelRegistry
+    """Dataset → pipeline."""
+    ledger: NotifyLedger
     notifiers: Mapping[str, Notifier]
-    """By recipient, as the pipelines name them."""
-    dead_letter_sources: Sequence[DeadLetterSource] = ()
-    """Where the host and Event Grid leave what they gave up."""
-    queues: Mapping[str, MessageQueue] = field(default_factory=dict)
-    """By name: where a dead letter of a queue is sent again."""
+    """Recipient, as the pipelines name it → what delivers to it."""
     clock: Clock = utcnow
-    validate: Validate = field(default=validate_shard)
-    validate_within: ValidateWithin = field(default=validate_shard_within)
-    """For shards that may take longer than one execution."""
-    read_script: ReadScript = field(default=no_scripts)
-    """Returns what a pipeline's own training script holds. Raises ScriptError."""
-    slices: Slices = field(default_factory=Slices)
-    sweep_grace: timedelta = timedelta(seconds=120)
     claim_lease: timedelta = timedelta(seconds=180)
-    """What a submission or a delivery under way is left to whoever claimed it. Longer than the clients take with all
-    their repetitions: whoever holds it is dead once it has run out."""
-    max_concurrent_runs: int = 10
-    """Over all pipelines; each pipeline has at most one active run."""
+    """How long one handler may take to submit or to deliver. It exceeds the clients' timeouts with all their retries,
+    so an expired lease means that its holder died."""
 
     @property
     def history(self) -> History:
-        """Where steps record what they did and why."""
+        """Where flows record what they did and why."""
         return History(ledger=self.ledger, clock=self.clock)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestServices(NotifyServices):
+    """What the way from an upload to a closed version needs."""
+
+    ledger: IngestLedger
+    data_container: str
+    """Events of other containers are ignored."""
+    shards: ShardStore
+    rejected_copies: RejectedCopies
+    documents: DocumentStore
+    """The state container: manifests and checkpoints of long validations."""
+    requests: RequestQueue
+    queues: Mapping[str, MessageQueue] = field(default_factory=dict)
+    """Queue's name → queue: for messages that are sent again."""
+    validate: Validate = field(default=validate_shard)
+    validate_within: ValidateWithin = field(default=validate_shard_within)
+    """For shards that may take longer than one execution."""
+    slices: Slices = field(default_factory=Slices)
+    sweep_grace: timedelta = timedelta(seconds=120)
+    """How long an event may take before the sweep does its work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunServices(NotifyServices):
+    """What the way from a request to a registered model needs."""
+
+    ledger: RunsLedger
+    workspace: Workspace
+    documents: DocumentStore
+    """The state container: manifests."""
+    run_outputs: DocumentStore
+    """The runs container: training reports."""
+    requests: RequestQueue
+    jobs: JobService
+    models: ModelRegistry
+    read_script: ReadScript = field(default=no_scripts)
+    """Returns the content of a pipeline's own training script. Raises ScriptError."""
+    max_concurrent_runs: int = 10
+    """Over all pipelines; each pipeline has at most one active run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services(IngestServices, RunServices):
+    """Everything: ``bootstrap`` builds it from the real adapters, tests from doubles."""
+
+    ledger: Ledger
+    dead_letter_sources: Sequence[DeadLetterSource] = ()
+    """Where the host and Event Grid leave what they gave up."""

@@ -101,26 +101,23 @@ def unused_accounts(azurite_of_worker: Azurite) -> Iterator[str]:
 
 
 class RerunList:
-    """Writes the tests that were run a second time into ``RERUNS``."""
+    """Writes the tests that are run a second time into ``RERUNS``, as they come."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        RERUNS.parent.mkdir(exist_ok=True)
+        RERUNS.write_text("", encoding="utf-8")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a first failure."""
         if str(report.outcome) == "rerun":  # the plug-in's own outcome, which pytest's annotation does not know
             crash = getattr(report.longrepr, "reprcrash", None)
             reason = str(crash.message if crash else report.longrepr).partition("\n")[0]
-            self.lines.append(f"{report.nodeid} ({report.when}): {reason}")
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_sessionfinish(self) -> Iterator[None]:
-        """Replace the last run's list."""
-        RERUNS.parent.mkdir(exist_ok=True)
-        RERUNS.write_text("".join(f"{line}\n" for line in self.lines), encoding="utf-8")
-        yield
+            self.lines.append(f"{report.nodeid} ({report.when}): {reason}\n")
+            RERUNS.write_text("".join(self.lines), encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name the list where it is not empty."""
+        """Show the list if it is not empty."""
         if self.lines:
-            terminalreporter.write_line(f"{len(self.lines)} tests were run again, see {RERUNS}")
+            terminalreporter.section(f"{len(self.lines)} tests were run again, see {RERUNS}")
+            terminalreporter.write("".join(self.lines))

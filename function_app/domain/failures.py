@@ -1,4 +1,4 @@
-"""Why an attempt failed, in one word, and what helps: a table of evidence, and the remedy of each class.
+"""Failure classes: why an attempt failed, by a table of evidence, and the remedy of each class.
 
 The evidence is Azure ML's status, its error code and message, and the end of the root's log; the first rule that
 matches decides. Exit codes are those of ``shared/exit_codes.py`` and of POSIX.
@@ -33,15 +33,15 @@ class Remedy(StrEnum):
     """What is done about it."""
 
     RESUME = "resume"
-    """Another attempt goes on from the last checkpoint."""
+    """Another attempt resumes from the last checkpoint."""
     WAIT = "wait"
-    """The same, after a while."""
+    """The same, after a pause."""
     SMALLER_BATCH = "smaller_batch"
-    """Half the batch of each process, twice the batches of a step: the global batch stays."""
+    """Half the batch of each process and twice the batches per step, so the global batch stays."""
     OTHER_SIZE = "other_size"
     """The next compute of the pipeline's list."""
     QUARANTINE = "quarantine"
-    """Stop, and train on these data again only where it is forced."""
+    """Stop, and put the data on hold: only a forced run trains on them again."""
     STOP = "stop"
 
 
@@ -65,12 +65,12 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What is known of an end."""
+    """What is known about how a job ended."""
 
     status: str
-    """Azure ML's own word: ``Failed`` or ``Canceled``."""
+    """Azure ML's status: ``Failed`` or ``Canceled``."""
     error_code: str = ""
-    """The codes from the outside in, as ``UserError/ExecutionFailed``."""
+    """Azure ML's error codes, outermost first: ``UserError/ExecutionFailed``."""
     error: str = ""
     log_tail: str = ""
     ran_s: float = 0.0
@@ -79,7 +79,7 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A class, and the very words that decided."""
+    """A failure class, and the evidence that decided."""
 
     failure_class: FailureClass
     evidence: str
@@ -121,7 +121,7 @@ SERVICE_RULES: tuple[_ServiceRule, ...] = (
     ),
     (FailureClass.IMAGE_BUILD, r"image ?build|failed to build .{0,40}image|failed to pull .{0,40}image|ImagePull"),
 )
-"""On the service's code and message only: a user's log may say anything about quotas."""
+"""Applied to the service's code and message only: a user's log may say anything about quotas."""
 
 LOG_RULES: tuple[_ServiceRule, ...] = (
     (
@@ -143,11 +143,11 @@ LOG_RULES: tuple[_ServiceRule, ...] = (
     (FailureClass.DATA, r"DataLossError|corrupted record at|crc mismatch"),
     (FailureClass.USER_CODE, r"^Traceback \(most recent call last\)"),
 )
-"""On log and message, in this order: a rank without memory makes the others lose their connection."""
+"""Applied to log and message, in this order: a rank without memory makes the others lose their connection."""
 
 
 def classify(evidence: Evidence) -> Finding:
-    """Return the class of an end with the words that decided. Pure; never raises."""
+    """Return the failure class with the evidence that decided. Never raises."""
     rules: tuple[Callable[[Evidence], Finding | None], ...] = (
         _by_service,
         _by_memory,
@@ -159,18 +159,18 @@ def classify(evidence: Evidence) -> Finding:
         finding = rule(evidence)
         if finding is not None:
             return finding
-    return Finding(failure_class=FailureClass.UNKNOWN, evidence="nothing that is known was seen")
+    return Finding(failure_class=FailureClass.UNKNOWN, evidence="no known cause was found")
 
 
 def _by_service(evidence: Evidence) -> Finding | None:
-    # Azure ML appends the end of the log to its message: that part is not the service's own word.
+    # Azure ML appends the end of the log to its message: that part does not come from the service.
     words = evidence.error.partition(" Error: ")[0]
     return _first_match(SERVICE_RULES, f"{evidence.error_code}: {words}", "Azure ML says")
 
 
 def _by_memory(evidence: Evidence) -> Finding | None:
-    """Before the exit code: the rank that another one's end has taken with it may be the one that is reported."""
-    return _first_match(LOG_RULES[:1], _told(evidence), "the log says")
+    """Look for memory before the exit code: the reported rank may be one that another rank's death ended."""
+    return _first_match(LOG_RULES[:1], _text(evidence), "the log says")
 
 
 def _by_exit_code(evidence: Evidence) -> Finding | None:
@@ -182,7 +182,7 @@ def _by_exit_code(evidence: Evidence) -> Finding | None:
 
 
 def _by_log(evidence: Evidence) -> Finding | None:
-    return _first_match(LOG_RULES[1:], _told(evidence), "the log says")
+    return _first_match(LOG_RULES[1:], _text(evidence), "the log says")
 
 
 def _by_end(evidence: Evidence) -> Finding | None:
@@ -197,7 +197,7 @@ def _by_end(evidence: Evidence) -> Finding | None:
     return None
 
 
-def _told(evidence: Evidence) -> str:
+def _text(evidence: Evidence) -> str:
     return f"{evidence.log_tail}\n{evidence.error}"
 
 

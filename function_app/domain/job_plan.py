@@ -18,13 +18,13 @@ from shared.training_report import FILE_NAME as REPORT_NAME
 from shared.vm_sizes import network_environment
 
 PREFIX = "landfall-"
-"""Of the jobs that are ours."""
+"""Prefix of the names of Landfall's jobs."""
 TAG = "landfall."
 
 MPI_ENVIRONMENT = {
     # Open MPI's polling thread otherwise takes the core that computes: 0.60 → 0.95 scaling efficiency on two cores.
     "OMPI_MCA_mpi_yield_when_idle": "1",
-    # Documents disagree on the default; without it a mount downloads whole files.
+    # Microsoft's documents disagree on the default. Without it a mount downloads whole files.
     "DATASET_MOUNT_BLOCK_BASED_CACHE_ENABLED": "true",
 }
 
@@ -58,9 +58,9 @@ def plan_run(
     logical_run: str | None = None,
     again: str | None = None,
 ) -> Plan:
-    """Return the resolved job; ``logical_run`` gives it a name that was claimed before, whatever it hashes to now.
+    """Return the resolved job. ``logical_run`` is a name that was claimed before; it replaces the computed one.
 
-    ``again`` gives the same training another name: where it is asked for once more on purpose.
+    ``again`` gives the same training another name, where it is repeated on purpose.
     """
     options = options or pipeline.train.options
     logical_run = logical_run or _logical_run(pipeline, generation, workspace, options, again)
@@ -69,7 +69,7 @@ def plan_run(
 
 
 def signed_plan(logical_run: str, attempt: int, unsigned: JobSpec) -> Plan:
-    """Return a plan whose job bears the hash of its spec."""
+    """Return a plan whose job is tagged with the hash of its spec."""
     unsigned = replace(unsigned, tags={k: v for k, v in unsigned.tags.items() if k != SPEC_HASH_TAG})
     spec_hash = digest(spec_to_json(unsigned))
     signed = replace(unsigned, tags={**unsigned.tags, SPEC_HASH_TAG: spec_hash})
@@ -116,13 +116,13 @@ def spec_from_json(members: Mapping[str, Any]) -> JobSpec:
 
 
 def report_path(spec: JobSpec) -> str:
-    """Return where in the runs container the job leaves its training report."""
+    """Return the path in the runs container at which the job writes its training report."""
     folder = spec.outputs["report"]["uri"].partition("/paths/")[2]
     return f"{folder.rstrip('/')}/{REPORT_NAME}"
 
 
 def digest(members: Any) -> str:
-    """SHA-256 of the canonical JSON of something."""
+    """Return the SHA-256 of canonical JSON."""
     text = json.dumps(members, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -130,7 +130,7 @@ def digest(members: Any) -> str:
 def _logical_run(
     pipeline: Pipeline, generation: Generation, workspace: Workspace, options: TrainingOptions, again: str | None
 ) -> str:
-    """Name what is trained on and how: the same request under the same name, on whatever day it comes."""
+    """Return a name made of what is trained on and how: the same request has the same name on any day."""
     version = generation.dataset_version
     train = pipeline.train.model_dump(mode="json", exclude={"overrides", "options"})
     request = {
@@ -195,7 +195,7 @@ def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
 
 
 def _inputs(pipeline: Pipeline, generation: Generation, workspace: Workspace) -> dict[str, dict[str, str]]:
-    """Return what the job reads; without shards there is no folder, and Azure ML mounts none that is not there."""
+    """Return what the job reads. Without shards there is no folder, and Azure ML cannot mount a missing one."""
     manifest = workspace.datastore_uri(workspace.state_datastore, generation.manifest_path)
     inputs = {"manifest": {"type": "uri_file", "uri": manifest}}
     if not pipeline.data.is_synthetic:
@@ -205,7 +205,7 @@ def _inputs(pipeline: Pipeline, generation: Generation, workspace: Workspace) ->
 
 
 def _outputs(folder: str, workspace: Workspace) -> dict[str, dict[str, str]]:
-    """Return where the job writes; the checkpoints are the logical run's, so that a later attempt finds them."""
+    """Return where the job writes. Checkpoints belong to the logical run, so that a later attempt finds them."""
     kinds = {
         "report": ("uri_folder", f"{folder}/a1/report"),
         "model": ("custom_model", f"{folder}/a1/model"),

@@ -1,4 +1,4 @@
-"""Jobs and models as Azure ML takes them: what is submitted, what its status is, what is registered."""
+"""Jobs and models of Azure ML: what is submitted, its status, and what is registered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 SPEC_HASH_TAG = "landfall.spec_hash"
-"""The tag by which a job that has our name is recognised as the very one that was submitted."""
+"""The tag that tells whether an existing job of the same name is the one that was submitted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Workspace:
     runs_datastore: str
 
     def datastore_uri(self, datastore: str, path: str) -> str:
-        """Return the full form of an ``azureml://`` uri: it means the same from everywhere."""
+        """Return the full ``azureml://`` uri of a path in a datastore, valid from any workspace."""
         where = f"subscriptions/{self.subscription_id}/resourcegroups/{self.resource_group}/workspaces/{self.name}"
         return f"azureml://{where}/datastores/{datastore}/paths/{path}"
 
@@ -58,18 +58,18 @@ class JobStatus:
 
     name: str
     status: str
-    """Azure ML's own word: ``Queued``, ``Running``, ``Completed`` …"""
+    """Azure ML's status: ``Queued``, ``Running``, ``Completed`` …"""
     tags: Mapping[str, str] = field(default_factory=dict)
     studio_url: str | None = None
     error: str | None = None
     """The service's message for a failed job, where it has one."""
     error_code: str | None = None
-    """The service's codes from the outside in, as ``UserError/ExecutionFailed``."""
+    """The service's error codes, outermost first: ``UserError/ExecutionFailed``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRegistration:
-    """A model version to register: the version is explicit, so a repetition meets itself."""
+    """A model version to register. The version is explicit, so repeating the call changes nothing."""
 
     name: str
     version: str

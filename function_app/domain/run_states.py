@@ -30,7 +30,7 @@ class RunState(StrEnum):
 
 
 class Actor(StrEnum):
-    """Who moves a run."""
+    """What moves a run."""
 
     SUBMISSION = "submission"
     RECONCILIATION = "reconciliation"
@@ -39,16 +39,16 @@ class Actor(StrEnum):
 
 
 MEANINGS: Mapping[RunState, str] = {
-    RunState.PLANNED: "Written down and not submitted: it is about to be, or waits for its turn.",
-    RunState.SUBMITTING: "One handler is sending the job to Azure ML; its claim ends by itself.",
+    RunState.PLANNED: "On record and not submitted yet: it is about to be, or waits for its turn.",
+    RunState.SUBMITTING: "One handler is sending the job to Azure ML; its claim expires.",
     RunState.SUBMITTED: "Azure ML has the job.",
     RunState.QUEUED: "Azure ML builds the image, or waits for nodes.",
     RunState.RUNNING: "The job runs, or its outputs are being written.",
-    RunState.COMPLETED: "The job ended well; the gate has not decided yet.",
-    RunState.FAILED: "The job ended badly, or Azure ML refused it; another attempt may follow.",
+    RunState.COMPLETED: "The job succeeded; the gate has not decided yet.",
+    RunState.FAILED: "The job failed, or Azure ML refused it; another attempt may follow.",
     RunState.CANCELED: "Canceled by a person, by a newer generation, or by the job's time limit.",
     RunState.LOST: "Azure ML does not know the job that was submitted, or its cluster is gone.",
-    RunState.REGISTERED: "The gate held: the model is registered.",
+    RunState.REGISTERED: "The gate was passed: the model is registered.",
     RunState.NOT_REGISTERED: "The job completed and no model was registered; the reason says why.",
     RunState.SUPPRESSED: "Never submitted: a newer request took its place, or a person canceled the run before it.",
 }
@@ -67,7 +67,7 @@ _S = RunState
 _SUBMITTERS = frozenset({Actor.SUBMISSION, Actor.SWEEP})
 _FOLLOWERS = frozenset({Actor.RECONCILIATION, Actor.SWEEP})
 _CANCELERS = frozenset({Actor.SUBMISSION, Actor.PERSON, Actor.SWEEP})
-"""A person cancels; so does the submission of a newer generation, where the pipeline says cancel_and_train."""
+"""A person cancels, or the submission of a newer generation, where the pipeline has cancel_and_train."""
 
 
 def _moves(source: RunState, targets: tuple[RunState, ...], actors: frozenset[Actor]) -> tuple[Transition, ...]:
@@ -85,9 +85,9 @@ TABLE: tuple[Transition, ...] = (
     *_moves(_S.RUNNING, (_S.COMPLETED, _S.FAILED, _S.CANCELED, _S.LOST), _FOLLOWERS),
     *_moves(_S.COMPLETED, (_S.REGISTERED, _S.NOT_REGISTERED), _FOLLOWERS),
 )
-"""Only forward. ``notified`` is no state but a time beside it: whoever looks later still sees how it ended.
+"""Transitions only go forward. ``notified`` is a time, not a state, so that the state still says how the run ended.
 
-A running job is canceled by asking Azure ML; the run ends canceled when the job has ended, which reconciliation sees.
+A running job is canceled by asking Azure ML; reconciliation moves the run when the job has ended.
 """
 
 _ACTORS = {(move.source, move.target): move.actors for move in TABLE}
@@ -95,15 +95,13 @@ TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     state: frozenset(move.target for move in TABLE if move.source is state) for state in RunState
 }
 SETTLED = frozenset(state for state, following in TRANSITIONS.items() if not following)
-"""States that a run never leaves; what is left to do then is to tell people."""
+"""States that a run never leaves; what remains is to send its notifications."""
+AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
 
 
 def is_legal(source: RunState, target: RunState, actor: Actor) -> bool:
     """Whether an actor may move a run from one state to another."""
     return actor in _ACTORS.get((source, target), frozenset())
-
-
-AWAITING_SUBMISSION = frozenset({RunState.PLANNED, RunState.SUBMITTING})
 
 
 def check_transition(run_id: str, current: RunState, target: RunState) -> None:

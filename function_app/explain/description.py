@@ -37,19 +37,19 @@ def describe_version(version: DatasetVersion, services: Services) -> VersionDesc
     if pipeline is None:
         raise NotFoundError(f"dataset {version.dataset} has no pipeline")
     if not pipeline.data.is_synthetic and not services.ledger.split_sizes(version):
-        raise NotFoundError(f"no shard of {version} has come yet")
+        raise NotFoundError(f"no shard of {version} was uploaded yet")
     runs = services.ledger.runs(dataset=version.dataset)
     closings = services.ledger.generations(version)
     generation = closings[0] if closings else None
     if pipeline.data.is_synthetic and generation is None:
-        raise NotFoundError(f"nobody has asked for a run of {version} yet")
+        raise NotFoundError(f"no run of {version} was requested yet; run `landfall submit {version.dataset}`")
     return VersionDescription(
         dataset_version=version,
         pipeline=pipeline,
-        splits=tuple(split_descriptions(pipeline, version, services)),
+        splits=tuple(split_descriptions(pipeline, version, services.ledger)),
         generation=generation,
         superseded=tuple(closings[1 : MAX_LISTED + 1]),
-        refusal=refusal_messages(version, services),
+        refusal=refusal_messages(version, services.ledger),
         drift=DriftFindings() if generation is None else drift_findings(generation, services),
         runs=tuple(run for run in runs if run.dataset_version == version),
     )

@@ -1,4 +1,4 @@
-"""Why: the story of a version, a run or a blob in order, and what is awaited now."""
+"""Explain a version, a run or a blob: its history in order, and what it waits for now."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from function_app.explain.pending import awaited_of_blob, awaited_of_run, awaite
 from function_app.services import Services
 
 MAX_LINES = 2000
-"""Of an answer; the newest are kept, and the others are counted."""
+"""Largest number of history entries in an answer; the newest are kept, the others are counted."""
 MAX_RUNS = 50
-"""Whose stories are told with their version's."""
+"""Largest number of runs whose history is part of their version's."""
 
 Kind = Literal["version", "run", "blob"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Story:
-    """Everything on record about one thing, oldest first."""
+class Explanation:
+    """The history of one subject, oldest entry first, and what it waits for."""
 
     subject: str
     kind: Kind
@@ -31,8 +31,8 @@ class Story:
     awaited: tuple[str, ...]
 
 
-def why(subject: str, services: Services) -> Story:
-    """Tell the story of ``dataset/version``, a run id or a blob's path. Raises NotFoundError."""
+def why(subject: str, services: Services) -> Explanation:
+    """Explain ``dataset/version``, a run id or a blob's path. Raises NotFoundError."""
     parts = subject.strip("/").split("/")
     if len(parts) == 1:
         return _of_run(parts[0], services)
@@ -41,18 +41,17 @@ def why(subject: str, services: Services) -> Story:
     return _of_blob("/".join(parts), services)
 
 
-def _of_run(run_id: str, services: Services) -> Story:
+def _of_run(run_id: str, services: Services) -> Explanation:
     run, lines = services.ledger.run(run_id), services.ledger.history(run_id)
     if run is None and not lines:
         raise NotFoundError(
-            f"nothing is on record about a run {run_id}; a version is asked for as <dataset>/<version>, a blob as "
-            "<dataset>/<version>/<shard>"
+            f"run {run_id} is unknown; name a version as <dataset>/<version>, a blob as <dataset>/<version>/<shard>"
         )
-    return _story(run_id, "run", lines, () if run is None else awaited_of_run(run, services))
+    return _explanation(run_id, "run", lines, () if run is None else awaited_of_run(run, services))
 
 
-def _of_version(version: DatasetVersion, services: Services) -> Story:
-    """Tell a version's own lines, those of its blobs, and those of its runs, as one story."""
+def _of_version(version: DatasetVersion, services: Services) -> Explanation:
+    """Merge the histories of a version, its blobs and its runs."""
     ledger, lines = services.ledger, services.ledger.history(str(version))
     lines = lines + ledger.history_below(f"{version}/", limit=MAX_LINES)
     for run in ledger.runs(limit=MAX_RUNS, dataset=version.dataset):
@@ -64,36 +63,36 @@ def _of_version(version: DatasetVersion, services: Services) -> Story:
         if not lines:
             raise
         awaited = (str(error),)
-    return _story(str(version), "version", lines, awaited)
+    return _explanation(str(version), "version", lines, awaited)
 
 
-def _of_blob(path: str, services: Services) -> Story:
+def _of_blob(path: str, services: Services) -> Explanation:
     lines = services.ledger.history(path)
     try:
         place = shard_place(path, services.pipelines)
     except NotAShardError as error:
-        if not lines:  # uploads that are nobody's shards are counted, and have no story
-            raise NotFoundError(f"{path} is no shard that anybody waits for: {error}") from error
+        if not lines:  # uploads that match no pipeline are only counted
+            raise NotFoundError(f"{path} matches no pipeline: {error}") from error
         place = None
     if not lines and not _is_expected(place, path, services):
-        raise NotFoundError(f"nothing is on record about a blob {path}, and no such blob is in the container now")
-    return _story(path, "blob", lines, awaited_of_blob(path, place, services))
+        raise NotFoundError(f"blob {path} is unknown: it has no history, and no such blob is in the container now")
+    return _explanation(path, "blob", lines, awaited_of_blob(path, place, services))
 
 
 def _is_expected(place: ShardPlace | None, path: str, services: Services) -> bool:
-    """Whether a blob of which nobody has heard lies there, or is one that its version still lacks."""
+    """Whether a blob without a history exists, or is a shard that its version still lacks."""
     known = place is not None and place.shard.num_shards == services.ledger.split_sizes(place.dataset_version).get(
         place.shard.split
     )
     return known or services.shards.facts(path) is not None
 
 
-def _story(subject: str, kind: Kind, lines: Iterable[HistoryEntry], awaited: Iterable[str]) -> Story:
-    told = sorted(lines, key=lambda line: line.at)
-    return Story(
+def _explanation(subject: str, kind: Kind, lines: Iterable[HistoryEntry], awaited: Iterable[str]) -> Explanation:
+    ordered = sorted(lines, key=lambda line: line.at)
+    return Explanation(
         subject=subject,
         kind=kind,
-        lines=tuple(told[-MAX_LINES:]),
-        num_omitted=max(0, len(told) - MAX_LINES),
+        lines=tuple(ordered[-MAX_LINES:]),
+        num_omitted=max(0, len(ordered) - MAX_LINES),
         awaited=tuple(awaited),
     )

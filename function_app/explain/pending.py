@@ -1,4 +1,4 @@
-"""What is awaited now: computed from the state of things, not from the story."""
+"""What a version, a run or a blob waits for now: computed from the current state, not from the history."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_LETTERS = 1000
 
 
 def awaited_of_version(version: DatasetVersion, services: Services) -> Iterator[str]:
-    """Yield what a version waits for: shards, its closing, its run. Raises NotFoundError where nothing is known."""
+    """Yield what a version waits for: shards, its closing, its run. Raises NotFoundError if it is unknown."""
     described = describe_version(version, services)
     if described.generation is None:
         yield from _awaited_of_open(described)
@@ -36,31 +36,31 @@ def awaited_of_version(version: DatasetVersion, services: Services) -> Iterator[
         )
     for run in described.runs:
         yield from (f"run {run.run_id}: {text}" for text in awaited_of_run(run, services))
-    yield from _untold(str(version), services)
+    yield from _unsent(str(version), services)
     yield from _dead_letters(lambda subject: subject == str(version) or subject.startswith(f"{version}/"), services)
 
 
 def _owes_a_run(generation: Generation, pipeline: Pipeline) -> bool:
-    """Whether a closing starts a run by itself, and has not: synthetic data are trained on when somebody asks."""
+    """Whether a closing starts a run by itself and has not done so; runs on synthetic data are requested by hand."""
     if generation.auto_run_id is not None or pipeline.data.is_synthetic:
         return False
     return generation.number == 1 or pipeline.on_change != "notify"
 
 
 def awaited_of_run(run: RunRecord, services: Services) -> Iterator[str]:
-    """Yield what a run waits for: its turn, its nodes, its end, the attempt after it, people to be told."""
+    """Yield what a run waits for: its turn, its nodes, its end, the next attempt, its notifications."""
     if run.state not in SETTLED:
         if run.cancel_requested_at is not None:
-            yield f"its end: it was asked to cancel at {_time(run.cancel_requested_at)}"
+            yield f"its end: its cancellation was requested at {_time(run.cancel_requested_at)}"
         yield _NEXT[run.state](run, services)
     elif run.next_run_id is not None:
         yield f"the end of attempt {run.next_run_id}, which continues it"
-    yield from _untold(run.run_id, services)
+    yield from _unsent(run.run_id, services)
     yield from _dead_letters(lambda subject: subject == run.run_id, services)
 
 
 def awaited_of_blob(path: str, place: ShardPlace | None, services: Services) -> Iterator[str]:
-    """Yield what a blob waits for: its event, a better upload; nothing where it is no shard."""
+    """Yield what a blob waits for: its event, or a corrected upload; nothing if it is not a shard."""
     if place is not None:
         verdict = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
         facts = services.shards.facts(path)
@@ -68,28 +68,28 @@ def awaited_of_blob(path: str, place: ShardPlace | None, services: Services) -> 
             yield "an upload: there is no such blob now"
         elif verdict is None or verdict.name != place.shard.name or verdict.etag != facts.etag:
             ripe = facts.last_modified + services.sweep_grace
-            yield f"its event, or after {_time(ripe)} the next sweep: the blob as it is now has no verdict"
+            yield f"its event, or the next sweep after {_time(ripe)}: the current content has no verdict"
         elif verdict.state is ShardState.REJECTED:
-            yield "a better upload under the same name: the blob as it is now is rejected"
+            yield "a corrected upload; the current content was rejected"
     yield from _dead_letters(lambda subject: subject == path, services)
 
 
 def _awaited_of_open(described: VersionDescription) -> Iterator[str]:
     missing = [name for split in described.splits for name in split.missing]
     for row in [row for split in described.splits for row in split.rejected][:MAX_NAMED]:
-        reason = row.reasons[0].message if row.reasons else "no reason on record"
-        yield f"a better upload of {row.name}, which is rejected: {reason}"
+        reason = row.reasons[0].message if row.reasons else "no reason is recorded"
+        yield f"a corrected upload of {row.name}, which was rejected: {reason}"
     if missing:
         more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
         patience = in_words(described.pipeline.watch.stalled_after_s)
         yield (
-            f"{len(missing)} shards: {', '.join(missing[:MAX_NAMED])}{more}; people are told when none has come for "
-            f"{patience}"
+            f"{len(missing)} shards: {', '.join(missing[:MAX_NAMED])}{more}; a notification is sent if none arrives "
+            f"within {patience}"
         )
     elif described.refusal:
-        yield f"a set of shards that holds together; this one does not: {described.refusal[0]}"
+        yield f"a corrected set of shards; the current one was rejected: {described.refusal[0]}"
     else:
-        yield "its closing: all shards are there, and the next sweep closes it"
+        yield "its closing: all shards are accepted, and the next sweep closes it"
 
 
 def _turn(run: RunRecord, services: Services) -> str:
@@ -105,14 +105,14 @@ def _turn(run: RunRecord, services: Services) -> str:
 
 def _claim(run: RunRecord, _: Services) -> str:
     until = f", until {_time(run.claimed_until)} at most" if run.claimed_until else ""
-    return f"Azure ML's answer to its submission: a handler is at it{until}; then the sweep repeats it"
+    return f"Azure ML's answer to its submission: a handler works on it{until}; then the sweep repeats it"
 
 
 def _nodes(run: RunRecord, services: Services) -> str:
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     since = run.submitted_at or run.state_since
-    told = f"; people are told after {in_words(pipeline.watch.queued_after_s)}" if pipeline else ""
-    return f"{run.num_nodes} nodes of cluster {run.spec.get('compute')}, since {_time(since)}{told}"
+    warning = f"; a notification is sent after {in_words(pipeline.watch.queued_after_s)}" if pipeline else ""
+    return f"{run.num_nodes} nodes of cluster {run.spec.get('compute')}, since {_time(since)}{warning}"
 
 
 def _end(run: RunRecord, _: Services) -> str:
@@ -127,17 +127,17 @@ _NEXT: Mapping[RunState, Callable[[RunRecord, Services], str]] = {
     RunState.SUBMITTED: _nodes,
     RunState.QUEUED: _nodes,
     RunState.RUNNING: _end,
-    RunState.COMPLETED: lambda *_: "the gate: its training report is read, and its model registered or not",
+    RunState.COMPLETED: lambda *_: "its requirements: its training report is read, and its model registered or not",
 }
-"""Of every state that is not an end."""
+"""What a run waits for in each state that is not an end."""
 
 
-def _untold(subject: str, services: Services) -> Iterator[str]:
+def _unsent(subject: str, services: Services) -> Iterator[str]:
     for row in services.ledger.notifications(subject):
         if row.state is not NotificationState.SENT:
             error = f"; the last of {row.tries} tries failed: {row.last_error}" if row.last_error else ""
             when = f", not before {_time(row.not_before)}" if row.not_before else ""
-            yield f"{row.recipient} to be told of {row.outcome}{when}{error}"
+            yield f"the notification of {row.outcome} to {row.recipient}{when}{error}"
 
 
 def _dead_letters(is_about: Callable[[str], bool], services: Services) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from function_app.domain.records import BlobFacts
 from function_app.domain.shard_paths import ShardPlace
-from function_app.services import Services
+from function_app.services import IngestServices
 from shard_validation import ReasonCode, ShardStatistics, ShardVerdict
 from shard_validation.reasons import Fault
 from shared.errors import LandfallError
@@ -48,7 +48,7 @@ class StoredCheckpoint:
     saved_at: datetime = NEVER
 
 
-def load_checkpoint(place: ShardPlace, facts: BlobFacts, services: Services) -> StoredCheckpoint | None:
+def load_checkpoint(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> StoredCheckpoint | None:
     """Return where to resume; None where nothing is stored for this content and these requirements."""
     content = services.documents.read(_path(place), max_bytes=MAX_CHECKPOINT_BYTES)
     if content is None:
@@ -73,7 +73,7 @@ def _understood(members: Mapping[str, Any], identity: Mapping[str, Any]) -> Stor
     )
 
 
-def save_checkpoint(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: Services) -> bool:
+def save_checkpoint(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: IngestServices) -> bool:
     """Store a checkpoint in place of the blob's previous one; return False where it is too large."""
     members = {**vars(reached), "identity": _identity(place, facts), "saved_at": services.clock().isoformat()}
     content = json.dumps(members).encode()
@@ -83,7 +83,7 @@ def save_checkpoint(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoi
     return True
 
 
-def forget_checkpoint(place: ShardPlace, services: Services) -> None:
+def forget_checkpoint(place: ShardPlace, services: IngestServices) -> None:
     """Delete the blob's checkpoint, if there is one."""
     services.documents.delete(_path(place))
 
@@ -104,7 +104,7 @@ def _identity(place: ShardPlace, facts: BlobFacts) -> dict[str, Any]:
 
 
 @contextmanager
-def counted_execution(place: ShardPlace, facts: BlobFacts, services: Services) -> Iterator[StoredCheckpoint]:
+def counted_execution(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> Iterator[StoredCheckpoint]:
     """Count an execution before it begins; yield the resume point and the number of starts from there.
 
     An execution that raises LandfallError is not counted: unavailable storage is not the shard's fault.
@@ -124,7 +124,7 @@ def is_exhausted(begun: StoredCheckpoint) -> bool:
     return begun.num_starts > MAX_STARTS
 
 
-def interrupted_verdict(facts: BlobFacts, begun: StoredCheckpoint, services: Services) -> ShardVerdict:
+def interrupted_verdict(facts: BlobFacts, begun: StoredCheckpoint, services: IngestServices) -> ShardVerdict:
     """Return the verdict on a shard whose validation never finishes. The shard is not read."""
     name = services.shards.open(facts).name
     fault = Fault(
@@ -146,7 +146,7 @@ def interrupted_verdict(facts: BlobFacts, begun: StoredCheckpoint, services: Ser
     )
 
 
-def _uncount(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
+def _uncount(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> None:
     try:
         stored = load_checkpoint(place, facts, services)
         if stored is not None and stored.num_starts:

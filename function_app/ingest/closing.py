@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import LedgerConflictError
@@ -12,7 +12,7 @@ from function_app.domain.records import NUM_BUCKETS, DatasetVersion, Generation,
 from function_app.ingest.drift import is_blocked_by_drift
 from function_app.ingest.set_check import refuse_set
 from function_app.notify.outbox import add_notifications, deliver
-from function_app.services import Services
+from function_app.services import IngestServices
 from shard_validation import ShardStatistics
 from shard_validation.statistics import VersionStatistics
 from shared.manifest import Manifest, ManifestShard, fingerprint
@@ -22,7 +22,7 @@ CLOCK_SKEW = timedelta(seconds=30)
 """Allowed difference between the clocks of two instances. Azure keeps them within a second."""
 
 
-def close_if_whole(pipeline: Pipeline, shard: ShardRecord, services: Services) -> None:
+def close_if_whole(pipeline: Pipeline, shard: ShardRecord, services: IngestServices) -> None:
     """Close the shard's version if this shard was the last.
 
     Only a shard that fills its bucket reads the other buckets, and only a whole version is read completely: O(1)
@@ -39,7 +39,7 @@ def close_if_whole(pipeline: Pipeline, shard: ShardRecord, services: Services) -
     close_version(pipeline, version, services)
 
 
-def close_version(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation | None:
+def close_version(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> Generation | None:
     """Close a version if every shard of every required split is accepted. Return its generation, or None."""
     if not _all_buckets_are_full(pipeline, version, services):
         return None
@@ -49,7 +49,7 @@ def close_version(pipeline: Pipeline, version: DatasetVersion, services: Service
     return generation
 
 
-def _all_buckets_are_full(pipeline: Pipeline, version: DatasetVersion, services: Services) -> bool:
+def _all_buckets_are_full(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> bool:
     sizes = services.ledger.split_sizes(version)
     if not pipeline.data.splits:
         return False  # synthetic data: no upload closes a version
@@ -62,12 +62,14 @@ def _all_buckets_are_full(pipeline: Pipeline, version: DatasetVersion, services:
     )
 
 
-def _bucket_is_full(version: DatasetVersion, split: str, num_shards: int, bucket: int, services: Services) -> bool:
+def _bucket_is_full(
+    version: DatasetVersion, split: str, num_shards: int, bucket: int, services: IngestServices
+) -> bool:
     expected = len(range(bucket, num_shards, NUM_BUCKETS))
     return services.ledger.accepted_in_bucket(version, split, bucket) == expected
 
 
-def _generation(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation | None:
+def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> Generation | None:
     """Return the generation of the current shards, new or existing; None where the set is incomplete or refused."""
     for _ in range(MAX_TRIES):
         rows = _accepted(services.ledger.shards(version), pipeline)
@@ -80,7 +82,7 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: Services)
         formats = {row.name: row.content_format for row in rows if row.content_format is not None}
         if refuse_set(pipeline, manifest, formats, services):
             return None
-        generation = described(manifest, services)
+        generation = described(manifest, services.clock())
         services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
         if services.ledger.add_generation(generation):
             _record_closing(generation, services)
@@ -135,7 +137,7 @@ def _statistics(rows: list[ShardRecord]) -> VersionStatistics:
     )
 
 
-def described(manifest: Manifest, services: Services) -> Generation:
+def described(manifest: Manifest, closed_at: datetime) -> Generation:
     """Return the ledger's row of a closing."""
     version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
     return Generation(
@@ -145,11 +147,11 @@ def described(manifest: Manifest, services: Services) -> Generation:
         manifest_path=f"manifests/{version}/g{manifest.generation}-{manifest.fingerprint[:12]}.json",
         num_shards=len(manifest.shards),
         num_records=sum(shard.num_records for shard in manifest.shards),
-        closed_at=services.clock(),
+        closed_at=closed_at,
     )
 
 
-def _record_closing(generation: Generation, services: Services) -> None:
+def _record_closing(generation: Generation, services: IngestServices) -> None:
     services.history.record(
         str(generation.dataset_version),
         "version_closed" if generation.number == 1 else "version_changed",
@@ -168,7 +170,7 @@ CLOSED = "closed"
 """The trigger of a run that a closing starts."""
 
 
-def follow_up(pipeline: Pipeline, generation: Generation, services: Services) -> None:
+def follow_up(pipeline: Pipeline, generation: Generation, services: IngestServices) -> None:
     """Request the training, or notify people of the change, as the pipeline says. Safe to repeat."""
     if generation.number > 1 and pipeline.on_change == "notify":
         _notify_of_change(pipeline, generation, services)
@@ -181,7 +183,7 @@ def follow_up(pipeline: Pipeline, generation: Generation, services: Services) ->
         services.requests.send(request)
 
 
-def _notify_of_change(pipeline: Pipeline, generation: Generation, services: Services) -> None:
+def _notify_of_change(pipeline: Pipeline, generation: Generation, services: IngestServices) -> None:
     version = str(generation.dataset_version)
     add_notifications(
         pipeline,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from function_app.config.pipelines import Pipeline
 from function_app.domain.records import DatasetVersion, ShardRecord, ShardState
 from function_app.ingest.set_check import last_refusal
-from function_app.services import Services
+from function_app.ports import HistoryLedger, ShardLedger
 from shard_validation import DataRequirements, ShardStatistics
 
 MAX_LISTED = 1000
@@ -36,21 +36,23 @@ class SplitDescription:
     """Of each feature: int64, float or bytes."""
 
 
-def missing_shards(pipeline: Pipeline, version: DatasetVersion, services: Services) -> list[str]:
+def missing_shards(pipeline: Pipeline, version: DatasetVersion, ledger: ShardLedger) -> list[str]:
     """Return the names of shards that keep a version open."""
-    return [name for split in split_descriptions(pipeline, version, services) for name in split.missing]
+    return [name for split in split_descriptions(pipeline, version, ledger) for name in split.missing]
 
 
-def refusal_messages(version: DatasetVersion, services: Services) -> tuple[str, ...]:
+def refusal_messages(version: DatasetVersion, ledger: HistoryLedger) -> tuple[str, ...]:
     """Return what was found wrong with a version as a set."""
-    refusal = last_refusal(version, services)
+    refusal = last_refusal(version, ledger)
     return () if refusal is None else tuple(refusal.details.get("messages", ()))
 
 
-def split_descriptions(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Iterator[SplitDescription]:
+def split_descriptions(
+    pipeline: Pipeline, version: DatasetVersion, ledger: ShardLedger
+) -> Iterator[SplitDescription]:
     """Yield what there is of each split that the pipeline requires."""
-    sizes = services.ledger.split_sizes(version)
-    rows = list(services.ledger.shards(version)) if sizes else []
+    sizes = ledger.split_sizes(version)
+    rows = list(ledger.shards(version)) if sizes else []
     requirements = pipeline.data.requirements()
     for split in pipeline.data.splits:
         own = [row for row in rows if row.split == split and row.num_shards == sizes.get(split)]

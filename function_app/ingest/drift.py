@@ -12,7 +12,7 @@ from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.notify.outbox import add_notifications, deliver
-from function_app.services import Services
+from function_app.services import IngestServices
 from shard_validation import Drift, VersionStatistics, measure_drift
 from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError
 
@@ -58,7 +58,7 @@ class _Comparison:
         ]
 
 
-def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: Services) -> bool:
+def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: IngestServices) -> bool:
     """Whether a closing must start no training by itself; people may still ask for a run.
 
     What was found once stands, also when another model is registered later: nobody is told two things of one closing.
@@ -86,7 +86,7 @@ class DriftFindings:
     """All figures: code, split, value, threshold, exceeds."""
 
 
-def drift_findings(generation: Generation, services: Services) -> DriftFindings:
+def drift_findings(generation: Generation, services: IngestServices) -> DriftFindings:
     """Return what is on record of a closing's drift."""
     findings = _findings(generation, services) or {}
     return DriftFindings(
@@ -96,7 +96,7 @@ def drift_findings(generation: Generation, services: Services) -> DriftFindings:
     )
 
 
-def _findings(generation: Generation, services: Services) -> dict[str, Any] | None:
+def _findings(generation: Generation, services: IngestServices) -> dict[str, Any] | None:
     text = services.ledger.mark(_mark(generation))
     if text is None:
         return None
@@ -108,7 +108,7 @@ def _mark(generation: Generation) -> str:
     return f"drift/{generation.dataset_version}/g{generation.number}"
 
 
-def _measure(pipeline: Pipeline, generation: Generation, services: Services) -> dict[str, Any]:
+def _measure(pipeline: Pipeline, generation: Generation, services: IngestServices) -> dict[str, Any]:
     run = _trained_on(pipeline, services)
     reference = None if run is None else _statistics(_closing_of(run, services), services)
     current = None if reference is None else _statistics(generation, services)
@@ -127,19 +127,19 @@ def _measure(pipeline: Pipeline, generation: Generation, services: Services) -> 
     }
 
 
-def _trained_on(pipeline: Pipeline, services: Services) -> RunRecord | None:
+def _trained_on(pipeline: Pipeline, services: IngestServices) -> RunRecord | None:
     """Return the newest run of the pipeline whose model was registered."""
     runs = services.ledger.runs(limit=MAX_RUNS, dataset=pipeline.dataset)
     registered = (r for r in runs if r.pipeline == pipeline.pipeline and r.state is RunState.REGISTERED)
     return next(registered, None)
 
 
-def _closing_of(run: RunRecord, services: Services) -> Generation | None:
+def _closing_of(run: RunRecord, services: IngestServices) -> Generation | None:
     generations = services.ledger.generations(run.dataset_version)
     return next((g for g in generations if g.number == run.generation), None)
 
 
-def _statistics(generation: Generation | None, services: Services) -> VersionStatistics | None:
+def _statistics(generation: Generation | None, services: IngestServices) -> VersionStatistics | None:
     """Read what the manifest keeps; None where it cannot be read, which the story says."""
     if generation is None:
         return None
@@ -152,7 +152,7 @@ def _statistics(generation: Generation | None, services: Services) -> VersionSta
         return None
 
 
-def _tell_people(comparison: _Comparison, pipeline: Pipeline, services: Services) -> None:
+def _tell_people(comparison: _Comparison, pipeline: Pipeline, services: IngestServices) -> None:
     generation = comparison.generation
     version = generation.dataset_version
     add_notifications(
@@ -176,7 +176,7 @@ def _tell_people(comparison: _Comparison, pipeline: Pipeline, services: Services
     deliver(str(version), services)
 
 
-def _tell_story(comparison: _Comparison, services: Services) -> None:
+def _tell_story(comparison: _Comparison, services: IngestServices) -> None:
     services.history.record(
         str(comparison.generation.dataset_version),
         comparison.decision,

@@ -10,12 +10,12 @@ import json
 
 from function_app.domain.records import BlobFacts
 from function_app.domain.shard_paths import ShardPlace
-from function_app.services import Services
+from function_app.services import IngestServices
 from shard_validation import ShardVerdict, SourceError
 from shared.errors import LandfallError
 
 
-def keep_rejected(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: Services) -> None:
+def keep_rejected(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: IngestServices) -> None:
     """Copy a rejected shard and write its reasons beside the copy. Safe to repeat.
 
     A copy that fails is recorded in the history and does not delay the verdict. Raises SourceError where the shard

@@ -10,7 +10,8 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import DatasetVersion, HistoryEntry
 from function_app.notify.outbox import add_notifications, deliver
-from function_app.services import Services
+from function_app.ports import HistoryLedger
+from function_app.services import IngestServices
 from shard_validation import (
     COUNT_FILES,
     MAX_COUNTS_BYTES,
@@ -29,7 +30,7 @@ MAX_LISTED = 50
 """Reasons kept with a refusal: there may be one for each shard."""
 
 
-def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str], services: Services) -> bool:
+def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str], services: IngestServices) -> bool:
     """Check the shards as a set. Where they fail, record why, notify people and return True.
 
     ``formats`` maps a shard's name to its format, where the ledger knows it.
@@ -61,23 +62,25 @@ def _occasion(manifest: Manifest, messages: list[str]) -> str:
     return f"{manifest.fingerprint[:12]}-{digest[:8]}"
 
 
-def last_refusal(version: DatasetVersion, services: Services) -> HistoryEntry | None:
+def last_refusal(version: DatasetVersion, ledger: HistoryLedger) -> HistoryEntry | None:
     """Return the last refusal of a version as a set; None where it was never refused or has closed since."""
     about_set = (
         entry
-        for entry in reversed(services.ledger.history(str(version)))
+        for entry in reversed(ledger.history(str(version)))
         if entry.action in {SET_REJECTED, "version_closed", "version_changed"}
     )
     last = next(about_set, None)
     return last if last is not None and last.action == SET_REJECTED else None
 
 
-def _last_messages(version: DatasetVersion, services: Services) -> list[str] | None:
-    refusal = last_refusal(version, services)
+def _last_messages(version: DatasetVersion, services: IngestServices) -> list[str] | None:
+    refusal = last_refusal(version, services.ledger)
     return None if refusal is None else list(refusal.details.get("messages", ()))
 
 
-def _reasons(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str], services: Services) -> list[Reason]:
+def _reasons(
+    pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str], services: IngestServices
+) -> list[Reason]:
     version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
     requirements, reasons, counts = pipeline.data.requirements(), list[Reason](), None
     try:
@@ -88,7 +91,7 @@ def _reasons(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str],
     return reasons + check_set(manifest.shards, requirements, counts=counts, formats=formats)
 
 
-def _stated_counts(version: DatasetVersion, services: Services) -> StatedCounts | None:
+def _stated_counts(version: DatasetVersion, services: IngestServices) -> StatedCounts | None:
     """Read the record counts that the dataset states. Raises CountsError where they cannot be understood."""
     for name in COUNT_FILES:
         facts = services.shards.facts(f"{version}/{name}")

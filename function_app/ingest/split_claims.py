@@ -13,14 +13,14 @@ from itertools import islice
 
 from function_app.domain.records import ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
-from function_app.services import Services
+from function_app.services import IngestServices
 from shard_validation import Reason, ReasonCode
 
 MAX_NAMED = 5
 """Shards that a message names as holders of a claim."""
 
 
-def claim_conflict(place: ShardPlace, services: Services) -> str | None:
+def claim_conflict(place: ShardPlace, services: IngestServices) -> str | None:
     """Claim the shard's N for its split. Return None where the claim holds, otherwise why it conflicts."""
     version, shard = place.dataset_version, place.shard
     size = services.ledger.claim_split_size(version, shard.split, shard.num_shards)
@@ -40,7 +40,7 @@ def claim_conflict(place: ShardPlace, services: Services) -> str | None:
     )
 
 
-def _holders(place: ShardPlace, size: int, services: Services) -> Iterator[str]:
+def _holders(place: ShardPlace, size: int, services: IngestServices) -> Iterator[str]:
     """Yield the names of the split's shards in the store that have the claimed N."""
     for facts in services.shards.list(f"{place.dataset_version}/"):
         try:
@@ -51,7 +51,7 @@ def _holders(place: ShardPlace, size: int, services: Services) -> Iterator[str]:
             yield other.name
 
 
-def _void_verdicts(place: ShardPlace, services: Services) -> None:
+def _void_verdicts(place: ShardPlace, services: IngestServices) -> None:
     """Reject the deleted shards with another N: as accepted shards they would count together with the new ones."""
     for row in services.ledger.shards(place.dataset_version):
         is_other = row.split == place.shard.split and row.num_shards != place.shard.num_shards
@@ -59,7 +59,7 @@ def _void_verdicts(place: ShardPlace, services: Services) -> None:
             services.ledger.record_shard(_voided(row, services))
 
 
-def _voided(row: ShardRecord, services: Services) -> ShardRecord:
+def _voided(row: ShardRecord, services: IngestServices) -> ShardRecord:
     reason = Reason(
         code=ReasonCode.SET_SIZE_CONTRADICTORY,
         shard=row.name,
@@ -68,7 +68,7 @@ def _voided(row: ShardRecord, services: Services) -> ShardRecord:
     return replace(row, state=ShardState.REJECTED, reasons=(reason,), validated_at=services.clock())
 
 
-def _record_move(place: ShardPlace, services: Services) -> None:
+def _record_move(place: ShardPlace, services: IngestServices) -> None:
     version, shard = place.dataset_version, place.shard
     reason = (
         f"{shard.split} now has {shard.num_shards} shards: {shard.name} came, and no shard of the old set is left"

@@ -23,7 +23,7 @@ from function_app.ingest.checkpoints import (
     load_checkpoint,
     save_checkpoint,
 )
-from function_app.services import Services
+from function_app.services import IngestServices
 from shard_validation import Paused, ShardVerdict
 
 logger = logging.getLogger(__name__)
@@ -35,13 +35,13 @@ UNDER_WAY = timedelta(minutes=10)
 belong to a shard that cannot be paused; it is left alone for as long as an execution may take."""
 
 
-def is_long(facts: BlobFacts, services: Services) -> bool:
+def is_long(facts: BlobFacts, services: IngestServices) -> bool:
     """Whether a blob is large enough to be validated in slices."""
     return facts.size_bytes >= services.slices.min_bytes
 
 
 def validate_in_slices(
-    place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint, services: Services
+    place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint, services: IngestServices
 ) -> ShardVerdict | None:
     """Resume a long validation. None where the time budget ended first: a message then continues it."""
     try:
@@ -57,7 +57,7 @@ def validate_in_slices(
         return _slices(place, facts, restarted, services)
 
 
-def is_under_way(place: ShardPlace, facts: BlobFacts, services: Services) -> bool:
+def is_under_way(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> bool:
     """Whether another execution worked on this content a short while ago and may still be running."""
     stored = load_checkpoint(place, facts, services)
     if stored is None:
@@ -68,12 +68,12 @@ def is_under_way(place: ShardPlace, facts: BlobFacts, services: Services) -> boo
     return services.clock() - stored.saved_at < max(patience, UNDER_WAY)
 
 
-def needs_own_execution(place: ShardPlace, facts: BlobFacts, services: Services) -> bool:
+def needs_own_execution(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> bool:
     """Whether the sweep must not validate a shard itself: it takes long, or an execution died on it."""
     return is_long(facts, services) or load_checkpoint(place, facts, services) is not None
 
 
-def send_to_queue(place: ShardPlace, facts: BlobFacts, services: Services) -> None:
+def send_to_queue(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> None:
     """Have a shard validated by an execution of its own, resuming where the last one stopped."""
     stored = load_checkpoint(place, facts, services) or StoredCheckpoint()
     if stored.checkpoint is None:
@@ -81,7 +81,7 @@ def send_to_queue(place: ShardPlace, facts: BlobFacts, services: Services) -> No
     services.queues[SHARD_UPLOADED].send_text(continuation_message(place, facts, services))
 
 
-def continuation_message(place: ShardPlace, facts: BlobFacts, services: Services) -> str:
+def continuation_message(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> str:
     """Return the text of the message that continues a validation."""
     event = {
         "id": f"{facts.etag}-continued",
@@ -94,7 +94,9 @@ def continuation_message(place: ShardPlace, facts: BlobFacts, services: Services
     return json.dumps(event)
 
 
-def _slices(place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint, services: Services) -> ShardVerdict | None:
+def _slices(
+    place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint, services: IngestServices
+) -> ShardVerdict | None:
     source, requirements = services.shards.open(facts), place.pipeline.data.requirements()
     reached = begun
     seconds, every_s = services.slices.seconds, services.slices.checkpoint_every_s
@@ -137,7 +139,7 @@ def _from(end_s: float, seconds: Callable[[], float]) -> Callable[[], bool]:
     return lambda: seconds() >= end_s
 
 
-def _continue_later(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: Services) -> None:
+def _continue_later(place: ShardPlace, facts: BlobFacts, reached: StoredCheckpoint, services: IngestServices) -> None:
     services.queues[SHARD_UPLOADED].send_text(continuation_message(place, facts, services))
     services.history.record(
         place.path,

@@ -19,7 +19,7 @@ from function_app.ingest.closing import close_if_whole, close_version
 from function_app.ingest.rejected_copies import keep_rejected
 from function_app.ingest.split_claims import claim_conflict
 from function_app.ingest.time_budget import CONTINUED, is_long, validate_in_slices
-from function_app.services import Services
+from function_app.services import IngestServices
 from shard_validation import (
     ReasonCode,
     ShardVerdict,
@@ -38,7 +38,7 @@ OTHERS_UPLOADS = "upload_events_of_others"
 logger = logging.getLogger(__name__)
 
 
-def handle_upload(upload: Upload, services: Services) -> None:
+def handle_upload(upload: Upload, services: IngestServices) -> None:
     """Follow one event to its end. Raises ServiceUnavailableError where it should be delivered again."""
     if upload.container != services.data_container or not _is_near_shards(upload.path, services):
         # By the day, not by the path: whatever else is written in the account must not fill the ledger.
@@ -61,7 +61,7 @@ def handle_upload(upload: Upload, services: Services) -> None:
     judge_shard(place, services, is_counted=upload.is_repeated or upload.event_type == CONTINUED)
 
 
-def judge_shard(place: ShardPlace, services: Services, *, is_counted: bool = False) -> None:
+def judge_shard(place: ShardPlace, services: IngestServices, *, is_counted: bool = False) -> None:
     """Bring the ledger's verdict on one position up to date with the store, and close the version if it is whole.
 
     ``is_counted``: count the execution also where the shard is short, in case it dies.
@@ -83,12 +83,12 @@ def judge_shard(place: ShardPlace, services: Services, *, is_counted: bool = Fal
     raise ServiceUnavailableError(f"{place.path} was overwritten {MAX_ROUNDS} times while it was looked at")
 
 
-def _is_current(shard: ShardRecord, services: Services) -> bool:
+def _is_current(shard: ShardRecord, services: IngestServices) -> bool:
     facts = services.shards.facts(f"{shard.dataset_version}/{shard.name}")
     return facts is not None and facts.etag == shard.etag
 
 
-def _is_near_shards(path: str, services: Services) -> bool:
+def _is_near_shards(path: str, services: IngestServices) -> bool:
     """Whether a path lies in the folder of a version of some pipeline's dataset, where shards and few others lie."""
     folders = path.split("/")
     return len(folders) == 3 and folders[0] in services.pipelines  # noqa: PLR2004 (dataset, version, shard)
@@ -105,7 +105,9 @@ def _irrelevance(upload: Upload) -> str | None:
     return None
 
 
-def _verdict_on(place: ShardPlace, facts: BlobFacts, services: Services, *, is_counted: bool) -> ShardRecord | None:
+def _verdict_on(
+    place: ShardPlace, facts: BlobFacts, services: IngestServices, *, is_counted: bool
+) -> ShardRecord | None:
     """Return the verdict on these very bytes, from the ledger or new; None where they can have none."""
     known = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
     if known is not None and (known.name, known.etag) == (place.shard.name, facts.etag):
@@ -123,7 +125,7 @@ def _verdict_on(place: ShardPlace, facts: BlobFacts, services: Services, *, is_c
 
 
 def _position_conflict(
-    place: ShardPlace, known: ShardRecord | None, services: Services
+    place: ShardPlace, known: ShardRecord | None, services: IngestServices
 ) -> tuple[ReasonCode, str] | None:
     """Say why a file cannot stand at its position: another one does, or its ``-of-N`` contradicts the others."""
     version, shard = place.dataset_version, place.shard
@@ -136,13 +138,13 @@ def _position_conflict(
     )
 
 
-def _judge_counted(place: ShardPlace, facts: BlobFacts, services: Services) -> ShardRecord | None:
+def _judge_counted(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> ShardRecord | None:
     with counted_execution(place, facts, services) as begun:
         return _judge(place, facts, services, begun)
 
 
 def _judge(
-    place: ShardPlace, facts: BlobFacts, services: Services, begun: StoredCheckpoint | None = None
+    place: ShardPlace, facts: BlobFacts, services: IngestServices, begun: StoredCheckpoint | None = None
 ) -> ShardRecord | None:
     """Validate and record. Raises SourceChangedError where the content changed meanwhile."""
     try:
@@ -169,7 +171,7 @@ def _judge(
 
 
 def _validate(
-    place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint | None, services: Services
+    place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint | None, services: IngestServices
 ) -> ShardVerdict | None:
     if begun is not None and is_exhausted(begun):
         return interrupted_verdict(facts, begun, services)
@@ -178,7 +180,7 @@ def _validate(
     return services.validate(services.shards.open(facts), place.pipeline.data.requirements())
 
 
-def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: Services) -> ShardRecord:
+def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: IngestServices) -> ShardRecord:
     return ShardRecord(
         dataset_version=place.dataset_version,
         split=place.shard.split,
@@ -197,5 +199,5 @@ def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services
     )
 
 
-def _suppress(path: str, reason: str, services: Services, **details: str) -> None:
+def _suppress(path: str, reason: str, services: IngestServices, **details: str) -> None:
     services.history.record(path, "event_suppressed", reason, **details)

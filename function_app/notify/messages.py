@@ -1,4 +1,4 @@
-"""Telling people how a run ended."""
+"""Messages: what recipients are sent about a run's end, and warnings that are sent once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.notify.outbox import add_notifications, deliver
-from function_app.services import Services
+from function_app.services import NotifyServices
 
 MAX_LOG_TAIL_CHARS = 4000
-"""Of a notification: a chat message takes no more."""
+"""Largest log tail of a notification; chat messages take no more."""
 
 
-def notify_of_run(run: RunRecord, services: Services) -> bool:
+def notify_of_run(run: RunRecord, services: NotifyServices) -> bool:
     """Write and send the notifications of a run that has ended; True once all of them are sent."""
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is not None:
@@ -56,7 +56,7 @@ def _text(run: RunRecord) -> str:
         RunState.CANCELED: "was not trained to the end, the run was canceled",
         RunState.LOST: "may not have been trained, the run is lost",
     }
-    return f"{run.dataset_version} {words[run.state]}: {run.reason or 'no reason given'} (run {run.run_id})."
+    return f"{run.dataset_version} {words[run.state]}: {run.reason or 'no reason stated'} (run {run.run_id})."
 
 
 def warn_once(
@@ -66,11 +66,11 @@ def warn_once(
     outcome: str,
     occasion: str = "",
     content: Mapping[str, Any],
-    services: Services,
+    services: NotifyServices,
 ) -> bool:
-    """Tell people, unless they were told on this occasion; True where this call did it.
+    """Write a warning to the outbox, unless it was written on this occasion; True where this call did it.
 
-    The sweep that calls this sends what is in the outbox afterwards. ``content`` has a ``text``.
+    The sweep, which calls this, sends the outbox afterwards. ``content`` has a ``text``.
     """
     lines = services.ledger.history(subject)
     if any(line.action == outcome and line.details.get("occasion", "") == occasion for line in lines):
@@ -82,8 +82,8 @@ def warn_once(
     return True
 
 
-def held_since(subject: str, name: str, services: Services, *, holds: bool, reason: str) -> datetime | None:
-    """Return since when a condition holds, None where it does not; its begin and its end are lines of the story."""
+def held_since(subject: str, name: str, services: NotifyServices, *, holds: bool, reason: str) -> datetime | None:
+    """Return since when a condition holds, None where it does not; the history records its begin and end."""
     over = f"{name}_over"
     lines = services.ledger.history(subject)
     last = next((line for line in reversed(lines) if line.action in (name, over)), None)
@@ -95,7 +95,7 @@ def held_since(subject: str, name: str, services: Services, *, holds: bool, reas
 
 
 def in_words(seconds: float) -> str:
-    """Return a duration for people: two units at most."""
+    """Return a duration in at most two units, for messages."""
     minutes = int(seconds // 60)
     days, hours = minutes // 1440, minutes // 60 % 24
     units = ((days, "d"), (hours, "h")) if days else ((hours, "h"), (minutes % 60, "min"))

@@ -1,4 +1,4 @@
-"""The outbox: a notification is written before it is sent, and sent by whoever claims it."""
+"""The outbox: a notification is written before it is sent, and one handler claims it and sends it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import LedgerConflictError, NotificationError
 from function_app.domain.records import NotificationRecord, NotificationState
-from function_app.services import Services
+from function_app.services import NotifyServices
 from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def add_notifications(
     outcome: str,
     occasion: str = "",
     content: Mapping[str, Any],
-    services: Services,
+    services: NotifyServices,
 ) -> None:
     """Write one row for each recipient; rows that exist stay. ``occasion`` tells equal outcomes apart."""
     for recipient in dict.fromkeys(pipeline.notify):
@@ -43,15 +43,15 @@ def add_notifications(
         services.ledger.add_notification(row)
 
 
-def deliver(subject: str, services: Services) -> bool:
-    """Send what is due of one subject; True where nothing is left to send."""
+def deliver(subject: str, services: NotifyServices) -> bool:
+    """Send the notifications of one subject that are due; True where none is left."""
     rows = services.ledger.notifications(subject)
     sent = [deliver_one(row, services) for row in rows]  # all of them: one that fails holds up no other
     return all(sent)
 
 
-def deliver_one(row: NotificationRecord, services: Services) -> bool:
-    """Send one notification if it is due and nobody else is at it; True where it is sent."""
+def deliver_one(row: NotificationRecord, services: NotifyServices) -> bool:
+    """Send one notification if it is due and no other handler has claimed it; True where it is sent."""
     if row.state is NotificationState.SENT:
         return True
     if row.not_before is not None and services.clock() < row.not_before:
@@ -65,11 +65,11 @@ def deliver_one(row: NotificationRecord, services: Services) -> bool:
     return _send(claimed, services)
 
 
-def _send(claimed: NotificationRecord, services: Services) -> bool:
+def _send(claimed: NotificationRecord, services: NotifyServices) -> bool:
     try:
         notifier = services.notifiers.get(claimed.recipient)
         if notifier is None:
-            raise NotificationError(f"no pipeline names the recipient {claimed.recipient} any more")
+            raise NotificationError(f"no pipeline names the recipient {claimed.recipient} any longer")
         notifier.send(claimed)
     except LandfallError as error:
         _postpone(claimed, str(error), services)
@@ -77,11 +77,11 @@ def _send(claimed: NotificationRecord, services: Services) -> bool:
     now = services.clock()
     sent = replace(claimed, state=NotificationState.SENT, tries=claimed.tries + 1, sent_at=now, not_before=None)
     services.ledger.save_notification(sent)
-    services.history.record(claimed.subject, "notification_sent", f"told {claimed.recipient}: {claimed.outcome}")
+    services.history.record(claimed.subject, "notification_sent", f"notified {claimed.recipient}: {claimed.outcome}")
     return True
 
 
-def _postpone(claimed: NotificationRecord, problem: str, services: Services) -> None:
+def _postpone(claimed: NotificationRecord, problem: str, services: NotifyServices) -> None:
     tries = claimed.tries + 1
     again = replace(
         claimed,
@@ -92,7 +92,7 @@ def _postpone(claimed: NotificationRecord, problem: str, services: Services) -> 
     )
     services.ledger.save_notification(again)
     services.history.record(
-        claimed.subject, "notification_failed", f"could not tell {claimed.recipient} (try {tries}): {problem[:500]}"
+        claimed.subject, "notification_failed", f"could not notify {claimed.recipient} (try {tries}): {problem[:500]}"
     )
 
 

@@ -14,13 +14,13 @@ from function_app.domain.run_queue import QueueEntry, RunQueue
 from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.ports import RunLedger
 from function_app.runs.transitions import move_run, run_on_record
-from function_app.services import Services
+from function_app.services import RunServices
 
 QUEUED = "armed"
 """The trigger, as stored, of a message that starts a run which was queued."""
 
 
-def admit(run: RunRecord, services: Services, *, by: Actor) -> bool:
+def admit(run: RunRecord, services: RunServices, *, by: Actor) -> bool:
     """Ask for a run to be admitted; False where it is queued, or lost its place to a newer one."""
     limit = services.max_concurrent_runs
     before, after = services.ledger.change_run_queue(
@@ -35,7 +35,7 @@ def admit(run: RunRecord, services: Services, *, by: Actor) -> bool:
     return after.is_running(name)
 
 
-def release(run: RunRecord, services: Services, *, by: Actor) -> None:
+def release(run: RunRecord, services: RunServices, *, by: Actor) -> None:
     """Release the place of a run that has ended, and start what waited for it.
 
     Where a person canceled the run, what its pipeline had queued by then is dropped instead of started.
@@ -53,7 +53,7 @@ def release(run: RunRecord, services: Services, *, by: Actor) -> None:
     _carry_out(before, after, services, by=by)
 
 
-def sweep_run_queue(services: Services) -> None:
+def sweep_run_queue(services: RunServices) -> None:
     """Finish what handlers that died left undone: ended runs that hold a place, places that no run has taken."""
     limit = services.max_concurrent_runs
     before, after = services.ledger.change_run_queue(lambda queue: run_queue.admit(queue, limit=limit))
@@ -84,7 +84,9 @@ def _why_it_waits(run: RunRecord, queue: RunQueue, limit: int) -> str:
     return f"waits for its turn: {len(queue.running)} runs are active, which is the limit of {limit}"
 
 
-def _carry_out(before: RunQueue, after: RunQueue, services: Services, *, by: Actor, own: str | None = None) -> None:
+def _carry_out(
+    before: RunQueue, after: RunQueue, services: RunServices, *, by: Actor, own: str | None = None
+) -> None:
     """Start the runs that were admitted, except the caller's own, and write down which runs lost their place."""
     for entry in after.running:
         if entry.logical_run != own and not before.is_running(entry.logical_run):
@@ -104,7 +106,7 @@ def _request(entry: QueueEntry) -> TrainingRequest:
     )
 
 
-def _suppress(run_id: str, reason: str, services: Services, *, by: Actor) -> None:
+def _suppress(run_id: str, reason: str, services: RunServices, *, by: Actor) -> None:
     now, run = services.clock(), run_on_record(services.ledger, run_id)
     run, moved = move_run(services.ledger, run, RunState.SUPPRESSED, by=by, now=now, ended_at=now, reason=reason)
     if moved:

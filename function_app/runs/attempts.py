@@ -20,7 +20,7 @@ from function_app.domain.jobs import JobSpec, JobStatus
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.runs.transitions import run_on_record
-from function_app.services import History, Services
+from function_app.services import History, RunServices
 from shared.vm_sizes import network_environment
 
 RETRY = "retry"
@@ -32,13 +32,13 @@ _NETWORK_VARIABLES = frozenset(network_environment("Standard_NC6s_v3"))
 
 
 # -- what is done about a failure, written with the run's end ------------------------------------------------
-def failure_members(run: RunRecord, status: JobStatus, log_tail: str | None, services: Services) -> dict[str, Any]:
+def failure_members(run: RunRecord, status: JobStatus, log_tail: str | None, services: RunServices) -> dict[str, Any]:
     """Return the members that say why a job failed and what is done about it."""
     finding = classify(_evidence(run, status, log_tail, services))
     return _members(finding, _verdict(run, finding, services))
 
 
-def refusal_members(run: RunRecord, problem: str, services: Services) -> dict[str, Any]:
+def refusal_members(run: RunRecord, problem: str, services: RunServices) -> dict[str, Any]:
     """Return the same for a job that Azure ML refused. Only missing capacity is worth another attempt."""
     finding = classify(Evidence(status="Failed", error=problem))
     if finding.failure_class is not FailureClass.NO_CAPACITY:
@@ -72,7 +72,7 @@ def _members(finding: Finding, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _evidence(run: RunRecord, status: JobStatus, log_tail: str | None, services: Services) -> Evidence:
+def _evidence(run: RunRecord, status: JobStatus, log_tail: str | None, services: RunServices) -> Evidence:
     since = run.started_at or run.submitted_at or run.state_since
     return Evidence(
         status=status.status,
@@ -84,7 +84,7 @@ def _evidence(run: RunRecord, status: JobStatus, log_tail: str | None, services:
     )
 
 
-def _verdict(run: RunRecord, finding: Finding, services: Services) -> Verdict:
+def _verdict(run: RunRecord, finding: Finding, services: RunServices) -> Verdict:
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None:
         return Verdict(remedy=Remedy.STOP, reason="the dataset no longer has a pipeline")
@@ -95,7 +95,7 @@ def _verdict(run: RunRecord, finding: Finding, services: Services) -> Verdict:
     return decide_remedy(pipeline, finding, [*_earlier(run, services), ended])
 
 
-def _earlier(run: RunRecord, services: Services) -> list[RunRecord]:
+def _earlier(run: RunRecord, services: RunServices) -> list[RunRecord]:
     names = (f"{run.logical_run}-a{number}" for number in range(1, run.attempt))
     return [found for name in names if (found := services.ledger.run(name)) is not None]
 
@@ -183,7 +183,7 @@ def _price(pipeline: Pipeline, compute: str) -> float:
 
 
 # -- the attempt that continues a run ------------------------------------------------------------------------
-def start_attempt(run: RunRecord, services: Services) -> RunRecord:
+def start_attempt(run: RunRecord, services: RunServices) -> RunRecord:
     """Add the attempt that continues a run and request its submission; return the run as it then stands."""
     following = _following(run, services)
     try:
@@ -201,7 +201,7 @@ def start_attempt(run: RunRecord, services: Services) -> RunRecord:
     return run
 
 
-def _following(run: RunRecord, services: Services) -> RunRecord:
+def _following(run: RunRecord, services: RunServices) -> RunRecord:
     """Return the next attempt's row, made from the spec that was submitted, not from what is deployed now."""
     attempt = run.attempt + 1
     plan = signed_plan(run.logical_run, attempt, _next_spec(run, attempt, services))
@@ -229,7 +229,7 @@ def _following(run: RunRecord, services: Services) -> RunRecord:
     )
 
 
-def _next_spec(run: RunRecord, attempt: int, services: Services) -> JobSpec:
+def _next_spec(run: RunRecord, attempt: int, services: RunServices) -> JobSpec:
     spec, name = spec_from_json(run.spec), f"{run.logical_run}-a{attempt}"
     outputs = {
         key: {

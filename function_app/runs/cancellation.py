@@ -12,10 +12,10 @@ from function_app.runs.admission import awaits_attempt, last_attempt
 from function_app.runs.ending import ask_cancel, end_run
 from function_app.runs.following import FOLLOWED, follow_run
 from function_app.runs.transitions import change_run
-from function_app.services import Services
+from function_app.services import RunServices
 
 
-def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: Services) -> RunRecord:
+def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: RunServices) -> RunRecord:
     """Cancel the last attempt of a run; repeating it changes nothing.
 
     Raises NotFoundError, and RunEndedError where the run has ended otherwise.
@@ -36,7 +36,7 @@ def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: Services
     return end_run(run, services, by=by)
 
 
-def cancel_superseded(run: RunRecord, services: Services) -> None:
+def cancel_superseded(run: RunRecord, services: RunServices) -> None:
     """Cancel the active run on an older generation of the same version, so that this run can be admitted."""
     active = services.ledger.run_queue().running_of(run.pipeline)
     version = run.dataset_version
@@ -50,7 +50,7 @@ def cancel_superseded(run: RunRecord, services: Services) -> None:
             services.history.record(active.first_run_id, "cancel_suppressed", str(error))
 
 
-def _marked(run: RunRecord, canceled_by: str, reason: str, services: Services) -> tuple[RunRecord, bool]:
+def _marked(run: RunRecord, canceled_by: str, reason: str, services: RunServices) -> tuple[RunRecord, bool]:
     """Write down that a run is to end canceled; return it, and whether this call did it."""
     is_new, now = False, services.clock()
 

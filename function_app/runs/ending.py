@@ -15,12 +15,12 @@ from function_app.runs.admission import awaits_attempt, release
 from function_app.runs.attempts import start_attempt
 from function_app.runs.holds import hold_data
 from function_app.runs.transitions import change_run
-from function_app.services import Services
+from function_app.services import RunServices
 
 logger = logging.getLogger(__name__)
 
 
-def end_run(run: RunRecord, services: Services, *, by: Actor) -> RunRecord:
+def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
     """Do what follows from a run's end; repeating it changes nothing. A run that has not ended stays as it is."""
     if run.state not in SETTLED or run.next_run_id is not None:
         return run

@@ -17,7 +17,7 @@ from function_app.runs.attempts import failure_members, record_remedy
 from function_app.runs.ending import ask_cancel, end_run
 from function_app.runs.registration import settle_completed
 from function_app.runs.transitions import move_run
-from function_app.services import Services
+from function_app.services import RunServices
 from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ CANCELABLE = frozenset({None, RunState.QUEUED, RunState.RUNNING})
 """What the status of a job that has not ended may mean; None stands for a status that changes nothing."""
 
 
-def handle_run_event(run_id: str, services: Services) -> None:
+def handle_run_event(run_id: str, services: RunServices) -> None:
     """Follow the run that an event names; an event that changes nothing is recorded with its reason."""
     if not run_id.startswith(PREFIX):
         services.ledger.count(OTHERS_EVENTS, f"{services.clock():%Y-%m-%d}")
@@ -63,7 +63,7 @@ def handle_run_event(run_id: str, services: Services) -> None:
         services.history.record(run_id, "event_suppressed", reason)
 
 
-def follow_run(run: RunRecord, services: Services, *, by: Actor = Actor.RECONCILIATION) -> RunRecord:
+def follow_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.RECONCILIATION) -> RunRecord:
     """Bring a run, as it was just read, up to date with Azure ML, and do what follows from its end."""
     if run.state in FOLLOWED:
         run = _look(run, services, by)
@@ -72,7 +72,7 @@ def follow_run(run: RunRecord, services: Services, *, by: Actor = Actor.RECONCIL
     return end_run(run, services, by=by)
 
 
-def _look(run: RunRecord, services: Services, by: Actor) -> RunRecord:
+def _look(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     status = services.jobs.status(run.run_id)
     if status is None:
         return _unknown_job(run, services, by)
@@ -84,7 +84,7 @@ def _look(run: RunRecord, services: Services, by: Actor) -> RunRecord:
     return _moved(run, target, _members(run, target, status, services), services, by)
 
 
-def _unknown_job(run: RunRecord, services: Services, by: Actor) -> RunRecord:
+def _unknown_job(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     now = services.clock()
     since = run.submitted_at or run.state_since
     if now - since < LOST_AFTER:
@@ -96,7 +96,7 @@ def _unknown_job(run: RunRecord, services: Services, by: Actor) -> RunRecord:
     return _moved(run, RunState.LOST, {"ended_at": now, "reason": reason}, services, by)
 
 
-def _members(run: RunRecord, target: RunState, status: JobStatus, services: Services) -> dict[str, Any]:
+def _members(run: RunRecord, target: RunState, status: JobStatus, services: RunServices) -> dict[str, Any]:
     """Return what a run's row keeps of a job's status."""
     now = services.clock()
     if target is RunState.FAILED:
@@ -122,7 +122,9 @@ def _log_tail(run_id: str, jobs: JobService) -> str | None:
         return None
 
 
-def _moved(run: RunRecord, target: RunState, members: Mapping[str, Any], services: Services, by: Actor) -> RunRecord:
+def _moved(
+    run: RunRecord, target: RunState, members: Mapping[str, Any], services: RunServices, by: Actor
+) -> RunRecord:
     run, moved = move_run(services.ledger, run, target, by=by, now=services.clock(), **members)
     if moved:
         services.history.record(run.run_id, f"run_{run.state}", run.reason or f"Azure ML says: {target}", by=by)

@@ -14,11 +14,11 @@ from function_app.domain.run_states import Actor, RunState
 from function_app.runs.gate import GateError, check_gate, read_report
 from function_app.runs.script_check import SCRIPT_ERRORS_TAG
 from function_app.runs.transitions import move_run
-from function_app.services import Services
+from function_app.services import RunServices
 from shared.training_report import TrainingReport
 
 
-def settle_completed(run: RunRecord, services: Services, *, by: Actor) -> RunRecord:
+def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
     """Register the model of a completed run if the gate allows it. Raises ServiceUnavailableError to try again."""
     metrics: dict[str, float] = {}
     try:
@@ -72,7 +72,7 @@ def _script_errors(run: RunRecord) -> dict[str, str]:
 
 
 def _settled(
-    run: RunRecord, state: RunState, reason: str, services: Services, *, by: Actor, **members: Any
+    run: RunRecord, state: RunState, reason: str, services: RunServices, *, by: Actor, **members: Any
 ) -> RunRecord:
     members["reason"] = reason if state is RunState.NOT_REGISTERED else run.reason
     run, moved = move_run(services.ledger, run, state, by=by, now=services.clock(), **members)

@@ -1,4 +1,4 @@
-"""Somebody asks for a run: on a version that is whole or on synthetic data, within what the pipeline offers."""
+"""Requests for runs: on a closed version or on synthetic data, with the options that the pipeline allows."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from function_app.runs.script_check import (
     refuse_bad_script,
     with_script_errors,
 )
-from function_app.services import Services
+from function_app.services import RunServices
 from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Manifest, fingerprint
 
 
-def asked_version(dataset: str, version: str | None, services: Services) -> DatasetVersion:
-    """Return which version a caller means. Raises NotFoundError, VersionNameError."""
+def asked_version(dataset: str, version: str | None, services: RunServices) -> DatasetVersion:
+    """Return the version that a caller asks for. Raises NotFoundError, VersionNameError."""
     return version_meant(_pipeline(dataset, services), dataset, version)
 
 
@@ -45,13 +45,13 @@ def request_run(
     overrides: Mapping[str, Any],
     *,
     trigger: str,
-    services: Services,
+    services: RunServices,
     forced_by: str | None = None,
 ) -> tuple[RunRecord, bool]:
     """Plan and claim a run and put it into the queue; return it, and whether it is new.
 
-    ``forced_by``, the key of a request, trains again on purpose, whatever was trained before: the same key means the
-    same run, so that a repeated call does not double it.
+    ``forced_by``, the key of a request, trains again whatever was trained before. The same key means the same run, so
+    that a repeated call adds no second one.
 
     Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError, ScriptRefusedError.
     """
@@ -69,9 +69,9 @@ def request_run(
     is_new = services.ledger.add_run(planned)
     run = planned if is_new else services.ledger.run(plan.run_id) or planned
     if is_new:
-        _tell_story(run, overrides, check, services)
+        _record_planned(run, overrides, check, services)
     if run.state in AWAITING_SUBMISSION:
-        # also where it exists: whoever claimed it may have died before this line
+        # also for an existing run: the handler that claimed it may have died before this line
         request = TrainingRequest(
             dataset_version=version, generation=generation.number, trigger=trigger, run_id=run.run_id
         )
@@ -79,14 +79,14 @@ def request_run(
     return run, is_new
 
 
-def _pipeline(dataset: str, services: Services) -> Pipeline:
+def _pipeline(dataset: str, services: RunServices) -> Pipeline:
     pipeline = services.pipelines.get(dataset)
     if pipeline is None:
         raise NotFoundError(f"dataset {dataset} has no pipeline")
     return pipeline
 
 
-def _closing(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation:
+def _closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
     if pipeline.data.is_synthetic:
         return synthetic_closing(pipeline, version, services)
     generation = services.ledger.latest_generation(version)
@@ -95,20 +95,20 @@ def _closing(pipeline: Pipeline, version: DatasetVersion, services: Services) ->
     return generation
 
 
-def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: Services) -> VersionNotWholeError:
-    missing = missing_shards(pipeline, version, services)
-    refusal = () if missing else refusal_messages(version, services)
+def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> VersionNotWholeError:
+    missing = missing_shards(pipeline, version, services.ledger)
+    refusal = () if missing else refusal_messages(version, services.ledger)
     problem = f"refused as a set for {len(refusal)} reasons" if refusal else f"not whole: {len(missing)} missing"
     return VersionNotWholeError(f"{version} is {problem}", missing=(*missing, *refusal))
 
 
-def _tell_story(run: RunRecord, overrides: Mapping[str, Any], check: ScriptCheck, services: Services) -> None:
+def _record_planned(run: RunRecord, overrides: Mapping[str, Any], check: ScriptCheck, services: RunServices) -> None:
     version = run.dataset_version
     services.history.record(
         run.run_id, "run_planned", f"for {version}, trigger {run.trigger}", overrides=dict(overrides)
     )
     if run.forced_by is not None:
-        reason = f"run {run.run_id} trains again on purpose: asked for with force, request {run.forced_by}"
+        reason = f"run {run.run_id} trains again on purpose: it was forced by request {run.forced_by}"
         services.history.record(run.run_id, "run_forced", reason)
         services.history.record(str(version), "run_forced", reason)
     if check.errors:
@@ -134,7 +134,7 @@ def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> TrainingOpti
 
 
 def _check_type(name: str, value: Any, own: Any) -> None:
-    """Compare with the type of the pipeline's own value; a whole number is a number, a truth value is none."""
+    """Check a value against the type of the pipeline's own value: an int is a float, a bool is no int."""
     accepted = (int, float) if isinstance(own, float) else type(own)
     if isinstance(value, bool) != isinstance(own, bool) or not isinstance(value, accepted):
         raise OverrideError(f"{name}: expected {type(own).__name__}, got {str(value)[:100]!r}")
@@ -159,21 +159,21 @@ def _like(own: Any, value: Any) -> Any:
 
 FORCED_TAG = TAG + "forced"
 MAX_NAMES = 100
-"""Of one request: as often the same data may come back, or be suppressed, before somebody has to look."""
+"""Largest number of names of one request: how often the same training may be given up before force is needed."""
 WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
 
 
 def unspent_plan(
     pipeline: Pipeline,
     generation: Generation,
-    services: Services,
+    services: RunServices,
     *,
     options: TrainingOptions | None = None,
     forced_by: str | None = None,
 ) -> Plan:
-    """Return the plan of a request under the first of its names that can still lead to a model, or has.
+    """Return the plan of a request under the first of its names that has led, or can still lead, to a model.
 
-    ``forced_by`` makes it another request: whatever was trained before, this one has names of its own.
+    ``forced_by`` makes it another request, with names of its own.
     """
     for number in range(MAX_NAMES):
         again = "/".join([*([f"forced by {forced_by}"] if forced_by else []), *([str(number)] if number else [])])
@@ -182,12 +182,12 @@ def unspent_plan(
         if run is None or not _is_spent(run, generation):
             return _tagged(plan) if forced_by else plan
     raise LedgerConflictError(
-        f"{generation.dataset_version}: the same training was given up {MAX_NAMES} times; ask for it with force"
+        f"{generation.dataset_version}: the same training was given up {MAX_NAMES} times; request it with force"
     )
 
 
 def _tagged(plan: Plan) -> Plan:
-    """Say on the job, too, that it trains again on purpose."""
+    """Tag the job of a forced run."""
     return signed_plan(
         plan.logical_run, plan.attempt, replace(plan.spec, tags={**plan.spec.tags, FORCED_TAG: "true"})
     )
@@ -202,13 +202,13 @@ def _is_spent(run: RunRecord, generation: Generation) -> bool:
 
 
 VERSION = SYNTHETIC
-"""The name of the one version."""
+"""The name of the only version of synthetic data."""
 FIRST = 1
-"""Its only generation: there is nothing in it that could change."""
+"""Its only generation, since synthetic data never change."""
 
 
 def version_meant(pipeline: Pipeline, dataset: str, version: str | None) -> DatasetVersion:
-    """Return which version is asked for; that of synthetic data need not be named. Raises VersionNameError."""
+    """Return the version that is asked for; synthetic data need none. Raises VersionNameError."""
     if pipeline.data.is_synthetic and version in (None, VERSION):
         return DatasetVersion(dataset=dataset, version=VERSION)
     if pipeline.data.is_synthetic:
@@ -220,8 +220,8 @@ def version_meant(pipeline: Pipeline, dataset: str, version: str | None) -> Data
     return DatasetVersion(dataset=dataset, version=version)
 
 
-def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Services) -> Generation:
-    """Return the closing that every run of the pipeline is on; the first caller writes it down."""
+def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
+    """Return the closing that all runs of a synthetic pipeline train on; the first caller adds it."""
     known = services.ledger.latest_generation(version)
     if known is not None:
         return known
@@ -234,9 +234,9 @@ def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Ser
         features=(),
         shards=(),
     )
-    generation = described(manifest, services)
+    generation = described(manifest, services.clock())
     services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
     if services.ledger.add_generation(generation):
-        reason = "synthetic: the training draws its records itself, and there is no shard to wait for"
+        reason = "synthetic: the training generates its records, and there are no shards to wait for"
         services.history.record(str(version), "version_closed", reason, manifest=generation.manifest_path)
     return generation

@@ -9,7 +9,7 @@ from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.errors import ScriptRefusedError
 from function_app.domain.job_plan import TAG, Plan, signed_plan
 from function_app.domain.records import RunRecord
-from function_app.services import ReadScript, Services
+from function_app.services import ReadScript, RunServices
 from horovod_lint import ScriptError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def refuse_bad_script(pipeline: Pipeline, check: ScriptCheck) -> None:
         )
 
 
-def script_refusal(run: RunRecord, services: Services) -> str | None:
+def script_refusal(run: RunRecord, services: RunServices) -> str | None:
     """Return why a run's script keeps it from being submitted; None where it does not.
 
     Later attempts continue what passed once. A job that Azure ML already has, because the handler that submitted it

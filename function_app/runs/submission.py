@@ -20,10 +20,10 @@ from function_app.runs.holds import why_held
 from function_app.runs.requests import unspent_plan
 from function_app.runs.script_check import script_refusal
 from function_app.runs.transitions import change_run, move_run
-from function_app.services import Services
+from function_app.services import RunServices
 
 
-def handle_request(request: TrainingRequest, services: Services) -> None:
+def handle_request(request: TrainingRequest, services: RunServices) -> None:
     """Follow one training request to its job. Raises ServiceUnavailableError where it should be delivered again."""
     run = _claimed_run(request, services) if request.run_id is None else services.ledger.run(request.run_id)
     if run is None and request.run_id is not None:
@@ -32,7 +32,7 @@ def handle_request(request: TrainingRequest, services: Services) -> None:
         submit_run(run, services)
 
 
-def submit_run(run: RunRecord, services: Services, *, by: Actor = Actor.SUBMISSION) -> RunRecord:
+def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMISSION) -> RunRecord:
     """Submit a planned run; one that a dead handler left behind is submitted again, under the same name.
 
     Raises ServiceUnavailableError where Azure ML did not answer: the claim is given back, and another delivery or the
@@ -60,7 +60,7 @@ def submit_run(run: RunRecord, services: Services, *, by: Actor = Actor.SUBMISSI
     return _submitted(run, services, by)
 
 
-def _may_start(run: RunRecord, services: Services, by: Actor) -> bool:
+def _may_start(run: RunRecord, services: RunServices, by: Actor) -> bool:
     """Whether a planned run is submitted now: its time has come, its data are the latest, and it is admitted."""
     if run.not_before is not None and services.clock() < run.not_before:
         if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
@@ -73,7 +73,7 @@ def _may_start(run: RunRecord, services: Services, by: Actor) -> bool:
     return admit(run, services, by=by)
 
 
-def _why_untrainable(run: RunRecord, services: Services) -> str | None:
+def _why_untrainable(run: RunRecord, services: RunServices) -> str | None:
     """Return why a run's data can no longer be trained on; None where they can."""
     latest = services.ledger.latest_generation(run.dataset_version)
     if latest is not None and latest.number > run.generation:
@@ -84,7 +84,7 @@ def _why_untrainable(run: RunRecord, services: Services) -> str | None:
     return None if held is None else f"its data were put on hold ({held})"
 
 
-def _give_up(run: RunRecord, reason: str, services: Services, by: Actor) -> None:
+def _give_up(run: RunRecord, reason: str, services: RunServices, by: Actor) -> None:
     """End a run before its submission. The end of a later attempt is notified, since the first one's was not."""
     target = RunState.SUPPRESSED if run.attempt == 1 else RunState.CANCELED
     now = services.clock()
@@ -94,7 +94,7 @@ def _give_up(run: RunRecord, reason: str, services: Services, by: Actor) -> None
     end_run(run, services, by=by)
 
 
-def _claim_submission(run: RunRecord, services: Services) -> tuple[RunRecord, bool]:
+def _claim_submission(run: RunRecord, services: RunServices) -> tuple[RunRecord, bool]:
     """Claim the submission of a run; return the run, and whether this caller is to submit it."""
     claimed, now = False, services.clock()
 
@@ -114,7 +114,7 @@ def _without_claim(run: RunRecord) -> RunRecord | None:
     return replace(run, claimed_until=None) if run.state is RunState.SUBMITTING else None
 
 
-def _never_submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord:
+def _never_submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     """End a run that was canceled after its first handler had died and before Azure ML had the job."""
     now, reason = services.clock(), run.cancel_reason
     run, moved = move_run(services.ledger, run, RunState.CANCELED, by=by, now=now, ended_at=now, reason=reason)
@@ -123,7 +123,7 @@ def _never_submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord
     return end_run(run, services, by=by)
 
 
-def _submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord:
+def _submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     now = services.clock()
     run, moved = move_run(services.ledger, run, RunState.SUBMITTED, by=by, now=now, submitted_at=now)
     if run.cancel_requested_at is not None:
@@ -135,7 +135,7 @@ def _submitted(run: RunRecord, services: Services, by: Actor) -> RunRecord:
     return run
 
 
-def _claimed_run(request: TrainingRequest, services: Services) -> RunRecord | None:
+def _claimed_run(request: TrainingRequest, services: RunServices) -> RunRecord | None:
     """Return the run that a closing starts, claimed now or before; None where there is nothing to do."""
     version = request.dataset_version
     generation = services.ledger.latest_generation(version)
@@ -157,7 +157,7 @@ def _claimed_run(request: TrainingRequest, services: Services) -> RunRecord | No
     return run
 
 
-def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, services: Services) -> RunRecord:
+def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, services: RunServices) -> RunRecord:
     """Claim the name of the closing's run and add its row; return the run on record."""
     plan = unspent_plan(pipeline, generation, services)
     run_id = services.ledger.claim_auto_run(generation, plan.run_id)
@@ -175,7 +175,7 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
     return run
 
 
-def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: Services, by: Actor) -> RunRecord:
+def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: RunServices, by: Actor) -> RunRecord:
     now = services.clock()
     run, moved = move_run(
         services.ledger, run, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found

@@ -1,4 +1,4 @@
-"""The process tree of a job: guard → mpirun → ranks, or guard → command, and the variables they see."""
+"""How a job is started: its image, its process tree (guard → mpirun → ranks) and variables; and why it failed."""
 
 from __future__ import annotations
 

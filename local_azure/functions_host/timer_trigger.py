@@ -1,4 +1,4 @@
-"""Timer triggers: one run per occurrence, never two at once, and the memory of the last one."""
+"""Timer triggers: schedules, one run per occurrence and never two at once, and the memory of the last run."""
 
 from __future__ import annotations
 

@@ -127,10 +127,10 @@ class ChainModel(RuleBasedStateMachine):
         queue, before = self.world.ledger.queue, self.promises.canceled()
         active = queue.running_of("digits")
         run_id = active.first_run_id if active is not None and number % 3 else runs[number % len(runs)]
-        told = len(self.run_events)
+        before_end = len(self.run_events)
         if end is not None:
             self.move_jobs(end, error)
-        handlers = [self.handler(event) for event in self.run_events[told:]]
+        handlers = [self.handler(event) for event in self.run_events[before_end:]]
         self.handle([lambda: self.cancel_as_person(run_id), *handlers], fates, order)
         if active is not None and active.logical_run in self.promises.canceled() - before:
             self.promises.dropped |= {entry.logical_run for entry in queue.queued}
@@ -184,8 +184,8 @@ class ChainModel(RuleBasedStateMachine):
         """A job ends; its event comes twice, and the timer fires meanwhile."""
         before = len(self.run_events)
         self.move_jobs(end, error)
-        told = [self.handler(event) for event in self.run_events[before:]]
-        self.handle([*told, *told, lambda: sweep(self.world.services)], fates, order)
+        once = [self.handler(event) for event in self.run_events[before:]]
+        self.handle([*once, *once, lambda: sweep(self.world.services)], fates, order)
 
     @rule(number=numbers, fates=several_fates, order=orders)
     def deliver_late(self, number: int, fates: list[tuple[int, Fate]], order: int) -> None:

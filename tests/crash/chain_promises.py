@@ -31,7 +31,7 @@ ACTIVE = frozenset({RunState.SUBMITTING, RunState.SUBMITTED, RunState.QUEUED, Ru
 WITH_A_MODEL = frozenset({RunState.COMPLETED, RunState.REGISTERED})
 RECIPIENTS = ("topic", WEBHOOK)
 SENDING = ("send", "save_notification")
-"""Where a process that dies, or an answer that is lost, leaves open whether somebody was told."""
+"""Calls after which a death or a lost answer leaves open whether the recipient was notified."""
 NO_SHARD = b"no records"
 
 
@@ -43,7 +43,7 @@ class Promises:
         self.states: dict[str, RunState] = {}
         self.closings: dict[tuple[DatasetVersion, int], Generation] = {}
         self.heard: set[str] = set()
-        """Runs whose cancellation a person was told of."""
+        """Runs whose cancellation was confirmed to a person."""
         self.dropped: set[str] = set()
         """Logical runs that waited for a run which a person canceled: they do not start by themselves."""
 
@@ -93,13 +93,13 @@ class Promises:
             named_once = before.auto_run_id in (None, row.auto_run_id)
             assert (True, True) == (same, named_once), f"{before} became {row}"
             self.closings[key] = row
-        told = Counter(
+        recorded = Counter(
             line.subject
             for lines in self.world.ledger.history_rows.values()
             for line in lines
             if line.action in ("version_closed", "version_changed")
         )
-        assert told <= Counter(str(version) for version, _ in self.world.ledger.generation_rows)
+        assert recorded <= Counter(str(version) for version, _ in self.world.ledger.generation_rows)
 
     def a_closing_starts_one_run(self) -> None:
         started = {
@@ -160,9 +160,9 @@ class Promises:
     def a_run_has_one_end(self) -> None:
         for run in self.world.ledger.runs():
             rows = [row for row in self.world.ledger.notifications(run.run_id) if row.outcome in set(RunState)]
-            told = Counter(row.recipient for row in rows)
+            notified = Counter(row.recipient for row in rows)
             expected = {str(run.state)} if run.next_run_id is None else set()
-            assert (True, True) == (set(told.values()) <= {1}, {row.outcome for row in rows} <= expected)
+            assert (True, True) == (set(notified.values()) <= {1}, {row.outcome for row in rows} <= expected)
 
     def check_end(self, blobs: Mapping[tuple[str, str], bytes], met: Mapping[tuple[Fate, str], int]) -> None:
         """Raise AssertionError where something is left to do, or was done otherwise than it should have been.
@@ -208,7 +208,7 @@ class Promises:
 
 
 def is_told_of(run: RunRecord) -> bool:
-    """Whether people are told how a run ended."""
+    """Return whether the end of a run is notified."""
     return run.state in SETTLED and run.state is not RunState.SUPPRESSED and run.next_run_id is None
 
 

@@ -1,4 +1,4 @@
-"""What may go wrong around a call of a port: no answer, a lost one, another writer first, the process's end."""
+"""Faults of a call of a port: no answer, a lost answer, another writer first, the death of the process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CONFLICTING = frozenset({"save_run", "save_notification", "change_run_queue", "r
 
 
 class ProcessDiedError(BaseException):
-    """The process is gone: no handler of errors sees it, only who started the process."""
+    """The process died: an exception that no `except Exception` catches."""
 
 
 class Fate(StrEnum):
-    """What happens to one call."""
+    """A fault of one call."""
 
     UNAVAILABLE = "429, 503 or a time-out, and no effect"
     LOST_ANSWER = "an effect, and a time-out"
@@ -32,12 +32,12 @@ class Fate(StrEnum):
 
 @dataclass(kw_only=True)
 class Fates:
-    """Around every call: lets the n-th one from now on, and only that, meet its fate."""
+    """Stands around every call, and lets chosen ones meet their faults."""
 
     waiting: list[tuple[int, Fate]] = field(default_factory=list)
-    """(calls until then, fate), the next one first."""
+    """(calls until then, fault), the next one first."""
     met: Counter[tuple[Fate, str]] = field(default_factory=Counter)
-    """(fate, method) → how often."""
+    """(fault, method) → how often."""
 
     def around(self, call: PortCall, make: Callable[[], Any]) -> Any:
         """See port_calls.Around."""
@@ -51,7 +51,7 @@ class Fates:
             raise LedgerConflictError(f"{call.point}: another writer was first")
         if fate in (Fate.UNAVAILABLE, Fate.CONFLICT):
             raise _unavailable(call)
-        make()  # its answer reaches nobody
+        make()  # its answer is lost
         raise ProcessDiedError(call.point) if fate is Fate.DIED_AFTER else _unavailable(call)
 
     def _next(self) -> Fate | None:

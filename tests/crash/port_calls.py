@@ -1,4 +1,4 @@
-"""Every call that a step makes of the world, seen from outside: recorded, interrupted, or made to fail.
+"""Every call of a port, seen from outside: recorded, interrupted, or made to fail.
 
 Which methods there are is read from the protocols, and which places call them from the steps' source: a new effect
 is known here before anybody thinks of it, and tests that go by these lists fail until it is classified and reached.
@@ -87,7 +87,7 @@ READS: Mapping[str, frozenset[str]] = {
     "JobService": frozenset({"status", "log_tail", "ours", "has_compute"}),
     "ModelRegistry": frozenset(),
     "Notifier": frozenset(),
-    # what it takes away, it takes once the ledger has it: whoever dies before finds it there again
+    # it deletes a message only when the ledger has it: after a death before that, the message is still there
     "DeadLetterSource": frozenset({"undelivered"}),
     "MessageQueue": frozenset(),
 }
@@ -102,7 +102,7 @@ class PortCall:
     """The protocol's name."""
     method: str
     site: str
-    """The step that makes it: ``module.function``."""
+    """The function that makes it: ``module.function``."""
     arguments: tuple[Any, ...]
 
     @property
@@ -117,7 +117,7 @@ class PortCall:
 
 
 Around = Callable[[PortCall, Callable[[], Any]], Any]
-"""Is given a call and what makes it; returns what the step gets, or raises."""
+"""Takes a call and the function that makes it; returns the answer to the caller, or raises."""
 
 
 def ports_of_services() -> dict[str, type]:
@@ -157,7 +157,7 @@ def watched(services: Services, around: Around) -> Services:
 
 
 class WatchedPort:
-    """Stands before a port; anything but a method of its protocol is none of the steps' business."""
+    """Stands before a port, and calls ``around`` for each of its methods."""
 
     def __init__(self, port: str, target: Any, around: Around) -> None:
         self._port, self._target, self._around = port, target, around
@@ -174,7 +174,7 @@ class WatchedPort:
 
 
 def call_sites() -> dict[str, str]:
-    """Return every place of the steps' source that calls a method which writes: point → file and line."""
+    """Return every place of the source that calls a method which writes: point → file and line."""
     writing = frozenset().union(*WRITES.values())
     found = {}
     for path in sorted(path for folder in FLOWS for path in folder.glob("*.py")):
@@ -202,7 +202,7 @@ def called(call: ast.Call) -> str:
 
 
 def site_of(frame: FrameType | None) -> str:
-    """Name the step that calls: the innermost one that is not the shared way to record an entry."""
+    """Name the function that calls: the innermost one of a flow, except the shared way to record an entry."""
     while frame is not None:
         path, owner = Path(frame.f_code.co_filename), frame.f_code.co_qualname.partition(".<locals>")[0]
         if path.parent in FLOWS and owner not in ("History.record", "<lambda>", "<genexpr>"):

@@ -1,4 +1,4 @@
-"""SIGKILL after each request with which the real client changes Azure ML: who repeats it meets what it did."""
+"""SIGKILL after each request with which the real client changes Azure ML: a repetition meets its effect."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Bench:
     emulator: AzureMl
     client: WorkspaceClient
 
-    def anew(self) -> WorkspaceClient:
+    def another_client(self) -> WorkspaceClient:
         """Return a client for another process: connections do not outlive a fork."""
         return WorkspaceClient(self.client.workspace, client_id=str(uuid.uuid4()))
 
@@ -84,7 +84,7 @@ def prepared(bench: Bench, act: Act) -> JobSpec:
 def dying(bench: Bench, act: Act, spec: JobSpec) -> None:
     """Act, and die of the first request that was answered."""
     with changes_seen(lambda *_: os.kill(os.getpid(), signal.SIGKILL)):
-        act(bench.anew(), spec)
+        act(bench.another_client(), spec)
 
 
 @pytest.mark.parametrize(("act", "verb"), [(submit, "PUT"), (cancel, "POST"), (register, "PUT")])

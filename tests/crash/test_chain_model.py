@@ -87,7 +87,7 @@ def a_duplicate_counts_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_closing_overwrites(patch: pytest.MonkeyPatch) -> None:
-    """Who closes does not ask whether somebody was first."""
+    """A closing is written without a check for an earlier one."""
 
     def add_generation(ledger: MemoryLedger, generation: Generation) -> bool:
         ledger.generation_rows[generation.dataset_version, generation.number] = generation
@@ -170,7 +170,7 @@ def a_repeated_registration_has_another_version(patch: pytest.MonkeyPatch) -> No
 
 
 def a_cancellation_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A job that completes after somebody has canceled its run counts as completed."""
+    """A job that completes after its run was canceled counts as completed."""
 
     def as_asked(_: RunRecord, target: RunState) -> RunState:
         return target

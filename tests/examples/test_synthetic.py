@@ -23,7 +23,7 @@ ASKED = {
 
 @pytest.fixture(scope="module")
 def journey(twin: TwinUnderTest, tmp_path_factory: pytest.TempPathFactory) -> Journey:
-    """A run that somebody asked for on the command line."""
+    """A run that was requested on the command line."""
     settings = [word for name, value in ASKED.items() for word in ("--set", f"{name}={value}")]
     places = twin.twin.places
     where = ["--url", places.functions_url, "--key", places.secrets.function_key]
@@ -44,7 +44,7 @@ def test_the_report_has_the_throughput_of_what_was_asked_for(journey: Journey) -
 
 
 def test_its_lineage_says_synthetic_and_there_is_no_model(journey: Journey, twin: TwinUnderTest) -> None:
-    """The reason has the throughput, and so has what people are told."""
+    """The reason and the notification state the throughput."""
     reason = f"{journey.report.images_per_s:.6g} images/s on 2 processes"
     assert ("not_registered", "synthetic", None) == (
         journey.run["state"],

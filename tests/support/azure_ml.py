@@ -58,7 +58,9 @@ class AzureMl:
 
     def http(self) -> httpx.Client:
         """A plain client that trusts the emulator's certificate and brings no token."""
-        return httpx.Client(base_url=self.url, verify=ssl.create_default_context(cafile=self.state / "ca.pem"))
+        return httpx.Client(
+            base_url=self.url, verify=ssl.create_default_context(cafile=self.state / "ca.pem"), timeout=PATIENCE_S
+        )
 
     def token(self) -> str:
         """A bearer token of the system identity."""

@@ -88,7 +88,7 @@ def notification_record(number: int = 1, **members: Any) -> NotificationRecord:
 
 
 def history_entry(action: str = "event_suppressed", **members: Any) -> HistoryEntry:
-    """A line of the story of ``digits/v1``."""
+    """An entry in the history of ``digits/v1``."""
     defaults: dict[str, Any] = {"subject": "digits/v1", "at": NOON, "reason": "the blob is gone"}
     return HistoryEntry(action=action, **(defaults | members))
 

@@ -40,7 +40,7 @@ class SmallChunks(MemoryShardSource):
 
 
 class SmallChunkStore(MemoryShardStore):
-    """Remembers where each read began, and lets somebody act before it."""
+    """Remembers where each read began, and calls ``act`` before it."""
 
     def __init__(self, source: MemoryShardStore) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Run as a program: follow one upload with the real adapters, in small slices, each begun when somebody says so.
+"""Run as a program: follow one upload with the real adapters, in small slices, each begun on a line of input.
 
     python -m tests.support.long_validation_process PATH < a line for each slice
 
@@ -106,7 +106,7 @@ class Ticks:
 
 
 def say(line: str) -> None:
-    """Print a line for whoever started this."""
+    """Print a line for the process that started this one."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

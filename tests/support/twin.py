@@ -17,7 +17,7 @@ from azure.storage.queue import QueueServiceClient
 from cli.api_client import NOT_FOUND, ApiClient, ApiError
 from cli.demo.observation import received
 from local_azure.ports import free_port
-from local_azure.processes import wait_until
+from local_azure.processes import PATIENCE_S, wait_until
 from local_azure.twin.client import TwinClient
 from local_azure.twin.options import TwinOptions
 from local_azure.twin.places import QUEUES, RESOURCE_GROUP, SUBSCRIPTION, WORKSPACE
@@ -105,7 +105,7 @@ class TwinUnderTest:
         """Return the model versions whose files are a run's output, asked of Azure ML as anybody with a token can."""
         places = self.twin.places
         verify = ssl.create_default_context(cafile=places.ca_file)
-        with httpx.Client(base_url=places.azure_ml_url, verify=verify, trust_env=False) as http:
+        with httpx.Client(base_url=places.azure_ml_url, verify=verify, trust_env=False, timeout=PATIENCE_S) as http:
             secret = {"X-IDENTITY-HEADER": places.secrets.identity_header}
             token = http.get("/msi/token?resource=test", headers=secret).raise_for_status().json()["access_token"]
             model = f"{self.api.run(run_id)['dataset']}-model"

@@ -183,7 +183,7 @@ class World:
         self.undelivered.lying.append(letter)
 
     def clear_uploads(self) -> None:
-        """Empty the queue of uploads, as a trigger does that nobody watches."""
+        """Empty the queue of uploads."""
         self.uploads.messages.clear()
 
     def deliver(self, path: str, **members: Any) -> None:

@@ -97,6 +97,6 @@ def test_why_explains_a_rejected_shard(twin: TwinUnderTest) -> None:
     wait_until(lambda: twin.rejected("steady/asked-why"), what="the shard to be rejected")
     answer = twin.api.get(f"/api/why/steady/asked-why/{name}")
     assert ("blob", ["shard_rejected"]) == (answer["kind"], [line["action"] for line in answer["lines"]])
-    assert ["a better upload under the same name: the blob as it is now is rejected"] == answer["awaited"]
+    assert ["a corrected upload; the current content was rejected"] == answer["awaited"]
     version = twin.api.get("/api/why/steady/asked-why")["awaited"]
-    assert version[0].startswith(f"a better upload of {name}, which is rejected: ")
+    assert version[0].startswith(f"a corrected upload of {name}, which was rejected: ")

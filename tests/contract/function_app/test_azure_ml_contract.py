@@ -40,7 +40,7 @@ def registration(run_id: str, version: str = "202611201200000042") -> ModelRegis
 
 def test_a_job_that_nobody_submitted_is_unknown(bench: Bench) -> None:
     """None, and no error: whether that is bad is for the caller to say."""
-    assert bench.jobs.status("landfall-nobody-a1") is None
+    assert bench.jobs.status("landfall-unknown-a1") is None
 
 
 def test_a_submitted_job_is_known_by_its_name_and_tags(bench: Bench) -> None:
@@ -82,7 +82,7 @@ def test_a_canceled_job_ends_canceled(bench: Bench) -> None:
 
 
 def test_canceling_a_job_that_has_ended_changes_nothing(bench: Bench) -> None:
-    """It was quicker than whoever asked."""
+    """It ended before the request came."""
     spec = job_spec("Completed")
     bench.jobs.submit(spec)
     bench.reach(spec.name, "Completed")
@@ -94,7 +94,7 @@ def test_canceling_a_job_that_has_ended_changes_nothing(bench: Bench) -> None:
 def test_canceling_an_unknown_job_is_refused(bench: Bench) -> None:
     """There is nothing to cancel, and trying again will not help."""
     with pytest.raises(SubmissionRefusedError, match="does not know it"):
-        bench.jobs.cancel("landfall-nobody-a1")
+        bench.jobs.cancel("landfall-unknown-a1")
 
 
 def test_the_log_tail_is_the_end_and_no_more_than_asked_for(bench: Bench) -> None:
@@ -144,7 +144,7 @@ def test_a_model_version_of_another_run_is_refused(bench: Bench) -> None:
 
 def test_jobs_of_ours_are_listed_by_their_tag(bench: Bench) -> None:
     """With what tells whose they are; jobs of others are not among them."""
-    spec, strange = job_spec("Completed"), job_spec("Completed", tags={"owner": "somebody else"})
+    spec, strange = job_spec("Completed"), job_spec("Completed", tags={"owner": "another team"})
     for each in (spec, strange):
         bench.jobs.submit(each)
     listed = {job.name: dict(job.tags) for job in bench.jobs.ours()}

@@ -35,7 +35,7 @@ def stored(ledger: Ledger, letter: DeadLetter) -> DeadLetter:
 
 def test_an_unknown_letter_is_none(ledger: Ledger) -> None:
     """Asking for it is no error."""
-    assert (None, []) == (ledger.dead_letter("nobody"), ledger.dead_letters())
+    assert (None, []) == (ledger.dead_letter("unknown"), ledger.dead_letters())
 
 
 def test_a_letter_is_returned_as_it_was_added(ledger: Ledger) -> None:
@@ -74,7 +74,7 @@ def test_a_letter_that_was_never_added_cannot_be_saved(ledger: Ledger) -> None:
 
 
 def test_waiting_letters_come_first_then_the_last_to_die(ledger: Ledger) -> None:
-    """What needs somebody is on top, and a limit cuts off what needs nobody."""
+    """Letters that need a decision come first, and a limit cuts off the others."""
     for payload, minutes, state in (
         ("a", 1, "waiting"),
         ("b", 9, "replayed"),
@@ -88,7 +88,7 @@ def test_waiting_letters_come_first_then_the_last_to_die(ledger: Ledger) -> None
 
 
 def test_a_payload_that_is_too_long_keeps_its_beginning_and_says_so(ledger: Ledger) -> None:
-    """A row of a table has an end; nobody should replay half a message."""
+    """A row of a table is limited; half a message must not be replayed."""
     letter = stored(ledger, dead_letter_record("x" * 300_000))
     assert (200 << 10, False) == (len(letter.payload), letter.is_whole)
 
@@ -177,7 +177,7 @@ def test_what_was_not_come_back_for_stays(host_storage: StorageConnection, uniqu
 
 @pytest.mark.azurite
 def test_a_blob_that_cannot_be_understood_stays(host_storage: StorageConnection, unique: str) -> None:
-    """Its letter says so each time; nobody deletes what nobody has read."""
+    """Its letter says so each time; a blob that cannot be read is not deleted."""
     write_blob(host_storage, unique, "no JSON")
     write_blob(host_storage, unique, "", name="SHARDS/empty.json")
     source = DeadLetterContainer(host_storage, unique)

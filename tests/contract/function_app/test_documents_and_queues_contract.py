@@ -43,7 +43,7 @@ def test_a_document_is_read_as_it_was_written(documents: DocumentStore) -> None:
 
 
 def test_a_document_is_written_once(documents: DocumentStore) -> None:
-    """The second writer is told so, and changes nothing."""
+    """The second write returns that, and changes nothing."""
     assert [True, False] == [documents.write_once(PATH, content) for content in (b"first", b"second")]
     assert b"first" == documents.read(PATH, max_bytes=100)
 

@@ -24,15 +24,15 @@ def test_a_decision_is_returned_as_it_was_recorded(ledger: Ledger) -> None:
 
 def test_a_story_is_told_in_order(ledger: Ledger) -> None:
     """By time, and of the same time in the order in which it was written."""
-    told = [("third", 2), ("first", 0), ("second", 1), ("second, again", 1)]
-    for action, seconds in told:
+    recorded = [("third", 2), ("first", 0), ("second", 1), ("second, again", 1)]
+    for action, seconds in recorded:
         ledger.add_history_entry(history_entry(action, at=NOON + timedelta(seconds=seconds)))
     expected = ["first", "second", "second, again", "third"]
     assert expected == [entry.action for entry in ledger.history("digits/v1")]
 
 
 def test_the_same_decision_twice_is_two_lines(ledger: Ledger) -> None:
-    """A story leaves nothing out."""
+    """The history leaves nothing out."""
     for _ in range(2):
         ledger.add_history_entry(history_entry())
     assert [history_entry()] * 2 == ledger.history("digits/v1")
@@ -90,8 +90,8 @@ def test_a_mark_is_what_was_written_last(ledger: Ledger) -> None:
 
 def test_stories_below_a_name_are_told_together_in_order(ledger: Ledger) -> None:
     """All blobs of a version, and none of a version whose name begins alike."""
-    told = [("digits/v1/b", 2), ("digits/v1/a", 1), ("digits/v1", 0), ("digits/v10/a", 3), ("digits/v1/a", 4)]
-    for subject, seconds in told:
+    recorded = [("digits/v1/b", 2), ("digits/v1/a", 1), ("digits/v1", 0), ("digits/v10/a", 3), ("digits/v1/a", 4)]
+    for subject, seconds in recorded:
         ledger.add_history_entry(history_entry(subject=subject, at=NOON + timedelta(seconds=seconds)))
     found = [(line.subject, line.at.second) for line in ledger.history_below("digits/v1/", limit=100)]
     assert [("digits/v1/a", 1), ("digits/v1/b", 2), ("digits/v1/a", 4)] == found

@@ -111,13 +111,13 @@ class LedgerModel(RuleBasedStateMachine):
             self.runs[run.run_id] = stored
             self.seen[run.run_id] = [stored]
 
-    @rule(number=RUN_NUMBERS, state=st.sampled_from(RunState), told=st.booleans(), stale=st.integers(0, 2))
-    def save_run(self, number: int, state: RunState, *, told: bool, stale: int) -> None:
+    @rule(number=RUN_NUMBERS, state=st.sampled_from(RunState), notified=st.booleans(), stale=st.integers(0, 2))
+    def save_run(self, number: int, state: RunState, *, notified: bool, stale: int) -> None:
         run_id = run_record(number).run_id
         if run_id not in self.runs:
             return
         read = self.seen[run_id][-1 - min(stale, len(self.seen[run_id]) - 1)]
-        wanted = replace(read, state=state, notified_at=NOON if told else None)
+        wanted = replace(read, state=state, notified_at=NOON if notified else None)
         current = self.runs[run_id]
         if read.revision != current.revision:
             with pytest.raises(LedgerConflictError):

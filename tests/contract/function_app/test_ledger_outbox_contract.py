@@ -48,7 +48,7 @@ def test_a_notification_is_added_once(ledger: Ledger) -> None:
 
 
 def test_of_twenty_additions_of_a_notification_one_wins(ledger: Ledger) -> None:
-    """Nobody is told twice because twenty noticed."""
+    """One row, although twenty threads add it."""
     won = at_once([partial(ledger.add_notification, notification_record())] * 20)
     assert (1, 1) == (won.count(True), len(list(ledger.unsent_notifications())))
 
@@ -115,7 +115,7 @@ def test_content_is_kept_whole_or_refused(ledger: Ledger) -> None:
 
 
 def test_long_keys_and_errors_are_taken(ledger: Ledger) -> None:
-    """Longer than a table key may be, and still told apart at the end; an error keeps its beginning."""
+    """Longer than a table key may be, and still distinguished at the end; an error keeps its beginning."""
     notifications = [
         notification_record(number, subject="s" * 1000, recipient=f"{'w' * 1000}{number}") for number in (1, 2)
     ]

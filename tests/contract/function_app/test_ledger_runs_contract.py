@@ -62,7 +62,7 @@ def test_a_run_is_returned_as_it_was_added(ledger: Ledger) -> None:
 
 
 def test_a_run_is_added_once(ledger: Ledger) -> None:
-    """The claim: whoever comes second is told so, and changes nothing, also with another creation time."""
+    """The claim: a second call returns False and changes nothing, also with another creation time."""
     first = run_record(1)
     later = run_record(2, run_id=first.run_id)
     assert [True, False, False] == [ledger.add_run(run) for run in (first, first, later)]
@@ -125,7 +125,7 @@ def test_no_other_transition_is_taken(ledger: Ledger) -> None:
 
 
 def test_a_stale_revision_is_a_conflict(ledger: Ledger) -> None:
-    """Whoever read before somebody else wrote must read and decide again."""
+    """After another write a caller must read and decide again."""
     run = added(ledger, run_record())
     ledger.save_run(replace(run, state=RunState.SUBMITTING))
     with pytest.raises(LedgerConflictError, match="read it again"):
@@ -164,17 +164,17 @@ def test_of_twenty_writers_of_a_run_one_wins(ledger: Ledger) -> None:
 
 
 def test_unfinished_runs_need_care(ledger: Ledger) -> None:
-    """A run is unfinished until it is settled and people were told; COMPLETED alone is not settled.
+    """A run is unfinished until it is settled and its end notified; COMPLETED alone is not settled.
 
-    Nobody is told of a suppressed run.
+    The end of a suppressed run is not notified.
     """
     expected: set[str] = set()
     for number, state in enumerate(RunState):
         ledger.add_run(run_record(2 * number, state=state))
-        told = run_record(2 * number + 1, state=state, notified_at=NOON)
-        ledger.add_run(told)
-        untold = {run_record(2 * number).run_id} if state is not RunState.SUPPRESSED else set()
-        expected |= untold | ({told.run_id} if state not in SETTLED else set())
+        notified = run_record(2 * number + 1, state=state, notified_at=NOON)
+        ledger.add_run(notified)
+        unnotified = {run_record(2 * number).run_id} if state is not RunState.SUPPRESSED else set()
+        expected |= unnotified | ({notified.run_id} if state not in SETTLED else set())
     assert expected == {run.run_id for run in ledger.unfinished_runs()}
 
 
@@ -269,7 +269,7 @@ def test_the_largest_run_fits(ledger: Ledger) -> None:
 
 
 def test_changing_a_spec_afterwards_does_not_change_the_ledger(ledger: Ledger) -> None:
-    """What is on record is nobody's dictionary."""
+    """The ledger keeps a copy of the dictionary."""
     spec = {"num_nodes": 2}
     run = run_record(spec=spec)
     ledger.add_run(run)

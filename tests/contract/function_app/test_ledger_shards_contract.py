@@ -30,7 +30,7 @@ def counted(rows: list[ShardRecord], split: str = "train") -> list[int]:
 
 
 def test_the_first_claim_of_a_split_size_stays(ledger: Ledger) -> None:
-    """Whoever states another number of shards later is told the first one."""
+    """A later claim of another number of shards returns the first one."""
     assert [64, 64] == [ledger.claim_split_size(DIGITS, "train", n) for n in (64, 65)]
 
 
@@ -215,6 +215,6 @@ def test_counters_equal_rows_after_contradicting_verdicts(ledger: Ledger) -> Non
 
 
 def test_twenty_claims_of_a_split_size_agree(ledger: Ledger) -> None:
-    """Whatever each of them believes, all are told one number."""
-    told = at_once([partial(ledger.claim_split_size, DIGITS, "train", size) for size in range(1, 21)])
-    assert {ledger.split_sizes(DIGITS)["train"]} == set(told)
+    """All claims return one number."""
+    returned = at_once([partial(ledger.claim_split_size, DIGITS, "train", size) for size in range(1, 21)])
+    assert {ledger.split_sizes(DIGITS)["train"]} == set(returned)

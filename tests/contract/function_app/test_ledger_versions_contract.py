@@ -49,11 +49,11 @@ def test_a_generation_does_not_make_a_version_of_its_own(ledger: Ledger) -> None
 
 
 def test_the_run_of_a_closing_is_named_once(ledger: Ledger) -> None:
-    """Whoever comes later is told the first name, also with a stale generation in hand."""
+    """A later claim returns the first name, also one with a stale generation."""
     generation = generation_record()
     ledger.add_generation(generation)
-    told = [ledger.claim_auto_run(generation, run_id) for run_id in ("run-a", "run-b")]
-    assert (["run-a"] * 2, replace(generation, auto_run_id="run-a")) == (told, ledger.latest_generation(DIGITS))
+    names = [ledger.claim_auto_run(generation, run_id) for run_id in ("run-a", "run-b")]
+    assert (["run-a"] * 2, replace(generation, auto_run_id="run-a")) == (names, ledger.latest_generation(DIGITS))
 
 
 def test_each_generation_has_its_own_run(ledger: Ledger) -> None:
@@ -64,13 +64,13 @@ def test_each_generation_has_its_own_run(ledger: Ledger) -> None:
 
 
 def test_a_run_cannot_be_named_for_a_closing_that_is_not_on_record(ledger: Ledger) -> None:
-    """That would start a training nobody can explain."""
+    """That would start a training without a closing."""
     with pytest.raises(NotFoundError, match="generation 7 of digits/v1"):
         ledger.claim_auto_run(generation_record(7), "run-a")
 
 
 def test_of_twenty_closings_one_wins(ledger: Ledger) -> None:
-    """Twenty threads close the version at once; one is told that it did."""
+    """Twenty threads close the version at once; one call returns that it did."""
     closings = [generation_record(fingerprint=f"{number:064x}") for number in range(20)]
     won = at_once([partial(ledger.add_generation, closing) for closing in closings])
     winners = [closing for closing, mine in zip(closings, won, strict=True) if mine]
@@ -78,12 +78,12 @@ def test_of_twenty_closings_one_wins(ledger: Ledger) -> None:
 
 
 def test_of_twenty_names_for_a_run_one_wins(ledger: Ledger) -> None:
-    """Twenty threads name the closing's run at once; all are told the name that is on record."""
+    """Twenty threads name the closing's run at once; all calls return the recorded name."""
     ledger.add_generation(generation_record())
-    told = at_once([partial(ledger.claim_auto_run, generation_record(), f"run-{n}") for n in range(20)])
+    names = at_once([partial(ledger.claim_auto_run, generation_record(), f"run-{n}") for n in range(20)])
     stored = ledger.latest_generation(DIGITS)
     assert stored is not None
-    assert {stored.auto_run_id} == set(told)
+    assert {stored.auto_run_id} == set(names)
 
 
 def test_all_generations_are_returned_latest_first(ledger: Ledger) -> None:
@@ -97,16 +97,16 @@ def test_all_generations_are_returned_latest_first(ledger: Ledger) -> None:
 
 
 def test_a_claimed_size_is_moved_by_whoever_knows_it(ledger: Ledger) -> None:
-    """And by nobody who does not; each is told what is on record."""
+    """And by no other caller; each call returns the recorded size."""
     ledger.claim_split_size(DIGITS, "train", 4)
     ledger.claim_split_size(DIGITS, "test", 4)
-    told = [ledger.move_split_size(DIGITS, "train", held=held, num_shards=n) for held, n in ((5, 6), (4, 8), (4, 9))]
-    assert ([4, 8, 8], {"train": 8, "test": 4}) == (told, dict(ledger.split_sizes(DIGITS)))
+    sizes = [ledger.move_split_size(DIGITS, "train", held=held, num_shards=n) for held, n in ((5, 6), (4, 8), (4, 9))]
+    assert ([4, 8, 8], {"train": 8, "test": 4}) == (sizes, dict(ledger.split_sizes(DIGITS)))
     assert 8 == ledger.claim_split_size(DIGITS, "train", 2)
 
 
 def test_of_twenty_who_move_a_size_at_once_one_wins(ledger: Ledger) -> None:
-    """The others are told the winner's."""
+    """The other calls return the winner's size."""
     ledger.claim_split_size(DIGITS, "train", 100)
-    told = at_once([partial(ledger.move_split_size, DIGITS, "train", held=100, num_shards=n) for n in range(1, 21)])
-    assert {ledger.split_sizes(DIGITS)["train"]} == set(told)
+    sizes = at_once([partial(ledger.move_split_size, DIGITS, "train", held=100, num_shards=n) for n in range(1, 21)])
+    assert {ledger.split_sizes(DIGITS)["train"]} == set(sizes)

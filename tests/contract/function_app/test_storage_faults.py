@@ -94,7 +94,7 @@ def lossy_ledger(lossy_storage: StorageConnection, unique: str) -> TableLedger:
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_service_that_does_not_answer_is_unavailable(action: str) -> None:
-    """Nobody listens: the caller may try again later, and is told what was being done."""
+    """Nothing listens: the error says what was being done, and the caller may try again later."""
     with pytest.raises(ServiceUnavailableError, match="storage did not answer"):
         ACTIONS[action](storage_at(free_port()))
 

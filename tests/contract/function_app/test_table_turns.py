@@ -86,7 +86,7 @@ def test_two_counts_are_two(together: Together) -> None:
 
 
 def test_one_shard_twice_counts_once_and_two_of_a_bucket_twice(together: Together) -> None:
-    """The counter is that of the rows, whoever was first."""
+    """The counter is that of the rows, in every order."""
     ledger = together.ledger
     together.write(*[lambda: ledger.record_shard(shard_record(0))] * 2)
     together.write(*[partial(ledger.record_shard, shard_record(index)) for index in (16, 32)])
@@ -114,7 +114,7 @@ def test_of_two_that_enter_none_is_forgotten(together: Together) -> None:
 
 
 def test_of_two_that_move_a_run_one_wins(together: Together) -> None:
-    """The other is told, and the row is the winner's."""
+    """The other meets a conflict, and the row is the winner's."""
     ledger = together.ledger
     ledger.add_run(RUN)
     (read,) = ledger.runs()
@@ -144,7 +144,7 @@ def test_of_two_that_replay_a_letter_one_has_written_it_down(together: Together)
 
 
 def test_what_is_inserted_twice_is_one_callers(together: Together) -> None:
-    """A run, a closing, a notification, a letter: one of two is told that it is the owner."""
+    """A run, a closing, a notification, a letter: one of two calls returns that it is the owner."""
     ledger = together.ledger
     inserts: list[Write] = [
         lambda: ledger.add_run(RUN),
@@ -167,7 +167,7 @@ def test_a_closing_has_one_name_for_its_run(together: Together) -> None:
 
 
 def test_a_split_has_one_size(together: Together) -> None:
-    """Claimed by two, and moved by two: both are told what stands."""
+    """Claimed by two, and moved by two: both calls return the recorded size."""
     ledger = together.ledger
     claimed, _ = together.write(*[partial(ledger.claim_split_size, DIGITS, "train", size) for size in (2, 3)])
     assert [ledger.split_sizes(DIGITS)["train"]] * 2 == claimed
@@ -179,7 +179,7 @@ def test_a_split_has_one_size(together: Together) -> None:
 
 
 def test_a_run_that_is_canceled_has_no_further_attempt(together: Together) -> None:
-    """Either the attempt is there and the cancellation is told of the conflict, or the other way round."""
+    """Either the attempt is there and the cancellation meets a conflict, or the other way round."""
     ledger = together.ledger
     ledger.add_run(replace(RUN, state=RunState.RUNNING))
     (read,) = ledger.runs()

@@ -67,13 +67,13 @@ class Uploads:
         function(QueueMessage(id="1", body=message.encode()))
         return message
 
-    def story(self, path: str) -> list[HistoryEntry]:
+    def history(self, path: str) -> list[HistoryEntry]:
         """What was decided about a path."""
         return self.ledger.history(path)
 
     def actions(self, path: str = PATH) -> list[str]:
         """Their words."""
-        return [decision.action for decision in self.story(path)]
+        return [decision.action for decision in self.history(path)]
 
 
 def event(container: str, path: str) -> str:
@@ -127,7 +127,7 @@ def test_a_blob_deleted_between_look_and_read_has_no_verdict(uploads: Uploads) -
     uploads.store.act = lambda: uploads.container.delete_blob(PATH)
     uploads.deliver(PATH)
     assert ("the blob was deleted while it was read", None) == (
-        uploads.story(PATH)[0].reason,
+        uploads.history(PATH)[0].reason,
         uploads.ledger.shard(V1, "train", 0),
     )
 
@@ -153,14 +153,14 @@ def test_a_blob_overwritten_between_look_and_read_is_judged_as_it_is_now(uploads
 def test_a_blob_made_private_between_look_and_read_is_given_up_with_a_clear_reason(
     uploads: Uploads, azurite: Azurite
 ) -> None:
-    """It is delivered again, for somebody may grant the role; the reason is in the story and with the message."""
+    """It is delivered again, because the role may be granted; the reason is in the history and with the message."""
     uploads.put(PATH, shard_content(1))
     uploads.store.other = BlobShardStore(without_access(azurite), uploads.name)
     with pytest.raises(
         SourceForbiddenError, match=r"reading the blob is not allowed \(403\); check the role assignments"
     ):
         uploads.deliver(PATH)
-    (line,) = uploads.story(PATH)
+    (line,) = uploads.history(PATH)
     (failure,) = failures_of("shard-uploaded", event(uploads.name, PATH), bootstrap.services())
     assert ("shard_unreadable", line.reason, None) == (
         line.action,
@@ -199,12 +199,12 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("path", STRANGE.values(), ids=STRANGE)
 def test_a_strange_name_is_decided_on_under_its_very_name(uploads: Uploads, path: str) -> None:
-    """It exists, it is no shard that anybody waits for, and the story says so; nothing ends as poison."""
+    """It exists and matches no pipeline, and the history says so; nothing becomes a poison message."""
     uploads.put(path, shard_content(1))
     assert uploads.store.facts(path) is not None
     uploads.deliver(path)
     assert ([path], ["event_suppressed"]) == (
-        [line.subject for line in uploads.story(path)],
+        [line.subject for line in uploads.history(path)],
         uploads.actions(path),
     )
 
@@ -230,7 +230,7 @@ def test_what_clients_would_not_upload_is_decided_on_all_the_same(uploads: Uploa
 
 @pytest.mark.parametrize("path", ELSEWHERE.values(), ids=ELSEWHERE)
 def test_what_lies_in_no_versions_folder_is_counted(uploads: Uploads, path: str) -> None:
-    """It has no story of its own, however many such paths come, and the real shard is left alone."""
+    """It has no history of its own, however many such paths come, and the real shard is left alone."""
     uploads.put(PATH, shard_content(1))
     uploads.deliver(path)
     assert ([], [1], None) == (

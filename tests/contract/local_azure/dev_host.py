@@ -29,7 +29,7 @@ class DevHost:
 
     def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """Send a request and return the answer, whatever its status."""
-        return httpx.request(method, f"{self.url}{path}", timeout=30.0, **arguments)
+        return httpx.request(method, f"{self.url}{path}", timeout=PATIENCE_S, **arguments)
 
     def journalled(self, kind: str) -> list[dict[str, Any]]:
         """The fixture app's entries of ``kind`` so far, in order."""

@@ -67,7 +67,7 @@ def test_quarantine_needs_a_container_of_its_own(tmp_path: Path, container: str)
     """Copies of rejected shards among the shards would be uploads of shards."""
     settings = environ(tmp_path)
     (tmp_path / "digits.yaml").write_text(f"{PIPELINE}\nquarantine: {container}\n")
-    with pytest.raises(PipelineError, match="pipeline digits: quarantine should be a container of its own"):
+    with pytest.raises(PipelineError, match="pipeline digits: quarantine is one of Landfall's own containers"):
         build_services(settings)
 
 

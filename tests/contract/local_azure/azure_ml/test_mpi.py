@@ -7,6 +7,7 @@ import json
 import httpx
 import pytest
 
+from local_azure.processes import PATIENCE_S
 from tests.support.azure_ml import AzureMl, mpi_job
 
 pytestmark = [pytest.mark.azurite, pytest.mark.distributed, pytest.mark.xdist_group("azure_ml")]
@@ -26,7 +27,9 @@ ALLREDUCE = (
 def logs(emulator: AzureMl, job: str) -> dict[str, str]:
     """Every user log of a job, read from storage by the addresses of the run history."""
     files = emulator.details(job)["logFiles"]
-    return {name: httpx.get(url).text for name, url in files.items() if name.startswith("user_logs/")}
+    return {
+        name: httpx.get(url, timeout=PATIENCE_S).text for name, url in files.items() if name.startswith("user_logs/")
+    }
 
 
 def test_every_rank_runs_with_its_variables_and_its_own_log(emulator: AzureMl) -> None:

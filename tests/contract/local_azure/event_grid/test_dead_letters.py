@@ -15,7 +15,7 @@ from azure.storage.blob import ContainerClient
 
 from local_azure.azurite import Azurite
 from local_azure.ports import free_port
-from local_azure.processes import wait_until
+from local_azure.processes import PATIENCE_S, wait_until
 from tests.support.event_grid import TOPIC_KEY, EventGrid, custom_event, start_event_grid, storage_settings
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("event_grid")]
@@ -76,7 +76,9 @@ def test_an_event_that_is_given_up_is_a_blob_with_the_reason(grid: EventGrid, co
 def test_a_cloud_event_carries_the_reason_in_lower_case(grid: EventGrid, container: ContainerClient) -> None:
     """As its extensions are written."""
     headers = {"aeg-sas-key": TOPIC_KEY, "Content-Type": "application/cloudevents+json"}
-    httpx.post(grid.topic_endpoint("azureml"), content=json.dumps(CLOUD_EVENT), headers=headers).raise_for_status()
+    httpx.post(
+        grid.topic_endpoint("azureml"), content=json.dumps(CLOUD_EVENT), headers=headers, timeout=PATIENCE_S
+    ).raise_for_status()
 
     _, (event,) = given_up(container)
 

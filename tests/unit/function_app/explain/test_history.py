@@ -1,4 +1,4 @@
-"""Why: the story in order, and what is awaited now."""
+"""The history in order, and what is awaited now."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from function_app.domain.errors import NotFoundError, NotificationError
 from function_app.domain.events import SHARD_UPLOADED
 from function_app.domain.records import NotificationRecord, Undelivered
 from function_app.domain.run_states import SETTLED, RunState
-from function_app.explain.history import Story, why
+from function_app.explain.history import Explanation, why
 from function_app.explain.pending import _NEXT
 from function_app.runs.following import OTHERS_EVENTS, handle_run_event
 from function_app.sweep.dead_letters import collect_dead_letters
@@ -18,47 +18,47 @@ from tests.support.ledger_records import NOON
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World
 
 
-def story(world: World, subject: object = VERSION) -> Story:
-    """The story as the world stands."""
+def explained(world: World, subject: object = VERSION) -> Explanation:
+    """Explain a subject in the world's current state."""
     return why(str(subject), world.services)
 
 
-def actions(told: Story) -> list[str]:
-    """Its actions, in order."""
-    return [line.action for line in told.lines]
+def actions(explanation: Explanation) -> list[str]:
+    """Return the actions in order."""
+    return [line.action for line in explanation.lines]
 
 
-def test_a_version_tells_its_blobs_and_its_runs_in_order() -> None:
-    """From the first shard to the people who were told."""
+def test_the_history_of_a_version_includes_its_blobs_and_its_runs_in_order() -> None:
+    """From the first shard to the last notification."""
     world = World()
     run = world.land_all()
     world.end_job(run)
     world.follow(run)
-    told = story(world)
+    explanation = explained(world)
     first = ["shard_accepted"] * 3 + ["version_closed"]
-    assert ("version", first) == (told.kind, [action for action in actions(told) if action in first])
-    assert sorted(line.at for line in told.lines) == [line.at for line in told.lines]
-    assert {"run_submitted", "run_registered", "notification_sent"} <= set(actions(told))
-    assert () == told.awaited
+    assert ("version", first) == (explanation.kind, [action for action in actions(explanation) if action in first])
+    assert sorted(line.at for line in explanation.lines) == [line.at for line in explanation.lines]
+    assert {"run_submitted", "run_registered", "notification_sent"} <= set(actions(explanation))
+    assert () == explanation.awaited
 
 
-def test_a_duplicate_event_is_in_the_story_with_its_reason() -> None:
-    """Nothing that came is left out."""
+def test_a_duplicate_event_is_in_the_history_with_its_reason() -> None:
+    """No event is left out."""
     world = World()
     path = world.put(TRAIN_SHARDS[0])
     for _ in range(3):
         world.deliver(path)
-    told = story(world, path)
-    assert ["shard_accepted", "event_suppressed", "event_suppressed"] == actions(told)
-    assert "this content was judged already: accepted" == told.lines[-1].reason
+    explanation = explained(world, path)
+    assert ["shard_accepted", "event_suppressed", "event_suppressed"] == actions(explanation)
+    assert "this content was judged already: accepted" == explanation.lines[-1].reason
 
 
-def test_an_event_that_brings_a_run_nothing_new_is_in_its_story() -> None:
+def test_an_event_that_changes_nothing_is_in_the_history_of_its_run() -> None:
     """Azure ML sends several for each change, and late ones."""
     world = World()
     run = world.land_all()
     handle_run_event(run.run_id, world.services)
-    last = story(world, run.run_id).lines[-1]
+    last = explained(world, run.run_id).lines[-1]
     assert ("event_suppressed", "the event changes nothing: the run is already submitted") == (
         last.action,
         last.reason,
@@ -78,36 +78,39 @@ def test_an_open_version_waits_for_its_shards() -> None:
     world = World()
     world.land(TRAIN_SHARDS[0])
     world.deliver(world.put(TRAIN_SHARDS[1], b"<html>"))
-    better, missing = story(world).awaited
-    assert better.startswith(f"a better upload of {TRAIN_SHARDS[1]}, which is rejected: ")
+    better, missing = explained(world).awaited
+    assert better.startswith(f"a corrected upload of {TRAIN_SHARDS[1]}, which was rejected: ")
     assert "2 shards: train-00001-of-00002, validation-*" in missing
-    assert missing.endswith("people are told when none has come for 1 d")
+    assert missing.endswith("a notification is sent if none arrives within 1 d")
 
 
 def test_a_closed_version_waits_for_its_run() -> None:
     """Its request is on the way."""
     world = World()
     world.land(*ALL_SHARDS)
-    (awaited,) = story(world).awaited
+    (awaited,) = explained(world).awaited
     assert awaited.startswith("the run of generation 1: its request is in the queue training-requested")
 
 
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        ("Queued", "2 nodes of cluster landfall-gpu, since 2026-11-20 12:00:00 UTC; people are told after 2 h"),
+        (
+            "Queued",
+            "2 nodes of cluster landfall-gpu, since 2026-11-20 12:00:00 UTC; a notification is sent after 2 h",
+        ),
         ("Running", "the end of its job, running since 2026-11-20 12:00:00 UTC; Azure ML ends it after 1 h"),
     ],
 )
 def test_a_run_says_what_it_waits_for(status: str, expected: str) -> None:
-    """With the bound, so that nobody waits for ever."""
+    """The text includes the bound."""
     world = World()
     run = world.land_all()
     world.jobs.become(run.run_id, status)
     world.follow(run)
     assert ((expected,), (f"run {run.run_id}: {expected}",)) == (
-        story(world, run.run_id).awaited,
-        story(world).awaited,
+        explained(world, run.run_id).awaited,
+        explained(world).awaited,
     )
 
 
@@ -122,7 +125,7 @@ def test_each_of_them_can_be_said(state: RunState) -> None:
     world = World()
     run = world.land_all()
     world.ledger.run_rows[run.run_id] = replace(run, state=state)
-    assert 1 == len(story(world, run.run_id).awaited)
+    assert 1 == len(explained(world, run.run_id).awaited)
 
 
 class Deaf:
@@ -133,15 +136,15 @@ class Deaf:
         raise NotificationError(f"{notification.recipient} answered 500")
 
 
-def test_people_who_could_not_be_told_are_awaited() -> None:
+def test_a_notification_that_could_not_be_sent_is_awaited() -> None:
     """With the time of the next try and the error of the last."""
     world = World()
     run = world.land_all()
     world.services = replace(world.services, notifiers={**world.services.notifiers, "topic": Deaf()})
     world.end_job(run)
     world.follow(run)
-    (awaited,) = story(world, run.run_id).awaited
-    assert "topic to be told of registered, not before 2026-11-20 12:00:30 UTC" in awaited
+    (awaited,) = explained(world, run.run_id).awaited
+    assert "the notification of registered to topic, not before 2026-11-20 12:00:30 UTC" in awaited
     assert awaited.endswith("the last of 1 tries failed: topic answered 500")
 
 
@@ -159,74 +162,79 @@ def test_a_dead_letter_about_a_shard_is_awaited_by_its_version() -> None:
     collect_dead_letters(world.services)
     name = world.ledger.dead_letters()[0].dead_letter_id
     for subject in (VERSION, path):
-        assert [True] == [text.endswith(f"replay {name}") for text in story(world, subject).awaited if "dead" in text]
+        assert [True] == [
+            text.endswith(f"replay {name}") for text in explained(world, subject).awaited if "dead" in text
+        ]
 
 
 def test_a_blob_without_a_verdict_waits_for_its_event() -> None:
-    """Or for the sweep, which is told when."""
+    """Or for the sweep after the grace period."""
     world = World()
-    (awaited,) = story(world, world.put(TRAIN_SHARDS[0])).awaited
-    assert awaited.startswith("its event, or after 2026-11-20 12:02:00 UTC the next sweep")
+    (awaited,) = explained(world, world.put(TRAIN_SHARDS[0])).awaited
+    assert awaited.startswith("its event, or the next sweep after 2026-11-20 12:02:00 UTC")
 
 
-def test_a_rejected_blob_waits_for_a_better_upload() -> None:
+def test_a_rejected_blob_waits_for_a_corrected_upload() -> None:
     """Under the same name."""
     world = World()
     path = world.put(TRAIN_SHARDS[0], b"<html>")
     world.deliver(path)
-    assert ("a better upload under the same name: the blob as it is now is rejected",) == story(world, path).awaited
+    assert ("a corrected upload; the current content was rejected",) == explained(world, path).awaited
 
 
 def test_a_blob_that_is_gone_waits_for_an_upload() -> None:
-    """Its story stays."""
+    """Its history stays."""
     world = World()
     path = world.put(TRAIN_SHARDS[0])
     world.deliver(path)
     world.shards.delete(path)
-    told = story(world, path)
-    assert (["shard_accepted"], ("an upload: there is no such blob now",)) == (actions(told), told.awaited)
+    explanation = explained(world, path)
+    assert (["shard_accepted"], ("an upload: there is no such blob now",)) == (
+        actions(explanation),
+        explanation.awaited,
+    )
 
 
-def test_a_blob_that_is_no_shard_has_its_line_and_waits_for_nothing() -> None:
+def test_a_blob_that_is_no_shard_has_its_entry_and_waits_for_nothing() -> None:
     """README files are common."""
     world = World()
     path = world.put("README.md", b"hello")
     world.deliver(path)
-    told = story(world, path)
-    assert (["event_suppressed"], ()) == (actions(told), told.awaited)
+    explanation = explained(world, path)
+    assert (["event_suppressed"], ()) == (actions(explanation), explanation.awaited)
 
 
 def test_a_version_of_a_dataset_without_a_pipeline_says_so() -> None:
-    """Where there is a story of when it had one."""
+    """Its history from the time of the pipeline remains."""
     world = World()
     world.land(*ALL_SHARDS[:1])
     world.services = replace(world.services, pipelines={})
-    told = story(world, "digits/v1")
-    assert (["shard_accepted"], ("dataset digits has no pipeline",)) == (actions(told), told.awaited)
+    explanation = explained(world, "digits/v1")
+    assert (["shard_accepted"], ("dataset digits has no pipeline",)) == (actions(explanation), explanation.awaited)
 
 
 def test_a_shard_that_its_version_still_lacks_is_awaited() -> None:
-    """Nobody has heard of it, and it is no typing error."""
+    """It has no history, and its name fits the version."""
     world = World()
     world.land(TRAIN_SHARDS[0])
     assert ((), ("an upload: there is no such blob now",)) == (
-        story(world, f"digits/v1/{TRAIN_SHARDS[1]}").lines,
-        story(world, f"digits/v1/{TRAIN_SHARDS[1]}").awaited,
+        explained(world, f"digits/v1/{TRAIN_SHARDS[1]}").lines,
+        explained(world, f"digits/v1/{TRAIN_SHARDS[1]}").awaited,
     )
     with pytest.raises(NotFoundError, match="no such blob is in the container now"):
-        story(world, "digits/v1/train-00001-of-00003.tfrecord")
+        explained(world, "digits/v1/train-00001-of-00003.tfrecord")
 
 
-def test_why_a_blob_is_nobodys_shard_is_said_without_a_story() -> None:
-    """Uploads that nobody waits for are only counted, so the reason is found out when somebody asks."""
+def test_why_a_blob_matches_no_pipeline_is_computed_without_a_history() -> None:
+    """Such uploads are only counted, so the reason is computed on request."""
     world = World()
     world.deliver(world.put("train-00000-of-00001.tfrecord", dataset="cats"))
-    with pytest.raises(NotFoundError, match=r"no shard that anybody waits for: dataset 'cats' has no pipeline"):
-        story(world, "cats/v1/train-00000-of-00001.tfrecord")
+    with pytest.raises(NotFoundError, match=r"matches no pipeline: dataset 'cats' has no pipeline"):
+        explained(world, "cats/v1/train-00000-of-00001.tfrecord")
 
 
 @pytest.mark.parametrize("subject", ["nobody", "digits/v9", "cats/v1", "digits/v1/README.md", "a/b/c/d"])
-def test_what_nobody_ever_heard_of_is_not_found(subject: str) -> None:
-    """Rather than an empty story."""
+def test_an_unknown_subject_is_not_found(subject: str) -> None:
+    """The answer is not an empty history."""
     with pytest.raises(NotFoundError):
-        story(World(), subject)
+        explained(World(), subject)

@@ -108,7 +108,7 @@ def test_a_gate_that_does_not_hold_registers_nothing_and_says_why(metrics: dict[
     [
         (None, "the job completed without a training report: there is no digits/v1/"),
         (b"{", "/report/training_report.json: not a training report"),
-        (b"x" * (MAX_REPORT_BYTES + 1), "should be at most"),
+        (b"x" * (MAX_REPORT_BYTES + 1), "has more than"),
     ],
 )
 def test_a_report_that_cannot_be_read_is_no_evidence(report: bytes | None, reason: str) -> None:

@@ -20,7 +20,13 @@ _ENDLESS_RECORDS = 10_000_000
 """For each epoch: none of these trainings comes to an end by itself."""
 _IMAGE = FeatureSpec(name="image", kind="bytes", encoding="jpeg", shape=(None, None, 3))
 _LABEL = FeatureSpec(name="label", kind="int64", minimum=0)
-_LEAN: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.001, "epochs": 1000, "num_classes": 1000}
+_LEAN: dict[str, Any] = {
+    "optimizer": "sgd",
+    "learning_rate": 0.001,
+    "epochs": 1000,
+    "num_classes": 1000,
+    "stall_timeout_s": 86_400.0,  # a training that waits for its turn is stopped, for longer than any stall
+}
 
 
 def imaging(model: str, *, size: int, batch_size: int) -> dict[str, Any]:

@@ -103,14 +103,14 @@ class RunLedger(Protocol):
         """Write a changed run if its revision is still the ledger's; return it with the new one.
 
         Raises IllegalTransitionError where the state on record does not lead to the new one,
-        LedgerConflictError where somebody else wrote first.
+        LedgerConflictError where another writer was first.
         """
         ...
 
     def add_attempt(self, run: RunRecord, following: RunRecord) -> tuple[RunRecord, RunRecord]:
         """Save a run, which names the attempt that continues it, and insert that attempt: both or neither.
 
-        Returns both as they are on record. Raises LedgerConflictError where somebody else wrote the run first, or
+        Returns both as they are on record. Raises LedgerConflictError where another writer changed the run first, or
         the attempt exists.
         """
         ...

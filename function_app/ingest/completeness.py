@@ -12,7 +12,7 @@ from function_app.ports import HistoryLedger, ShardLedger
 from shard_validation import DataRequirements, ShardStatistics
 
 MAX_LISTED = 1000
-"""Of missing or rejected shards: an answer stays readable, and says how many there are in all."""
+"""Longest list of missing or rejected shards; the total number is always stated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,19 +21,19 @@ class SplitDescription:
 
     split: str
     num_shards: int | None
-    """None: no shard has come yet, so nobody knows."""
+    """None while no shard has come."""
     accepted: int
     missing: tuple[str, ...]
-    """Names of shards that have not come, or were rejected."""
+    """Names of shards that have not come or were rejected."""
     rejected: tuple[ShardRecord, ...]
     num_rejected: int
     size_bytes: int
-    """Of the accepted shards, as ``statistics``."""
+    """Size of the accepted shards; ``statistics`` cover the same shards."""
     statistics: ShardStatistics
     label: str | None
-    """The feature whose histogram is the labels'."""
+    """The feature that holds the label."""
     kinds: Mapping[str, str]
-    """Of each feature: int64, float or bytes."""
+    """Feature → int64, float or bytes."""
 
 
 def missing_shards(pipeline: Pipeline, version: DatasetVersion, ledger: ShardLedger) -> list[str]:

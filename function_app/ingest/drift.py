@@ -1,4 +1,4 @@
-"""Drift: the data of a closing against those that the current model was trained on, measured and told once."""
+"""Drift: compare a closing's data with those that the current model was trained on, once for each closing."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from shard_validation import Drift, VersionStatistics, measure_drift
 from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError
 
 MAX_RUNS = 1000
-"""Of a dataset: a model older than so many runs is not looked for."""
+"""Runs of a dataset that are searched for the current model."""
 MAX_LISTED = 50
 BLOCKED, WARNED, MEASURED = "drift_blocked", "drift_warned", "drift_measured"
-"""What was decided; the first two are outcomes of notifications, too."""
+"""What was decided; the first two are outcomes of notifications too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,20 +33,25 @@ class _Comparison:
 
     @property
     def decision(self) -> str:
-        """What is done about it."""
+        """What follows from the comparison."""
         if self.drift.blocks:
             return BLOCKED
         return WARNED if self.drift.reasons else MEASURED
 
     @property
     def text(self) -> str:
-        """One sentence for people, with all figures that exceed their threshold."""
+        """One sentence for people, with every figure that exceeds its threshold."""
         version, trained = self.generation.dataset_version, self.trained
         model = f"{trained.dataset_version}, which the current model was trained on ({trained.run_id})"
         if self.decision == MEASURED:
-            return f"{version} was compared with {model}: none of {len(self.drift.measures)} figures is too far off"
+            num_figures = len(self.drift.measures)
+            return f"{version} was compared with {model}: none of {num_figures} figures exceeds its threshold"
         figures = "; ".join(reason.message for reason in self.drift.reasons[:MAX_LISTED])
-        so = ", so nothing was trained; ask for a run if one is wanted" if self.decision == BLOCKED else ""
+        so = (
+            f", so no run was started; to train on it anyway: landfall submit {version}"
+            if self.decision == BLOCKED
+            else ""
+        )
         return f"{version} differs from {model}{so}: {figures}"
 
     @property
@@ -59,10 +64,10 @@ class _Comparison:
 
 
 def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: IngestServices) -> bool:
-    """Whether a closing must start no training by itself; people may still ask for a run.
+    """Whether a closing must not start a run by itself; people may still request one.
 
-    What was found once stands, also when another model is registered later: nobody is told two things of one closing.
-    A pipeline that blocks no more lets go what it had blocked.
+    The first finding stands even when another model is registered later, so that people get one message for each
+    closing. When a pipeline no longer blocks, the closings that it had blocked are trained on.
     """
     action = pipeline.data.drift.action
     if action == "ignore":
@@ -76,12 +81,12 @@ def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: In
 
 @dataclass(frozen=True, kw_only=True)
 class DriftFindings:
-    """What was found of a closing when it was measured; empty where there was nothing to compare it with."""
+    """The drift of a closing; empty where there was no model to compare it with."""
 
     trained_on: str | None = None
-    """The dataset version of the then current model."""
+    """The dataset version that the current model of that time was trained on."""
     messages: tuple[str, ...] = ()
-    """Of the figures that exceed their thresholds."""
+    """Messages for the figures that exceed their thresholds."""
     measures: tuple[Mapping[str, Any], ...] = ()
     """All figures: code, split, value, threshold, exceeds."""
 
@@ -113,12 +118,12 @@ def _measure(pipeline: Pipeline, generation: Generation, services: IngestService
     reference = None if run is None else _statistics(_closing_of(run, services), services)
     current = None if reference is None else _statistics(generation, services)
     if run is None or reference is None or current is None:
-        return {"decision": None, "messages": []}  # the first model has nothing to be compared with
+        return {"decision": None, "messages": []}  # there is no earlier model to compare with
     drift = measure_drift(current, reference, pipeline.data.requirements())
     comparison = _Comparison(generation=generation, trained=run, drift=drift)
     if comparison.decision != MEASURED:
-        _tell_people(comparison, pipeline, services)
-    _tell_story(comparison, services)
+        _notify(comparison, pipeline, services)
+    _record(comparison, services)
     return {
         "decision": comparison.decision,
         "messages": [r.message for r in drift.reasons[:MAX_LISTED]],
@@ -140,7 +145,7 @@ def _closing_of(run: RunRecord, services: IngestServices) -> Generation | None:
 
 
 def _statistics(generation: Generation | None, services: IngestServices) -> VersionStatistics | None:
-    """Read what the manifest keeps; None where it cannot be read, which the story says."""
+    """Read the statistics in a manifest; None, and an entry in the history, where they cannot be read."""
     if generation is None:
         return None
     try:
@@ -152,7 +157,7 @@ def _statistics(generation: Generation | None, services: IngestServices) -> Vers
         return None
 
 
-def _tell_people(comparison: _Comparison, pipeline: Pipeline, services: IngestServices) -> None:
+def _notify(comparison: _Comparison, pipeline: Pipeline, services: IngestServices) -> None:
     generation = comparison.generation
     version = generation.dataset_version
     add_notifications(
@@ -176,7 +181,7 @@ def _tell_people(comparison: _Comparison, pipeline: Pipeline, services: IngestSe
     deliver(str(version), services)
 
 
-def _tell_story(comparison: _Comparison, services: IngestServices) -> None:
+def _record(comparison: _Comparison, services: IngestServices) -> None:
     services.history.record(
         str(comparison.generation.dataset_version),
         comparison.decision,

@@ -1,4 +1,4 @@
-"""A shard has landed, or so somebody says: look at it, judge it, write that down, see whether it was the last."""
+"""Handle an uploaded shard: read its current state, validate it, record the verdict, close the version if whole."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from shard_validation import (
 from shard_validation.reasons import shown
 
 MAX_ROUNDS = 5
-"""A shard overwritten more often than this while it is looked at is left to its next delivery."""
+"""A shard that is overwritten more often than this during validation is left to its next delivery."""
 OTHERS_UPLOADS = "upload_events_of_others"
-"""The counter of what lies where nobody waits for shards: other containers, datasets without a pipeline."""
+"""Counter of events outside every pipeline: other containers, datasets without a pipeline."""
 
 logger = logging.getLogger(__name__)
 
 
 def handle_upload(upload: Upload, services: IngestServices) -> None:
-    """Follow one event to its end. Raises ServiceUnavailableError where it should be delivered again."""
+    """Handle one event completely. Raises ServiceUnavailableError where it should be delivered again."""
     if upload.container != services.data_container or not _is_near_shards(upload.path, services):
-        # By the day, not by the path: whatever else is written in the account must not fill the ledger.
+        # Counted by day, not by path: other writers in the account must not fill the ledger.
         services.ledger.count(OTHERS_UPLOADS, f"{services.clock():%Y-%m-%d}")
-        logger.info(f"{shown(upload.path)} is nobody's shard", extra={"action": "foreign_upload"})
+        logger.info(f"{shown(upload.path)} matches no pipeline", extra={"action": "foreign_upload"})
         return
     if reason := _irrelevance(upload):
         _suppress(upload.path, reason, services, event_id=upload.event_id)
         return
     if counted := counted_version(upload.path, services.pipelines):
-        closed = close_version(*counted, services)  # a set that was refused for its counts may hold now
-        found = "not whole, or does not hold together" if closed is None else f"generation {closed.number}"
-        services.history.record(upload.path, "counts_stated", f"looked at its version, which is {found}")
+        closed = close_version(*counted, services)  # a set that was refused for its counts may pass now
+        found = "not whole, or refused as a set" if closed is None else f"generation {closed.number}"
+        services.history.record(upload.path, "counts_stated", f"checked its version again: {found}")
         return
     try:
         place = shard_place(upload.path, services.pipelines)
@@ -62,9 +62,9 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
 
 
 def judge_shard(place: ShardPlace, services: IngestServices, *, is_counted: bool = False) -> None:
-    """Bring the ledger's verdict on one position up to date with the store, and close the version if it is whole.
+    """Bring the verdict on one position up to date with the store, and close the version if it is whole.
 
-    ``is_counted``: count the execution also where the shard is short, in case it dies.
+    ``is_counted``: count the execution even for a short shard, in case the process dies.
     """
     for _ in range(MAX_ROUNDS):
         facts = services.shards.facts(place.path)
@@ -75,12 +75,12 @@ def judge_shard(place: ShardPlace, services: IngestServices, *, is_counted: bool
             shard = _verdict_on(place, facts, services, is_counted=is_counted)
         except SourceChangedError:
             continue
-        # Another handler may have judged newer content and written first: the last writer looks again.
+        # Another handler may have judged newer content and written first, so the last writer checks again.
         if shard is None or _is_current(shard, services):
             if shard is not None and shard.state is ShardState.ACCEPTED:
                 close_if_whole(place.pipeline, shard, services)
             return
-    raise ServiceUnavailableError(f"{place.path} was overwritten {MAX_ROUNDS} times while it was looked at")
+    raise ServiceUnavailableError(f"{place.path} was overwritten {MAX_ROUNDS} times during validation")
 
 
 def _is_current(shard: ShardRecord, services: IngestServices) -> bool:
@@ -89,13 +89,13 @@ def _is_current(shard: ShardRecord, services: IngestServices) -> bool:
 
 
 def _is_near_shards(path: str, services: IngestServices) -> bool:
-    """Whether a path lies in the folder of a version of some pipeline's dataset, where shards and few others lie."""
+    """Whether a path is directly in a version's folder of a dataset that has a pipeline."""
     folders = path.split("/")
     return len(folders) == 3 and folders[0] in services.pipelines  # noqa: PLR2004 (dataset, version, shard)
 
 
 def _irrelevance(upload: Upload) -> str | None:
-    """Say why an event changes nothing; None where it may."""
+    """Return why an event changes nothing; None where it may change something."""
     if upload.event_type == CONTINUED:
         return None
     if upload.event_type != CREATED:
@@ -108,10 +108,10 @@ def _irrelevance(upload: Upload) -> str | None:
 def _verdict_on(
     place: ShardPlace, facts: BlobFacts, services: IngestServices, *, is_counted: bool
 ) -> ShardRecord | None:
-    """Return the verdict on these very bytes, from the ledger or new; None where they can have none."""
+    """Return the verdict on this content, from the ledger or new; None where there can be none."""
     known = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
     if known is not None and (known.name, known.etag) == (place.shard.name, facts.etag):
-        _suppress(place.path, f"this content was judged already: {known.state}", services, etag=facts.etag)
+        _suppress(place.path, f"this content has already been judged: {known.state}", services, etag=facts.etag)
         return known
     if reason := _position_conflict(place, known, services):
         code, message = reason
@@ -127,7 +127,7 @@ def _verdict_on(
 def _position_conflict(
     place: ShardPlace, known: ShardRecord | None, services: IngestServices
 ) -> tuple[ReasonCode, str] | None:
-    """Say why a file cannot stand at its position: another one does, or its ``-of-N`` contradicts the others."""
+    """Return why a file cannot have its position: another file has it, or its ``-of-N`` conflicts with others."""
     version, shard = place.dataset_version, place.shard
     if conflict := claim_conflict(place, services):
         return ReasonCode.SET_SIZE_CONTRADICTORY, conflict
@@ -150,17 +150,17 @@ def _judge(
     try:
         verdict = _validate(place, facts, begun, services)
         if verdict is not None and not verdict.accepted:
-            keep_rejected(place, facts, verdict, services)  # first: a verdict on record is not looked at again
+            keep_rejected(place, facts, verdict, services)  # first: a recorded verdict is not repeated
     except SourceGoneError:
         _suppress(place.path, "the blob was deleted while it was read", services)
         return None
     except SourceForbiddenError as error:
         services.history.record(place.path, "shard_unreadable", str(error), etag=facts.etag)
-        raise  # delivered again while somebody may put it right, and then given up with this very reason
+        raise  # delivered again, since the role may be granted; becomes a dead letter with this reason
     except SourceUnavailableError as error:
         raise ServiceUnavailableError(f"{place.path} could not be read: {error}") from error
     if verdict is None:
-        return None  # another message goes on
+        return None  # another message continues
     record = _record(place, facts, verdict, services)
     services.ledger.record_shard(record)
     if begun is not None:

@@ -75,7 +75,7 @@ def run_sweep(services: Services) -> SweepReport:
     each("runs", ledger.unfinished_runs(), lambda run: _care_for_run(run, services))
     problems += _each([services], sweep_run_queue)
     for name, care in (("unknown_jobs", care_for_unknown_jobs), ("dead_letters", collect_dead_letters)):
-        problems.extend(_each([services], lambda given, name=name, care=care: tally.update({name: care(given)})))  # type: ignore[misc]
+        problems.extend(_each([services], lambda world, name=name, care=care: tally.update({name: care(world)})))  # type: ignore[misc]
     each("notifications", ledger.unsent_notifications(), lambda row: deliver_one(row, services))
     return SweepReport(
         shards_judged=tally["shards_judged"],

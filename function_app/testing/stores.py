@@ -66,7 +66,7 @@ class MemoryShardSource:
 
     @property
     def size_bytes(self) -> int:
-        """Of the pinned content."""
+        """Size of the pinned content."""
         return self.facts.size_bytes
 
     def read(self, offset: int, length: int) -> bytes:

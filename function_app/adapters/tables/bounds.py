@@ -33,7 +33,7 @@ MAX_LOG_TAIL_CHARS = 64 << 10
 MAX_TEXT_CHARS = 16 << 10
 MAX_SUBJECT_CHARS = 2048
 MAX_PAYLOAD_CHARS = 200 << 10
-"""Of a dead letter: at two or four bytes each a row still holds it. A queue message is 64 KiB at most."""
+"""Payload of a dead letter: fits into a row even at four bytes a character. A queue message has at most 64 KiB."""
 
 
 class RecordTooLargeError(LandfallError):

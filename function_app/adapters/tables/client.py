@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Table = Literal["shards", "versions", "runs", "outbox", "decisions", "deadletters", "notes"]
 
 MAX_TRIES = 24
-"""Of one compare-and-swap. Sixty writers of one counter get through; the queue delivers again to those who do not."""
+"""Tries of one compare-and-swap: enough for sixty concurrent writers of one counter. The queue delivers again."""
 FIRST_BACKOFF_S = 0.01
 MAX_BACKOFF_S = 1.0
 

@@ -57,7 +57,7 @@ class TableNotes:
         self._tables = tables
 
     def count(self, name: str, key: str) -> None:
-        """See Notes. Two operations where nobody interferes."""
+        """See Notes. Two operations without concurrent writers."""
         partition, row_key = joined("count", escaped(name)), escaped(key)
         for _ in tries(f"counter {name} {key}"):
             row = self._tables.get("notes", partition, row_key)
@@ -84,7 +84,7 @@ class TableNotes:
                 return
 
     def _noted(self, partition: str, row: Row | None, key: str, columns: dict[str, object]) -> bool:
-        """Create or replace a row; False where somebody else was first."""
+        """Create or replace a row; return False where another writer was first."""
         writer = new_writer()
         change = Change(key=key, columns=columns, etag=None if row is None else row.etag)
         if row is None:

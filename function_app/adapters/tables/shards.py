@@ -23,7 +23,7 @@ class TableShards:
         return _verdict(row) if row is not None else None
 
     def record_shard(self, shard: ShardRecord) -> ShardRecord | None:
-        """See Ledger. At most three operations where nobody interferes, however many shards there are."""
+        """See Ledger. At most three operations without concurrent writers, however many shards there are."""
         shard, writer = bounded_shard(shard), new_writer()
         partition = shard_partition(shard.dataset_version, shard.bucket)
         replaced: ShardRecord | None = None

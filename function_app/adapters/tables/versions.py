@@ -34,7 +34,7 @@ class TableVersions:
         return num_shards
 
     def move_split_size(self, version: DatasetVersion, split: str, *, held: int, num_shards: int) -> int:
-        """See Ledger. Two operations where nobody interferes."""
+        """See Ledger. Two operations without concurrent writers."""
         partition, key = _partition(version), joined("split", escaped(split))
         columns = _size_columns(version, split, num_shards)
         for _ in tries(f"{version}, split {split}"):

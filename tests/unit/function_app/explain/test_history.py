@@ -50,7 +50,7 @@ def test_a_duplicate_event_is_in_the_history_with_its_reason() -> None:
         world.deliver(path)
     explanation = explained(world, path)
     assert ["shard_accepted", "event_suppressed", "event_suppressed"] == actions(explanation)
-    assert "this content was judged already: accepted" == explanation.lines[-1].reason
+    assert "this content has already been judged: accepted" == explanation.lines[-1].reason
 
 
 def test_an_event_that_changes_nothing_is_in_the_history_of_its_run() -> None:

@@ -56,7 +56,9 @@ def test_a_blocked_version_closes_and_starts_no_training() -> None:
     }
     assert {("drift_labels", "train"): 1.0, ("drift_labels", "validation"): 1.0} == figures
     (line,) = [d for d in world.ledger.history(str(V2)) if d.action == "drift_blocked"]
-    assert "so nothing was trained; ask for a run if one is wanted: split train: labels" in line.reason
+    assert (
+        "so no run was started; to train on it anyway: landfall submit digits/v2: split train: labels" in line.reason
+    )
     assert 1 == len([g for g in world.ledger.generation_rows if g[0] == V2])
 
 

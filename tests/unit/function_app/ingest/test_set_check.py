@@ -125,7 +125,7 @@ def test_counts_that_close_nothing_are_in_the_story() -> None:
     world = World()
     world.deliver("digits/v1/dataset.json")
     (line,) = world.ledger.history("digits/v1/dataset.json")
-    expected = ("counts_stated", "looked at its version, which is not whole, or does not hold together")
+    expected = ("counts_stated", "checked its version again: not whole, or refused as a set")
     assert expected == (line.action, line.reason)
 
 

@@ -41,10 +41,7 @@ def services() -> Services:
 
 
 def build_services(environ: Mapping[str, str]) -> Services:
-    """Build Services of the real adapters; no service is called here.
-
-    Raises SettingsError or PipelineError, listing all that is missing or wrong in either.
-    """
+    """Build Services with the real adapters, without any request. Raises SettingsError or PipelineError."""
     from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
     from function_app.adapters.azure_ml_workspace import WorkspaceClient
     from function_app.adapters.blobs import BlobRejectedCopies, BlobShardStore

@@ -74,10 +74,10 @@ class MemoryShardSource:
         path = self.facts.path
         current, content = self.store.blobs.get(path, (None, b""))
         if current is None:
-            raise SourceGoneError(f"{path}: there should be a blob, there is none")
+            raise SourceGoneError(f"{path}: the blob is gone")
         if current.etag != self.facts.etag:
             raise SourceChangedError(
-                f"{path}: should be the content with ETag {self.facts.etag}, is {current.etag} now"
+                f"{path}: the blob was overwritten: its ETag was {self.facts.etag}, now it is {current.etag}"
             )
         return content[offset : offset + length]
 

@@ -66,7 +66,7 @@ def test_another_job_under_a_taken_name_is_refused(bench: Bench) -> None:
     spec = job_spec()
     bench.jobs.submit(spec)
     other = job_spec("Completed", name=spec.name)
-    with pytest.raises(SubmissionRefusedError, match="the name is taken"):
+    with pytest.raises(SubmissionRefusedError, match="another job has this name"):
         bench.jobs.submit(other)
     bench.jobs.cancel(spec.name)
 

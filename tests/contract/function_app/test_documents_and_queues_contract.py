@@ -57,7 +57,7 @@ def test_an_empty_document_is_not_an_absent_one(documents: DocumentStore) -> Non
 def test_a_document_larger_than_allowed_is_not_read(documents: DocumentStore) -> None:
     """One byte too many is an error that names the document and the limit."""
     documents.write_once(PATH, b"x" * 101)
-    with pytest.raises(DocumentTooLargeError, match=r"g1-0123456789ab\.json should be at most 100 bytes"):
+    with pytest.raises(DocumentTooLargeError, match=r"g1-0123456789ab\.json has more than 100 bytes"):
         documents.read(PATH, max_bytes=100)
 
 

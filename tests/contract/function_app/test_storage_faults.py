@@ -116,7 +116,7 @@ def test_a_shard_without_an_answer_is_unavailable() -> None:
 def test_a_shard_that_may_not_be_read_is_forbidden(storage_with_wrong_key: StorageConnection) -> None:
     """A wrong key, a missing role, a blob made private."""
     source = BlobShardStore(storage_with_wrong_key, "datasets").open(FACTS)
-    with pytest.raises(SourceForbiddenError, match=r"train-00000-of-00001: the blob may not be read \(403\)"):
+    with pytest.raises(SourceForbiddenError, match=r"train-00000-of-00001: reading the blob is not allowed \(403\)"):
         source.read(0, 10)
 
 

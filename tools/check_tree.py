@@ -283,8 +283,8 @@ RULES: dict[str, Callable[[Sequence[File]], Iterator[Breach]]] = {
     "words-in-pages": words_in_pages,
     "missing-paths": missing_paths,
 }
-OFF = {"words-in-names", "words-in-code"}
-"""Rules that the tree does not keep yet."""
+OFF: set[str] = set()
+"""Rules that the tree does not keep yet; a new rule starts here."""
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class MemoryJobs:
         self.submissions.append(spec.name)
         met = self.submitted.setdefault(spec.name, spec)
         if met != spec:
-            raise SubmissionRefusedError(f"submit job {spec.name}: the name is taken by another spec")
+            raise SubmissionRefusedError(f"submit job {spec.name}: another job has this name")
         return self.statuses.setdefault(
             spec.name, JobStatus(name=spec.name, status="NotStarted", tags=dict(spec.tags))
         )

@@ -23,10 +23,10 @@ setup: ## prepare .venv, .venv-training and node_modules (the other targets do i
 demo: setup ## start the local twin, upload a data set and follow it to a registered model [ARGS=...]
 	@$(VENV)/python -m cli demo $(ARGS)
 
-test: setup ## run the gate: the tests that every change must pass, in about ten minutes [ARGS="tests/unit -x"]
+test: setup ## run the gate: the tests that every change must pass, in about eight minutes [ARGS="tests/unit -x"]
 	@$(VENV)/python -m pytest $(TWO_WORKERS) -m "not slow" $(ARGS)
 
-test-all: setup ## run every test, in about 40 minutes: all crash points, storms, example data sets and seeds [ARGS=...]
+test-all: setup ## run every test, far longer than the gate: all crash points, storms, example data sets and seeds [ARGS=...]
 	@$(VENV)/python -m pytest $(TWO_WORKERS) $(ARGS)
 
 check: setup ## lint, formatting, types, import rules, and sizes, names and words

@@ -105,7 +105,7 @@ def start_run(
 def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
     """Cancel a run in any state: 200 if it has ended canceled, 202 while its job is being canceled.
 
-    No further attempt and no queued run of the same version starts afterwards. 409 if the run has ended otherwise.
+    No further attempt and no queued run of the same pipeline starts afterwards. 409 if the run has ended otherwise.
     """
     found = cancel_run(run_id, canceled_by=PERSON, reason="canceled by a person over the API", services=services)
     response.status_code = 200 if found.state is RunState.CANCELED else 202

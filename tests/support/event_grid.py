@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.queue import QueueClient
 
 from local_azure.azurite import DATA_ACCOUNT, Azurite
@@ -103,9 +104,12 @@ def storage_config(azurite: Azurite, *routes: tuple[str, str]) -> dict[str, Any]
 
 
 def queued_events(azurite: Azurite, queue: str) -> list[dict[str, Any]]:
-    """Take all visible events out of ``queue``, oldest first."""
+    """Take all visible events out of ``queue``, oldest first; none before the emulator has created it."""
     with QueueClient.from_connection_string(azurite.connection_string(), queue) as client:
-        messages = list(client.receive_messages(messages_per_page=32, visibility_timeout=3600))
+        try:
+            messages = list(client.receive_messages(messages_per_page=32, visibility_timeout=3600))
+        except ResourceNotFoundError:
+            return []
     return [json.loads(base64.b64decode(message.content)) for message in messages]
 
 

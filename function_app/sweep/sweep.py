@@ -1,4 +1,4 @@
-"""The sweep: whatever can be missed is looked for, and repaired by the very steps that missed it."""
+"""The sweep: find what events have missed, and repair it with the functions that events call too."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from shared.errors import LandfallError
 logger = logging.getLogger(__name__)
 
 MAX_SHARDS = 500
-"""Judged in one sweep, for each dataset: the timer has other work, and comes again."""
+"""Shards of one dataset that one sweep judges; the next sweep continues."""
 
 _Thing = TypeVar("_Thing")
 
 
 class SweepError(LandfallError):
-    """Parts of a sweep failed; the others were done, and the next sweep tries again."""
+    """Parts of a sweep failed; the other parts are done, and the next sweep tries again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def sweep(services: Services) -> None:
 
 
 def run_sweep(services: Services) -> SweepReport:
-    """Do the same, and report what failed instead of raising it."""
+    """Run a sweep and return a report that lists what failed."""
     ledger, problems, tally = services.ledger, list[str](), Counter[str]()
     inventory = Inventory()
 
@@ -96,7 +96,7 @@ def _counted(things: Iterable[_Thing], name: str, tally: Counter[str]) -> Iterat
 
 
 def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterator[str]:
-    """Care for one after the other; what fails is yielded in words, and holds up no other."""
+    """Call ``care`` for each thing; yield the message of a failure and go on with the next thing."""
     try:
         for thing in things:
             try:
@@ -110,7 +110,7 @@ def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterato
 
 
 def _judge_missed(place: ShardPlace, services: Services) -> None:
-    """Judge a shard, and have a long or deadly one judged by the queue: the timer has other work."""
+    """Judge a missed shard. A long one, or one on which an execution died, goes to the queue instead."""
     facts = services.shards.facts(place.path)
     if facts is not None and needs_own_execution(place, facts, services):
         send_to_queue(place, facts, services)
@@ -134,7 +134,7 @@ def _care_for_version(version: DatasetVersion, inventory: Inventory, services: S
 def _looked_after(
     pipeline: Pipeline, version: DatasetVersion, inventory: Inventory, services: Services
 ) -> Generation | None:
-    """Close what is whole and tell of what is stalled; return the closing whose follow-up is still to be seen to."""
+    """Close a version that is whole, warn of one that is stalled; return the closing that needs its follow-up."""
     look = look_at(version, pipeline, services, inventory)
     generation = services.ledger.latest_generation(version)
     if generation is None or look.has_changed_since(generation):

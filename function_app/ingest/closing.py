@@ -72,10 +72,12 @@ def _bucket_is_full(
 def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> Generation | None:
     """Return the generation of the current shards, new or existing; None where the set is incomplete or refused."""
     for _ in range(MAX_TRIES):
+        # Read before the verdicts: if another handler closes the version between the two reads, the number is taken
+        # and this one reads the verdicts again. In the other order older verdicts would become a newer generation.
+        latest = services.ledger.latest_generation(version)
         rows = _accepted(services.ledger.shards(version), pipeline)
         if not _is_complete(rows, pipeline):
             return None  # A shard was rejected after the counters were read; the next accepted one closes.
-        latest = services.ledger.latest_generation(version)
         manifest = _manifest(pipeline, version, rows, number=latest.number + 1 if latest else 1)
         if latest is not None and latest.fingerprint == manifest.fingerprint:
             return latest
@@ -106,7 +108,21 @@ def _is_complete(rows: list[ShardRecord], pipeline: Pipeline) -> bool:
 
 
 def _manifest(pipeline: Pipeline, version: DatasetVersion, rows: list[ShardRecord], number: int) -> Manifest:
-    shards = tuple(
+    shards = _manifest_shards(rows)
+    return Manifest(
+        dataset=version.dataset,
+        version=version.version,
+        generation=number,
+        fingerprint=fingerprint(shards),
+        data_format=pipeline.data.format,
+        features=pipeline.data.feature_specs(),
+        shards=shards,
+        statistics=_statistics(rows).to_json(),
+    )
+
+
+def _manifest_shards(rows: list[ShardRecord]) -> tuple[ManifestShard, ...]:
+    return tuple(
         ManifestShard(
             split=row.split,
             index=row.index,
@@ -118,16 +134,12 @@ def _manifest(pipeline: Pipeline, version: DatasetVersion, rows: list[ShardRecor
         )
         for row in rows
     )
-    return Manifest(
-        dataset=version.dataset,
-        version=version.version,
-        generation=number,
-        fingerprint=fingerprint(shards),
-        data_format=pipeline.data.format,
-        features=pipeline.data.feature_specs(),
-        shards=shards,
-        statistics=_statistics(rows).to_json(),
-    )
+
+
+def accepted_content(rows: Iterable[ShardRecord], pipeline: Pipeline) -> tuple[int, str]:
+    """Return how many shards of the pipeline's splits are accepted, and the fingerprint of a manifest of them."""
+    shards = _manifest_shards(_accepted(rows, pipeline))
+    return len(shards), fingerprint(shards)
 
 
 def _statistics(rows: list[ShardRecord]) -> VersionStatistics:

@@ -15,6 +15,7 @@ from itertools import groupby
 from function_app.config.pipelines import Pipeline
 from function_app.domain.records import BlobFacts, DatasetVersion, Generation, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
+from function_app.ingest.closing import accepted_content
 from function_app.ingest.split_claims import backed_sizes
 from function_app.ingest.time_budget import is_under_way
 from function_app.services import Services
@@ -29,10 +30,21 @@ class Look:
     last_verdict_at: datetime | None
     last_accepted_at: datetime | None
     num_rejected: int
+    num_accepted: int
+    """Accepted shards of the pipeline's splits."""
+    fingerprint: str
+    """What a manifest of the accepted shards would have."""
 
     def has_changed_since(self, generation: Generation) -> bool:
-        """Whether a verdict is younger than the closing, which then may not include it."""
-        return self.last_accepted_at is not None and self.last_accepted_at > generation.closed_at
+        """Whether the closing does not include every verdict.
+
+        A verdict is dated before it is written, so one that is older than the closing may have been written after it:
+        the content is compared too. Another number of shards follows from other splits in the pipeline's file, which
+        do not close a version that was closed.
+        """
+        if self.last_accepted_at is not None and self.last_accepted_at > generation.closed_at:
+            return True
+        return self.num_accepted == generation.num_shards and self.fingerprint != generation.fingerprint
 
 
 @dataclass(kw_only=True)
@@ -79,7 +91,7 @@ def look_at(version: DatasetVersion, pipeline: Pipeline, services: Services, inv
     if version in inventory.looks:
         return inventory.looks[version]
     blobs = _digest(pipeline, []) if _is_absent(version, inventory) else ""
-    return _look(services.ledger.shards(version), blobs=blobs)
+    return _look(services.ledger.shards(version), pipeline, blobs=blobs)
 
 
 def remember(version: DatasetVersion, generation: Generation, look: Look, services: Services) -> None:
@@ -102,7 +114,7 @@ def _missed_of_version(
     found = list(_understood(facts, services))
     missed = list(_without_verdict(version, found, rows, services))
     if not missed:
-        inventory.looks[version] = _look(rows, blobs=blobs if ripe else "")
+        inventory.looks[version] = _look(rows, pipeline, blobs=blobs if ripe else "")
     # A long shard that another execution is validating is not missed, but the version is not settled either.
     yield from (place for place, one in missed if not is_under_way(place, one, services))
 
@@ -149,14 +161,17 @@ def _holds(verdict: ShardRecord | None, facts: BlobFacts, names: set[str]) -> bo
     return verdict.name in names
 
 
-def _look(rows: Iterable[ShardRecord], *, blobs: str) -> Look:
+def _look(rows: Iterable[ShardRecord], pipeline: Pipeline, *, blobs: str) -> Look:
     known = list(rows)
     accepted = [row.validated_at for row in known if row.state is ShardState.ACCEPTED]
+    num_accepted, fingerprint = accepted_content(known, pipeline)
     return Look(
         blobs=blobs,
         last_verdict_at=max((row.validated_at for row in known), default=None),
         last_accepted_at=max(accepted, default=None),
         num_rejected=len(known) - len(accepted),
+        num_accepted=num_accepted,
+        fingerprint=fingerprint,
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from function_app.ingest.closing import close_version
+from function_app.domain.records import DatasetVersion, ShardRecord
+from function_app.ingest.closing import accepted_content, close_version
 from function_app.testing.ledger import MemoryLedger
 from shared.manifest import Manifest
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VALIDATION_SHARDS, VERSION, World, pipeline, shard_content
@@ -112,6 +114,34 @@ def test_closing_a_version_that_is_open_is_no_closing() -> None:
     world = World()
     world.land(TRAIN_SHARDS[0])
     assert close_version(pipeline(), VERSION, world.services) is None
+
+
+def test_a_handler_with_older_verdicts_does_not_close_after_one_with_newer() -> None:
+    """The handler is overtaken between its reading of the verdicts and its closing."""
+    ledger = OvertakenLedger()
+    world = World(ledger=ledger)
+    world.land(*ALL_SHARDS)
+    world.deliver(world.put(TRAIN_SHARDS[0], shard_content(7)))
+    ledger.generation_rows.pop((VERSION, 2))  # its handler is the one that is overtaken
+    ledger.meanwhile = lambda: world.deliver(world.put(TRAIN_SHARDS[1], shard_content(7, 7)))
+    close_version(pipeline(), VERSION, world.services)
+    newest, latest = accepted_content(ledger.shards(VERSION), pipeline()), ledger.latest_generation(VERSION)
+    assert latest is not None
+    assert (2, newest) == (latest.number, (latest.num_shards, latest.fingerprint))
+
+
+class OvertakenLedger(MemoryLedger):
+    """The double, in which something happens right after a handler has read the verdicts of a version."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def shards(self, version: DatasetVersion) -> Iterator[ShardRecord]:
+        """See ports.ShardLedger."""
+        rows = list(super().shards(version))
+        happen, self.meanwhile = self.meanwhile, None
+        if happen is not None:
+            happen()
+        return iter(rows)
 
 
 class CountingLedger(MemoryLedger):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -45,6 +46,17 @@ def test_a_change_whose_event_was_lost_is_found() -> None:
     world = World()
     world.land_all()
     world.put(TRAIN_SHARDS[0], shard_content(5))
+    swept(world)
+    assert 2 == len(world.ledger.generation_rows)
+
+
+def test_a_verdict_that_was_written_after_a_younger_closing_is_found() -> None:
+    """A verdict is dated before it is written: its date alone does not tell whether the closing includes it."""
+    world = World()
+    world.land_all()
+    (key, row), *_ = world.ledger.shard_rows.items()
+    earlier = row.validated_at - timedelta(minutes=1)
+    world.ledger.shard_rows[key] = replace(row, crc32c="00000001", validated_at=earlier)
     swept(world)
     assert 2 == len(world.ledger.generation_rows)
 

@@ -21,7 +21,8 @@ class Journal:
         self.last_seq: int = self._entries[-1]["seq"] if self._entries else 0
         """Number of the newest entry; 0 before the first."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        _rewrite(path, self._entries)
+        # Without the entries beyond the limit, and without a last line that was cut off.
+        replace_file(path, "".join(json.dumps(entry) + "\n" for entry in self._entries))
         self._file = path.open("a", encoding="utf-8")
 
     def append(self, entry: dict[str, Any]) -> int:
@@ -49,13 +50,6 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
         for line in lines:
             if line.endswith("\n"):  # a last line without an end was cut off by a kill: it was never acknowledged
                 yield json.loads(line)
-
-
-def _rewrite(path: Path, entries: deque[dict[str, Any]]) -> None:
-    """Drop entries beyond the limit, and a last line that was cut off."""
-    fresh = path.with_suffix(".new")
-    fresh.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
-    fresh.replace(path)
 
 
 class Cursor:
@@ -94,7 +88,12 @@ class Cursor:
         if not self._changed:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".new")
-        fresh.write_text(json.dumps({"seen": self.seen, "unfinished": sorted(self.unfinished)}), encoding="utf-8")
-        fresh.replace(self._path)
+        replace_file(self._path, json.dumps({"seen": self.seen, "unfinished": sorted(self.unfinished)}))
         self._changed = False
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)

@@ -19,7 +19,8 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobServiceClient
 
-from local_azure.event_grid.events import Event
+from local_azure.event_grid.events import Event, event_time
+from local_azure.event_grid.journal import replace_file
 
 log = logging.getLogger("event_grid")
 
@@ -112,9 +113,7 @@ class StorageSource:
 
     def _save(self) -> None:
         state = SourceState(position=self.tail.position, sequence=self.sequence)
-        fresh = self.state_file.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(state)), encoding="utf-8")
-        fresh.replace(self.state_file)
+        replace_file(self.state_file, json.dumps(asdict(state)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +156,7 @@ class BlobEventMaker:
             "subject": f"/blobServices/default/containers/{container}/blobs/{blob}",
             "eventType": kind,
             "id": str(uuid.uuid4()),
-            "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%f0Z"),
+            "eventTime": event_time(moment),
             "data": data,
             "dataVersion": "",
             "metadataVersion": "1",

@@ -18,7 +18,7 @@ from azure.storage.blob.aio import ContainerClient
 from azure.storage.queue.aio import QueueClient
 
 from local_azure.event_grid.config import SubscriptionConfig
-from local_azure.event_grid.events import Event
+from local_azure.event_grid.events import Event, event_time
 
 log = logging.getLogger("event_grid")
 
@@ -173,7 +173,7 @@ def _validation_event(code: str) -> str:
                 "subject": "",
                 "data": {"validationCode": code, "validationUrl": ""},
                 "eventType": "Microsoft.EventGrid.SubscriptionValidationEvent",
-                "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f0Z"),
+                "eventTime": event_time(datetime.now(UTC)),
                 "metadataVersion": "1",
                 "dataVersion": "1",
             }
@@ -204,8 +204,8 @@ class DeadLetter:
             "deadLetterReason": self.reason,
             "deliveryAttempts": self.attempts,
             "lastDeliveryOutcome": self.outcome,
-            "publishTime": _time(self.published_at),
-            "lastDeliveryAttemptTime": _time(self.last_attempt_at),
+            "publishTime": event_time(self.published_at),
+            "lastDeliveryAttemptTime": event_time(self.last_attempt_at),
         }
         if self.event.schema == "cloud_events":
             members = {name.lower(): value for name, value in members.items()}
@@ -251,7 +251,3 @@ def blob_name(subscription: str, moment: datetime) -> str:
     """``SUBSCRIPTION/2026/11/8/5/<guid>.json``: upper case, the date and the hour (UTC) without leading zeros."""
     when = f"{moment.year}/{moment.month}/{moment.day}/{moment.hour}"
     return f"{subscription.upper()}/{when}/{uuid.uuid4()}.json"
-
-
-def _time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f0Z")

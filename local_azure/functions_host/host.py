@@ -58,15 +58,15 @@ class Options:
     """Folder of the app: function_app.py and host.json."""
     port: int
     """0 for any free port."""
-    system_key_env: str = ""
+    system_key_env: str
     """The environment variable that holds the system key; empty for no key."""
-    queue_lease_s: float = 30.0
+    queue_lease_s: float
     """How long a fetched message stays invisible; the message of a killed host reappears after that."""
-    grace_s: float = 10.0
+    grace_s: float
     """How long running invocations may go on after the host was asked to stop."""
-    storage_patience_s: float = 15.0
+    storage_patience_s: float
     """How long to wait for storage at the start."""
-    verbose: bool = False
+    verbose: bool
 
 
 def run(options: Options) -> None:

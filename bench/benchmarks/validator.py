@@ -2,7 +2,7 @@
 
 The two take turns, with a warm page cache; figures are medians of five rounds, and a round in which other processes
 used the cores is repeated. For each record size, the fastest of several settings of TensorFlow is compared. Records
-of one length suit the validator, which remembers layouts, so records of many lengths are measured too, without goal.
+of one length suit the validator, which remembers layouts; many lengths are measured too, without a promise.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def blob_figures(context: Context) -> list[Figure]:
         _upload(context, connection)
         context.say("blobs from Azurite")
         with Worker(context, context.python, "validator_ours", {"DataStorage": connection}) as worker:
-            helpers = [azurite.process.popen.pid]  # its work, sending the content, is part of what is measured
+            helpers = [azurite.process.popen.pid]  # sending the content is part of what is measured
             validated, read = undisturbed(
                 lambda: worker.ask("validate_blob", path=SMALL, helpers=helpers),
                 lambda: worker.ask("read_blob", path=SMALL, helpers=helpers),

@@ -68,18 +68,18 @@ class Cursor:
         self.unfinished: set[int] = set(saved.get("unfinished", ()))
 
     def begin(self, seq: int) -> None:
-        """Note that `seq` must be delivered."""
+        """Record that `seq` must be delivered."""
         self.seen = max(self.seen, seq)
         self.unfinished.add(seq)
         self._changed = True
 
     def skip(self, seq: int) -> None:
-        """Note that `seq` is not for this subscription."""
+        """Record that `seq` is not for this subscription."""
         self.seen = max(self.seen, seq)
         self._changed = True
 
     def finish(self, seq: int) -> None:
-        """Note that `seq` was delivered or dead-lettered."""
+        """Record that `seq` was delivered or dead-lettered."""
         self.unfinished.discard(seq)
         self._changed = True
 

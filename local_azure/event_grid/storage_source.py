@@ -57,7 +57,7 @@ def load_state(path: Path) -> SourceState:
 
 @dataclass(kw_only=True)
 class StorageSource:
-    """Reads the log, looks each written blob up, and publishes the events in the log's order."""
+    """Reads the log, looks up each written blob, and publishes the events in the log's order."""
 
     account: str
     tail: LogTail
@@ -78,7 +78,7 @@ class StorageSource:
             if lines:
                 self._save()
             else:
-                with contextlib.suppress(TimeoutError):  # the time-out is the pause between two looks
+                with contextlib.suppress(TimeoutError):  # the time-out is the pause between two reads
                     await asyncio.wait_for(self.stopping.wait(), POLL_S)
 
     async def _publish_all(self, writes: list[StorageWrite]) -> None:
@@ -248,7 +248,7 @@ class LogTail:
             chunk = log.read(MAX_READ_BYTES)
         complete = chunk[: chunk.rfind(b"\n") + 1]
         if not complete and len(chunk) == MAX_READ_BYTES:
-            complete = chunk  # no request line is that long: noise, which must not stop the reader
+            complete = chunk  # no request line is that long; noise must not stop the reader
         if not complete:
             return []
         self._advance(mark, complete)
@@ -267,7 +267,7 @@ def _end_of(path: Path) -> Position:
         size = log.seek(0, 2)
         log.seek(max(0, size - MAX_READ_BYTES))
         chunk = log.read(MAX_READ_BYTES)
-    # A line that is being written belongs to the future.
+    # A line that is still being written is read later.
     end = size - (len(chunk) - chunk.rfind(b"\n") - 1)
     kept = chunk[: chunk.rfind(b"\n") + 1][-_MARK_BYTES:]
     return Position(offset=end, mark=kept.hex())

@@ -48,7 +48,7 @@ PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class DeliveryFailedError(Exception):
-    """A failed attempt; `final` where a retry would fail too. `status`: of the answer, if there was one."""
+    """A failed attempt; `final` where a retry would fail too. `status` is that of the answer, if there was one."""
 
     def __init__(self, reason: str, *, final: bool, status: int | None = None) -> None:
         super().__init__(reason)
@@ -127,7 +127,7 @@ class WebhookTarget:
     async def _validate(self) -> None:
         code = str(uuid.uuid4())
         status, answer, _ = await self._send("POST", self._headers("SubscriptionValidation"), _validation_event(code))
-        with contextlib.suppress(ValueError, AttributeError):  # no JSON object: not the answer that is asked for
+        with contextlib.suppress(ValueError, AttributeError):  # no JSON object: not a valid answer
             if status == 200 and json.loads(answer).get("validationResponse") == code:  # noqa: PLR2004 (HTTP OK)
                 return
         raise DeliveryFailedError(

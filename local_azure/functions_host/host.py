@@ -72,7 +72,7 @@ class Options:
 def run(options: Options) -> None:
     """Serve the app until SIGTERM or SIGINT. Raises DevHostError where it cannot start."""
     if not asyncio.run(serve(options)):
-        # Python would wait for the threads of the functions that outlived the grace period.
+        # A normal exit would wait for the threads of functions that outlived the grace period.
         logging.shutdown()
         os._exit(0)
 
@@ -190,7 +190,7 @@ class Listeners:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        # A timer whose function outlives the grace period would block the end for ever.
+        # A timer whose function outlives the grace period would otherwise block the end for ever.
         _, pending = await asyncio.wait(self.tasks, timeout=1.0) if self.tasks else (set(), set())
         for task in pending:
             task.cancel()

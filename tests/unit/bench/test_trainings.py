@@ -1,4 +1,4 @@
-"""What the training benchmarks make of what they are told; the trainings themselves are not run here."""
+"""How the training benchmarks evaluate their measurements; the trainings themselves are not run here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def turn(step_s: float, others_share: float = 0.0) -> Turn:
     return Turn(step_s=step_s, cpu_s=step_s, others_share=others_share, resident_bytes=0)
 
 
-def test_a_round_that_others_disturbed_counts_for_nobody() -> None:
+def test_a_round_that_other_processes_disturbed_is_not_counted() -> None:
     """Also where only one of the two had company; how long it took does not matter."""
     rounds = [[turn(0.1), turn(0.1, MAX_OTHERS_SHARE + 0.01)], *[[turn(9.0), turn(8.0)]] * ROUNDS]
     assert [[turn(9.0)] * ROUNDS, [turn(8.0)] * ROUNDS] == undisturbed(iter(rounds))
@@ -53,7 +53,7 @@ def test_what_grows_with_every_step_is_growth() -> None:
 
 
 def test_a_family_of_benchmarks_goes_by_its_first_words() -> None:
-    """`training` is all of them, `train` is nobody, no name is everything."""
+    """`training` is all of them, `train` is none of them, no name is everything."""
     names = ["latency", "training_input", "training_loop"]
     assert names[1:] == chosen_of(names, "training")
     assert (["latency"], [], names) == (

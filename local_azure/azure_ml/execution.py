@@ -18,9 +18,8 @@ from local_azure.azure_ml.service import JobFailure, RunCanceled
 from local_azure.azure_ml.settings import Settings
 from local_azure.azure_ml.spec import JobSpec, job_spec
 from local_azure.azure_ml.staging import RunDirectory, Staged, Stager
-from local_azure.azure_ml.storage import LogMirror, Storage
-from local_azure.azure_ml.store import Store
-from local_azure.azure_ml.workspace import catalogue
+from local_azure.azure_ml.storage import LogMirror, Storage, catalogue
+from local_azure.azure_ml.workspace import Store
 
 _POLL_S = 0.05
 

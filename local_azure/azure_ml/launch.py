@@ -16,8 +16,7 @@ from local_azure.azure_ml.service import JobFailure
 from local_azure.azure_ml.settings import Settings
 from local_azure.azure_ml.spec import JobSpec
 from local_azure.azure_ml.staging import Staged
-from local_azure.azure_ml.store import Store
-from local_azure.azure_ml.workspace import asset_name, workspace_parts
+from local_azure.azure_ml.workspace import Store, asset_name, workspace_parts
 
 _ROOT = Path(__file__).parents[2]
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")  # and no other: the rest may hold secrets

@@ -15,8 +15,7 @@ from azure.core.exceptions import ResourceNotFoundError
 
 from local_azure.azure_ml.service import JobFailure
 from local_azure.azure_ml.spec import JobSpec, expand
-from local_azure.azure_ml.storage import Storage
-from local_azure.azure_ml.workspace import BlobLocation, Catalogue, output_uri, resolve
+from local_azure.azure_ml.storage import BlobLocation, Catalogue, Storage, output_uri, resolve
 
 _ALIAS_NOTE = "alias"  # file with the alias, so that the next start can remove it
 

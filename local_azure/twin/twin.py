@@ -9,14 +9,28 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from local_azure.azurite import AZURITE
-from local_azure.ports import take_ports
-from local_azure.processes import Process, Program, TwinError, await_strays, keep_loopback_direct, run
-from local_azure.programs import AZURE_ML, EVENT_GRID, FUNCTIONS_HOST
+from local_azure.processes import (
+    AZURE_ML,
+    EVENT_GRID,
+    FUNCTIONS_HOST,
+    Process,
+    Program,
+    TwinError,
+    await_strays,
+    keep_loopback_direct,
+    run,
+)
 from local_azure.twin import parts
-from local_azure.twin.deployment import app_settings, create_containers_and_queues, local_settings
-from local_azure.twin.options import TwinOptions
-from local_azure.twin.places import Places
-from local_azure.twin.state import TWIN_FILE, StateFolder, take_state_folder, write_atomically, write_twin_file
+from local_azure.twin.parts import app_settings, create_containers_and_queues, local_settings
+from local_azure.twin.places import Places, TwinOptions
+from local_azure.twin.state import (
+    TWIN_FILE,
+    StateFolder,
+    take_ports,
+    take_state_folder,
+    write_atomically,
+    write_twin_file,
+)
 
 Say = Callable[[str], None]
 

@@ -15,10 +15,9 @@ from typing import Any
 
 from aiohttp import web
 
-from local_azure.azure_ml.api import assets, jobs, resources, twin
+from local_azure.azure_ml.api import assets, emulator, jobs, resources
 from local_azure.azure_ml.api.call import Answer, Call
-from local_azure.azure_ml.api.emulator import Emulator, LoggedCall
-from local_azure.azure_ml.api.faults import Fault
+from local_azure.azure_ml.api.emulator import Emulator, Fault, LoggedCall
 from local_azure.azure_ml.service import ServiceError
 
 _BODY_LIMIT_BYTES = 4 << 20
@@ -189,12 +188,12 @@ ROUTES = [
     _route("GET", _LOCATION + r"/mfeOperationResults/jc:(?P<operation>[^/]+)", jobs.get_cancel_result),
     _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)/details", jobs.get_run_details),
     _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)", jobs.get_run),
-    _route("GET", r"/twin/calls", twin.get_calls, open_to_all=True),
-    _route("GET", r"/twin/cluster", twin.get_cluster, open_to_all=True),
-    _route("GET", r"/twin/jobs/(?P<name>[^/]+)/log", twin.get_log, open_to_all=True),
-    _route("POST", r"/twin/faults", twin.post_fault, open_to_all=True),
-    _route("GET", r"/twin/faults", twin.get_faults, open_to_all=True),
-    _route("DELETE", r"/twin/faults", twin.delete_faults, open_to_all=True),
+    _route("GET", r"/twin/calls", emulator.get_calls, open_to_all=True),
+    _route("GET", r"/twin/cluster", emulator.get_cluster, open_to_all=True),
+    _route("GET", r"/twin/jobs/(?P<name>[^/]+)/log", emulator.get_log, open_to_all=True),
+    _route("POST", r"/twin/faults", emulator.post_fault, open_to_all=True),
+    _route("GET", r"/twin/faults", emulator.get_faults, open_to_all=True),
+    _route("DELETE", r"/twin/faults", emulator.delete_faults, open_to_all=True),
 ]
 
 

@@ -12,8 +12,7 @@ from local_azure.azure_ml.api.emulator import Emulator
 from local_azure.azure_ml.api.security import SYSTEM_IDENTITY
 from local_azure.azure_ml.cluster import Cluster, NodeState, Scale
 from local_azure.azure_ml.service import ServiceError, duration_s, iso, utcnow
-from local_azure.azure_ml.store import Document
-from local_azure.azure_ml.workspace import BUILT_IN_DATASTORES, COMPUTES, DATASTORES, datastore_document
+from local_azure.azure_ml.workspace import BUILT_IN_DATASTORES, COMPUTES, DATASTORES, Document, datastore_document
 
 LOCATION = "westeurope"
 _DATA_PLANES = ("api", "history", "experimentation", "mlflow", "modelmanagement")

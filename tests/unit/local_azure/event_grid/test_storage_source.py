@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from local_azure.event_grid.access_log import MAX_READ_BYTES, LogTail, Position, StorageWrite, parse_line
+from local_azure.event_grid.storage_source import MAX_READ_BYTES, LogTail, Position, StorageWrite, parse_line
 
 PREFIX = '127.0.0.1 - - [20/Nov/2026:11:37:09 +0000] "'
 

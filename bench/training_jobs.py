@@ -10,9 +10,8 @@ from typing import Any
 
 from shard_validation import encode_example
 from shared.crc import crc32c_of_file
-from shared.example_schema import FeatureSpec
 from shared.job_arguments import JobArguments
-from shared.manifest import Manifest, ManifestShard, fingerprint
+from shared.manifest import FeatureSpec, Manifest, ManifestShard, fingerprint
 from shared.record_framing import frame_record
 
 _SEED = 20261121

@@ -15,7 +15,7 @@ from shard_validation.images import Bytes, compile_image_check
 from shard_validation.reasons import Fault, ReasonCode
 from shard_validation.requirements import DataRequirements
 from shard_validation.statistics import MAX_DISTINCT, FeatureStatistics
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 
 ValuesCheck = Callable[[Sequence[Any], int], Fault | None]
 """Takes the values of one record and the record's index."""

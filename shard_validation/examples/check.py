@@ -16,7 +16,7 @@ from shard_validation.features import ValuesCheck, compile_values_check, missing
 from shard_validation.reasons import Fault, ReasonCode
 from shard_validation.requirements import DataRequirements
 from shard_validation.statistics import ShardStatistics
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 
 PayloadCheck = Callable[[Payload, int], list[Fault] | None]
 """Takes a payload and the record's index; returns its faults, or None."""

@@ -37,7 +37,7 @@ from tests.unit.function_app.runs.test_submission import Unavailable
 def test_a_status_leads_to_its_state_or_changes_nothing(status: str, state: RunState) -> None:
     """Words that say nothing about progress leave the run as it was."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, status)
     assert state == world.follow(run).state
 
@@ -45,7 +45,7 @@ def test_a_status_leads_to_its_state_or_changes_nothing(status: str, state: RunS
 def test_a_run_never_goes_back() -> None:
     """After NotResponding a job may report an earlier status: ours stays."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, "Running")
     world.follow(run)
     world.jobs.become(run.run_id, "Queued")
@@ -55,7 +55,7 @@ def test_a_run_never_goes_back() -> None:
 def test_a_failed_run_keeps_error_and_log_tail_and_tells_people() -> None:
     """What a person starts from."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.logs[run.run_id] = "Traceback …\nValueError: no\n"
     world.jobs.become(run.run_id, "Failed", error="exit status 1")
     found = world.follow(run)
@@ -81,7 +81,7 @@ class Silent(MemoryJobs):
 def test_a_log_that_cannot_be_read_holds_up_no_end() -> None:
     """The run has failed whether its log can be had or not."""
     world = World(jobs=Silent())
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, "Failed")
     found = world.follow(run)
     assert (RunState.FAILED, None) == (found.state, found.log_tail)
@@ -96,7 +96,7 @@ def test_a_canceled_run_ends_canceled() -> None:
 def test_a_job_that_azure_ml_does_not_know_is_lost_after_a_while() -> None:
     """Right after the submission it may not be known yet."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.forget(run.run_id)
     assert RunState.SUBMITTED == world.follow(run).state
     world.clock.move(minutes=16)
@@ -108,7 +108,7 @@ def test_a_job_that_azure_ml_does_not_know_is_lost_after_a_while() -> None:
 def test_a_service_that_does_not_answer_leaves_everything_as_it_is() -> None:
     """The next look will tell."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.services = replace(world.services, jobs=Unavailable())
     with pytest.raises(ServiceUnavailableError):
         world.follow(run)
@@ -116,7 +116,7 @@ def test_a_service_that_does_not_answer_leaves_everything_as_it_is() -> None:
 
 
 def test_an_illegal_move_changes_nothing() -> None:
-    """A settled run stays settled, whoever comes late."""
+    """A settled run stays settled, whatever event comes late."""
     world, run = ended_run()
     found, moved = move_run(world.ledger, run, RunState.RUNNING, by=Actor.RECONCILIATION, now=world.clock())
     assert (False, RunState.REGISTERED) == (moved, found.state)
@@ -125,7 +125,7 @@ def test_an_illegal_move_changes_nothing() -> None:
 def test_an_event_of_our_run_has_it_looked_at() -> None:
     """Whatever the event says, Azure ML is asked."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run)
     handle_run_event(run.run_id, world.services)
     assert RunState.REGISTERED == world.only_run().state
@@ -139,7 +139,7 @@ def test_an_event_of_another_project_leaves_no_trace_in_the_ledger() -> None:
 
 
 def test_an_event_of_a_run_that_looks_like_ours_is_suppressed_with_its_reason() -> None:
-    """Somebody may have submitted it by hand, or a ledger was lost."""
+    """It may have been submitted by hand, or a ledger was lost."""
     world = World()
     handle_run_event("landfall-digits-v1-000000000000-a1", world.services)
     assert ["event_suppressed"] == world.actions("landfall-digits-v1-000000000000-a1")
@@ -182,7 +182,7 @@ def test_a_run_event_reads_the_run_once_and_writes_it_once_per_transition(
     """A completion has two transitions: its job has ended, and the gate has decided; then its people are notified."""
     ledger = CountingLedger()
     world = World(ledger=ledger)
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run, status, val_accuracy=metric)
     ledger.reads.clear()
     ledger.writes.clear()
@@ -194,7 +194,7 @@ def test_a_run_event_that_leads_to_another_attempt_reads_the_run_once() -> None:
     """One write for the failure, one that adds the attempt; no row is read again to see what was written."""
     ledger = CountingLedger()
     world = World(ledger=ledger)
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, "Failed", error="The job was preempted")
     ledger.reads.clear()
     ledger.writes.clear()

@@ -37,7 +37,7 @@ def test_a_gate_that_does_not_hold_registers_nothing_and_says_why(metrics: dict[
 def test_a_report_that_cannot_be_read_is_no_evidence(report: bytes | None, reason: str) -> None:
     """The run ends not registered; it does not stay completed for ever."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.write_report(run, {"val_accuracy": 1.0})
     (path,) = world.run_outputs.documents
     if report is None:
@@ -53,7 +53,7 @@ def test_a_report_that_cannot_be_read_is_no_evidence(report: bytes | None, reaso
 def test_a_report_on_other_data_is_no_evidence() -> None:
     """A model must lead back to the data that the run is for."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.write_report(run, {"val_accuracy": 1.0}, fingerprint="e" * 64)
     world.jobs.become(run.run_id, "Completed")
     assert f"expected data {run.fingerprint[:12]}, got eeeeeeeeeeee" in (world.follow(run).reason or "")
@@ -64,9 +64,9 @@ def test_a_report_on_other_data_is_no_evidence() -> None:
     [({"register_": None}, "pipeline digits registers no model"), (None, "the dataset no longer has a pipeline")],
 )
 def test_without_a_gate_nothing_is_registered(changes: dict[str, Any] | None, reason: str) -> None:
-    """Nobody said what a good model is."""
+    """The pipeline does not say what a good model is."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run)
     if changes is None:
         world.services = replace(world.services, pipelines={})

@@ -27,7 +27,7 @@ def test_a_completed_run_whose_gate_holds_is_registered_with_its_lineage() -> No
     } == lineage
 
 
-def test_looking_again_registers_and_tells_nothing_again() -> None:
+def test_looking_again_registers_and_notifies_nothing_again() -> None:
     """However often an event or the timer comes."""
     world, run = ended_run()
     for _ in range(3):
@@ -38,7 +38,7 @@ def test_looking_again_registers_and_tells_nothing_again() -> None:
 def test_a_registry_that_refuses_is_a_reason() -> None:
     """The evidence was good; the model is not there all the same, and people must know."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.models.refusal = "no right to register"
     world.end_job(run)
     assert (RunState.NOT_REGISTERED, "no right to register") == (
@@ -49,7 +49,7 @@ def test_a_registry_that_refuses_is_a_reason() -> None:
 
 def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> None:
     """Digits only, as Azure ML numbers versions itself."""
-    run = World().land_all()
+    run = World().upload_version()
     later = replace(run, created_at=run.created_at.replace(second=59))
     assert model_version(run) == model_version(replace(run, state=RunState.COMPLETED))
     assert (True, 18, True) == (

@@ -14,7 +14,7 @@ from function_app.ingest.set_check import refuse_set
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.services import IngestServices
 from shard_validation import ShardStatistics
-from shard_validation.statistics import VersionStatistics
+from shard_validation.sets import VersionStatistics
 from shared.manifest import Manifest, ManifestShard, fingerprint
 
 MAX_TRIES = 5

@@ -27,7 +27,7 @@ from local_azure.twin.places import Places, TwinOptions
 from local_azure.twin.state import write_atomically
 
 SYSTEM_KEY_SETTING = "LANDFALL_TWIN_FUNCTION_KEY"
-"""Setting of the dev host, not of the function app: the code that Event Grid's deliveries must carry."""
+"""Setting of the dev host, not of the function app: the code that Event Grid's deliveries must contain."""
 UPLOAD_EVENTS = ["Microsoft.Storage.BlobCreated"]
 TRAINING_IMAGE = "landfall-training:local"
 """Stands for an image: the Azure ML emulator runs the training in .venv-training."""
@@ -117,12 +117,12 @@ def publishing(places: Places, options: TwinOptions) -> Program:
 
 
 def published_file(places: Places) -> Path:
-    """Return the file in which publishing leaves the settings that it prints."""
+    """Return the file that receives the settings that publishing prints."""
     return places.logs / "published.json"
 
 
 def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]:
-    """Return which events go where: what Event Grid's subscriptions say in Azure."""
+    """Return the emulator's configuration: the topics, and the subscriptions that a deployment creates."""
     code = places.secrets.function_key
     hook = f"{places.functions_url}/runtime/webhooks/eventgrid?functionName=run_changed&code={code}"
     common = {
@@ -172,7 +172,7 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
 
 
 def workspace_settings() -> dict[str, str]:
-    """Return the settings that say which workspace is meant."""
+    """Return the settings that name the workspace."""
     return {
         "LANDFALL_SUBSCRIPTION_ID": names.SUBSCRIPTION,
         "LANDFALL_RESOURCE_GROUP": names.RESOURCE_GROUP,

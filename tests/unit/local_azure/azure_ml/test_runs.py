@@ -71,15 +71,15 @@ def a_run(name: str = "r1") -> Run:
     )
 
 
-def test_moves_are_recorded_told_and_survive(tmp_path: Path) -> None:
-    """Every move is heard in order, and a new book over the same file knows the last one."""
-    heard: list[RunState] = []
-    book = RunBook(Store(tmp_path / "state"), lambda run: heard.append(run.status))
+def test_moves_are_recorded_and_reported_and_survive(tmp_path: Path) -> None:
+    """Every move is reported in order, and a new book over the same file knows the last one."""
+    reported: list[RunState] = []
+    book = RunBook(Store(tmp_path / "state"), lambda run: reported.append(run.status))
     book.add(a_run())
     for state in WALK[1:]:
         book.move(a_run().job_id, state)
     kept = RunBook(Store(tmp_path / "state"), lambda _run: None).current(a_run().job_id.upper())
-    assert (WALK, RunState.COMPLETED, True) == (heard, kept.status, kept.ended)
+    assert (WALK, RunState.COMPLETED, True) == (reported, kept.status, kept.ended)
     assert None not in {kept.started_at, kept.ended_at}
 
 

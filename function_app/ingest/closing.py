@@ -27,7 +27,7 @@ from shard_validation import (
     check_set,
     read_counts,
 )
-from shard_validation.statistics import VersionStatistics
+from shard_validation.sets import VersionStatistics
 from shared.manifest import Manifest, ManifestShard, fingerprint
 
 MAX_TRIES = 5

@@ -17,7 +17,7 @@ from function_app.adapters.connections import ConnectionSettings, StorageConnect
 from function_app.adapters.tables import TABLE_PREFIX, TableLedger
 from function_app.adapters.tables.client import Change, Tables
 from function_app.adapters.tables.rows import to_columns
-from function_app.adapters.tables.shards import counter_key, shard_key, shard_partition
+from function_app.adapters.tables.versions import counter_key, shard_key, shard_partition
 from function_app.config.pipeline_files import load_pipelines
 from function_app.domain.clock import utcnow
 from function_app.domain.jobs import Workspace

@@ -22,7 +22,7 @@ from function_app.adapters.connections import StorageConnection, read_connection
 from function_app.adapters.tables import TABLE_PREFIX
 from function_app.adapters.tables.client import new_writer
 from function_app.adapters.tables.rows import ascending, escaped, joined, to_columns
-from function_app.adapters.tables.shards import counter_key, shard_key, shard_partition
+from function_app.adapters.tables.versions import counter_key, shard_key, shard_partition
 from function_app.bootstrap import DATA_CONNECTION, HOST_CONNECTION, build_services
 from function_app.domain.events import read_uploads
 from function_app.domain.records import HistoryEntry, ShardRecord

@@ -15,17 +15,15 @@ import httpx
 
 from cli.api_client import ApiClient
 from cli.demo.digits import pack_digits
-from cli.demo.following import DemoError, Follower, Stopwatch
+from cli.demo.following import DemoError, Follower, Observer, Stopwatch
 from cli.demo.narration import TimedLines
-from cli.demo.observation import Observer
 from cli.demo.report import demo_report, summary, training_report
 from cli.errors import CliError, ending_on_signals
 from cli.up import show_addresses, twin_options, watch_until_interrupted
 from cli.upload import ShardUploader, upload_all
 from local_azure.processes import TwinError
 from local_azure.twin.client import TwinClient
-from local_azure.twin.options import TwinOptions
-from local_azure.twin.places import DATA_CONTAINER, Places
+from local_azure.twin.places import DATA_CONTAINER, Places, TwinOptions
 from local_azure.twin.state import write_atomically
 from local_azure.twin.twin import Twin, running_twin
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from function_app.domain.errors import IdempotencyKeyError
-from function_app.domain.job_plan import digest
+from function_app.domain.jobs import digest
 from function_app.domain.records import RunRecord
 from function_app.services import RunServices
 

@@ -9,20 +9,18 @@ from typing import Any
 
 from function_app.config.pipelines import Limit, Pipeline
 from function_app.domain.errors import (
-    LedgerConflictError,
     NotFoundError,
     OverrideError,
     VersionNameError,
     VersionNotWholeError,
 )
 from function_app.domain.events import TrainingRequest
-from function_app.domain.job_plan import TAG, Plan, plan_run, planned_run, signed_plan
+from function_app.domain.jobs import planned_run
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
-from function_app.domain.run_states import AWAITING_SUBMISSION, RunState
+from function_app.domain.run_states import AWAITING_SUBMISSION
 from function_app.ingest.closing import described
 from function_app.ingest.completeness import missing_shards, refusal_messages
-from function_app.runs.admission import last_attempt
-from function_app.runs.holds import refuse_held
+from function_app.runs.admission import refuse_held
 from function_app.runs.request_keys import KeyedRequest
 from function_app.runs.script_check import (
     MAX_LISTED,
@@ -31,6 +29,7 @@ from function_app.runs.script_check import (
     refuse_bad_script,
     with_script_errors,
 )
+from function_app.runs.submission import unspent_plan
 from function_app.services import RunServices
 from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Manifest, fingerprint
@@ -185,50 +184,6 @@ def _check_limit(name: str, value: Any, limit: Limit) -> None:
 
 def _like(own: Any, value: Any) -> Any:
     return float(value) if isinstance(own, float) else value
-
-
-FORCED_TAG = TAG + "forced"
-MAX_NAMES = 100
-"""Largest number of names of one request: how often the same training may be given up before force is needed."""
-WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
-
-
-def unspent_plan(
-    pipeline: Pipeline,
-    generation: Generation,
-    services: RunServices,
-    *,
-    options: TrainingOptions | None = None,
-    forced_by: str | None = None,
-) -> Plan:
-    """Return the plan of a request under the first of its names that has led, or can still lead, to a model.
-
-    ``forced_by`` makes it another request, with names of its own.
-    """
-    for number in range(MAX_NAMES):
-        again = "/".join([*([f"forced by {forced_by}"] if forced_by else []), *([str(number)] if number else [])])
-        plan = plan_run(pipeline, generation, services.workspace, options=options, again=again or None)
-        run = last_attempt(plan.run_id, services.ledger)
-        if run is None or not _is_spent(run, generation):
-            return _tagged(plan) if forced_by else plan
-    raise LedgerConflictError(
-        f"{generation.dataset_version}: the same training was given up {MAX_NAMES} times; request it with force"
-    )
-
-
-def _tagged(plan: Plan) -> Plan:
-    """Tag the job of a forced run."""
-    return signed_plan(
-        plan.logical_run, plan.attempt, replace(plan.spec, tags={**plan.spec.tags, FORCED_TAG: "true"})
-    )
-
-
-def _is_spent(run: RunRecord, generation: Generation) -> bool:
-    """Whether a run was never submitted, or ended badly on an earlier generation of the same content."""
-    if run.state is RunState.SUPPRESSED:
-        return True
-    undelivered = run.state in WITHOUT_A_MODEL or run.cancel_requested_at is not None
-    return undelivered and run.generation != generation.number
 
 
 VERSION = SYNTHETIC

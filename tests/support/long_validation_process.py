@@ -15,20 +15,20 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from function_app.bootstrap import build_services
-from function_app.config.settings import Slices
 from function_app.domain.events import CREATED, Upload
 from function_app.domain.records import BlobFacts
 from function_app.ingest.uploads import handle_upload
 from function_app.ports import DocumentStore, ShardStore
+from function_app.services import TimeBudget
 from shard_validation import ShardSource
 
 CHUNK_BYTES = 1 << 16
 NUM_CHUNKS = 8
-"""Of each slice."""
+"""Chunks per slice."""
 
 
 @dataclass
-class ToldSource:
+class ReportingSource:
     """Implements ShardSource: says where every read begins."""
 
     source: ShardSource
@@ -51,7 +51,7 @@ class ToldSource:
 
 
 @dataclass
-class ToldShards:
+class ReportingShards:
     """Implements ShardStore over the real one."""
 
     store: ShardStore
@@ -62,7 +62,7 @@ class ToldShards:
 
     def open(self, facts: BlobFacts) -> ShardSource:
         """See ShardStore."""
-        return ToldSource(self.store.open(facts))
+        return ReportingSource(self.store.open(facts))
 
     def list(self, prefix: str) -> Iterator[BlobFacts]:
         """See ShardStore."""
@@ -116,9 +116,9 @@ def main() -> None:
     services = build_services(os.environ)
     services = replace(
         services,
-        shards=ToldShards(services.shards),
+        shards=ReportingShards(services.shards),
         documents=WaitingDocuments(services.documents),
-        slices=Slices(min_bytes=1, checkpoint_every_s=NUM_CHUNKS, seconds=Ticks()),
+        time_budget=TimeBudget(min_bytes=1, checkpoint_every_s=NUM_CHUNKS, seconds=Ticks()),
     )
     upload = Upload(
         event_type=CREATED, api="PutBlob", container=services.data_container, path=sys.argv[1], event_id="1"

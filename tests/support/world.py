@@ -11,8 +11,7 @@ from uuid import uuid4
 from function_app.config.pipeline_files import parse_pipeline
 from function_app.config.pipelines import Pipeline
 from function_app.domain.events import CREATED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, Upload
-from function_app.domain.job_plan import report_path, spec_from_json
-from function_app.domain.jobs import Workspace
+from function_app.domain.jobs import Workspace, report_path, spec_from_json
 from function_app.domain.records import DatasetVersion, RunRecord, Undelivered
 from function_app.ingest.uploads import handle_upload
 from function_app.runs.following import follow_run
@@ -150,13 +149,13 @@ class World:
         self.services = replace(self.services, pipelines={**self.services.pipelines, **more})
 
     def put(self, name: str, content: bytes | None = None, version: str = "v1", dataset: str = "digits") -> str:
-        """Upload a shard (by default a good one of its own content); return its path. Nobody hears of it yet."""
+        """Upload a shard (by default a good one of its own content); return its path. No event is delivered yet."""
         path = f"{dataset}/{version}/{name}"
         self.shards.put(path, shard_content(len(name) % 10, *_digits(name)) if content is None else content)
         return path
 
     def remove(self, path: str) -> None:
-        """Delete a blob, if it is there. Nobody hears of it."""
+        """Delete a blob, if it is there. No event is delivered."""
         self.shards.blobs.pop(path, None)
 
     def overwrite_manifests(self, content: bytes) -> None:
@@ -191,7 +190,7 @@ class World:
         event: dict[str, Any] = {"event_type": CREATED, "api": "PutBlob", "container": "datasets", "path": path}
         handle_upload(Upload(**{"event_id": "e", **event, **members}), self.services)
 
-    def land(self, *names: str, version: str = "v1", dataset: str = "digits") -> None:
+    def upload_shards(self, *names: str, version: str = "v1", dataset: str = "digits") -> None:
         """Upload good shards and deliver their events."""
         for name in names:
             self.deliver(self.put(name, version=version, dataset=dataset))
@@ -201,9 +200,9 @@ class World:
         while self.requests.messages:
             handle_request(TrainingRequest.from_json(self.requests.messages.pop(0)), self.services)
 
-    def land_all(self) -> RunRecord:
-        """Land a whole version and have it submitted; return its run."""
-        self.land(*ALL_SHARDS)
+    def upload_version(self) -> RunRecord:
+        """Upload a whole version and have it submitted; return its run."""
+        self.upload_shards(*ALL_SHARDS)
         self.serve_requests()
         return self.only_run()
 
@@ -213,8 +212,8 @@ class World:
         return run
 
     def train(self, *, version: str = "v1", dataset: str = "digits") -> RunRecord:
-        """Land a version, serve the queue, and return the newest run of the dataset."""
-        self.land(*ALL_SHARDS, version=version, dataset=dataset)
+        """Upload a version, serve the queue, and return the newest run of the dataset."""
+        self.upload_shards(*ALL_SHARDS, version=version, dataset=dataset)
         self.serve_requests()
         return self.ledger.runs(dataset=dataset)[0]
 
@@ -277,3 +276,11 @@ ALL_SHARDS = (*TRAIN_SHARDS, *VALIDATION_SHARDS)
 def _digits(name: str) -> list[int]:
     """Labels that differ from shard to shard."""
     return [int(character) for character in name if character.isdigit()]
+
+
+def ended_run(status: str = "Completed", **metrics: float) -> tuple[World, RunRecord]:
+    """A world whose run has ended, and the run after a look."""
+    world = World()
+    run = world.upload_version()
+    world.end_job(run, status, **metrics)
+    return world, world.follow(run)

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from shared.example_schema import Encoding, FeatureSpec
-from shared.training_options import TrainingOptions
+from shared.job_arguments import TrainingOptions
+from shared.manifest import Encoding, FeatureSpec
 from training_job.data.images import decoder_for, feature, fit, image_shapes, training_augmentation
 from training_job.errors import DataError
 
@@ -116,7 +116,7 @@ def test_augmentation_differs_from_record_to_record(kind: str) -> None:
 
 
 def test_half_of_the_images_are_flipped() -> None:
-    """Of 200, 70 to 130: a coin's doing."""
+    """70 to 130 of 200, as coin tosses would give."""
     augment = training_augmentation(TrainingOptions(augmentation="flip"), (1, 2, 1))
     image = tf.constant([[[0.0], [1.0]]])
     flipped = sum(float(augment(image, tf.constant([5, position]))[0, 0, 0]) for position in range(200))

@@ -20,14 +20,14 @@ LEFT = {".landfall-pack.json", f".{SHARD}.part"}
 
 
 @pytest.fixture
-def _heard_signals() -> Iterator[None]:
+def _received_signals() -> Iterator[None]:
     """Where the tests are run by nohup, they ignore SIGHUP, and so would whatever they start."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.usefixtures("_heard_signals")
+@pytest.mark.usefixtures("_received_signals")
 @pytest.mark.parametrize(
     ("number", "status", "left"),
     [

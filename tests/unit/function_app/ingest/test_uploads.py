@@ -9,7 +9,9 @@ import pytest
 
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import BlobFacts, ShardRecord, ShardState
+from function_app.explain.description import describe_version
 from function_app.ingest.uploads import OTHERS_UPLOADS
+from function_app.sweep.sweep import sweep
 from function_app.testing.stores import MemoryShardStore
 from shard_validation import (
     DataRequirements,
@@ -19,7 +21,7 @@ from shard_validation import (
     SourceUnavailableError,
     validate_shard,
 )
-from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VALIDATION_SHARDS, VERSION, World, shard_content
 
 NAME = TRAIN_SHARDS[0]
 PATH = f"digits/v1/{NAME}"
@@ -27,7 +29,7 @@ PATH = f"digits/v1/{NAME}"
 
 @dataclass
 class Interrupted:
-    """A validator during whose work something happens to the store, as often as told."""
+    """A validator during whose work something happens to the store, a set number of times."""
 
     happens: Callable[[], None]
     times: int = 1
@@ -103,7 +105,7 @@ def test_a_good_shard_over_a_bad_one_is_accepted() -> None:
     ],
 )
 def test_an_event_that_is_none_of_ours_is_suppressed_with_its_reason(members: dict[str, str], reason: str) -> None:
-    """Somebody can ask why nothing happened."""
+    """A user can ask why nothing happened."""
     world = World()
     world.put(NAME)
     world.deliver(PATH, **members)
@@ -139,8 +141,8 @@ def test_a_path_that_means_no_shard_is_suppressed_with_its_reason(path: str, rea
         ("datasets", f"letters/v1/{NAME}"),
     ],
 )
-def test_what_lies_where_nobody_waits_for_shards_is_counted_by_the_day(container: str, path: str) -> None:
-    """However much is written there: one row for each day, and no story."""
+def test_blobs_outside_every_dataset_are_counted_by_the_day(container: str, path: str) -> None:
+    """However much is written there: one row for each day, and no history."""
     world = World()
     for _ in range(3):
         world.deliver(path, container=container)
@@ -166,7 +168,7 @@ def test_a_second_delivery_does_not_validate_again() -> None:
     assert (1, ["shard_accepted", "event_suppressed"]) == (validator.calls, world.actions(path))
 
 
-def test_a_shard_overwritten_while_it_is_read_is_judged_anew() -> None:
+def test_a_shard_overwritten_while_it_is_read_is_judged_again() -> None:
     """Never half of one content and half of another."""
     world = World()
     world.services = replace(world.services, validate=(validator := Interrupted(lambda: void(world.put(NAME)))))
@@ -213,14 +215,14 @@ class LateWriter(MemoryShardStore):
     late: Callable[[], None] = staticmethod(lambda: None)
 
     def facts(self, path: str) -> BlobFacts | None:
-        """Answer, and at the second look first let somebody overwrite the blob."""
+        """Answer, and at the second look first overwrite the blob."""
         self.looks += 1
         if self.looks == 2:
             self.late()
         return super().facts(path)
 
 
-def test_whoever_writes_last_looks_again() -> None:
+def test_the_last_writer_looks_again() -> None:
     """A slow handler must not leave its verdict on old content over a quick handler's on the new one."""
     world = World()
     store = LateWriter(world.clock)
@@ -232,22 +234,22 @@ def test_whoever_writes_last_looks_again() -> None:
     assert (facts.etag, ["shard_accepted", "shard_accepted"]) == (stored and stored.etag, world.actions(PATH))
 
 
-def test_a_contradictory_number_of_shards_is_rejected_and_harms_nobody() -> None:
+def test_a_contradictory_number_of_shards_is_rejected_and_harms_no_other_shard() -> None:
     """The first shard's N stands; the other file is rejected with its reason and its position stays free."""
     world = World()
-    world.land(NAME, "train-00001-of-00003.tfrecord")
+    world.upload_shards(NAME, "train-00001-of-00003.tfrecord")
     (entry,) = [d for d in world.ledger.history(str(VERSION)) if d.action == "shard_rejected"]
     position = world.ledger.shard(VERSION, "train", 1)
     assert (ReasonCode.SET_SIZE_CONTRADICTORY, None) == (entry.details["code"], position)
-    world.land(*ALL_SHARDS[1:])
+    world.upload_shards(*ALL_SHARDS[1:])
     assert world.ledger.latest_generation(VERSION) is not None
 
 
-def test_two_files_for_one_position_are_told_apart() -> None:
+def test_two_files_for_one_position_are_distinguished() -> None:
     """The first one stands while it is there; once it is deleted the other may have the position."""
     world = World()
     other = NAME.removesuffix(".tfrecord")
-    world.land(NAME, other)
+    world.upload_shards(NAME, other)
     stored = row(world)
     assert (NAME, ["shard_rejected"]) == (stored and stored.name, world.actions(f"digits/v1/{other}"))
     world.shards.delete(PATH)
@@ -258,3 +260,116 @@ def test_two_files_for_one_position_are_told_apart() -> None:
 
 def void(_: object) -> None:
     """Take a value and give none."""
+
+
+WRONG = ("train-00000-of-00004.tfrecord", "train-00003-of-00004.tfrecord")
+
+
+def rejections(world: World) -> list[str]:
+    """What was said of shards that contradict the claim."""
+    return [d.reason for d in world.ledger.history(str(VERSION)) if d.action == "shard_rejected"]
+
+
+def delete(world: World, *names: str) -> None:
+    """The data owner deletes shards; that is not notified."""
+    for name in names:
+        world.shards.delete(f"{VERSION}/{name}")
+
+
+def test_a_contradiction_names_the_shards_that_hold_the_claim() -> None:
+    """It names what to delete, on either side."""
+    world = World()
+    world.upload_shards(*WRONG, TRAIN_SHARDS[0])
+    (reason,) = rejections(world)
+    assert f"says -of-00002, but {WRONG[0]}, {WRONG[1]} came first and split train has 4 shards" in reason
+
+
+def test_one_shard_left_holds_the_claim() -> None:
+    """Also a rejected one: its owner may mend it."""
+    world = World()
+    world.upload_shards(WRONG[0])
+    world.deliver(world.put(WRONG[1], b"broken"))
+    delete(world, WRONG[0])
+    world.upload_shards(TRAIN_SHARDS[0])
+    assert (4, 1) == (world.ledger.split_sizes(VERSION)["train"], len(rejections(world)))
+
+
+def test_the_claim_moves_once_its_shards_are_deleted() -> None:
+    """The next shard under another N claims its own, and the set closes."""
+    world = World()
+    world.upload_shards(*WRONG)
+    delete(world, *WRONG)
+    world.upload_shards(*ALL_SHARDS)
+    generation = world.ledger.latest_generation(VERSION)
+    assert (2, 3, 1) == (
+        world.ledger.split_sizes(VERSION)["train"],
+        generation and generation.num_shards,
+        world.actions(VERSION).count("split_size_moved"),
+    )
+
+
+def test_verdicts_on_the_deleted_shards_count_no_more() -> None:
+    """Neither towards the new set nor against it, and its description does not show them."""
+    world = World()
+    world.upload_shards(*WRONG)
+    delete(world, *WRONG)
+    world.upload_shards(TRAIN_SHARDS[1])
+    counts = [world.ledger.accepted_in_bucket(VERSION, "train", bucket) for bucket in range(4)]
+    old = [world.ledger.shard(VERSION, "train", index) for index in (0, 3)]
+    assert ([0, 1, 0, 0], [ShardState.REJECTED] * 2) == (counts, [row and row.state for row in old])
+    train, _ = describe_version(VERSION, world.services).splits
+    assert (1, ("train-00000-of-00002",), ()) == (train.accepted, train.missing, train.rejected)
+
+
+def test_a_sweep_finds_the_shards_that_were_refused_before() -> None:
+    """They came first, were refused, and the wrong one was deleted later: no event tells of that."""
+    world = World()
+    world.upload_shards(WRONG[0], *ALL_SHARDS)
+    assert world.ledger.latest_generation(VERSION) is None
+    delete(world, WRONG[0])
+    world.clock.move(minutes=10)
+    sweep(world.services)
+    generation = world.ledger.latest_generation(VERSION)
+    assert 3 == (generation and generation.num_shards)
+
+
+def test_while_the_claim_stands_a_sweep_adds_nothing_to_the_history() -> None:
+    """Every five minutes would be too often."""
+    world = World()
+    world.upload_shards(WRONG[0], *ALL_SHARDS)
+    lines = len(world.actions(VERSION))
+    for _ in range(3):
+        world.clock.move(minutes=10)
+        sweep(world.services)
+    assert lines == len(world.actions(VERSION))
+
+
+def test_other_splits_keep_theirs() -> None:
+    """A claim is of one split of one version."""
+    world = World()
+    world.upload_shards(*WRONG, *VALIDATION_SHARDS)
+    delete(world, *WRONG)
+    world.upload_shards(TRAIN_SHARDS[0])
+    stored = world.ledger.shard(VERSION, "validation", 0)
+    assert ({"train": 2, "validation": 1}, ShardState.ACCEPTED) == (
+        world.ledger.split_sizes(VERSION),
+        stored and stored.state,
+    )
+
+
+@pytest.mark.parametrize("late_index", [0, 1])
+def test_a_verdict_that_comes_late_for_the_former_number_does_not_close(late_index: int) -> None:
+    """A slow handler writes it after the claim has moved; a shard that is gone stands in for none."""
+    world = World()
+    name = f"train-{late_index:05d}-of-00004.tfrecord"
+    world.upload_shards(name)
+    late = world.ledger.shard(VERSION, "train", late_index)
+    delete(world, name)
+    world.upload_shards(*[n for n in ALL_SHARDS if f"train-{late_index:05d}" not in n])
+    assert late is not None
+    world.ledger.record_shard(late)
+    world.clock.move(minutes=10)
+    sweep(world.services)
+    assert world.ledger.latest_generation(VERSION) is None
+    world.upload_shards(TRAIN_SHARDS[late_index])
+    assert world.ledger.latest_generation(VERSION) is not None

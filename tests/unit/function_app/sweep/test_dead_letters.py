@@ -1,4 +1,4 @@
-"""Dead letters: taken to the ledger with their error, sent again when somebody says so."""
+"""Dead letters: taken to the ledger with their error, sent again on request."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import pytest
 
 from function_app.domain.errors import NotFoundError, ReplayRefusedError, ServiceUnavailableError
 from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest
-from function_app.domain.records import DeadLetter, DeadLetterState, Undelivered
+from function_app.domain.records import DeadLetter, DeadLetterState, HistoryEntry, Undelivered
 from function_app.domain.run_states import RunState
-from function_app.sweep.dead_letters import NO_ERROR_KNOWN, collect_dead_letters, failures_on_record, replay
+from function_app.sweep.dead_letters import (
+    NO_ERROR_KNOWN,
+    collect_dead_letters,
+    failures_of,
+    failures_on_record,
+    replay,
+)
+from function_app.testing.ledger import MemoryLedger
 from tests.support.ledger_records import NOON
 from tests.support.world import TRAIN_SHARDS, VERSION, World
 
@@ -62,7 +69,7 @@ def test_a_message_whose_handler_never_came_to_an_end_says_so() -> None:
 
 
 def test_what_was_taken_lies_there_no_longer() -> None:
-    """And taking it twice, because the source could not be told, makes one letter."""
+    """And taking it twice, because the source could not be emptied, makes one letter."""
     world = World()
     collected(world, undelivered())
     collected(world, undelivered())
@@ -73,7 +80,7 @@ def test_what_was_taken_lies_there_no_longer() -> None:
     )
 
 
-def test_people_are_told_of_a_letter_once() -> None:
+def test_a_letter_is_notified_once() -> None:
     """With the error, and the command that sends it again."""
     world = World()
     letter = collected(world, undelivered(), undelivered())
@@ -84,7 +91,7 @@ def test_people_are_told_of_a_letter_once() -> None:
 
 
 def test_a_replayed_upload_goes_back_to_its_queue() -> None:
-    """As it was; the letter says when, and the story too."""
+    """As it was; the letter says when, and so does the history."""
     world = World()
     letter = replay(collected(world, undelivered()).dead_letter_id, world.services)
     assert [UPLOAD] == world.uploads.messages
@@ -116,7 +123,7 @@ def test_a_letter_that_dies_again_within_the_second_waits_again(later_s: int) ->
 
 
 def test_remains_of_an_earlier_death_do_not_reopen_a_replayed_letter() -> None:
-    """They come to light after the next death: whoever took them first was killed before the queue heard of it."""
+    """They appear after the next death: the process that took them was killed before it deleted the message."""
     world = World()
     letter = collected(world, undelivered(died_at=NOON + timedelta(seconds=1), death="2"))
     replay(letter.dead_letter_id, world.services)
@@ -134,7 +141,7 @@ def test_remains_of_the_first_death_do_not_reopen_a_replayed_letter() -> None:
 def test_a_replayed_training_request_leads_to_its_run_once() -> None:
     """However often it is replayed, and whatever has happened since."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     request = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed", run_id=run.run_id)
     letter = collected(world, undelivered(TRAINING_REQUESTED, request.to_json()))
     for _ in range(2):
@@ -146,7 +153,7 @@ def test_a_replayed_training_request_leads_to_its_run_once() -> None:
 def test_a_replayed_run_event_has_its_run_looked_at() -> None:
     """Event Grid called the function itself, so there is no queue: the step is taken at once."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run)
     event = {"id": "r", "eventType": "Microsoft.MachineLearningServices.RunCompleted", "data": {"runId": run.run_id}}
     letter = collected(world, undelivered(RUN_CHANGED, json.dumps(event), identity="r"))
@@ -156,8 +163,8 @@ def test_a_replayed_run_event_has_its_run_looked_at() -> None:
 
 @pytest.mark.parametrize("payload", ["", "no JSON", "[]", "7", '{"subject": null}', '{"subject": "/x"}'])
 @pytest.mark.parametrize("source", [SHARD_UPLOADED, TRAINING_REQUESTED, RUN_CHANGED])
-def test_a_payload_that_nobody_understands_is_kept_all_the_same(source: str, payload: str) -> None:
-    """About nothing that is known; its story is under its own name."""
+def test_a_payload_that_cannot_be_parsed_is_kept(source: str, payload: str) -> None:
+    """About nothing that is known; its history is under its own name."""
     world = World()
     letter = collected(world, undelivered(source, payload))
     assert ("", payload) == (letter.subject, letter.payload)
@@ -174,7 +181,7 @@ def test_half_a_payload_is_not_replayed() -> None:
 
 
 def test_an_event_of_an_unknown_type_is_not_replayed() -> None:
-    """Nobody here handles it."""
+    """No handler here takes it."""
     world = World()
     letter = collected(world, undelivered("Contoso.Something"))
     with pytest.raises(ReplayRefusedError, match="cannot be replayed; these can: run-changed, shard-uploaded"):
@@ -183,5 +190,54 @@ def test_an_event_of_an_unknown_type_is_not_replayed() -> None:
 
 def test_an_unknown_letter_is_not_found() -> None:
     """The name is in the message."""
-    with pytest.raises(NotFoundError, match="dead letter nobody is not on record"):
-        replay("nobody", World().services)
+    with pytest.raises(NotFoundError, match="dead letter unknown is not on record"):
+        replay("unknown", World().services)
+
+
+def test_a_handler_that_succeeds_leaves_no_line() -> None:
+    """There is one line for each failure and none for anything else."""
+    world = World()
+    with failures_on_record(SHARD_UPLOADED, b"body", world.services):
+        pass
+    assert [] == failures_of(SHARD_UPLOADED, "body", world.services)
+
+
+def test_an_error_is_recorded_and_goes_on() -> None:
+    """The host must see it, or it would take the message for handled."""
+    world = World()
+    with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, b"body", world.services):
+        raise NotFoundError("the run is\nnot on record")
+    assert ["the run is not on record"] == [
+        line.reason for line in failures_of(SHARD_UPLOADED, "body", world.services)
+    ]
+
+
+def test_an_unforeseen_error_is_recorded_with_its_kind() -> None:
+    """A bare message of a KeyError says nothing."""
+    world = World()
+    with pytest.raises(KeyError), failures_on_record(SHARD_UPLOADED, "body", world.services):
+        raise KeyError("subject")
+    assert ["KeyError: 'subject'"] == [line.reason for line in failures_of(SHARD_UPLOADED, "body", world.services)]
+
+
+def test_messages_are_distinguished_by_source_and_body() -> None:
+    """A failure of one is no failure of another."""
+    world = World()
+    with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, "body", world.services):
+        raise NotFoundError("gone")
+    found = [failures_of(source, body, world.services) for source, body in ((SHARD_UPLOADED, "x"), ("other", "body"))]
+    assert [[], []] == found
+
+
+class SilentLedger(MemoryLedger):
+    """A ledger that cannot be written to."""
+
+    def add_history_entry(self, entry: HistoryEntry) -> None:
+        raise ServiceUnavailableError(f"{entry.subject}: storage did not answer")
+
+
+def test_where_the_ledger_fails_too_the_first_error_goes_on() -> None:
+    """What brought the handler down is what the host should log."""
+    world = World(ledger=SilentLedger())
+    with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, "body", world.services):
+        raise NotFoundError("gone")

@@ -6,70 +6,70 @@ from function_app.config.pipelines import Watch
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.sweep.sweep import run_sweep
-from tests.support.world import World
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World
 
 
 def started(status: str) -> tuple[World, RunRecord]:
     """A world with a submitted run whose job has a status."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, status)
     return world, run
 
 
-def told(world: World, outcome: str, **duration: float) -> list[str]:
+def notified_after(world: World, outcome: str, **duration: float) -> list[str]:
     """Let time pass and sweep; return what the people received about it in all."""
     world.clock.move(**duration)
     assert () == run_sweep(world.services).problems
     return [n.content["text"] for n in world.people.received if n.outcome == outcome]
 
 
-def test_a_run_that_waits_too_long_is_told_with_what_to_ask_for() -> None:
+def test_a_run_that_waits_too_long_is_notified_with_what_to_ask_for() -> None:
     """The nodes, their size, the vCPUs that the quota is counted in, and that the size is retired."""
     world, run = started("Queued")
-    assert [] == told(world, "run_waiting", minutes=110)
-    (text,) = told(world, "run_waiting", minutes=20)
+    assert [] == notified_after(world, "run_waiting", minutes=110)
+    (text,) = notified_after(world, "run_waiting", minutes=20)
     assert f"Run {run.run_id} of digits/v1 has waited 2 h 10 min for 2 nodes of Standard_NC6s_v3" in text
     assert "2 nodes, 12 vCPUs in all" in text
     assert "its successor is Standard_NC40ads_H100_v5" in text
 
 
-def test_a_waiting_run_is_told_once() -> None:
+def test_a_waiting_run_is_notified_once() -> None:
     """And goes on waiting: nothing is stopped by it."""
     world, run = started("Queued")
-    counts = [len(told(world, "run_waiting", hours=3)) for _ in range(3)]
+    counts = [len(notified_after(world, "run_waiting", hours=3)) for _ in range(3)]
     assert ([1, 1, 1], RunState.QUEUED) == (counts, world.ledger.run_rows[run.run_id].state)
 
 
 def test_a_running_run_waits_for_nothing() -> None:
     """Its own time limit is Azure ML's to keep."""
     world, _ = started("Running")
-    assert [] == told(world, "run_waiting", hours=30)
+    assert [] == notified_after(world, "run_waiting", hours=30)
 
 
 def test_the_pipeline_says_how_long_a_run_may_wait() -> None:
     """In seconds."""
     world, _ = started("Queued")
     world.change_pipeline(watch=Watch(queued_after_s=60))
-    assert 1 == len(told(world, "run_waiting", minutes=2))
+    assert 1 == len(notified_after(world, "run_waiting", minutes=2))
 
 
-def test_a_run_that_does_not_respond_is_told_after_a_while() -> None:
+def test_a_run_that_does_not_respond_is_notified_after_a_while() -> None:
     """It may come back; until then the clock runs from the first sight of it."""
     world, run = started("Running")
-    told(world, "run_silent", minutes=5)
+    notified_after(world, "run_silent", minutes=5)
     world.jobs.become(run.run_id, "NotResponding")
-    counts = [len(told(world, "run_silent", minutes=minutes)) for minutes in (5, 25, 10, 60)]
+    counts = [len(notified_after(world, "run_silent", minutes=minutes)) for minutes in (5, 25, 10, 60)]
     assert [0, 0, 1, 1] == counts
 
 
-def test_a_run_that_responds_again_starts_anew() -> None:
+def test_a_run_that_responds_again_restarts_the_clock() -> None:
     """Two silences of twenty minutes are none of thirty."""
     world, run = started("Running")
-    told(world, "run_silent", minutes=5)
+    notified_after(world, "run_silent", minutes=5)
     for status in ("NotResponding", "Running", "NotResponding"):
         world.jobs.become(run.run_id, status)
-        found = [told(world, "run_silent", minutes=minutes) for minutes in (5, 15)]
+        found = [notified_after(world, "run_silent", minutes=minutes) for minutes in (5, 15)]
     assert [[], []] == found
     assert ["run_not_responding", "run_not_responding_over", "run_not_responding"] == [
         action for action in world.actions(run.run_id) if "not_responding" in action
@@ -77,31 +77,92 @@ def test_a_run_that_responds_again_starts_anew() -> None:
 
 
 def test_a_run_whose_cluster_is_gone_is_lost_with_the_reason() -> None:
-    """Its job is canceled, so that a cluster made anew under the name does not start it."""
+    """Its job is canceled, so that a new cluster of the same name does not start it."""
     world, run = started("Queued")
     world.jobs.deleted_computes.add("landfall-gpu")
-    told(world, "lost", minutes=5)
+    notified_after(world, "lost", minutes=5)
     before = world.only_run().state
-    (text,) = told(world, "lost", minutes=11)
+    (text,) = notified_after(world, "lost", minutes=11)
     assert (RunState.QUEUED, RunState.LOST) == (before, world.only_run().state)
     assert "cluster landfall-gpu has been missing from the workspace since 2026-11-20T12:05:00" in text
     assert "Canceled" == world.jobs.statuses[run.run_id].status
 
 
 def test_a_cluster_that_is_back_in_time_loses_nothing() -> None:
-    """It was only made anew."""
+    """It was only created again."""
     world, run = started("Queued")
     for gone in (True, False, True):
         world.jobs.deleted_computes = {"landfall-gpu"} if gone else set()
-        told(world, "lost", minutes=9)
+        notified_after(world, "lost", minutes=9)
     assert RunState.QUEUED == world.ledger.run_rows[run.run_id].state
 
 
 def test_a_silent_run_without_its_cluster_is_lost_too() -> None:
     """Running is what Azure ML said before."""
     world, run = started("Running")
-    told(world, "lost", minutes=5)
+    notified_after(world, "lost", minutes=5)
     world.jobs.become(run.run_id, "NotResponding")
     world.jobs.deleted_computes.add("landfall-gpu")
-    counts = [len(told(world, "lost", minutes=minutes)) for minutes in (5, 11)]
+    counts = [len(notified_after(world, "lost", minutes=minutes)) for minutes in (5, 11)]
     assert [0, 1] == counts
+
+
+def stalled(world: World, hours: float) -> list[str]:
+    """Let time pass and sweep; return what the people received about it in all."""
+    world.clock.move(hours=hours)
+    run_sweep(world.services)
+    return [n.content["text"] for n in world.people.received if n.outcome == "version_stalled"]
+
+
+def test_a_version_that_waits_too_long_is_notified_with_its_missing_shards() -> None:
+    """A day, unless the pipeline says otherwise."""
+    world = World()
+    world.upload_shards(TRAIN_SHARDS[0])
+    assert [] == stalled(world, 23)
+    (text,) = stalled(world, 2)
+    expected = (
+        "digits/v1 is not whole, and no shard has come for 1 d 1 h. Missing: train-00001-of-00002, validation-*"
+    )
+    assert expected == text[: len(expected)]
+
+
+def test_a_stalled_version_is_notified_once() -> None:
+    """However often the sweep comes by; a shard that comes and nothing after it is another time."""
+    world = World()
+    world.upload_shards(TRAIN_SHARDS[0])
+    counts = [len(stalled(world, 25)) for _ in range(3)]
+    world.upload_shards(TRAIN_SHARDS[1])
+    counts += [len(stalled(world, 25)) for _ in range(2)]
+    assert [1, 1, 1, 2, 2] == counts
+
+
+def test_a_rejected_shard_is_missing_too() -> None:
+    """No one has to look for the difference in a night."""
+    world = World()
+    world.upload_shards(*ALL_SHARDS[1:])
+    world.deliver(world.put(TRAIN_SHARDS[0], b"<html>"))
+    (text,) = stalled(world, 25)
+    assert "Missing: train-00000-of-00002." in text
+
+
+def test_the_pipeline_says_how_long() -> None:
+    """In seconds."""
+    world = World()
+    world.change_pipeline(watch=Watch(stalled_after_s=3600))
+    world.upload_shards(TRAIN_SHARDS[0])
+    assert (0, 1) == (len(stalled(world, 0.9)), len(stalled(world, 0.2)))
+
+
+def test_a_whole_version_is_not_stalled() -> None:
+    """It has closed, and whatever comes next is the run's."""
+    world = World()
+    world.upload_version()
+    assert ([], []) == (stalled(world, 1), [line for line in world.actions(VERSION) if line == "version_stalled"])
+
+
+def test_a_closed_version_whose_new_shard_was_rejected_is_notified() -> None:
+    """Its data as it is now cannot be trained on."""
+    world = World()
+    world.upload_version()
+    world.deliver(world.put(TRAIN_SHARDS[0], b"<html>"))
+    assert 1 == len(stalled(world, 25))

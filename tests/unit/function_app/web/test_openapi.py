@@ -21,7 +21,7 @@ CONFIGURATION = {
 def test_the_api_does_what_its_document_says() -> None:
     """Statuses, bodies, headers, refused input, wrong methods, and requests on what earlier ones made."""
     world, _ = world_with_letter()
-    world.land_all()
+    world.upload_version()
     app = build_web_app(lambda: world.services)
     schema = schemathesis.openapi.from_asgi(
         "/api/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIGURATION)

@@ -1,0 +1,209 @@
+"""``landfall status`` and ``landfall why``: what a version has, its history and what it waits for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from cli.api_client import ApiClient
+from cli.options import DATASET_VERSION, as_json_option, with_api
+from cli.safe_text import readable_bytes
+
+MAX_LISTED = 20
+STYLES = {
+    "suppressed": "yellow",
+    "rejected": "red",
+    "failed": "red",
+    "lost": "red",
+    "dead": "red",
+    "stalled": "yellow",
+}
+"""A word in an entry's action → its style; every other action is plain."""
+FULL_TIME = "2026-11-20 12:00:00"
+MIN_TEXT_COLUMNS = 60
+"""A run's name fits into these columns; a narrower terminal shows texts below their time."""
+
+
+@click.command(epilog="Example: landfall status digits/2026-11-20")
+@click.argument("target", type=DATASET_VERSION, metavar="DATASET/VERSION")
+@as_json_option
+@with_api
+def status(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> None:
+    """Show a dataset version: missing shards, rejected shards and the reasons, statistics of its data, its runs."""
+    version = client.dataset_version(*target)
+    click.echo(json.dumps(version, indent=2) if as_json else "\n".join(describe_version(version)))
+
+
+def describe_version(version: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that describe a version, as the API returns it."""
+    name = f"{version['dataset']}/{version['version']}"
+    generation = version["generation"]
+    if generation is None:
+        yield f"{name}: open"
+    else:
+        size = f"{generation['num_shards']:,} shards, {generation['num_records']:,} records"
+        yield f"{name}: complete since {generation['closed_at'][:19]}, {size}"
+        yield f"  fingerprint {generation['fingerprint']}"
+    for split_name, split in version["splits"].items():
+        yield from _split(split_name, split)
+    for reason in version.get("refusal", ())[:MAX_LISTED]:
+        yield f"  refused as a set: {reason}"
+    yield from _drift(version)
+    for run in version["runs"]:
+        yield f"  run {run['run_id']}: {run['state']}"
+
+
+def _split(name: str, split: Mapping[str, Any]) -> Iterator[str]:
+    total = "?" if split["num_shards"] is None else f"{split['num_shards']:,}"
+    yield f"  {name}: {split['accepted']:,} of {total} shards accepted"
+    if split.get("statistics") and split["statistics"]["num_records"]:
+        yield from _statistics(split["statistics"])
+    for rejected in split["rejected"][:MAX_LISTED]:
+        yield f"    rejected {rejected['shard']}: {reason_text(rejected['reasons'])}"
+    for missing in split["missing"][:MAX_LISTED]:
+        yield f"    missing {missing}"
+    if split["num_missing"] > MAX_LISTED:
+        yield f"    … {split['num_missing'] - MAX_LISTED:,} more are missing"
+
+
+def _statistics(statistics: Mapping[str, Any]) -> Iterator[str]:
+    yield f"    {statistics['num_records']:,} records, {readable_bytes(statistics['size_bytes'])}"
+    for name, seen in statistics["features"].items():
+        is_label = name == statistics["label_feature"]
+        facts = [
+            _labels(statistics["labels"], statistics["other_labels"]) if is_label else _values(seen),
+            _range(seen),
+        ]
+        if known := "; ".join(fact for fact in facts if fact):
+            yield f"    {name}: {known}"
+
+
+def _labels(labels: Mapping[str, int], other: int) -> str:
+    """Describe how evenly labels are spread: the rarest and the most frequent one."""
+    if not labels:
+        return ""
+    total = sum(labels.values()) + other
+    rarest, commonest = min(labels, key=labels.__getitem__), max(labels, key=labels.__getitem__)
+    shares = f"{rarest} ({labels[rarest] / total:.1%}) to {commonest} ({labels[commonest] / total:.1%})"
+    return f"{len(labels):,}{' and more' if other else ''} labels, {shares} of the records"
+
+
+def _values(seen: Mapping[str, Any]) -> str:
+    if not seen["most_frequent"]:
+        return ""
+    value, times = next(iter(seen["most_frequent"].items()))
+    if seen["num_distinct"] == 1 and not seen["other"]:
+        return f"always {value}"
+    more = " and more" if seen["other"] else ""
+    return f"{seen['num_distinct']:,}{more} values, most often {value} ({times:,} times)"
+
+
+def _range(seen: Mapping[str, Any]) -> str:
+    unit = " bytes" if seen["kind"] == "bytes" else ""
+    return "" if seen["minimum"] is None else f"{seen['minimum']:,g} to {seen['maximum']:,g}{unit}"
+
+
+def _drift(version: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every drift figure beside its threshold, then the figures that exceed it in words."""
+    if version.get("drift_reference"):
+        yield f"  compared with {version['drift_reference']}, on which the current model of that time was trained:"
+    for measure in version.get("drift_measures", ())[:MAX_LISTED]:
+        verdict = "TOO FAR" if measure["exceeds"] else "within"
+        what = f"{measure['split']} {measure['code'].removeprefix('drift_')}"
+        yield f"    {what}: {measure['value']:.3f}, {verdict} {measure['threshold']:.3f}"
+    for reason in version.get("drift", ())[:MAX_LISTED]:
+        yield f"    {reason}"
+
+
+def reason_text(reasons: Sequence[Mapping[str, Any]]) -> str:
+    """Describe why a shard was rejected: the first reason with its place, and the number of further ones."""
+    if not reasons:
+        return "no reason on record"
+    first = reasons[0]
+    places = [("record", first.get("record_index")), ("byte", first.get("byte_offset"))]
+    place = ", ".join(f"{name} {number}" for name, number in places if number is not None)
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return f"{first['message']}{f' [{place}]' if place else ''}{more}"
+
+
+@click.command(epilog="Example: landfall why digits/2026-11-20")
+@click.argument("subject", metavar="DATASET/VERSION|RUN|BLOB")
+@as_json_option
+@with_api
+def why(client: ApiClient, subject: str, *, as_json: bool) -> None:
+    """Show the history of a dataset version, a run or a blob and what it waits for.
+
+    A blob is named by its path in the data container, as digits/2026-11-20/train-00000-of-00008.tfrecord.
+    """
+    subject = subject.strip("/")
+    if not subject or {".", ".."} & set(subject.split("/")):  # these would lead to another path of the API
+        raise click.UsageError(f"{subject!r} is not a dataset version, a run or a blob.")
+    history = client.get(f"/api/why/{quote(subject, safe='/')}")
+    if as_json:
+        click.echo(json.dumps(history, indent=2))
+        return
+    show_history(history)
+
+
+def show_history(history: Mapping[str, Any]) -> None:
+    """Print a history: a table of its entries, then what is awaited."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    whole = not console.is_terminal  # in a file and for grep, an entry stays on one line
+    console.print(Text(f"{history['kind']} {history['subject']}", style="bold"), soft_wrap=whole)
+    if history["num_omitted"]:
+        console.print(f"({history['num_omitted']:,} older entries are left out)")
+    rows = list(_rows(history))
+    widest = max((len(action) for _, action, _ in rows), default=0)
+    is_narrow = console.width < len(FULL_TIME) + widest + MIN_TEXT_COLUMNS
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for time, action, text in rows:
+        styled = Text(action, style=_style(action))
+        if whole:
+            console.print(Text(f"{time}  {action:<{widest}}  {text}"), soft_wrap=True)
+        elif is_narrow:
+            console.print(Text.assemble(f"{time}  ", styled))
+            console.print(Padding(Text(text), (0, 0, 0, 4)))
+        else:
+            table.add_row(time, styled, Text(text))
+    if table.row_count:
+        console.print(table)
+    console.print(Text("awaited now:" if history["awaited"] else "nothing is awaited", style="bold"))
+    for text in history["awaited"]:
+        console.print(Padding(Text(text), (0, 0, 0, 2)) if not whole else Text(f"  {text}"), soft_wrap=whole)
+
+
+def _rows(history: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield (time, action, text), with consecutive repetitions in one row."""
+    entries = history["lines"]
+    for (action, text), same in groupby(entries, key=lambda entry: (entry["action"], _text(entry, history))):
+        times = [_time(entry["at"]) for entry in same]
+        again = f" ({len(times)} times, the last {times[-1]})" if len(times) > 1 else ""
+        yield times[0], action, text + again
+
+
+def _text(entry: Mapping[str, Any], history: Mapping[str, Any]) -> str:
+    """Return an entry's reason, after the name of what it is about where that is a part of the history's subject."""
+    reason, subject = str(entry["reason"]), str(entry["subject"])
+    name = subject.removeprefix(history["subject"] + "/")
+    return reason if subject == history["subject"] or reason.startswith(name) else f"{name}: {reason}"
+
+
+def _style(action: str) -> str:
+    return next((style for word, style in STYLES.items() if word in action), "")
+
+
+def _time(at: str) -> str:
+    return at[:19].replace("T", " ")

@@ -1,0 +1,102 @@
+"""``landfall reconcile`` and ``landfall dead-letters list|show|replay``: repair what failed or was missed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from cli.api_client import ApiClient
+from cli.errors import CliError
+from cli.options import DEAD_LETTER_ID, as_json_option, limit_option, with_api
+
+MAX_ERROR_CHARS = 160
+
+
+@click.command(epilog="Example: landfall reconcile")
+@as_json_option
+@with_api
+def reconcile(client: ApiClient, *, as_json: bool) -> None:
+    """Run the sweep now: compare ledger, storage and Azure ML as the timer does, and repair the differences."""
+    swept = client.post("/api/reconcile")
+    click.echo(json.dumps(swept, indent=2) if as_json else "\n".join(describe_sweep(swept)))
+    if swept["problems"]:
+        raise CliError(f"{len(swept['problems'])} parts of the sweep failed. The next sweep tries them again.")
+
+
+def describe_sweep(swept: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that describe a sweep, as the API returns it."""
+    yield f"{swept['versions']:,} dataset versions, {swept['versions_unchanged']:,} of them unchanged"
+    yield f"{swept['shards_judged']:,} shards validated whose event was missing"
+    yield f"{swept['runs']:,} unfinished runs checked, {swept['unknown_jobs']:,} jobs found that the ledger lacks"
+    yield f"{swept['notifications']:,} notifications tried, {swept['dead_letters']:,} dead letters found"
+    yield from (f"failed: {problem}" for problem in swept["problems"])
+
+
+@click.group(name="dead-letters", epilog="Example: landfall dead-letters list --limit 5")
+def dead_letters() -> None:
+    """List, show and replay dead letters: messages and events that could not be processed."""
+
+
+@dead_letters.command(name="list", epilog="Example: landfall dead-letters list --limit 5")
+@limit_option
+@as_json_option
+@with_api
+def list_letters(client: ApiClient, limit: int, *, as_json: bool) -> None:
+    """List dead letters; those that wait for a replay come first."""
+    answer = client.get("/api/dead-letters", limit=limit)
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+        return
+    for letter in answer["dead_letters"]:
+        click.echo("\n".join(_summary(letter)))
+    if not answer["dead_letters"]:
+        click.echo("There are no dead letters.")
+
+
+@dead_letters.command(epilog="Example: landfall dead-letters show 0123456789abcdef")
+@click.argument("dead_letter_id", type=DEAD_LETTER_ID)
+@as_json_option
+@with_api
+def show(client: ApiClient, dead_letter_id: str, *, as_json: bool) -> None:
+    """Show a dead letter with its error and its payload."""
+    letter = client.get(f"/api/dead-letters/{quote(dead_letter_id, safe='')}")
+    click.echo(json.dumps(letter, indent=2) if as_json else "\n".join(describe_letter(letter)))
+
+
+@dead_letters.command(epilog="Example: landfall dead-letters replay 0123456789abcdef")
+@click.argument("dead_letter_ids", type=DEAD_LETTER_ID, nargs=-1, required=True, metavar="DEAD_LETTER_ID...")
+@with_api
+def replay(client: ApiClient, dead_letter_ids: tuple[str, ...]) -> None:
+    """Deliver dead letters again. Safe at any time: work that has been done meanwhile is not done twice."""
+    for name in dead_letter_ids:
+        letter = client.post(f"/api/dead-letters/{quote(name, safe='')}/replay")
+        look = f"why {letter['subject']}" if letter["subject"] else f"dead-letters show {name}"
+        click.echo(f"{name}: sent to {letter['source']} again. To see the result: landfall {look}")
+
+
+def describe_letter(letter: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that describe a dead letter, as the API returns it."""
+    yield f"{letter['dead_letter_id']}: {letter['state']}"
+    yield f"  from {letter['source']}, about {letter['subject'] or 'an unknown subject'}"
+    yield f"  failed {letter['died_at'][:19]} after {letter['tries']} tries, {letter['num_deaths']} times in all"
+    if letter["num_replays"]:
+        yield f"  replayed {letter['num_replays']} times, last {letter['replayed_at'][:19]}"
+    yield f"  error: {letter['error']}"
+    yield "  payload:" if letter["is_whole"] else "  payload (beginning only; it cannot be replayed):"
+    yield from (f"    {line}" for line in _readable(letter["payload"]).splitlines())
+
+
+def _summary(letter: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{letter['died_at'][:19]}  {letter['state']:<8}  {letter['dead_letter_id']}  {letter['source']}"
+    yield f"    {letter['subject'] or '(unknown subject)'}: {letter['error'][:MAX_ERROR_CHARS]}"
+
+
+def _readable(payload: str) -> str:
+    try:
+        return json.dumps(json.loads(payload), indent=2)
+    except ValueError:
+        return payload

@@ -1,0 +1,89 @@
+"""Reconcile and dead-letters: what events have missed, and what was given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.sweep import describe_letter
+from tests.support.terminal import landfall
+from tests.unit.cli.fake_function_app import served
+
+NUMBERS = (
+    "versions",
+    "versions_unchanged",
+    "shards_judged",
+    "runs",
+    "unknown_jobs",
+    "notifications",
+    "dead_letters",
+)
+
+
+@pytest.mark.parametrize("problems", [[], ["look at job X: no answer"]])
+def test_a_sweep_is_described_with_its_problems(capsys: pytest.CaptureFixture[str], problems: list[str]) -> None:
+    """Each failed part is a line, and makes the exit status 1."""
+    seen: list[tuple[str, Any]] = []
+    with served({**dict.fromkeys(NUMBERS, 3), "problems": problems}, seen) as url:
+        status, out, err = landfall(capsys, "reconcile", "--url", url, "--key", "k")
+    first, *_, last = out.splitlines()
+    assert (len(problems), [("/api/reconcile", None)]) == (status, seen)
+    assert "3 dataset versions, 3 of them unchanged" == first
+    assert last == ("failed: look at job X: no answer" if problems else "3 notifications tried, 3 dead letters found")
+    assert bool(problems) == ("1 parts of the sweep failed. The next sweep tries them again." in err)
+
+
+LETTER: dict[str, Any] = {
+    "dead_letter_id": "0123456789abcdef",
+    "source": "shard-uploaded",
+    "subject": "digits/v1/train-00000-of-00002.tfrecord",
+    "error": "storage did not answer",
+    "tries": 5,
+    "died_at": "2026-11-20T12:00:00Z",
+    "num_deaths": 2,
+    "state": "waiting",
+    "num_replays": 1,
+    "replayed_at": "2026-11-20T11:00:00Z",
+    "payload": '{"id": "e1"}',
+    "is_whole": True,
+}
+
+
+def test_a_dead_letter_is_shown_with_its_error_and_payload() -> None:
+    """Everything that a decision on a replay needs."""
+    assert [
+        "0123456789abcdef: waiting",
+        "  from shard-uploaded, about digits/v1/train-00000-of-00002.tfrecord",
+        "  failed 2026-11-20T12:00:00 after 5 tries, 2 times in all",
+        "  replayed 1 times, last 2026-11-20T11:00:00",
+        "  error: storage did not answer",
+        "  payload:",
+        "    {",
+        '      "id": "e1"',
+        "    }",
+    ] == list(describe_letter(LETTER))
+
+
+def test_a_payload_that_was_cut_is_marked() -> None:
+    """It may be no JSON then."""
+    text = "\n".join(describe_letter(LETTER | {"is_whole": False, "payload": "{half"}))
+    assert "beginning only; it cannot be replayed):\n    {half" in text
+
+
+@pytest.mark.parametrize(("subject", "look"), [("digits/v1", "why digits/v1"), ("", "dead-letters show 0a")])
+def test_a_replay_says_where_to_look(capsys: pytest.CaptureFixture[str], subject: str, look: str) -> None:
+    """A letter whose subject is unknown has no history."""
+    seen: list[tuple[str, Any]] = []
+    with served({"subject": subject, "source": "shard-uploaded"}, seen) as url:
+        status, out, _ = landfall(capsys, "dead-letters", "replay", "0a", "--url", url, "--key", "k")
+    assert (0, [("/api/dead-letters/0a/replay", None)]) == (status, seen)
+    assert f"0a: sent to shard-uploaded again. To see the result: landfall {look}\n" == out
+
+
+def test_a_list_is_asked_for_with_its_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty one says so."""
+    seen: list[tuple[str, Any]] = []
+    with served({"dead_letters": []}, seen) as url:
+        status, out, _ = landfall(capsys, "dead-letters", "list", "--limit", 5, "--url", url, "--key", "k")
+    assert (0, "There are no dead letters.\n", [("/api/dead-letters?limit=5", None)]) == (status, out, seen)

@@ -1,0 +1,156 @@
+"""Planning: the same request under the same name, another one under another, and all ids and uris in full."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from function_app.domain.jobs import SPEC_HASH_TAG, plan_run, report_path, spec_from_json, spec_to_json
+from function_app.domain.records import DatasetVersion, Generation
+from shared.job_arguments import JobArguments
+from tests.support.world import VERSION, WORKSPACE, pipeline
+
+GENERATION = Generation(
+    dataset_version=VERSION,
+    number=1,
+    fingerprint="f" * 64,
+    manifest_path="manifests/digits/v1/g1-ffffffffffff.json",
+    num_shards=3,
+    num_records=30,
+    closed_at=datetime(2026, 11, 20, tzinfo=UTC),
+)
+STORE = "azureml://subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/landfall/workspaces/landfall"
+
+
+def train(**changes: Any) -> Any:
+    """The pipeline with members of its train section exchanged."""
+    plain = pipeline()
+    return plain.model_copy(update={"train": plain.train.model_copy(update=changes)})
+
+
+def test_the_same_request_has_the_same_name_and_spec() -> None:
+    """On whatever day, by whichever instance."""
+    first, second = (plan_run(pipeline(), GENERATION, WORKSPACE) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("changed_pipeline", "generation", "workspace"),
+    [
+        (pipeline(), replace(GENERATION, fingerprint="e" * 64), WORKSPACE),
+        (pipeline(), replace(GENERATION, dataset_version=DatasetVersion(dataset="digits", version="v2")), WORKSPACE),
+        (pipeline(), GENERATION, replace(WORKSPACE, code_id="another")),
+        (pipeline(), GENERATION, replace(WORKSPACE, environment_id="another")),
+        (train(num_nodes=4), GENERATION, WORKSPACE),
+        (train(options=replace(pipeline().train.options, epochs=4)), GENERATION, WORKSPACE),
+        (train(environment_variables={"A": "1"}), GENERATION, WORKSPACE),
+    ],
+)
+def test_whatever_changes_the_training_changes_the_name(
+    changed_pipeline: Any, generation: Generation, workspace: Any
+) -> None:
+    """What is trained on, and how."""
+    plain = plan_run(pipeline(), GENERATION, WORKSPACE)
+    assert plain.logical_run != plan_run(changed_pipeline, generation, workspace).logical_run
+
+
+def test_what_does_not_concern_the_training_does_not_change_the_name() -> None:
+    """Another number of the same content, another recipient, another gate."""
+    plain = plan_run(pipeline(), GENERATION, WORKSPACE)
+    other = plan_run(pipeline(notify=(), register_=None), replace(GENERATION, number=3), WORKSPACE)
+    assert plain.run_id == other.run_id
+
+
+def test_a_name_is_one_that_azure_ml_takes() -> None:
+    """Letters, digits, - and _, at most 255."""
+    version = DatasetVersion(dataset="d" * 63, version="2026.11.20_" + "v" * 53)
+    run_id = plan_run(pipeline(), replace(GENERATION, dataset_version=version), WORKSPACE).run_id
+    assert f"landfall-{'d' * 63}-2026-11-20_{'v' * 53}-" == run_id[: -len("0123456789ab-a1")]
+    assert len(run_id) <= 255
+
+
+def test_versions_that_differ_in_a_replaced_character_stay_apart() -> None:
+    """The digest has the version as it is."""
+    names = {
+        plan_run(pipeline(), replace(GENERATION, dataset_version=replace(VERSION, version=v)), WORKSPACE).run_id
+        for v in ("1.0", "1-0")
+    }
+    assert 2 == len(names)
+
+
+def test_a_claimed_name_stands_whatever_the_plan_hashes_to() -> None:
+    """A deployment between two deliveries changes the code id, and must not change the name."""
+    plan = plan_run(
+        pipeline(), GENERATION, replace(WORKSPACE, code_id="new"), logical_run="landfall-digits-v1-claimed"
+    )
+    assert ("landfall-digits-v1-claimed-a1", "new") == (plan.run_id, plan.spec.code_id)
+
+
+def test_inputs_and_outputs_are_full_datastore_uris() -> None:
+    """They mean the same from everywhere, and the checkpoints hang on the logical run."""
+    plan = plan_run(pipeline(), GENERATION, WORKSPACE)
+    runs = f"{STORE}/datastores/landfall_runs/paths/digits/v1/{plan.logical_run}"
+    assert {
+        "manifest": {
+            "type": "uri_file",
+            "uri": f"{STORE}/datastores/landfall_state/paths/{GENERATION.manifest_path}",
+        },
+        "data": {"type": "uri_folder", "uri": f"{STORE}/datastores/landfall_datasets/paths/digits/v1/"},
+    } == plan.spec.inputs
+    assert {
+        "report": {"type": "uri_folder", "uri": f"{runs}/a1/report"},
+        "model": {"type": "custom_model", "uri": f"{runs}/a1/model"},
+        "checkpoints": {"type": "uri_folder", "uri": f"{runs}/checkpoints"},
+    } == plan.spec.outputs
+    assert f"digits/v1/{plan.logical_run}/a1/training_report.json".replace("a1/", "a1/report/") == report_path(
+        plan.spec
+    )
+
+
+def test_the_command_reads_back_as_the_options() -> None:
+    """Submitter and training speak through shared.job_arguments."""
+    words = shlex.split(plan_run(pipeline(), GENERATION, WORKSPACE).spec.command)
+    arguments = JobArguments.from_argv(words[3:])
+    assert (["python", "-m", "training_job.train"], 3) == (words[:3], arguments.epochs)
+    assert ("${{inputs.manifest}}", "${{outputs.model}}") == (arguments.manifest, arguments.model)
+
+
+def test_a_script_of_the_users_is_run_as_a_file() -> None:
+    """With the same arguments; imports of `shared` are found from the root of the code."""
+    spec = plan_run(train(script="scripts/mine.py"), GENERATION, WORKSPACE).spec
+    assert (True, ".") == (
+        spec.command.startswith("python scripts/mine.py --"),
+        spec.environment_variables["PYTHONPATH"],
+    )
+    assert "PYTHONPATH" not in plan_run(pipeline(), GENERATION, WORKSPACE).spec.environment_variables
+
+
+def test_the_environment_suits_the_size_and_the_pipeline_has_the_last_word() -> None:
+    """Without InfiniBand, NCCL's use of it is switched off; with it, NCCL's settings are left alone."""
+    plain = plan_run(train(environment_variables={"NCCL_SOCKET_IFNAME": "eth1"}), GENERATION, WORKSPACE).spec
+    rdma = plan_run(train(vm_size="Standard_ND96asr_v4"), GENERATION, WORKSPACE).spec
+    seen = [plain.environment_variables.get(n) for n in ("NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME")]
+    assert (["1", "eth1"], None) == (seen, rdma.environment_variables.get("NCCL_IB_DISABLE"))
+    assert "1" == rdma.environment_variables["OMPI_MCA_mpi_yield_when_idle"]
+
+
+def test_the_tags_say_where_the_job_comes_from() -> None:
+    """Lineage, and the hash by which a repetition is recognised."""
+    plan = plan_run(pipeline(), GENERATION, WORKSPACE)
+    assert {
+        "landfall.dataset_version": "digits/v1",
+        "landfall.fingerprint": GENERATION.fingerprint,
+        "landfall.run_id": plan.run_id,
+        "landfall.pipeline": "digits",
+        SPEC_HASH_TAG: plan.spec_hash,
+    } == plan.spec.tags
+
+
+def test_a_spec_survives_the_ledger() -> None:
+    """A repetition sends what was first submitted."""
+    spec = plan_run(pipeline(), GENERATION, WORKSPACE).spec
+    assert spec == spec_from_json(spec_to_json(spec))

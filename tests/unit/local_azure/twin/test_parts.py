@@ -1,0 +1,70 @@
+"""The twin's app settings have every setting that the function app reads, in its form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli.demo.following import SILENCE_S
+from cli.publish.assets import CODE_NAME, DATASTORES, ENVIRONMENT_NAME
+from cli.publish.workspace import WorkspaceId
+from function_app.config.pipeline_files import load_pipelines
+from function_app.config.settings import read_settings, read_url
+from local_azure.twin import places as names
+from local_azure.twin.parts import app_settings, workspace_settings
+from local_azure.twin.places import Places, TwinOptions
+from local_azure.twin.state import DEFAULT_PORTS, Ports, Secrets
+
+MINUTE_S = 60
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """The settings of a twin whose assets are published."""
+    places = Places(folder=folder, ports=Ports(DEFAULT_PORTS), secrets=Secrets.random())
+    workspace = WorkspaceId(
+        subscription=names.SUBSCRIPTION, resource_group=names.RESOURCE_GROUP, workspace=names.WORKSPACE
+    )
+    published = {
+        "LANDFALL_ENVIRONMENT_ID": workspace.asset("environments", ENVIRONMENT_NAME, "1"),
+        "LANDFALL_CODE_ID": workspace.asset("codes", CODE_NAME, "1"),
+        **{f"LANDFALL_{key}_DATASTORE": name for key, name in DATASTORES.items()},
+    }
+    return app_settings(places, published, TwinOptions())
+
+
+def test_the_function_app_accepts_the_twins_settings(tmp_path: Path) -> None:
+    """Nothing is missing or wrong, and the workspace is the twin's."""
+    values = settings(tmp_path)
+    read = read_settings(values)
+    assert (names.WORKSPACE, names.FUNCTION_APP_IDENTITY, values["LANDFALL_CODE_ID"]) == (
+        read.workspace.name,
+        read.client_id,
+        read.workspace.code_id,
+    )
+
+
+def test_a_demo_outlasts_what_a_killed_twin_was_at(tmp_path: Path) -> None:
+    """A claim of a process that was killed is taken over before the next demo's wait for its turn ends."""
+    values = settings(tmp_path)
+    claim_s = read_settings(values).claim_lease.total_seconds()
+    assert ("0 * * * * *", True) == (values["LANDFALL_RECONCILE_SCHEDULE"], claim_s + 2 * MINUTE_S < SILENCE_S)
+
+
+def test_every_recipient_of_this_clones_pipelines_has_its_setting(tmp_path: Path) -> None:
+    """A webhook that a pipeline names by its setting is the twin's own receiver."""
+    pipelines = load_pipelines(TwinOptions().pipelines)
+    webhooks = {name.partition(":")[2] for p in pipelines.values() for name in p.notify if name != "topic"}
+    values = settings(tmp_path)
+    expected = dict.fromkeys(webhooks, "http://127.0.0.1:10080/webhooks/people")
+    assert expected == {name: read_url(values, name) for name in webhooks}
+
+
+def test_the_data_account_has_blobs_only(tmp_path: Path) -> None:
+    """As a premium account: code that reaches for its queues fails here already."""
+    connection = settings(tmp_path)["DataStorage"]
+    assert (True, False, False) == tuple(f"{s}Endpoint=" in connection for s in ("Blob", "Queue", "Table"))
+
+
+def test_the_workspace_is_named_alike_everywhere(tmp_path: Path) -> None:
+    """Publishing and submitting mean the same workspace."""
+    values = settings(tmp_path)
+    assert workspace_settings() == {name: values[name] for name in workspace_settings()}

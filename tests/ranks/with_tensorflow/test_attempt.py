@@ -49,7 +49,7 @@ def attempt(data: ClosedVersion, output: Path, **options: Any) -> None:
 def test_an_export_that_evaluates_otherwise_when_loaded_back_is_no_success(tmp_path: Path) -> None:
     """A layer that forgets a number: the files are there and load, but they hold another model."""
     data = version(tmp_path, [[GOOD] * 8])
-    with pytest.raises(ExportError, match=r"model\.keras, loaded back, should have loss summing to "):
+    with pytest.raises(ExportError, match=r"model\.keras, loaded back, sums loss to another value: expected "):
         attempt(data, tmp_path, model_module=str(PROGRAMS / "forgets_its_scale.py"))
 
 

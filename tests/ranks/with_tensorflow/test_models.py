@@ -11,7 +11,7 @@ import pytest
 
 from shared.training_options import ModelOptions
 from training_job.errors import ModelError
-from training_job.models.build import build_model
+from training_job.models import build_model
 
 SMALL = (64, 64, 3)
 

@@ -189,7 +189,7 @@ def _in_turns(lanes: Sequence[tf.data.Dataset], share: int) -> tf.data.Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticData:
-    """One batch of random pixels for each rank, used in every step: reading costs nothing, so it times the machines."""
+    """One batch of random pixels for each rank, used in every step: times the machines where reading is free."""
 
     plan: SplitPlan
     rank: int

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from training_job.liveness import liveness as rendezvous
+from training_job.liveness import liveness as module
 from training_job.liveness.liveness import Heartbeat, Liveness, Rendezvous
 
 
@@ -122,7 +122,7 @@ def test_a_rank_that_was_awaited_and_came_is_not_missing() -> None:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others have left their marks before."""
-    monkeypatch.setattr(rendezvous, "_MARKING_S", 0.0)
+    monkeypatch.setattr(module, "_MARKING_S", 0.0)
 
 
 def present(folder: Path, *ranks: int) -> Path:

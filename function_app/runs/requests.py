@@ -10,7 +10,6 @@ from typing import Any
 from function_app.config.pipelines import Limit, Pipeline
 from function_app.domain.errors import (
     LedgerConflictError,
-    NotFoundError,
     OverrideError,
     VersionNameError,
     VersionNotWholeError,
@@ -36,8 +35,11 @@ from shared.manifest import SYNTHETIC, Manifest, fingerprint
 
 
 def asked_version(dataset: str, version: str | None, services: RunServices) -> DatasetVersion:
-    """Return the version that a caller asks for. Raises NotFoundError, VersionNameError."""
-    return version_meant(_pipeline(dataset, services), dataset, version)
+    """Return the version that a caller asks for.
+
+    Raises NotFoundError, PipelineOutOfServiceError, VersionNameError.
+    """
+    return version_meant(services.pipeline_of(dataset), dataset, version)
 
 
 def request_run(
@@ -55,7 +57,7 @@ def request_run(
 
     Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError, ScriptRefusedError.
     """
-    pipeline = _pipeline(version.dataset, services)
+    pipeline = services.pipeline_of(version.dataset)
     options = overridden(pipeline, overrides)
     generation = _closing(pipeline, version, services)
     check = check_script(pipeline, services.read_script)
@@ -77,13 +79,6 @@ def request_run(
         )
         services.requests.send(request)
     return run, is_new
-
-
-def _pipeline(dataset: str, services: RunServices) -> Pipeline:
-    pipeline = services.pipelines.get(dataset)
-    if pipeline is None:
-        raise NotFoundError(f"dataset {dataset} has no pipeline")
-    return pipeline
 
 
 def _closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:

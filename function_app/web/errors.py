@@ -14,6 +14,7 @@ from function_app.domain.errors import (
     LedgerConflictError,
     NotFoundError,
     OverrideError,
+    PipelineOutOfServiceError,
     ProblemsError,
     ReplayRefusedError,
     RunEndedError,
@@ -31,6 +32,7 @@ MAX_DETAILS = 1000
 
 STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     NotFoundError: (404, "not_found"),
+    PipelineOutOfServiceError: (503, "pipeline_out_of_service"),
     VersionNameError: (422, "version_name"),
     VersionNotWholeError: (409, "version_not_whole"),
     VersionQuarantinedError: (409, "version_quarantined"),

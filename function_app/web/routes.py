@@ -25,6 +25,7 @@ from function_app.web.bodies import (
     DeadLetterSummary,
     Error,
     HistoryBody,
+    PipelinesBody,
     RunBody,
     RunRequest,
     RunsBody,
@@ -63,6 +64,12 @@ router = APIRouter(prefix="/api", responses={"4XX": {"model": Error}, "5XX": {"m
 def dataset_version(dataset: DatasetName, version: VersionName, services: AppServices) -> VersionBody:
     """Show a dataset version: its accepted, missing and rejected shards, and its runs."""
     return VersionBody.of(describe_version(DatasetVersion(dataset=dataset, version=version), services))
+
+
+@router.get("/pipelines")
+def pipelines(services: AppServices) -> PipelinesBody:
+    """List the pipelines, and the problems of those that are out of service until their files are mended."""
+    return PipelinesBody.of_services(services)
 
 
 @router.get("/runs")

@@ -158,7 +158,7 @@ def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
     }
     folder = folder.without(found)
     for dataset, problems in folder.out_of_service.items():
-        whose = f"dataset {dataset}" if dataset else "no dataset that can be told"
+        whose = f"dataset {dataset}" if dataset else "a dataset that its file does not name"
         text = "\n".join(problems)
         logger.error(f"out of service, {whose}:\n{text}", extra={"action": "pipeline_out_of_service"})
     return _Pipelines(pipelines=folder.pipelines, out_of_service=folder.out_of_service, notifiers=notifiers)

@@ -116,7 +116,7 @@ def _file_mark(path: Path) -> tuple[str, int, int] | None:
 
 
 def _dataset_of(path: Path) -> str:
-    """Return the dataset that a wrong file names; UNIDENTIFIED where it cannot be told."""
+    """Return the dataset that a wrong file names; UNIDENTIFIED where it names none."""
     try:
         with path.open("rb") as stream:
             named = {match["name"].decode() for match in _DATASET_LINE.finditer(stream.read(MAX_FILE_BYTES))}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cli.up import describe_outages
 
 
 def test_pipelines_out_of_service_are_named_with_their_problems() -> None:
-    """Nobody should have to find out by an upload to which nothing happens."""
-    pipelines = [
+    """Otherwise an upload to which nothing happens is the first sign."""
+    pipelines: list[dict[str, Any]] = [
         {"dataset": None, "state": "out_of_service", "problems": ["x.yaml: not valid YAML"]},
         {"dataset": "digits", "state": "out_of_service", "problems": ["digits.yaml: train: is required"]},
         {"dataset": "cats", "state": "in_service", "problems": []},

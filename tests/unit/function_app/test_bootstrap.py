@@ -113,7 +113,7 @@ def test_a_copy_stops_its_dataset_but_not_the_name_of_its_original(tmp_path: Pat
 
 
 def test_a_mended_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has to restart anything, and the clients stay."""
+    """No restart is needed, and the clients stay."""
     for name, value in environ(tmp_path).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(bootstrap, "_built", [])

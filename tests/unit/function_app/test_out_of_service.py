@@ -65,7 +65,7 @@ def test_the_others_go_on() -> None:
 
 @pytest.mark.parametrize(("status", "state"), [("Completed", RunState.REGISTERED), ("Failed", RunState.FAILED)])
 def test_a_run_that_ends_meanwhile_is_settled_by_the_mended_file(status: str, state: RunState) -> None:
-    """Its requirements, attempts and recipients are in the file; until then it holds nobody up."""
+    """Its requirements, attempts and recipients are in the file; until then it holds up no other."""
     world = World()
     world.services = replace(world.services, max_concurrent_runs=1)
     world.add_pipelines("cats")

@@ -77,8 +77,8 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
     from function_app.config.pipeline_files import read_script
-    from function_app.config.settings import PATIENCE, Slices
-    from function_app.services import Services
+    from function_app.config.settings import PATIENCE
+    from function_app.services import Services, TimeBudget
 
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
@@ -101,7 +101,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
         read_script=functools.partial(read_script, settings.pipelines_dir),
-        slices=Slices(budget_s=budget_s, patience_s=budget_s * PATIENCE),
+        time_budget=TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,

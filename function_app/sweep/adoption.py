@@ -11,8 +11,7 @@ import re
 from dataclasses import replace
 
 from function_app.config.pipelines import Pipeline
-from function_app.domain.job_plan import PREFIX, TAG, plan_run, planned_run
-from function_app.domain.jobs import SPEC_HASH_TAG, JobStatus
+from function_app.domain.jobs import PREFIX, SPEC_HASH_TAG, TAG, JobStatus, plan_run, planned_run
 from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.notify.messages import warn_once

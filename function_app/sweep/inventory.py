@@ -16,7 +16,6 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.records import BlobFacts, DatasetVersion, Generation, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
 from function_app.ingest.closing import accepted_content
-from function_app.ingest.split_claims import backed_sizes
 from function_app.ingest.time_budget import is_under_way
 from function_app.services import Services
 
@@ -186,3 +185,11 @@ def _mark_name(version: DatasetVersion) -> str:
 
 def _mark(generation: Generation, blobs: str) -> str:
     return f"g{generation.number} {blobs}"
+
+
+def backed_sizes(places: Iterable[ShardPlace]) -> dict[str, set[int]]:
+    """Return, for each split, every N that shards in the store have."""
+    sizes: dict[str, set[int]] = {}
+    for place in places:
+        sizes.setdefault(place.shard.split, set()).add(place.shard.num_shards)
+    return sizes

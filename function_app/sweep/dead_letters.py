@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 MAX_COLLECTED = 200
 """From one source in one sweep; the next sweep takes more."""
+FAILED = "handler_failed"
+MAX_ERROR_CHARS = 2000
 NO_ERROR_KNOWN = (
     "no error is on record: the handler was killed, ran out of memory or time, or the app was misconfigured; see the "
     "log of the function app"
@@ -179,10 +181,6 @@ def subject_of(source: str, payload: str) -> str:
         return ""
     blob = blob_of(str(event.get("subject") or ""))
     return blob[1] if source == SHARD_UPLOADED and blob else ""
-
-
-FAILED = "handler_failed"
-MAX_ERROR_CHARS = 2000
 
 
 @contextmanager

@@ -25,6 +25,8 @@ NOT_RESPONDING = "NotResponding"
 CLUSTER_GONE_AFTER = timedelta(minutes=10)
 """How long a cluster must be missing before its runs end as lost: re-creating one takes less time."""
 
+MAX_NAMED = 20
+
 
 def watch_run(run: RunRecord, services: RunServices) -> None:
     """Warn of what takes longer than the pipeline allows; end a run whose cluster is gone."""
@@ -119,9 +121,6 @@ def _watch_cluster(run: RunRecord, services: RunServices) -> None:
     if moved:
         services.history.record(run.run_id, "run_lost", reason, by=Actor.SWEEP)
     follow_run(run, services, by=Actor.SWEEP)
-
-
-MAX_NAMED = 20
 
 
 def warn_if_stalled(pipeline: Pipeline, version: DatasetVersion, look: Look, services: IngestServices) -> None:

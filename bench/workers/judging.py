@@ -53,7 +53,7 @@ def judge(paths: Sequence[str], threads: int) -> int:
 
 def request(paths: Sequence[str], threads: int, like: str) -> int:
     """Make the requests of judging shards, with rows as large as that of the judged shard ``like``."""
-    row, entry = _row(like), _entry(like)
+    row, entry = _row(like), SERVICES.ledger.history(like)[-1]
     return _all(lambda path: _requests(path, row, entry), paths, threads)
 
 
@@ -79,10 +79,6 @@ def _row(path: str) -> ShardRecord:
     if row is None:
         raise ValueError(f"{path} has no verdict; judge it first")
     return row
-
-
-def _entry(path: str) -> HistoryEntry:
-    return SERVICES.ledger.history(path)[-1]
 
 
 def _requests(path: str, row: ShardRecord, entry: HistoryEntry) -> None:

@@ -21,6 +21,7 @@ from function_app.domain.run_states import AWAITING_SUBMISSION
 from function_app.ingest.closing import described
 from function_app.ingest.completeness import missing_shards, refusal_messages
 from function_app.runs.admission import refuse_held
+from function_app.runs.request_keys import KeyedRequest
 from function_app.runs.script_check import (
     MAX_LISTED,
     ScriptCheck,
@@ -57,14 +58,21 @@ def request_run(
     trigger: str,
     services: RunServices,
     forced_by: str | None = None,
+    key: str | None = None,
 ) -> tuple[RunRecord, bool]:
     """Plan and claim a run and put it into the queue; return it, and whether it is new.
 
-    ``forced_by``, the key of a request, trains again whatever was trained before. The same key means the same run, so
-    that a repeated call adds no second one.
+    ``forced_by``, the key of a request, trains again whatever was trained before. The same ``key`` means the same
+    run, so that a repeated call adds no second one, whatever has happened since.
 
-    Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError, ScriptRefusedError.
+    Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError, ScriptRefusedError,
+    IdempotencyKeyError.
     """
+    request = _keyed(key, version, overrides, forced_by)
+    first = request.first_run(services) if request else None
+    if first is not None:
+        _queue(first, services)
+        return first, False
     pipeline = _pipeline(version.dataset, services)
     options = overridden(pipeline, overrides)
     generation = _closing(pipeline, version, services)
@@ -76,17 +84,31 @@ def request_run(
     plan = with_script_errors(plan, check)
     now = services.clock()
     planned = planned_run(plan, pipeline, generation, trigger=trigger, now=now, forced_by=forced_by)
-    is_new = services.ledger.add_run(planned)
-    run = planned if is_new else services.ledger.run(plan.run_id) or planned
+    first = request.claim(plan.run_id, services) if request else None
+    is_new = first is None and services.ledger.add_run(planned)
+    run = planned if is_new else first or services.ledger.run(plan.run_id) or planned
     if is_new:
         _record_planned(run, overrides, check, services)
+    _queue(run, services)
+    return run, is_new
+
+
+def _keyed(
+    key: str | None, version: DatasetVersion, overrides: Mapping[str, Any], forced_by: str | None
+) -> KeyedRequest | None:
+    if key is None:
+        return None
+    content = {"version": str(version), "overrides": dict(overrides), "force": forced_by is not None}
+    return KeyedRequest(key=key, content=content)
+
+
+def _queue(run: RunRecord, services: RunServices) -> None:
+    """Send the run's request, also for an existing run: the handler that claimed it may have died before sending."""
     if run.state in AWAITING_SUBMISSION:
-        # also for an existing run: the handler that claimed it may have died before this line
         request = TrainingRequest(
-            dataset_version=version, generation=generation.number, trigger=trigger, run_id=run.run_id
+            dataset_version=run.dataset_version, generation=run.generation, trigger=run.trigger, run_id=run.run_id
         )
         services.requests.send(request)
-    return run, is_new
 
 
 def _pipeline(dataset: str, services: RunServices) -> Pipeline:
@@ -147,8 +169,16 @@ def _check_type(name: str, value: Any, own: Any) -> None:
         raise OverrideError(f"{name}: expected {type(own).__name__}, got {str(value)[:100]!r}")
     if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
         raise OverrideError(f"{name}: expected at most {MAX_TEXT_CHARS} characters, got {len(value)}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise OverrideError(f"{name}: expected a finite number, got {value}")
+    if isinstance(own, float) and not _is_finite(value):
+        raise OverrideError(f"{name}: expected a finite number, got {str(value)[:100]}")
+
+
+def _is_finite(value: float) -> bool:
+    """Whether a number is finite as a float, which a whole number of 400 digits is not."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _check_limit(name: str, value: Any, limit: Limit) -> None:

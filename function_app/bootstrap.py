@@ -69,11 +69,9 @@ def _with_pipelines_of(environ: Mapping[str, str], built: Services) -> Services:
 
 def build_services(environ: Mapping[str, str]) -> Services:
     """Build Services with the real adapters, without any request. Raises SettingsError or PipelineError."""
-    from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
-    from function_app.adapters.azure_ml_workspace import WorkspaceClient
-    from function_app.adapters.blobs import BlobRejectedCopies, BlobShardStore
+    from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels, WorkspaceClient
+    from function_app.adapters.blobs import BlobDocumentStore, BlobRejectedCopies, BlobShardStore
     from function_app.adapters.connections import StorageConnection
-    from function_app.adapters.documents import BlobDocumentStore
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
     from function_app.config.pipeline_files import read_script

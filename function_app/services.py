@@ -12,7 +12,6 @@ from typing import Any
 from function_app.config.pipeline_files import UNIDENTIFIED, no_scripts
 from function_app.config.pipelines import Pipeline
 from function_app.config.settings import DEFAULT_BUDGET_S, PATIENCE
-from function_app.domain.clock import utcnow
 from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
 from function_app.domain.jobs import Workspace
 from function_app.domain.records import HistoryEntry
@@ -32,6 +31,7 @@ from function_app.ports import (
     RequestQueue,
     RunsLedger,
     ShardStore,
+    utcnow,
 )
 from shard_validation import (
     DataRequirements,

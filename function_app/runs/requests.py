@@ -33,13 +33,24 @@ from function_app.services import RunServices
 from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Manifest, fingerprint
 
+MAX_TEXT_CHARS = 200
+
 
 def asked_version(dataset: str, version: str | None, services: RunServices) -> DatasetVersion:
-    """Return the version that a caller asks for.
+    """Return the version that a caller asks for; synthetic data need none.
 
     Raises NotFoundError, PipelineOutOfServiceError, VersionNameError.
     """
-    return version_meant(services.pipeline_of(dataset), dataset, version)
+    is_synthetic = services.pipeline_of(dataset).data.is_synthetic
+    if is_synthetic and version in (None, SYNTHETIC):
+        return DatasetVersion(dataset=dataset, version=SYNTHETIC)
+    if is_synthetic:
+        raise VersionNameError(f"{dataset} is synthetic and has no versions: ask for {dataset} alone, not {version}")
+    if version is None:
+        raise VersionNameError(
+            f"which version of {dataset}? Only synthetic data have none: ask for {dataset}/VERSION"
+        )
+    return DatasetVersion(dataset=dataset, version=version)
 
 
 def request_run(
@@ -133,9 +144,6 @@ def _record_planned(run: RunRecord, overrides: Mapping[str, Any], check: ScriptC
         services.history.record(run.run_id, "script_warnings", "; ".join(check.warnings[:MAX_LISTED]))
 
 
-MAX_TEXT_CHARS = 200
-
-
 def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> TrainingOptions:
     """Return the options to train with. Raises OverrideError naming the field and its limit."""
     options = pipeline.train.options
@@ -181,25 +189,6 @@ def _like(own: Any, value: Any) -> Any:
     return float(value) if isinstance(own, float) else value
 
 
-VERSION = SYNTHETIC
-"""The name of the only version of synthetic data."""
-FIRST = 1
-"""Its only generation, since synthetic data never change."""
-
-
-def version_meant(pipeline: Pipeline, dataset: str, version: str | None) -> DatasetVersion:
-    """Return the version that is asked for; synthetic data need none. Raises VersionNameError."""
-    if pipeline.data.is_synthetic and version in (None, VERSION):
-        return DatasetVersion(dataset=dataset, version=VERSION)
-    if pipeline.data.is_synthetic:
-        raise VersionNameError(f"{dataset} is synthetic and has no versions: ask for {dataset} alone, not {version}")
-    if version is None:
-        raise VersionNameError(
-            f"which version of {dataset}? Only synthetic data have none: ask for {dataset}/VERSION"
-        )
-    return DatasetVersion(dataset=dataset, version=version)
-
-
 def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
     """Return the closing that all runs of a synthetic pipeline train on; the first caller adds it."""
     known = services.ledger.latest_generation(version)
@@ -208,7 +197,7 @@ def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Run
     manifest = Manifest(
         dataset=version.dataset,
         version=version.version,
-        generation=FIRST,
+        generation=1,  # the only one, since synthetic data never change
         fingerprint=fingerprint(()),
         data_format=pipeline.data.format,
         features=(),

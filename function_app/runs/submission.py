@@ -25,6 +25,15 @@ from function_app.runs.transitions import change_run, move_run
 from function_app.services import RunServices
 from shared.job_arguments import TrainingOptions
 
+FORCED_TAG = TAG + "forced"
+
+
+MAX_NAMES = 100
+"""Largest number of names of one request: how often the same training may be given up before force is needed."""
+
+
+WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
+
 
 def handle_request(request: TrainingRequest, services: RunServices) -> None:
     """Follow one training request to its job. Raises ServiceUnavailableError where it should be delivered again."""
@@ -143,6 +152,17 @@ def _submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     return run
 
 
+def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: RunServices, by: Actor) -> RunRecord:
+    now = services.clock()
+    run, moved = move_run(
+        services.ledger, run, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
+    )
+    if moved:
+        services.history.record(run.run_id, "submission_refused", problem, by=by)
+        record_remedy(run, services.history)
+    return end_run(run, services, by=by)
+
+
 def _claimed_run(request: TrainingRequest, services: RunServices) -> RunRecord | None:
     """Return the run that a closing starts, claimed now or before; None where there is nothing to do."""
     version = request.dataset_version
@@ -180,27 +200,6 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
     if run is None:
         raise NotFoundError(f"run {run_id} was written and is not on record; the ledger is not whole")
     return run
-
-
-def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: RunServices, by: Actor) -> RunRecord:
-    now = services.clock()
-    run, moved = move_run(
-        services.ledger, run, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
-    )
-    if moved:
-        services.history.record(run.run_id, "submission_refused", problem, by=by)
-        record_remedy(run, services.history)
-    return end_run(run, services, by=by)
-
-
-FORCED_TAG = TAG + "forced"
-
-
-MAX_NAMES = 100
-"""Largest number of names of one request: how often the same training may be given up before force is needed."""
-
-
-WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
 
 
 def unspent_plan(

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.figures import BenchmarkError, Context, print_table, write_results
+from local_azure.processes import TwinError
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -58,7 +59,7 @@ def measure(name: str, console: Console) -> bool:
     with tempfile.TemporaryDirectory(prefix=f"landfall-bench-{name}-") as scratch:
         try:
             figures = run(context(Path(scratch), console))
-        except BenchmarkError as error:
+        except (BenchmarkError, TwinError) as error:
             console.print(f"{name} could not be measured: {error}", style="bold red", markup=False)
             return False
     print_table(console, name, figures)

@@ -21,12 +21,11 @@ from typing import IO, Any, Self
 
 from bench.figures import BenchmarkError, Context
 from bench.workers.timed import others_share
-from local_azure.processes import Process, Program, TwinError, log_end
+from local_azure.processes import Process, Program, log_end
 from shard_validation import encode_example
 from shared.crc import crc32c_of_file
-from shared.example_schema import FeatureSpec
 from shared.job_arguments import JobArguments
-from shared.manifest import Manifest, ManifestShard, fingerprint
+from shared.manifest import FeatureSpec, Manifest, ManifestShard, fingerprint
 from shared.record_framing import frame_record
 
 NUM_CORES = 2
@@ -105,7 +104,7 @@ class Training:
         )
 
     def await_ready(self) -> None:
-        """Wait until every rank is ready for its first step. Raises BenchmarkError."""
+        """Wait until every rank is ready for its first step. Raises BenchmarkError, or TwinError if it ends."""
         deadline = time.monotonic() + READY_WITHIN_S
         links: list[socket.socket] = []
         while len(links) < self.ranks:
@@ -150,10 +149,7 @@ class Training:
         except TimeoutError:
             if time.monotonic() > deadline:
                 raise BenchmarkError(f"{self.name} did not start within {READY_WITHIN_S:g} s") from None
-        try:
-            self._process.check_running()
-        except TwinError as error:
-            raise BenchmarkError(str(error)) from error
+        self._process.check_running()
         return []
 
     def _read(self, lines: IO[str]) -> dict[str, Any]:

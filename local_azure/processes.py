@@ -27,7 +27,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
 """The clone: where `python -m local_azure...` finds its packages."""
 PATIENCE_S = 120.0
-"""Deadline for what should happen at once: only a failure waits so long, however busy the machine is."""
+"""Deadline for what should happen at once: long enough for a busy machine, so that only a failure reaches it."""
 POLL_S = 0.02
 TAIL_LINES = 8
 FOREIGN_PREFIXES = ("AZURE", "ARM_", "IDENTITY_", "MSI_", "LANDFALL_", "DATASTORAGE", "WEBSITE_", "FUNCTIONS_")
@@ -99,8 +99,8 @@ class Process:
     """A started program.
 
     A guarded process ends with everything below it when its starter stops it or dies, whatever sessions its
-    children are in. A process without a guard dies when the *thread* that started it ends, and is alone in that;
-    it is for tests, which send it signals and look at its exit status.
+    children are in. A process without a guard dies when the *thread* that started it ends, and leaves its children;
+    use it in tests, which send it signals and check its exit status.
     """
 
     def __init__(self, program: Program, *, guarded: bool = True, label: str = "", hold: Sequence[int] = ()) -> None:
@@ -204,7 +204,7 @@ class Process:
 
 
 def run(program: Program, *, label: str = "") -> None:
-    """Start a program that ends by itself, and return when it has succeeded. Raises TwinError where it fails."""
+    """Run a program that ends by itself, to its end. Raises TwinError where it fails."""
     process = Process(program, label=label)
     try:
         status = process.await_end(timeout_s=program.patience_s)
@@ -318,7 +318,7 @@ def _is_foreign(name: str) -> bool:
 
 
 def _emptied(path: Path) -> IO[bytes]:
-    """Open an empty file for appending: writes go to its end also after it was truncated."""
+    """Open an empty file for appending: writes still go to its end after it was truncated."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"")
     return path.open("ab")

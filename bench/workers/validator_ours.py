@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from bench.workers.timed import serve
 from shard_validation import DataRequirements, ImagePolicy, LocalFileSource, ShardSource, validate_shard
-from shard_validation.read_ahead import DEFAULT_CHUNK_BYTES
-from shared.example_schema import FeatureSpec
+from shard_validation.content import DEFAULT_CHUNK_BYTES
+from shared.manifest import FeatureSpec
 
 if TYPE_CHECKING:
     from function_app.adapters.connections import StorageConnection

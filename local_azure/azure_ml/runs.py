@@ -21,7 +21,7 @@ KIND = "run"
 
 _ATTEMPT_DELAYS_S = (0.2, 0.5, 1.0, 2.0)
 _NOT_THERE_YET_S = 0.2
-"""Pause between two attempts to reach a topic that has never answered."""
+"""Pause between attempts to reach a topic that has never answered."""
 _TIMEOUT_S = 5.0
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 COMPUTES, DATASTORES = "computes", "datastores"
-ASSETS = ("codes", "environments", "models")
 DEFAULT_CONTAINER = "azureml"
 BUILT_IN_DATASTORES = ("workspaceblobstore", "workspaceartifactstore")
 

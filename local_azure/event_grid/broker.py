@@ -48,7 +48,7 @@ class Topic:
 
     @property
     def resource_id(self) -> str:
-        """The topic in events whose publisher has left it empty."""
+        """The ``topic`` member of events that were published without one."""
         return f"{RESOURCE_GROUP_ID}/providers/Microsoft.EventGrid/topics/{self.name}"
 
     def publish(self, event: Event) -> None:
@@ -65,13 +65,13 @@ class Topic:
             self._offer(self.gate.admit(seq, event))
 
     def release(self) -> int:
-        """Deliver what is held; return how many events that were."""
+        """Deliver the held events; return their number."""
         released = self.gate.release()
         self._offer(released)
         return len(released)
 
     def end_faults(self) -> int:
-        """Deliver everything and drop the plan; return how many events that were."""
+        """Deliver all held and late events and drop the plan; return their number."""
         released = self.gate.end()
         self._offer(released)
         return len(released)
@@ -215,7 +215,7 @@ class Subscription:
     _retries: set[asyncio.Task[None]] = field(default_factory=set)
 
     def expect(self, seq: int, event: Event) -> None:
-        """Note that `event` is on its way, so that a restart delivers it."""
+        """Record that `event` is to be delivered, so that a restart delivers it."""
         if matches(event, self.config):
             self.cursor.begin(seq)
         else:

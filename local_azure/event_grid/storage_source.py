@@ -19,7 +19,8 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobServiceClient
 
-from local_azure.event_grid.events import Event
+from local_azure.event_grid.events import Event, event_time
+from local_azure.event_grid.journal import replace_file
 
 log = logging.getLogger("event_grid")
 
@@ -56,7 +57,7 @@ def load_state(path: Path) -> SourceState:
 
 @dataclass(kw_only=True)
 class StorageSource:
-    """Reads the log, looks each written blob up, and publishes the events in the log's order."""
+    """Reads the log, looks up each written blob, and publishes the events in the log's order."""
 
     account: str
     tail: LogTail
@@ -77,7 +78,7 @@ class StorageSource:
             if lines:
                 self._save()
             else:
-                with contextlib.suppress(TimeoutError):  # the time-out is the pause between two looks
+                with contextlib.suppress(TimeoutError):  # the time-out is the pause between two reads
                     await asyncio.wait_for(self.stopping.wait(), POLL_S)
 
     async def _publish_all(self, writes: list[StorageWrite]) -> None:
@@ -112,9 +113,7 @@ class StorageSource:
 
     def _save(self) -> None:
         state = SourceState(position=self.tail.position, sequence=self.sequence)
-        fresh = self.state_file.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(state)), encoding="utf-8")
-        fresh.replace(self.state_file)
+        replace_file(self.state_file, json.dumps(asdict(state)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +156,7 @@ class BlobEventMaker:
             "subject": f"/blobServices/default/containers/{container}/blobs/{blob}",
             "eventType": kind,
             "id": str(uuid.uuid4()),
-            "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%f0Z"),
+            "eventTime": event_time(moment),
             "data": data,
             "dataVersion": "",
             "metadataVersion": "1",
@@ -239,17 +238,17 @@ class LogTail:
         """Return the new complete lines, up to MAX_READ_BYTES."""
         if not self._path.is_file():
             return []
-        with self._path.open("rb") as log:
+        with self._path.open("rb") as file:
             mark = bytes.fromhex(self._position.mark)
-            log.seek(max(0, self._position.offset - len(mark)))
-            if log.read(len(mark)) != mark:
+            file.seek(max(0, self._position.offset - len(mark)))
+            if file.read(len(mark)) != mark:
                 # The file was replaced or emptied: everything in it is new.
                 self._position = Position(offset=0, mark="")
-                log.seek(0)
-            chunk = log.read(MAX_READ_BYTES)
+                file.seek(0)
+            chunk = file.read(MAX_READ_BYTES)
         complete = chunk[: chunk.rfind(b"\n") + 1]
         if not complete and len(chunk) == MAX_READ_BYTES:
-            complete = chunk  # no request line is that long: noise, which must not stop the reader
+            complete = chunk  # no request line is that long; noise must not stop the reader
         if not complete:
             return []
         self._advance(mark, complete)
@@ -264,11 +263,11 @@ class LogTail:
 def _end_of(path: Path) -> Position:
     if not path.is_file():
         return Position(offset=0, mark="")
-    with path.open("rb") as log:
-        size = log.seek(0, 2)
-        log.seek(max(0, size - MAX_READ_BYTES))
-        chunk = log.read(MAX_READ_BYTES)
-    # A line that is being written belongs to the future.
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - MAX_READ_BYTES))
+        chunk = file.read(MAX_READ_BYTES)
+    # A line that is still being written is read later.
     end = size - (len(chunk) - chunk.rfind(b"\n") - 1)
     kept = chunk[: chunk.rfind(b"\n") + 1][-_MARK_BYTES:]
     return Position(offset=end, mark=kept.hex())

@@ -58,21 +58,21 @@ class Options:
     """Folder of the app: function_app.py and host.json."""
     port: int
     """0 for any free port."""
-    system_key_env: str = ""
+    system_key_env: str
     """The environment variable that holds the system key; empty for no key."""
-    queue_lease_s: float = 30.0
+    queue_lease_s: float
     """How long a fetched message stays invisible; the message of a killed host reappears after that."""
-    grace_s: float = 10.0
+    grace_s: float
     """How long running invocations may go on after the host was asked to stop."""
-    storage_patience_s: float = 15.0
+    storage_patience_s: float
     """How long to wait for storage at the start."""
-    verbose: bool = False
+    verbose: bool
 
 
 def run(options: Options) -> None:
     """Serve the app until SIGTERM or SIGINT. Raises DevHostError where it cannot start."""
     if not asyncio.run(serve(options)):
-        # Python would wait for the threads of the functions that outlived the grace period.
+        # A normal exit would wait for the threads of functions that outlived the grace period.
         logging.shutdown()
         os._exit(0)
 
@@ -190,7 +190,7 @@ class Listeners:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        # A timer whose function outlives the grace period would block the end for ever.
+        # A timer whose function outlives the grace period would otherwise block the end for ever.
         _, pending = await asyncio.wait(self.tasks, timeout=1.0) if self.tasks else (set(), set())
         for task in pending:
             task.cancel()

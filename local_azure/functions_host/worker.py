@@ -81,7 +81,7 @@ class Worker:
         try:
             return await invocation_request(_request(invocation_request=request))
         except SystemExit as error:
-            # Let through, it would end the worker's thread and leave every later invocation without an answer.
+            # Otherwise it would end the worker's thread and leave every later invocation without an answer.
             return PROTOS.InvocationResponse(result=_failure(f"SystemExit: {error}: the function ended the process"))
 
     def _prepare_process(self) -> None:
@@ -211,10 +211,6 @@ class InvocationRequest:
     retry_context: RetryContext = field(default_factory=RetryContext)
 
 
-def _message_class(name: str) -> type[Message]:
-    return type(name, (Message,), {})
-
-
 PROTOS = SimpleNamespace(
     TypedData=TypedData,
     ParameterBinding=ParameterBinding,
@@ -223,7 +219,7 @@ PROTOS = SimpleNamespace(
     RpcHttp=RpcHttp,
     RpcHttpCookie=RpcHttpCookie,
     **{
-        name: _message_class(name)
+        name: type(name, (Message,), {})
         for name in (
             *("WorkerInitResponse", "WorkerMetadata", "FunctionMetadataResponse", "FunctionLoadResponse"),
             *("InvocationResponse", "RpcException", "RpcFunctionMetadata", "RpcRetryOptions", "Timestamp"),

@@ -20,24 +20,24 @@ class TwinOptions:
     """Folder of all twins of this clone."""
     pipelines: Path = ROOT / "pipelines"
     ports: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_PORTS))
-    """Where to look for free ports, by name."""
+    """Port to try first for each service; a taken one is replaced by the next free one."""
     node_start_delay_s: float = 2.0
     node_idle_s: float = 120.0
     environment_build_s: float = 1.0
     reconcile_schedule: str = "0 * * * * *"
-    """Every minute, as a person waits; a deployment sweeps less often."""
+    """Every minute, because a person waits; a deployment sweeps less often."""
     claim_lease_s: int = 60
-    """The first sweep after this time takes over what a killed twin was doing."""
+    """Seconds after which a sweep takes over the claims of a killed twin."""
     own_host: bool = False
-    """True where the user runs the Functions host, such as `func start`."""
+    """Whether the user runs the Functions host, for example with `func start`."""
     sweep_grace_s: int = 10
-    """The sweep leaves alone what is younger; more in Azure, where events may take minutes."""
+    """The sweep skips what is younger, in seconds; a deployment needs more, as events may take minutes."""
     more_settings: Mapping[str, str] = field(default_factory=dict)
     """App settings that are added to the twin's own, or override them."""
     event_retry_schedule_s: tuple[float, ...] = DEFAULT_RETRY_SCHEDULE_S
-    """Pauses before each delivery of an event; after the last one it becomes a dead letter."""
+    """Pauses before each delivery attempt of an event; after the last attempt it becomes a dead letter."""
     queue_lease_s: float = 30.0
-    """The message of a killed dev host is delivered to the next one after this time."""
+    """Time after which the messages of a killed dev host are delivered to the next one."""
     training_python: Path = ROOT / ".venv-training"
     """The virtual environment that stands for the training image."""
     azurite: Path = AZURITE_JS
@@ -59,7 +59,7 @@ PEOPLE_WEBHOOK = "people"
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Addresses that follow from the ports and the secrets."""
+    """Where each part of one twin is; all of it follows from the folder, the ports and the secrets."""
 
     folder: Path
     ports: Ports

@@ -24,7 +24,7 @@ from local_azure.azurite import random_account_key
 from local_azure.processes import TwinError
 
 MAX_TWINS = 20
-"""Most twins of one clone at the same time: more are a mistake."""
+"""Maximum number of twins of one clone that run at the same time: more are a mistake."""
 TWIN_FILE = "twin.json"
 LOCK_FILE = "lock"
 SECRETS_FILE = "secrets.json"
@@ -35,7 +35,7 @@ DEFAULT_PORTS: Mapping[str, int] = {
     "azure_ml": 10443,
     "event_grid": 10080,
 }
-"""Azurite's own, that of Functions hosts, and two that no other program uses by custom."""
+"""Ports to try first: Azurite's, that of Functions hosts, and two that no common program uses."""
 STRIDE = 10
 """Taken ports move by tens, so that 10000-10002 become 10010-10012 and stay recognisable."""
 MAX_MOVES = 400
@@ -43,7 +43,7 @@ MAX_MOVES = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Secrets:
-    """Created once for each state folder, so that its data stay readable."""
+    """Keys of a twin, created once for each state folder, so that its data stay readable."""
 
     data_account_key: str
     function_key: str
@@ -63,17 +63,17 @@ class Secrets:
 
 @dataclass(frozen=True)
 class StateFolder:
-    """A twin's folder, ours while `lock` is open."""
+    """A twin's state folder, which this process owns while `lock` is open."""
 
     path: Path
     lock: int
 
     def release(self) -> None:
-        """Release the folder for another twin, as soon as our child processes have ended too."""
+        """Release the folder; another twin can take it once this twin's child processes have ended too."""
         os.close(self.lock)
 
     def secrets(self) -> Secrets:
-        """Return the twin's secrets, which the first call creates, readable for the user alone."""
+        """Return the twin's secrets; the first call creates them in a file that only the user can read."""
         path = self.path / SECRETS_FILE
         if not path.exists():
             write_atomically(path, json.dumps(asdict(Secrets.random()), indent=1), mode=0o600)
@@ -101,7 +101,7 @@ def take_state_folder(base: Path) -> StateFolder:
 
 
 def running_twins(base: Path) -> list[dict[str, Any]]:
-    """Return the descriptions of a clone's running twins, the first one first."""
+    """Return the descriptions of a clone's running twins, in order of their numbers."""
     found = sorted(base.glob(f"twin*/{TWIN_FILE}"), key=lambda path: (len(path.parent.name), path.parent.name))
     return [json.loads(path.read_text()) for path in found if _is_locked(path.parent / LOCK_FILE)]
 
@@ -119,7 +119,7 @@ def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
 
 
 def write_twin_file(folder: Path, members: Mapping[str, Any]) -> None:
-    """Write where the twin can be reached; the file has secrets and is readable for the user alone."""
+    """Write how to reach the twin; the file holds secrets and only the user can read it."""
     write_atomically(folder / TWIN_FILE, json.dumps(members, indent=1), mode=0o600)
 
 
@@ -142,7 +142,7 @@ class Ports:
 
 
 def take_ports(defaults: Mapping[str, int] = DEFAULT_PORTS, *, folder: Path | None = None) -> Ports:
-    """Take one free port for each name. Raises TwinError where there is none within reach."""
+    """Take one free port for each name. Raises TwinError where none is free."""
     locks = folder or cache_folder() / "ports"
     numbers: dict[str, int] = {}
     held: list[int] = []
@@ -160,7 +160,7 @@ def take_ports(defaults: Mapping[str, int] = DEFAULT_PORTS, *, folder: Path | No
 
 
 def cache_folder() -> Path:
-    """The folder for what outlives a clone, after the XDG base directory specification."""
+    """Return the folder for what outlives a clone, after the XDG base directory specification."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "landfall"
 
@@ -177,7 +177,7 @@ def _take(name: str, wanted: int, locks: Path) -> tuple[int, int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the port now, on loopback and (node listens there) on every address."""
+    """Return whether a server could listen on the port now: on loopback, and on every address, as node does."""
     for address in ("127.0.0.1", ""):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

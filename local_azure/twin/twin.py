@@ -40,7 +40,7 @@ def silent(_line: str) -> None:
 
 
 class Twin:
-    """A running twin. Made by `running_twin` only."""
+    """A running twin, created by `running_twin`."""
 
     def __init__(self, places: Places, options: TwinOptions, state: StateFolder) -> None:
         self.places = places
@@ -91,7 +91,7 @@ class Twin:
     def stop(self) -> None:
         """Stop everything that was started: the dev host first, as its functions call the others; storage last.
 
-        A submission that Azure ML no longer answers would keep its lease, and the next start would wait for that.
+        If Azure ML went first, a submission would stay unanswered and keep its lease until that expires.
         """
         (self.places.folder / TWIN_FILE).unlink(missing_ok=True)
         problems: list[str] = []
@@ -110,7 +110,7 @@ class Twin:
             raise TwinError("; ".join(problems))
 
     def describe(self) -> dict[str, Any]:
-        """Return all addresses, for other processes of this user."""
+        """Return the addresses and keys of all parts, for other processes of this user."""
         return {
             "pid": os.getpid(),
             "ports": dict(self.places.ports.numbers),
@@ -133,17 +133,14 @@ class Twin:
         }
 
     def _launch(self, program: Program) -> Process:
-        process = Process(program, label=self._label, hold=self._held())
+        process = Process(program, label=self._label, hold=[self._state.lock, *self.places.ports.held])
         self._processes[program.name] = process
         return process
-
-    def _held(self) -> list[int]:
-        return [self._state.lock, *self.places.ports.held]
 
 
 @contextlib.contextmanager
 def running_twin(options: TwinOptions, *, say: Say = silent) -> Iterator[Twin]:
-    """Start a twin and stop it again, whatever happens in between. Raises TwinError where it does not start."""
+    """Start a twin, and stop it at the end of the block. Raises TwinError where it does not start."""
     keep_loopback_direct()
     state = take_state_folder(options.base)
     ports = None

@@ -40,7 +40,7 @@ class Emulator:
     tokens: TokenIssuer
     calls: CallLog
     faults: Faults
-    submission_lock: threading.Lock = field(default_factory=threading.Lock)  # one PUT decides a name at a time
+    submission_lock: threading.Lock = field(default_factory=threading.Lock)  # one PUT at a time claims a name
 
     @property
     def settings(self) -> Settings:
@@ -119,7 +119,7 @@ class Fault:
     delay_after_s: float = 0.0
 
     def refusal(self) -> ServiceError | None:
-        """Return the scripted answer; None where there is none."""
+        """Return the scripted error; None where the call is answered."""
         if self.status is None:
             return None
         headers = {} if self.retry_after_s is None else {"Retry-After": f"{self.retry_after_s:g}"}
@@ -160,7 +160,7 @@ class Faults:
             self._scripts.append(one)
 
     def clear(self) -> None:
-        """Forget all scripts."""
+        """Remove all scripts."""
         with self._lock:
             self._scripts.clear()
 
@@ -170,7 +170,7 @@ class Faults:
             return sum(script.left for script in self._scripts)
 
     def next_for(self, method: str, path: str) -> Fault:
-        """Return what must happen to this call; a fault without effect where nothing is scripted."""
+        """Return the fault of this call; one without effect where nothing is scripted."""
         with self._lock:
             for script in self._scripts:
                 if script.matches(method, path):
@@ -227,7 +227,7 @@ def get_faults(emulator: Emulator, _call: Call) -> Answer:
 
 
 def delete_faults(emulator: Emulator, _call: Call) -> Answer:
-    """Forget all scripts."""
+    """Remove all scripts."""
     emulator.faults.clear()
     return Answer(body={"pending": 0})
 

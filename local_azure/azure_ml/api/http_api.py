@@ -21,14 +21,14 @@ from local_azure.azure_ml.api.emulator import Emulator, Fault, LoggedCall
 from local_azure.azure_ml.service import ServiceError
 
 _BODY_LIMIT_BYTES = 4 << 20
-_NOT_LOGGED = ("/twin/", "/msi/")  # nor hit by faults
+_NOT_LOGGED = ("/twin/", "/msi/")  # and not affected by faults
 _DROPPED = 0
 
 logger = logging.getLogger(__name__)
 
 
 class AzureMlApi:
-    """Answers for one emulator, whose address is `base_url`; `application` connects it to HTTP."""
+    """Answers calls to one emulator at `base_url`; `application` connects it to HTTP."""
 
     def __init__(self, emulator: Emulator, base_url: str) -> None:
         self._emulator = emulator
@@ -64,7 +64,7 @@ class AzureMlApi:
         return answer if refusal is None else _refused(refusal)
 
     async def _handle(self, request: web.Request) -> Answer:
-        """Answer a call, whatever happens."""
+        """Answer a call; every error becomes an answer."""
         try:
             route, parts = find_route(request.method, request.path)
             if not route.open:

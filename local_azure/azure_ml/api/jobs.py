@@ -154,7 +154,7 @@ def _differs(name: str, old: Document, new: Document) -> bool:
 
 
 def _check_references(emulator: Emulator, spec: JobSpec) -> None:
-    """Refuse a job that refers to what does not exist."""
+    """Refuse a job whose compute, environment or code does not exist."""
     references = [(COMPUTES, spec.compute_id, "compute"), ("environments", spec.environment_id, "environment")]
     if spec.code_id is not None:
         references.append(("codes", spec.code_id, "code"))

@@ -1,4 +1,4 @@
-"""The workspace itself, and where its data plane is."""
+"""The workspace with its data plane, tokens, datastores and computes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEFAULT_IDLE = "PT120S"
 
 
 def get_workspace(emulator: Emulator, call: Call) -> Answer:
-    """Describe any workspace: each name is a workspace here."""
+    """Describe a workspace; any name is accepted."""
     group = call.workspace_id.partition("/providers/")[0]
     account = f"{group}/providers/Microsoft.Storage/storageAccounts/{emulator.storage.workspace_account}"
     properties = {

@@ -13,7 +13,7 @@ from bench.worker_rate import check_same_requests, concurrency, requests, small_
 from bench.workers.timed import cpu_s
 from function_app.config.pipeline_files import load_pipelines
 from shard_validation import validate_shard
-from shard_validation.sources import LocalFileSource
+from shard_validation.content import LocalFileSource
 from tests.support.processes import REPOSITORY
 
 LOG = (

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from function_app.config.pipeline_files import no_scripts
+from function_app.config.pipeline_files import UNIDENTIFIED, no_scripts
 from function_app.config.pipelines import Pipeline
-from function_app.config.settings import Slices
-from function_app.domain.clock import utcnow
+from function_app.config.settings import DEFAULT_BUDGET_S, PATIENCE
+from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
 from function_app.domain.jobs import Workspace
 from function_app.domain.records import HistoryEntry
 from function_app.ports import (
@@ -30,6 +31,7 @@ from function_app.ports import (
     RequestQueue,
     RunsLedger,
     ShardStore,
+    utcnow,
 )
 from shard_validation import (
     DataRequirements,
@@ -42,6 +44,9 @@ from shard_validation import (
 from shard_validation.reasons import shown
 
 logger = logging.getLogger(__name__)
+
+MAX_PROBLEMS = 5
+"""Problems of a pipeline file that one message lists; the log has all of them."""
 
 ReadScript = Callable[[str], bytes]
 Validate = Callable[[ShardSource, DataRequirements], ShardVerdict]
@@ -69,6 +74,8 @@ class NotifyServices:
 
     pipelines: Mapping[str, Pipeline]
     """Dataset → pipeline."""
+    out_of_service: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Dataset → why its pipeline cannot be used; UNIDENTIFIED for files that do not tell their dataset."""
     ledger: NotifyLedger
     notifiers: Mapping[str, Notifier]
     """Recipient, as the pipelines name it → what delivers to it."""
@@ -77,10 +84,59 @@ class NotifyServices:
     """How long one handler may take to submit or to deliver. It exceeds the clients' timeouts with all their retries,
     so an expired lease means that its holder died."""
 
+    def pipeline_of(self, dataset: str) -> Pipeline:
+        """Return a dataset's pipeline. Raises PipelineOutOfServiceError, NotFoundError."""
+        pipeline = self.pipelines.get(dataset)
+        if pipeline is not None:
+            return pipeline
+        if outage := self.outage(dataset):
+            raise PipelineOutOfServiceError(outage)
+        raise NotFoundError(f"dataset {dataset} has no pipeline")
+
+    def outage(self, dataset: str) -> str | None:
+        """Return why a dataset's pipeline cannot be used now; None where it can, or where there is none.
+
+        A file that does not tell its dataset may be the pipeline of any dataset that has no other.
+        """
+        if dataset in self.pipelines:
+            return None
+        if problems := self.out_of_service.get(dataset):
+            return f"the pipeline of dataset {dataset} is out of service: {_listed(problems)}"
+        if problems := self.out_of_service.get(UNIDENTIFIED):
+            return (
+                f"dataset {dataset} has no pipeline, unless it is in a file that cannot be understood: "
+                f"{_listed(problems)}"
+            )
+        return None
+
     @property
     def history(self) -> History:
         """Where flows record what they did and why."""
         return History(ledger=self.ledger, clock=self.clock)
+
+
+def _listed(problems: Sequence[str]) -> str:
+    more = f"; and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
+    return "; ".join(problems[:MAX_PROBLEMS]) + more
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeBudget:
+    """Time limits of one execution that validates a shard, by a monotonic clock."""
+
+    budget_s: float = DEFAULT_BUDGET_S
+    """After this time an execution leaves the rest of a shard to the next one."""
+    patience_s: float = DEFAULT_BUDGET_S * PATIENCE
+    """After this time a shard that cannot be paused is rejected: another execution would not get further."""
+    checkpoint_every_s: float = 60.0
+    """Time between checkpoints: an instance that dies loses at most this work and one chunk."""
+    min_bytes: int = 256 << 20
+    """Smaller shards take seconds: they are validated in one execution without checkpoints."""
+    seconds: Callable[[], float] = time.monotonic
+
+    def is_long(self, size_bytes: int) -> bool:
+        """Whether a shard is large enough to be validated in slices."""
+        return size_bytes >= self.min_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +156,7 @@ class IngestServices(NotifyServices):
     validate: Validate = field(default=validate_shard)
     validate_within: ValidateWithin = field(default=validate_shard_within)
     """For shards that may take longer than one execution."""
-    slices: Slices = field(default_factory=Slices)
+    time_budget: TimeBudget = field(default_factory=TimeBudget)
     sweep_grace: timedelta = timedelta(seconds=120)
     """How long an event may take before the sweep does its work."""
 

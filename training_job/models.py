@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from shared.training_options import ModelOptions, numbers
+from shared.job_arguments import ModelOptions, numbers
 from training_job.errors import ModelError
 
 _MIN_LOADED = 0.5

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from function_app.config.pipelines import CONTAINER_NAME
 from function_app.domain.errors import SettingsError
 from function_app.domain.jobs import Workspace
 
 MAX_SETTING_CHARS = 2048
-CONTAINER_NAME = r"[a-z0-9](-?[a-z0-9]){2,62}"
+PIPELINES_DIR = "LANDFALL_PIPELINES_DIR"
+DEFAULT_PIPELINES_DIR = "pipelines"
 DEFAULT_MAX_CONCURRENT_RUNS = 10
 MAX_CONCURRENT_RUNS = 1000
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -86,7 +87,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         topic_endpoint=read.url("LANDFALL_NOTIFICATION_TOPIC_ENDPOINT"),
         topic_key=read.text("LANDFALL_NOTIFICATION_TOPIC_KEY"),
         client_id=read.matching("AZURE_CLIENT_ID", _GUID, "") or None,
-        pipelines_dir=Path(read.text("LANDFALL_PIPELINES_DIR") or "pipelines"),
+        pipelines_dir=Path(read.text(PIPELINES_DIR) or DEFAULT_PIPELINES_DIR),
         sweep_grace=timedelta(seconds=read.seconds("LANDFALL_SWEEP_GRACE_S", 120)),
         claim_lease=timedelta(seconds=read.seconds("LANDFALL_CLAIM_LEASE_S", 180)),
         validation_budget_s=read.seconds("LANDFALL_VALIDATION_BUDGET_S", DEFAULT_BUDGET_S),
@@ -95,6 +96,11 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     if read.problems:
         raise SettingsError(*read.problems)
     return settings
+
+
+def pipelines_dir(environ: Mapping[str, str]) -> Path:
+    """Return the folder with the pipeline files, without a check of the other settings."""
+    return Path(environ.get(PIPELINES_DIR, "").strip() or DEFAULT_PIPELINES_DIR)
 
 
 def read_url(environ: Mapping[str, str], name: str) -> str:
@@ -213,18 +219,3 @@ def _seconds(source: str, text: object) -> int | None:
         return None
     parts = {name: int(number or 0) for name, number in match.groupdict().items()}
     return ((parts["days"] * 24 + parts["hours"]) * 60 + parts["minutes"]) * 60 + parts["seconds"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slices:
-    """Time limits of one execution that validates a shard, by a monotonic clock."""
-
-    budget_s: float = DEFAULT_BUDGET_S
-    """After this time an execution leaves the rest of a shard to the next one."""
-    patience_s: float = DEFAULT_BUDGET_S * PATIENCE
-    """After this time a shard that cannot be paused is rejected: another execution would not get further."""
-    checkpoint_every_s: float = 60.0
-    """Time between checkpoints: an instance that dies loses at most this work and one chunk."""
-    min_bytes: int = 256 << 20
-    """Smaller shards take seconds: they are validated in one execution without checkpoints."""
-    seconds: Callable[[], float] = time.monotonic

@@ -11,9 +11,8 @@ from function_app.domain.records import RunRecord
 from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.notify.messages import notify_of_run
 from function_app.ports import JobService
-from function_app.runs.admission import awaits_attempt, release
+from function_app.runs.admission import awaits_attempt, hold_data, release
 from function_app.runs.attempts import start_attempt
-from function_app.runs.holds import hold_data
 from function_app.runs.transitions import change_run
 from function_app.services import RunServices
 
@@ -24,6 +23,9 @@ def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
     """Do what follows from a run's end; repeating it changes nothing. A run that has not ended stays as it is."""
     if run.state not in SETTLED or run.next_run_id is not None:
         return run
+    if awaits_attempt(run) and services.outage(run.dataset_version.dataset):
+        release(run, services, by=by)
+        return run  # the attempt starts once the pipeline's file is mended
     if awaits_attempt(run):
         run = start_attempt(run, services)
         if run.next_run_id is not None:

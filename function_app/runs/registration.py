@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 from function_app.domain.errors import SubmissionRefusedError
-from function_app.domain.job_plan import TAG
-from function_app.domain.jobs import ModelRegistration
+from function_app.domain.jobs import TAG, ModelRegistration
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.runs.gate import GateError, check_gate, read_report

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from function_app.domain.job_plan import spec_from_json
+from function_app.domain.jobs import spec_from_json
 from function_app.domain.records import (
     NUM_BUCKETS,
     PERSON,

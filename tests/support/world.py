@@ -11,8 +11,7 @@ from uuid import uuid4
 from function_app.config.pipeline_files import parse_pipeline
 from function_app.config.pipelines import Pipeline
 from function_app.domain.events import CREATED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, Upload
-from function_app.domain.job_plan import report_path, spec_from_json
-from function_app.domain.jobs import Workspace
+from function_app.domain.jobs import Workspace, report_path, spec_from_json
 from function_app.domain.records import DatasetVersion, RunRecord, Undelivered
 from function_app.ingest.uploads import handle_upload
 from function_app.runs.following import follow_run
@@ -143,6 +142,17 @@ class World:
     def change_pipeline(self, **changes: Any) -> None:
         """Deploy another version of the pipeline."""
         self.services = replace(self.services, pipelines={"digits": pipeline(**changes)})
+
+    def break_pipeline(self, dataset: str = "digits") -> None:
+        """Deploy a pipeline file that cannot be used."""
+        others = {name: known for name, known in self.services.pipelines.items() if name != dataset}
+        problems = (f"{dataset}.yaml: train: is required",)
+        self.services = replace(self.services, pipelines=others, out_of_service={dataset: problems})
+
+    def mend_pipeline(self) -> None:
+        """Deploy the pipeline as it was before it was broken."""
+        pipelines = {"digits": pipeline(), **self.services.pipelines}
+        self.services = replace(self.services, pipelines=pipelines, out_of_service={})
 
     def add_pipelines(self, *datasets: str, **changes: Any) -> None:
         """Deploy more pipelines, each like that of the digits, for a dataset of its own."""
@@ -277,3 +287,11 @@ ALL_SHARDS = (*TRAIN_SHARDS, *VALIDATION_SHARDS)
 def _digits(name: str) -> list[int]:
     """Labels that differ from shard to shard."""
     return [int(character) for character in name if character.isdigit()]
+
+
+def ended_run(status: str = "Completed", **metrics: float) -> tuple[World, RunRecord]:
+    """A world whose run has ended, and the run after a look."""
+    world = World()
+    run = world.upload_version()
+    world.end_job(run, status, **metrics)
+    return world, world.follow(run)

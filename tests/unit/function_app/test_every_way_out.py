@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from function_app.config.settings import Slices
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import PERSON
 from function_app.domain.run_states import RunState
@@ -28,6 +27,7 @@ from function_app.runs.cancellation import cancel_run
 from function_app.runs.following import handle_run_event
 from function_app.runs.requests import request_run
 from function_app.runs.submission import handle_request
+from function_app.services import TimeBudget
 from shard_validation import SourceGoneError
 from tests.support.long_shards import SmallChunkStore, Stopwatch
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content
@@ -113,8 +113,8 @@ def of_another_set(world: World) -> Handling:
 
 def long_shard(world: World) -> Handling:
     """A validation ends with its budget, and another message goes on."""
-    slices = Slices(budget_s=2, checkpoint_every_s=1, min_bytes=1, seconds=Stopwatch())
-    world.services = replace(world.services, shards=SmallChunkStore(world.shards), slices=slices)
+    time_budget = TimeBudget(budget_s=2, checkpoint_every_s=1, min_bytes=1, seconds=Stopwatch())
+    world.services = replace(world.services, shards=SmallChunkStore(world.shards), time_budget=time_budget)
     path = world.put(FIRST, shard_content(*[1] * 100))
     return lambda: world.deliver(path)
 
@@ -155,6 +155,21 @@ def without_pipeline(world: World) -> Handling:
     world.upload_shards(*ALL_SHARDS)
     world.services = replace(world.services, pipelines={})
     return lambda: handle_request(CLOSED, world.services)
+
+
+def pipeline_out_of_service(world: World) -> Handling:
+    """A run is asked for while its pipeline's file is broken."""
+    world.upload_shards(*ALL_SHARDS)
+    run, _ = request_run(VERSION, {}, trigger="http", services=world.services)
+    world.break_pipeline()
+    return lambda: handle_request(replace(CLOSED, run_id=run.run_id), world.services)
+
+
+def upload_out_of_service(world: World) -> Handling:
+    """A shard is uploaded while its pipeline's file is broken."""
+    world.put(FIRST)
+    world.break_pipeline()
+    return lambda: world.deliver(PATH)
 
 
 def submitted_already(world: World) -> Handling:
@@ -249,6 +264,8 @@ SCENARIOS: Mapping[str, Callable[[World], Handling]] = {
     "a closing": closing,
     "an older closing": older_closing,
     "a closing without a pipeline": without_pipeline,
+    "a run whose pipeline is out of service": pipeline_out_of_service,
+    "an upload for a pipeline out of service": upload_out_of_service,
     "a run submitted already": submitted_already,
     "a run that must wait": behind_another(again=False),
     "a run that waits already": behind_another(again=True),

@@ -24,7 +24,7 @@ from shard_validation import (
 )
 from shard_validation import ReasonCode as Code
 from shard_validation.validate import MAX_DISTINCT
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.support.shards import LABEL, BytesSource, framed, image_bytes, labelled, verdict_on
 
 IMAGE = FeatureSpec(name="image", kind="bytes")

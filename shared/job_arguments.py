@@ -293,5 +293,5 @@ def _reading(hint: Any) -> dict[str, Any]:
 
 def _boolean(text: str) -> bool:
     if text not in ("True", "False"):
-        raise argparse.ArgumentTypeError(f"should be True or False, was {text!r}")
+        raise argparse.ArgumentTypeError(f"expected True or False, got {text!r}")
     return text == "True"

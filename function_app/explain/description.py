@@ -9,7 +9,7 @@ from function_app.domain.errors import NotFoundError
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.ingest.completeness import MAX_LISTED, SplitDescription, refusal_messages, split_descriptions
 from function_app.ingest.drift import DriftFindings, drift_findings
-from function_app.services import Services
+from function_app.services import IngestServices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +31,9 @@ class VersionDescription:
     """Newest first."""
 
 
-def describe_version(version: DatasetVersion, services: Services) -> VersionDescription:
-    """Return what the ledger knows. Raises NotFoundError where that is nothing at all."""
-    pipeline = services.pipelines.get(version.dataset)
-    if pipeline is None:
-        raise NotFoundError(f"dataset {version.dataset} has no pipeline")
+def describe_version(version: DatasetVersion, services: IngestServices) -> VersionDescription:
+    """Return what the ledger knows. Raises NotFoundError where that is nothing at all, PipelineOutOfServiceError."""
+    pipeline = services.pipeline_of(version.dataset)
     if not pipeline.data.is_synthetic and not services.ledger.split_sizes(version):
         raise NotFoundError(f"no shard of {version} was uploaded yet")
     runs = services.ledger.runs(dataset=version.dataset)

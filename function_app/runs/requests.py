@@ -9,7 +9,6 @@ from typing import Any
 
 from function_app.config.pipelines import Limit, Pipeline
 from function_app.domain.errors import (
-    NotFoundError,
     OverrideError,
     VersionNameError,
     VersionNotWholeError,
@@ -34,10 +33,24 @@ from function_app.services import RunServices
 from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Manifest, fingerprint
 
+MAX_TEXT_CHARS = 200
+
 
 def asked_version(dataset: str, version: str | None, services: RunServices) -> DatasetVersion:
-    """Return the version that a caller asks for. Raises NotFoundError, VersionNameError."""
-    return version_meant(_pipeline(dataset, services), dataset, version)
+    """Return the version that a caller asks for; synthetic data need none.
+
+    Raises NotFoundError, PipelineOutOfServiceError, VersionNameError.
+    """
+    is_synthetic = services.pipeline_of(dataset).data.is_synthetic
+    if is_synthetic and version in (None, SYNTHETIC):
+        return DatasetVersion(dataset=dataset, version=SYNTHETIC)
+    if is_synthetic:
+        raise VersionNameError(f"{dataset} is synthetic and has no versions: ask for {dataset} alone, not {version}")
+    if version is None:
+        raise VersionNameError(
+            f"which version of {dataset}? Only synthetic data have none: ask for {dataset}/VERSION"
+        )
+    return DatasetVersion(dataset=dataset, version=version)
 
 
 def request_run(
@@ -62,7 +75,7 @@ def request_run(
     if first is not None:
         _queue(first, services)
         return first, False
-    pipeline = _pipeline(version.dataset, services)
+    pipeline = services.pipeline_of(version.dataset)
     options = overridden(pipeline, overrides)
     generation = _closing(pipeline, version, services)
     check = check_script(pipeline, services.read_script)
@@ -100,13 +113,6 @@ def _queue(run: RunRecord, services: RunServices) -> None:
         services.requests.send(request)
 
 
-def _pipeline(dataset: str, services: RunServices) -> Pipeline:
-    pipeline = services.pipelines.get(dataset)
-    if pipeline is None:
-        raise NotFoundError(f"dataset {dataset} has no pipeline")
-    return pipeline
-
-
 def _closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
     if pipeline.data.is_synthetic:
         return synthetic_closing(pipeline, version, services)
@@ -136,9 +142,6 @@ def _record_planned(run: RunRecord, overrides: Mapping[str, Any], check: ScriptC
         services.history.record(run.run_id, "script_errors_forced", check.summary)
     if check.warnings:
         services.history.record(run.run_id, "script_warnings", "; ".join(check.warnings[:MAX_LISTED]))
-
-
-MAX_TEXT_CHARS = 200
 
 
 def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> TrainingOptions:
@@ -186,25 +189,6 @@ def _like(own: Any, value: Any) -> Any:
     return float(value) if isinstance(own, float) else value
 
 
-VERSION = SYNTHETIC
-"""The name of the only version of synthetic data."""
-FIRST = 1
-"""Its only generation, since synthetic data never change."""
-
-
-def version_meant(pipeline: Pipeline, dataset: str, version: str | None) -> DatasetVersion:
-    """Return the version that is asked for; synthetic data need none. Raises VersionNameError."""
-    if pipeline.data.is_synthetic and version in (None, VERSION):
-        return DatasetVersion(dataset=dataset, version=VERSION)
-    if pipeline.data.is_synthetic:
-        raise VersionNameError(f"{dataset} is synthetic and has no versions: ask for {dataset} alone, not {version}")
-    if version is None:
-        raise VersionNameError(
-            f"which version of {dataset}? Only synthetic data have none: ask for {dataset}/VERSION"
-        )
-    return DatasetVersion(dataset=dataset, version=version)
-
-
 def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
     """Return the closing that all runs of a synthetic pipeline train on; the first caller adds it."""
     known = services.ledger.latest_generation(version)
@@ -213,7 +197,7 @@ def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Run
     manifest = Manifest(
         dataset=version.dataset,
         version=version.version,
-        generation=FIRST,
+        generation=1,  # the only one, since synthetic data never change
         fingerprint=fingerprint(()),
         data_format=pipeline.data.format,
         features=(),

@@ -16,7 +16,7 @@ from function_app.domain.events import TrainingRequest
 from function_app.domain.jobs import TAG, Plan, plan_run, planned_run, signed_plan, spec_from_json
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import Actor, RunState
-from function_app.runs.admission import admit, last_attempt, why_held
+from function_app.runs.admission import admit, last_attempt, release, why_held
 from function_app.runs.attempts import bad_script_members, record_remedy, refusal_members
 from function_app.runs.cancellation import cancel_superseded
 from function_app.runs.ending import ask_cancel, end_run
@@ -24,6 +24,15 @@ from function_app.runs.script_check import script_refusal
 from function_app.runs.transitions import change_run, move_run
 from function_app.services import RunServices
 from shared.job_arguments import TrainingOptions
+
+FORCED_TAG = TAG + "forced"
+
+
+MAX_NAMES = 100
+"""Largest number of names of one request: how often the same training may be given up before force is needed."""
+
+
+WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
 
 
 def handle_request(request: TrainingRequest, services: RunServices) -> None:
@@ -65,6 +74,11 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
 
 def _may_start(run: RunRecord, services: RunServices, by: Actor) -> bool:
     """Whether a planned run is submitted now: its time has come, its data are the latest, and it is admitted."""
+    if outage := services.outage(run.dataset_version.dataset):
+        if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
+            services.history.record(run.run_id, "request_suppressed", f"it waits: {outage}")
+        release(run, services, by=by)  # others may have its place; the sweep asks for it again
+        return False
     if run.not_before is not None and services.clock() < run.not_before:
         if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
             reason = f"it is not submitted before {run.not_before:%Y-%m-%d %H:%M:%S} UTC"
@@ -138,6 +152,17 @@ def _submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     return run
 
 
+def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: RunServices, by: Actor) -> RunRecord:
+    now = services.clock()
+    run, moved = move_run(
+        services.ledger, run, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
+    )
+    if moved:
+        services.history.record(run.run_id, "submission_refused", problem, by=by)
+        record_remedy(run, services.history)
+    return end_run(run, services, by=by)
+
+
 def _claimed_run(request: TrainingRequest, services: RunServices) -> RunRecord | None:
     """Return the run that a closing starts, claimed now or before; None where there is nothing to do."""
     version = request.dataset_version
@@ -150,9 +175,8 @@ def _claimed_run(request: TrainingRequest, services: RunServices) -> RunRecord |
         return None
     pipeline = services.pipelines.get(version.dataset)
     if pipeline is None:
-        services.history.record(
-            str(version), "request_suppressed", f"dataset {version.dataset} no longer has a pipeline"
-        )
+        reason = services.outage(version.dataset) or f"dataset {version.dataset} no longer has a pipeline"
+        services.history.record(str(version), "request_suppressed", reason)
         return None
     run = claim_run(pipeline, generation, trigger=request.trigger, services=services)
     if pipeline.on_change == "cancel_and_train":
@@ -176,27 +200,6 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
     if run is None:
         raise NotFoundError(f"run {run_id} was written and is not on record; the ledger is not whole")
     return run
-
-
-def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: RunServices, by: Actor) -> RunRecord:
-    now = services.clock()
-    run, moved = move_run(
-        services.ledger, run, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
-    )
-    if moved:
-        services.history.record(run.run_id, "submission_refused", problem, by=by)
-        record_remedy(run, services.history)
-    return end_run(run, services, by=by)
-
-
-FORCED_TAG = TAG + "forced"
-
-
-MAX_NAMES = 100
-"""Largest number of names of one request: how often the same training may be given up before force is needed."""
-
-
-WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
 
 
 def unspent_plan(

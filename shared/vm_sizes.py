@@ -85,7 +85,7 @@ _SIZES = (
 )
 _BY_NAME = {size.name.lower(): size for size in _SIZES}
 _NEWEST = 5
-"""Newest version of a size in the table. Later ones may exist by the time that somebody names them."""
+"""Newest version of a size in the table; Azure may have later ones by now."""
 _NAME = re.compile(
     r"Standard_(?P<family>[A-Z]{1,3})[0-9]+(-[0-9]+)?[a-z]*(_(?!v[0-9]+$)[A-Z][A-Za-z0-9]*)*(_v(?P<version>[0-9]{1,2}))?",
     re.IGNORECASE,

@@ -12,6 +12,7 @@ from function_app.domain.jobs import PREFIX, JobStatus
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ports import JobService
+from function_app.runs.admission import release
 from function_app.runs.attempts import failure_members, record_remedy
 from function_app.runs.ending import ask_cancel, end_run
 from function_app.runs.registration import settle_completed
@@ -42,6 +43,7 @@ STATES: Mapping[str, RunState] = {
 }
 """Azure ML's status → state. Every other status (NotStarted, Starting, CancelRequested, NotResponding, Paused,
 Unknown and any future one) changes nothing: the next look decides."""
+ENDS = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELED})
 CANCELABLE = frozenset({None, RunState.QUEUED, RunState.RUNNING})
 """What the status of a job that has not ended may mean; None stands for a status that changes nothing."""
 
@@ -66,7 +68,7 @@ def follow_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.RECON
     """Bring a run, as it was just read, up to date with Azure ML, and do what follows from its end."""
     if run.state in FOLLOWED:
         run = _look(run, services, by)
-    if run.state is RunState.COMPLETED:
+    if run.state is RunState.COMPLETED and not services.outage(run.dataset_version.dataset):
         run = settle_completed(run, services, by=by)
     return end_run(run, services, by=by)
 
@@ -79,6 +81,9 @@ def _look(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     if run.cancel_requested_at is not None and target in CANCELABLE:
         ask_cancel(run, services.jobs)  # the first request may have died before the call, or its answer was lost
     if target is None or target is run.state:
+        return run
+    if target in ENDS and services.outage(run.dataset_version.dataset):
+        release(run, services, by=by)  # its pipeline, once it is mended, decides what follows from the end
         return run
     return _moved(run, target, _members(run, target, status, services), services, by)
 

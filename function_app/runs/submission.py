@@ -16,7 +16,7 @@ from function_app.domain.events import TrainingRequest
 from function_app.domain.jobs import TAG, Plan, plan_run, planned_run, signed_plan, spec_from_json
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import Actor, RunState
-from function_app.runs.admission import admit, last_attempt, why_held
+from function_app.runs.admission import admit, last_attempt, release, why_held
 from function_app.runs.attempts import bad_script_members, record_remedy, refusal_members
 from function_app.runs.cancellation import cancel_superseded
 from function_app.runs.ending import ask_cancel, end_run
@@ -74,6 +74,11 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
 
 def _may_start(run: RunRecord, services: RunServices, by: Actor) -> bool:
     """Whether a planned run is submitted now: its time has come, its data are the latest, and it is admitted."""
+    if outage := services.outage(run.dataset_version.dataset):
+        if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
+            services.history.record(run.run_id, "request_suppressed", f"it waits: {outage}")
+        release(run, services, by=by)  # others may have its place; the sweep asks for it again
+        return False
     if run.not_before is not None and services.clock() < run.not_before:
         if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
             reason = f"it is not submitted before {run.not_before:%Y-%m-%d %H:%M:%S} UTC"
@@ -170,9 +175,8 @@ def _claimed_run(request: TrainingRequest, services: RunServices) -> RunRecord |
         return None
     pipeline = services.pipelines.get(version.dataset)
     if pipeline is None:
-        services.history.record(
-            str(version), "request_suppressed", f"dataset {version.dataset} no longer has a pipeline"
-        )
+        reason = services.outage(version.dataset) or f"dataset {version.dataset} no longer has a pipeline"
+        services.history.record(str(version), "request_suppressed", reason)
         return None
     run = claim_run(pipeline, generation, trigger=request.trigger, services=services)
     if pipeline.on_change == "cancel_and_train":

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.events import TrainingRequest
-from function_app.domain.records import NUM_BUCKETS, DatasetVersion, Generation, ShardRecord, ShardState
+from function_app.domain.records import (
+    NUM_BUCKETS,
+    DatasetVersion,
+    Generation,
+    ShardRecord,
+    ShardState,
+    manifest_path,
+)
 from function_app.ingest.drift import is_blocked_by_drift
 from function_app.ingest.set_check import refuse_set
+from function_app.ingest.stored_shards import CLOCK_SKEW, accepted_in_storage, reject_gone
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.services import IngestServices
 from shard_validation import ShardStatistics
 from shard_validation.statistics import VersionStatistics
 from shared.manifest import Manifest, ManifestShard, fingerprint
 
+logger = logging.getLogger(__name__)
+
 MAX_TRIES = 5
-CLOCK_SKEW = timedelta(seconds=30)
-"""Allowed difference between the clocks of two instances. Azure keeps them within a second."""
 
 
 def close_if_whole(pipeline: Pipeline, shard: ShardRecord, services: IngestServices) -> None:
@@ -78,6 +87,11 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestSer
         rows = _accepted(services.ledger.shards(version), pipeline)
         if not _is_complete(rows, pipeline):
             return None  # A shard was rejected after the counters were read; the next accepted one closes.
+        stored = accepted_in_storage(version, rows, services.shards)
+        if stored.problem is not None:
+            reject_gone(stored.gone, services)
+            logger.info(f"{version} is not closed: {stored.problem}", extra={"action": "closing_awaits_shards"})
+            return None  # The next verdict closes it: an upload of a deleted shard, or that of the new content.
         manifest = _manifest(pipeline, version, rows, number=latest.number + 1 if latest else 1)
         if latest is not None and latest.fingerprint == manifest.fingerprint:
             return latest
@@ -156,7 +170,7 @@ def described(manifest: Manifest, closed_at: datetime) -> Generation:
         dataset_version=version,
         number=manifest.generation,
         fingerprint=manifest.fingerprint,
-        manifest_path=f"manifests/{version}/g{manifest.generation}-{manifest.fingerprint[:12]}.json",
+        manifest_path=manifest_path(version, manifest.generation, manifest.fingerprint),
         num_shards=len(manifest.shards),
         num_records=sum(shard.num_records for shard in manifest.shards),
         closed_at=closed_at,

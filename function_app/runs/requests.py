@@ -16,6 +16,7 @@ from function_app.domain.errors import (
     VersionNotWholeError,
 )
 from function_app.domain.events import TrainingRequest
+from function_app.domain.failures import FailureClass
 from function_app.domain.job_plan import TAG, Plan, plan_run, planned_run, signed_plan
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import AWAITING_SUBMISSION, RunState
@@ -194,8 +195,8 @@ def _tagged(plan: Plan) -> Plan:
 
 
 def _is_spent(run: RunRecord, generation: Generation) -> bool:
-    """Whether a run was never submitted, or ended badly on an earlier generation of the same content."""
-    if run.state is RunState.SUPPRESSED:
+    """Whether a run was never submitted, or ended badly on data that changed under it or on an earlier generation."""
+    if run.state is RunState.SUPPRESSED or run.failure_class == FailureClass.DATA_CHANGED:
         return True
     undelivered = run.state in WITHOUT_A_MODEL or run.cancel_requested_at is not None
     return undelivered and run.generation != generation.number

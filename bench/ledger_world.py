@@ -12,7 +12,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from bench.figures import BenchmarkError, Context
+from bench.figures import Context
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.tables import TABLE_PREFIX, TableLedger
 from function_app.adapters.tables.client import Change, Tables
@@ -33,8 +33,7 @@ from function_app.testing.stores import (
     MemoryRequestQueue,
     MemoryShardStore,
 )
-from local_azure.azurite import Azurite, start_azurite
-from local_azure.processes import TwinError
+from local_azure.azurite import Azurite, running_azurite
 from shard_validation import DataRequirements, FeatureStatistics, ShardSource, ShardStatistics, ShardVerdict
 
 DATASET = "digits"
@@ -96,25 +95,11 @@ class LedgerWorld:
 
 @contextlib.contextmanager
 def ledger_world(context: Context) -> Iterator[LedgerWorld]:
-    """Run a world on an Azurite of its own. Raises BenchmarkError if Azurite is not installed."""
+    """Run a world on an Azurite of its own. Raises TwinError if Azurite is not installed."""
     with running_azurite(context.scratch / "ledger") as azurite:
         world = LedgerWorld(context, azurite)
         with contextlib.closing(world.storage):
             yield world
-
-
-@contextlib.contextmanager
-def running_azurite(folder: Path) -> Iterator[Azurite]:
-    """Run Azurite with its data and logs in a new folder. Raises BenchmarkError if it is not installed."""
-    folder.mkdir(parents=True)
-    try:
-        azurite = start_azurite(folder)
-    except TwinError as error:
-        raise BenchmarkError(str(error)) from error
-    try:
-        yield azurite
-    finally:
-        azurite.stop()
 
 
 def counted_storage(azurite: Azurite, answers: list[int]) -> StorageConnection:

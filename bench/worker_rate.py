@@ -18,13 +18,12 @@ from pathlib import Path
 
 from azure.storage.blob import ContainerClient
 
-from bench.disturbance import cpu_s
 from bench.figures import MIN_SAMPLES, BenchmarkError, Context, Figure, median
-from bench.ledger_world import running_azurite
 from bench.timed_worker import Worker
+from bench.workers.timed import cpu_s
 from cli.demo.digits import encode_png, load_digits
 from function_app.domain.records import NUM_BUCKETS
-from local_azure.azurite import DATA_ACCOUNT, Azurite
+from local_azure.azurite import DATA_ACCOUNT, Azurite, running_azurite
 from shard_validation import encode_example
 from shared.record_framing import frame_record
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from cli.errors import Interrupted, ending_on_signals
-from local_azure.twin.options import TwinOptions
+from local_azure.twin.places import TwinOptions
 from local_azure.twin.twin import Twin, running_twin
 
 CHECK_EVERY_S = 1.0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,16 @@ def start_azurite(
     process.await_ready()
     taken = wait_until(lambda: _three_ports(process.output()), what="Azurite to name its three ports")
     return Azurite(process=process, accounts=chosen, ports=taken, access_log=access_log)
+
+
+@contextlib.contextmanager
+def running_azurite(folder: Path, accounts: Mapping[str, str] | None = None) -> Iterator[Azurite]:
+    """Start Azurite for the time of the block. Raises TwinError as `start_azurite` does."""
+    azurite = start_azurite(folder, accounts)
+    try:
+        yield azurite
+    finally:
+        azurite.stop()
 
 
 def azurite_program(

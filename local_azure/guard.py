@@ -1,9 +1,9 @@
-"""Run one command so that nothing of it outlives the process that started this one.
+"""Run a command, and end it with all its descendants when the process that started this guard ends.
 
     python -m local_azure.guard --grace-s 5 -- COMMAND...
 
 The starter holds the write end of this process's standard input. When that closes, because the starter has closed
-it or has died (of SIGKILL, too), the command is asked to end, and what is left below it is killed. mpirun, ranks and
+it or has died (of SIGKILL, too), the command gets SIGTERM, and what is left below it is killed. mpirun, ranks and
 node move into sessions of their own, so a process group would not reach them. As a "child subreaper" this process
 inherits every descendant whose own parent dies, and therefore still finds it.
 """
@@ -40,7 +40,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def die_with_parent() -> None:
-    """In a new child, before exec: end when the parent does."""
+    """Make this new child end when its parent does; call it before exec."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -128,7 +128,7 @@ def _reap(pid: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """End what is left below, in whatever session; repeat, as a process may just have forked."""
+    """End all remaining descendants, whatever their session; repeat, because a process may just have forked."""
     patience = time.monotonic() + TERM_S
     while left := _living():
         number = signal.SIGTERM if time.monotonic() < patience else signal.SIGKILL

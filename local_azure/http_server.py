@@ -70,7 +70,7 @@ def stop_on_signals() -> asyncio.Event:
 async def until_stopped(stop: asyncio.Event, tasks: Iterable[asyncio.Task[None]] = ()) -> None:
     """Wait for `stop`, and raise what a task raised that ended before it.
 
-    Without this, a listener that has died would leave a server that answers and does nothing.
+    Without this, a server whose listener has died would still answer and do nothing.
     """
     stopped = asyncio.create_task(stop.wait())
     waiting: set[asyncio.Task[None] | asyncio.Task[bool]] = {stopped, *tasks}

@@ -1,11 +1,12 @@
 """Start processes, wait for what they must do, and stop them with everything below them.
 
-Storage, the emulators and the dev host are started here, for the twin and for tests alike.
+Also what is started as the emulators and the dev host, for the twin and for tests alike.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -26,7 +27,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
 """The clone: where `python -m local_azure...` finds its packages."""
 PATIENCE_S = 120.0
-"""Deadline for what should happen at once: only a failure waits so long, however busy the machine is."""
+"""Deadline for what should happen at once: long enough for a busy machine, so that only a failure reaches it."""
 POLL_S = 0.02
 TAIL_LINES = 8
 FOREIGN_PREFIXES = ("AZURE", "ARM_", "IDENTITY_", "MSI_", "LANDFALL_", "DATASTORAGE", "WEBSITE_", "FUNCTIONS_")
@@ -43,6 +44,14 @@ FOREIGN = (
 """CONTAINER_NAME makes the Functions worker believe that it runs in Azure."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
 """Everything is on loopback."""
+
+AZURE_ML = "the Azure ML emulator"
+EVENT_GRID = "the Event Grid emulator"
+FUNCTIONS_HOST = "the Functions dev host"
+"""Names of the programs in messages."""
+ANY_PORT = 0
+"""The server takes a free port; its ready line says which."""
+_LISTENING = "listening http"
 
 
 class TwinError(LandfallError):
@@ -90,8 +99,8 @@ class Process:
     """A started program.
 
     A guarded process ends with everything below it when its starter stops it or dies, whatever sessions its
-    children are in. A process without a guard dies when the *thread* that started it ends, and is alone in that;
-    it is for tests, which send it signals and look at its exit status.
+    children are in. A process without a guard dies when the *thread* that started it ends, and leaves its children;
+    use it in tests, which send it signals and check its exit status.
     """
 
     def __init__(self, program: Program, *, guarded: bool = True, label: str = "", hold: Sequence[int] = ()) -> None:
@@ -195,7 +204,7 @@ class Process:
 
 
 def run(program: Program, *, label: str = "") -> None:
-    """Start a program that ends by itself, and return when it has succeeded. Raises TwinError where it fails."""
+    """Run a program that ends by itself, to its end. Raises TwinError where it fails."""
     process = Process(program, label=label)
     try:
         status = process.await_end(timeout_s=program.patience_s)
@@ -213,6 +222,65 @@ def await_strays(label: str) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):  # one that ends while it is looked at
         own = psutil.Process().children()
         psutil.wait_procs([child for child in own if label in child.cmdline()], timeout=PATIENCE_S)
+
+
+def azure_ml_program(
+    *,
+    log: Path,
+    state: Path,
+    storage: Mapping[str, str],
+    identity_header: str,
+    topic_key: str = "",
+    port: int = ANY_PORT,
+    options: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Program:
+    """Return the Azure ML emulator. `storage`: account to connection string, the host's account first."""
+    return Program(
+        name=AZURE_ML,
+        command=[*module_command("local_azure.azure_ml", port=port, state=state), *options],
+        environment={
+            **clean_environment(),
+            "LANDFALL_TWIN_STORAGE": json.dumps(dict(storage)),
+            "LANDFALL_TWIN_TOPIC_KEY": topic_key,
+            "IDENTITY_HEADER": identity_header,
+            **(variables or {}),
+        },
+        log=log,
+        ready=_LISTENING,
+        grace_s=8.0,
+    )
+
+
+def event_grid_program(
+    *, log: Path, config: Path, settings: Mapping[str, str], topic_key: str, port: int = ANY_PORT
+) -> Program:
+    """Return the Event Grid emulator. `settings` hold the storage connections that the configuration names."""
+    return Program(
+        name=EVENT_GRID,
+        command=module_command("local_azure.event_grid", port=port, config=config),
+        environment={**clean_environment(), **settings, "LANDFALL_TWIN_TOPIC_KEY": topic_key},
+        log=log,
+        ready=_LISTENING,
+    )
+
+
+def functions_host_program(
+    *, log: Path, root: Path, settings: Mapping[str, str], port: int = ANY_PORT, options: Sequence[str] = ()
+) -> Program:
+    """Return the dev host with the function app in `root`, whose app settings are `settings`."""
+    return Program(
+        name=FUNCTIONS_HOST,
+        command=[*module_command("local_azure.functions_host", root=root, port=port), *options],
+        environment={**clean_environment(), **settings},
+        log=log,
+        ready=_LISTENING,
+    )
+
+
+def listening_url(ready_line: str) -> str:
+    """Return the address in an emulator's ready line, without a slash at the end."""
+    return ready_line.rpartition(" ")[2]
 
 
 def module_command(module: str, *words: str, **options: object) -> list[str]:
@@ -250,7 +318,7 @@ def _is_foreign(name: str) -> bool:
 
 
 def _emptied(path: Path) -> IO[bytes]:
-    """Open an empty file for appending: writes go to its end also after it was truncated."""
+    """Open an empty file for appending: writes still go to its end after it was truncated."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"")
     return path.open("ab")

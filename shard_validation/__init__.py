@@ -12,7 +12,16 @@ docs/validation.md describes what is checked, and every reason code.
 
 from __future__ import annotations
 
-from shard_validation.content import check_name
+from shard_validation.content import (
+    LocalFileSource,
+    ShardSource,
+    SourceChangedError,
+    SourceError,
+    SourceForbiddenError,
+    SourceGoneError,
+    SourceUnavailableError,
+    check_name,
+)
 from shard_validation.drift import Drift, DriftMeasure, measure_drift
 from shard_validation.examples.message import encode_example
 from shard_validation.reasons import MEANINGS, Reason, ReasonCode
@@ -25,19 +34,24 @@ from shard_validation.requirements import (
     ImagePolicy,
     Limits,
 )
-from shard_validation.sets import COUNT_FILES, MAX_COUNTS_BYTES, CountsError, StatedCounts, check_set, read_counts
-from shard_validation.sources import (
-    LocalFileSource,
-    ShardSource,
-    SourceChangedError,
-    SourceError,
-    SourceForbiddenError,
-    SourceGoneError,
-    SourceUnavailableError,
+from shard_validation.sets import (
+    COUNT_FILES,
+    MAX_COUNTS_BYTES,
+    CountsError,
+    StatedCounts,
+    VersionStatistics,
+    check_set,
+    merge_statistics,
+    read_counts,
 )
-from shard_validation.statistics import FeatureStatistics, ShardStatistics, VersionStatistics, merge_statistics
-from shard_validation.validate import validate_shard, validate_shard_within
-from shard_validation.verdicts import Paused, ShardVerdict
+from shard_validation.validate import (
+    FeatureStatistics,
+    Paused,
+    ShardStatistics,
+    ShardVerdict,
+    validate_shard,
+    validate_shard_within,
+)
 
 __all__ = [
     "COUNT_FILES",

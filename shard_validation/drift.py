@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from shard_validation.reasons import Reason, ReasonCode
 from shard_validation.requirements import DataRequirements, DriftAction
-from shard_validation.statistics import ShardStatistics, VersionStatistics
+from shard_validation.sets import VersionStatistics
+from shard_validation.validate import ShardStatistics
 
 
 @dataclass(frozen=True, kw_only=True)

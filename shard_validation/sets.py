@@ -1,4 +1,7 @@
-"""The shards of a version as a set, and the record counts that the dataset states: what no single shard can show."""
+"""The shards of a version as a set: what no single shard can show.
+
+Names, sizes and formats compared with each other, the record counts that the dataset states, statistics by split.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from shard_validation.reasons import Reason, ReasonCode, shown
 from shard_validation.requirements import DataRequirements
+from shard_validation.validate import ShardStatistics
 from shared.manifest import ManifestShard
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
@@ -196,3 +200,35 @@ def _reason(code: ReasonCode, shard: str, expected: str, seen: str) -> Reason:
 def _listed(names: Iterable[str]) -> str:
     every = list(names)
     return ", ".join(every[:MAX_LISTED]) + (f" and {len(every) - MAX_LISTED} more" if len(every) > MAX_LISTED else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionStatistics:
+    """Statistics of a dataset version by split, as the manifest stores them."""
+
+    splits: Mapping[str, ShardStatistics] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, shards: Iterable[tuple[str, ShardStatistics]]) -> Self:
+        """Merge the statistics of shards, each with the name of its split."""
+        by_split: dict[str, list[ShardStatistics]] = {}
+        for split, of_shard in shards:
+            by_split.setdefault(split, []).append(of_shard)
+        return cls(splits={split: merge_statistics(parts) for split, parts in sorted(by_split.items())})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON-ready members, for ``Manifest.statistics``."""
+        return {"splits": {split: statistics.to_json() for split, statistics in self.splits.items()}}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote; a manifest without statistics gives none."""
+        return cls(splits={k: ShardStatistics.from_json(v) for k, v in members.get("splits", {}).items()})
+
+
+def merge_statistics(parts: Iterable[ShardStatistics]) -> ShardStatistics:
+    """Return the sum of the parts, which stay unchanged; their order matters only once a histogram is full."""
+    total = ShardStatistics()
+    for part in parts:
+        total.merge(part)
+    return total

@@ -25,8 +25,8 @@ PRODUCT = (
     *("function_app", "function_app.py", "shared", "shard_validation", "horovod_lint", "training_job"),
     *("local_azure", "cli", "bench", "tools"),
 )
-"""Folders of the product; the rules on words and on small files are for them and for pages."""
-WORD_LIST = {"tools/words.py"}
+"""Folders of the product; the rules on small files and on class names are for them."""
+WORD_LIST = {"tools/words.py", "tests/unit/tools/test_words.py", "tests/unit/tools/test_check_tree.py"}
 """Files that have to name the words that are not used."""
 UNTRACKED = (".landfall/", "bench/results/", "keras/keras_mnist.py", "tensorflow/tensorflow_keras_mnist.py")
 """Paths that pages may name although git does not track them; the last two are examples in Horovod's repository."""
@@ -231,14 +231,14 @@ def repeated_class_names(files: Sequence[File]) -> Iterator[Breach]:
 
 
 def words_in_names(files: Sequence[File]) -> Iterator[Breach]:
-    """Find words that are not used in names of the product."""
+    """Find words that are not used in names."""
     for file in _word_files(files):
         for line, problem in words.name_words(PurePosixPath(file.path).stem, file.tree):
             yield Breach(file.path, line, problem)
 
 
 def words_in_code(files: Sequence[File]) -> Iterator[Breach]:
-    """Find words that are not used in docstrings, texts and comments of the product."""
+    """Find words that are not used in docstrings, texts and comments."""
     for file in _word_files(files):
         for line, problem in words.python_words(file.text, file.tree):
             yield Breach(file.path, line, problem)
@@ -267,7 +267,7 @@ def _nodes(files: Sequence[File] | Iterator[File]) -> Iterator[tuple[File, ast.A
 
 
 def _word_files(files: Sequence[File]) -> Iterator[File]:
-    yield from (file for file in files if file.is_product and file.path not in WORD_LIST)
+    yield from (file for file in files if file.is_python and file.path not in WORD_LIST)
 
 
 RULES: dict[str, Callable[[Sequence[File]], Iterator[Breach]]] = {

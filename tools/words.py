@@ -48,8 +48,8 @@ GIVEN_UP = ("given", "up")
 PAIRS_IN_NAMES = {("take", "off"), ("takes", "off"), ("took", "off"), ("last", "words")}
 
 _STARTS_WITH_OF = re.compile(r"\s*of\b", re.IGNORECASE)
-_CONDITIONAL = re.compile(r"\bif\b[^.,;\n]*\belse\b|\belse:")
-"""Python code in a string, such as `1 if x else 2`."""
+_CONDITIONAL = re.compile(r"\bif\b(?:[^.,;\n]|\.(?=\w))*\belse\b|\belse:")
+"""Python code in a string, such as `1 if x.y else 2`."""
 _CODE_SPAN = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 _CODE_BLOCK = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")

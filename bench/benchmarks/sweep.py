@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from bench.figures import BenchmarkError, Context, Figure, median
-from bench.ledger_world import DATASET, counted_storage, running_azurite, services, verdict, write_verdicts
+from bench.ledger_world import DATASET, counted_storage, services, verdict, write_verdicts
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.tables import TABLE_PREFIX, TableLedger
@@ -28,6 +28,7 @@ from function_app.services import Services
 from function_app.sweep.sweep import SweepReport, run_sweep
 from function_app.testing.ledger import MemoryLedger
 from function_app.testing.stores import MemoryShardStore
+from local_azure.azurite import running_azurite
 
 IN_MEMORY, ON_AZURITE = 100_000, 4_000
 SAMPLES = 5

@@ -2,7 +2,7 @@
 
 The two take turns, with a warm page cache; figures are medians of five rounds, and a round in which other processes
 used the cores is repeated. For each record size, the fastest of several settings of TensorFlow is compared. Records
-of one length suit the validator, which remembers layouts, so records of many lengths are measured too, without goal.
+of one length suit the validator, which remembers layouts; many lengths are measured too, without a promise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from azure.storage.blob import BlobBlock, ContainerClient
 
 from bench.figures import Context, Figure, median
 from bench.timed_worker import Worker, undisturbed
-from local_azure.azurite import DATA_ACCOUNT, start_azurite
+from local_azure.azurite import DATA_ACCOUNT, running_azurite
 from shard_validation import encode_example
 from shared.record_framing import frame_record
 
@@ -102,13 +102,12 @@ MAX_PEAK_MB = 150.0
 
 def blob_figures(context: Context) -> list[Figure]:
     """Upload two shards to an own Azurite, and read them in turn."""
-    azurite = start_azurite(context.scratch)
-    try:
+    with running_azurite(context.scratch) as azurite:
         connection = azurite.connection_string(DATA_ACCOUNT)
         _upload(context, connection)
         context.say("blobs from Azurite")
         with Worker(context, context.python, "validator_ours", {"DataStorage": connection}) as worker:
-            helpers = [azurite.process.popen.pid]  # its work, sending the content, is part of what is measured
+            helpers = [azurite.process.popen.pid]  # sending the content is part of what is measured
             validated, read = undisturbed(
                 lambda: worker.ask("validate_blob", path=SMALL, helpers=helpers),
                 lambda: worker.ask("read_blob", path=SMALL, helpers=helpers),
@@ -117,8 +116,6 @@ def blob_figures(context: Context) -> list[Figure]:
         with Worker(context, context.python, "validator_ours", {"DataStorage": connection}) as worker:
             worker.ask("validate_blob", path=LARGE)
             peak_bytes = worker.ask("peak").result
-    finally:
-        azurite.stop()
     return [
         Figure(
             name="blob: rate against the SDK reading it and doing nothing",

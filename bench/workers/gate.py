@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from bench import disturbance
+from bench.workers.timed import Reading, read
 from shared.job_arguments import JobArguments
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Gate:
         self._link.connect(path)
         self._requests = self._link.makefile("r", encoding="utf-8")
         self._left = 0
-        self._began: disturbance.Reading | None = None
+        self._began: Reading | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -68,15 +68,15 @@ class Gate:
         """Return when the next step may be taken; end the process where the benchmark has ended."""
         if self._left == 0:
             if self._began is not None:
-                self._report(self._began, disturbance.read(self._cores))
+                self._report(self._began, read(self._cores))
             num_steps = self._requests.readline()
             if not num_steps:
                 os._exit(0)
             self._left = int(num_steps)
-            self._began = disturbance.read(self._cores)
+            self._began = read(self._cores)
         self._left -= 1
 
-    def _report(self, before: disturbance.Reading, after: disturbance.Reading) -> None:
+    def _report(self, before: Reading, after: Reading) -> None:
         self._send(
             {
                 "wall_s": after.wall_s - before.wall_s,

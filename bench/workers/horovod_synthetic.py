@@ -1,4 +1,4 @@
-"""One rank of Horovod's synthetic benchmark for TensorFlow 2, written again: what a user would otherwise run.
+"""One rank of Horovod's synthetic benchmark for TensorFlow 2, rewritten: what a user would otherwise run.
 
 The steps are those of ``examples/tensorflow2/tensorflow2_synthetic_benchmark.py`` in Horovod's repository: a model of
 keras.applications in training mode on one random batch, `hvd.DistributedGradientTape`, plain SGD at 0.01, variables

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bench.workers.timed import serve
 from shard_validation import DataRequirements, ImagePolicy, LocalFileSource, ShardSource, validate_shard
-from shard_validation.read_ahead import DEFAULT_CHUNK_BYTES
+from shard_validation.content import DEFAULT_CHUNK_BYTES
 from shared.example_schema import FeatureSpec
 
 if TYPE_CHECKING:

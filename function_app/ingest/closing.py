@@ -23,7 +23,7 @@ from function_app.ingest.stored_shards import CLOCK_SKEW, accepted_in_storage, r
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.services import IngestServices
 from shard_validation import ShardStatistics
-from shard_validation.statistics import VersionStatistics
+from shard_validation.sets import VersionStatistics
 from shared.manifest import Manifest, ManifestShard, fingerprint
 
 logger = logging.getLogger(__name__)

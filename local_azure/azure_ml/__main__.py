@@ -8,20 +8,17 @@ import logging
 import os
 import sys
 
-from local_azure.azure_ml.api.emulator import CallLog, Emulator
-from local_azure.azure_ml.api.faults import Faults
+from local_azure.azure_ml.api.emulator import CallLog, Emulator, Faults
 from local_azure.azure_ml.api.http_api import AzureMlApi
 from local_azure.azure_ml.api.resources import compute_scale
 from local_azure.azure_ml.api.security import certificate_files, token_issuer
 from local_azure.azure_ml.cluster import ClusterPool
-from local_azure.azure_ml.events import EventPublisher, SilentSink
 from local_azure.azure_ml.execution import Executions, Workbench, settle_interrupted
 from local_azure.azure_ml.launch import Images
-from local_azure.azure_ml.runs import RunBook
+from local_azure.azure_ml.runs import EventPublisher, RunBook, log_change
 from local_azure.azure_ml.settings import Settings, SettingsError, read_settings
 from local_azure.azure_ml.storage import Storage
-from local_azure.azure_ml.store import Store
-from local_azure.azure_ml.workspace import COMPUTES
+from local_azure.azure_ml.workspace import COMPUTES, Store
 from local_azure.http_server import PortError, bind, port_of, serving, stop_on_signals, until_stopped
 
 
@@ -78,7 +75,7 @@ def _workbench(settings: Settings, store: Store, publisher: EventPublisher | Non
     return Workbench(
         settings=settings,
         store=store,
-        runs=RunBook(store, (publisher or SilentSink()).run_changed),
+        runs=RunBook(store, publisher.run_changed if publisher else log_change),
         storage=Storage(settings.storage),
         pool=pool,
         images=Images(settings, store),

@@ -18,15 +18,14 @@ from local_azure.azure_ml.service import JobFailure, RunCanceled
 from local_azure.azure_ml.settings import Settings
 from local_azure.azure_ml.spec import JobSpec, job_spec
 from local_azure.azure_ml.staging import RunDirectory, Staged, Stager
-from local_azure.azure_ml.storage import LogMirror, Storage
-from local_azure.azure_ml.store import Store
-from local_azure.azure_ml.workspace import catalogue
+from local_azure.azure_ml.storage import LogMirror, Storage, catalogue
+from local_azure.azure_ml.workspace import Store
 
 _POLL_S = 0.05
 
 logger = logging.getLogger(__name__)
 
-_GUARD_S = 3.0  # time that a guard needs beyond the grace
+_GUARD_S = 3.0  # time that a guard needs beyond the grace period
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +154,7 @@ class Execution:
         return str(code["properties"]["codeUri"])
 
     def _supervise(self, guard: subprocess.Popen[bytes], staged: Staged) -> None:
-        """Follow the processes to their end: by themselves, by cancel, or by time-out."""
+        """Wait until the processes end: by themselves, by a cancel request, or by a time-out."""
         deadline_s = time.monotonic() + (self._spec.timeout_s or float("inf"))
         with guard:
             while guard.poll() is None:
@@ -176,7 +175,7 @@ class Execution:
         self._canceled.set()
 
     def _end_processes(self, guard: subprocess.Popen[bytes]) -> None:
-        """Have the guard end everything, which takes the grace and two seconds at most."""
+        """Make the guard end everything, which takes at most the grace period and two seconds."""
         guard.terminate()
         guard.wait()
 

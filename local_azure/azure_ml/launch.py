@@ -16,11 +16,10 @@ from local_azure.azure_ml.service import JobFailure
 from local_azure.azure_ml.settings import Settings
 from local_azure.azure_ml.spec import JobSpec
 from local_azure.azure_ml.staging import Staged
-from local_azure.azure_ml.store import Store
-from local_azure.azure_ml.workspace import asset_name, workspace_parts
+from local_azure.azure_ml.workspace import Store, asset_name, workspace_parts
 
 _ROOT = Path(__file__).parents[2]
-_PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")  # and no other: the rest may hold secrets
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")  # and no others, which may hold secrets
 _SIMULATED_HOST = "127.0.0.1"
 
 _FIRST_TO_FAIL = re.compile(r"Process name: \[[^\]]*,(\d+)\]")  # mpirun's own report
@@ -126,7 +125,7 @@ def process_failure(exit_code: int, command: str, launcher_log: Path, user_logs:
 
 
 def _log_with_the_reason(launcher_log: Path, user_logs: Path) -> Path:
-    """Return the log of the rank that failed first, where mpirun names it; otherwise the root's."""
+    """Return the log of the rank that failed first if mpirun names it, otherwise the root's."""
     logs = sorted(user_logs.glob("*.txt"))
     report = _FIRST_TO_FAIL.search(launcher_log.read_text(errors="replace") if launcher_log.exists() else "")
     named = user_logs / f"std_log_process_{int(report[1]):02d}.txt" if report else None

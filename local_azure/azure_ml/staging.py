@@ -15,10 +15,9 @@ from azure.core.exceptions import ResourceNotFoundError
 
 from local_azure.azure_ml.service import JobFailure
 from local_azure.azure_ml.spec import JobSpec, expand
-from local_azure.azure_ml.storage import Storage
-from local_azure.azure_ml.workspace import BlobLocation, Catalogue, output_uri, resolve
+from local_azure.azure_ml.storage import BlobLocation, Catalogue, Storage, output_uri, resolve
 
-_ALIAS_NOTE = "alias"  # file with the alias, so that the next start can remove it
+_ALIAS_NOTE = "alias"  # file that names the alias, so that the next start can remove it
 
 logger = logging.getLogger(__name__)
 _ALWAYS_FOLDERS = ("uri_folder", "mltable")  # a model may be a folder or a file
@@ -223,14 +222,14 @@ class OutputMount:
             with (self.root / relative).open("rb") as file:
                 storage.blob(self._blob(relative)).upload_blob(file, overwrite=True, max_concurrency=2)
         except FileNotFoundError:
-            logger.debug("output file %s went away before its upload; the next look removes its blob", relative)
+            logger.debug("output file %s went away before its upload; the next upload removes its blob", relative)
 
     def _blob(self, relative: str) -> BlobLocation:
         return self.location if self.is_file else self.location.below(relative)
 
     def _states(self) -> Iterator[tuple[str, FileState]]:
         for file in _files(self.root):
-            with contextlib.suppress(FileNotFoundError):  # renamed or removed while we look
+            with contextlib.suppress(FileNotFoundError):  # renamed or removed meanwhile
                 status = file.stat()
                 yield file.relative_to(self.root).as_posix(), (status.st_mtime_ns, status.st_size)
 

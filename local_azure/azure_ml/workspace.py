@@ -1,18 +1,16 @@
-"""What a workspace holds besides runs, and the blobs to which the URIs of its jobs' data lead."""
+"""What a workspace holds: documents by ARM path in one SQLite file, and the names in those paths."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
-
-from local_azure.azure_ml.runs import RunBook
-from local_azure.azure_ml.service import JobFailure
-from local_azure.azure_ml.store import Document, Store
+import sqlite3
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 COMPUTES, DATASTORES = "computes", "datastores"
-ASSETS = ("codes", "environments", "models")
 DEFAULT_CONTAINER = "azureml"
 BUILT_IN_DATASTORES = ("workspaceblobstore", "workspaceartifactstore")
 
@@ -25,17 +23,74 @@ _ASSET_ID = re.compile(
     WORKSPACE_ID.pattern + r"/(?P<kind>\w+)/(?P<name>[^/]+)/versions/(?P<version>[^/]+)", re.IGNORECASE
 )
 
-_DATASTORE_FULL = re.compile(
-    r"azureml://subscriptions/(?P<subscription>[^/]+)/resourcegroups/(?P<group>[^/]+)"
-    r"(?:/providers/Microsoft\.MachineLearningServices)?/workspaces/(?P<workspace>[^/]+)"
-    r"/datastores/(?P<datastore>[^/]+)(?:/paths/(?P<path>.*))?",
-    re.IGNORECASE,
+Document = dict[str, Any]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS documents (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL,
+    path TEXT NOT NULL,
+    body TEXT NOT NULL,
+    UNIQUE (kind, path)
 )
-_DATASTORE_SHORT = re.compile(r"azureml://datastores/(?P<datastore>[^/]+)(?:/paths/(?P<path>.*))?", re.IGNORECASE)
-_JOB_OUTPUT = re.compile(
-    r"azureml://jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths)?(?:/(?P<path>.*))?", re.IGNORECASE
-)
-_WASBS = re.compile(r"wasbs?://(?P<container>[^@/]+)@(?P<account>[^./]+)\.[^/]+(?:/(?P<path>.*))?")
+"""
+
+
+class Store:
+    """Documents of a kind by path; paths compare without case, as ARM ids do. Safe between threads."""
+
+    def __init__(self, file: Path) -> None:
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+        self._connection.execute(_SCHEMA)
+
+    def get(self, kind: str, path: str) -> Document | None:
+        """Return one document; None where there is none."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT body FROM documents WHERE kind = ? AND path = ?", (kind, _normalised(path))
+            ).fetchone()
+        return None if row is None else _parsed(row[0])
+
+    def put(self, kind: str, path: str, body: Document) -> bool:
+        """Write one document; return whether it is new."""
+        text = json.dumps(body)
+        with self._lock:
+            changed = self._connection.execute(
+                "UPDATE documents SET body = ? WHERE kind = ? AND path = ?", (text, kind, _normalised(path))
+            ).rowcount
+            if changed:
+                return False
+            self._connection.execute(
+                "INSERT INTO documents (kind, path, body) VALUES (?, ?, ?)", (kind, _normalised(path), text)
+            )
+            return True
+
+    def below(self, kind: str, prefix: str) -> list[Document]:
+        """Return the documents whose path starts with `prefix`, oldest first."""
+        start = _normalised(prefix)
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT body FROM documents WHERE kind = ? AND substr(path, 1, ?) = ? ORDER BY sequence",
+                (kind, len(start), start),
+            ).fetchall()
+        return [_parsed(row[0]) for row in rows]
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+
+def _normalised(path: str) -> str:
+    return path.lower()
+
+
+def _parsed(text: str) -> Document:
+    document: Document = json.loads(text)
+    return document
 
 
 def asset_name(asset_id: str) -> str:
@@ -73,95 +128,3 @@ def datastore_document(store: Store, workspace_id: str, name: str, workspace_acc
         "tags": {},
         "properties": {},
     }
-
-
-def catalogue(store: Store, runs: RunBook, workspace_id: str, workspace_account: str) -> Catalogue:
-    """Return the look-ups for URIs of a workspace's jobs."""
-
-    def datastore(name: str) -> BlobLocation:
-        properties = datastore_document(store, workspace_id, name, workspace_account)
-        if properties is None:
-            raise JobFailure(f"Could not find datastore {name!r} in {workspace_id}.", inner="DatastoreNotFound")
-        return BlobLocation(account=properties["accountName"], container=properties["containerName"], path="")
-
-    def job_output(job: str, output: str) -> str:
-        run = runs.get(f"{workspace_id}/jobs/{job}")
-        if run is None:
-            raise JobFailure(f"Could not find job {job!r} in {workspace_id}.", inner="JobNotFound")
-        if output not in (run.properties.get("outputs") or {}):
-            raise JobFailure(f"Job {job!r} has no output {output!r}.", inner="OutputNotFound")
-        return output_uri(run.name, output, run.properties["outputs"][output])
-
-    return Catalogue(datastore=datastore, job_output=job_output)
-
-
-def output_uri(run_name: str, output: str, definition: Mapping[str, str | None]) -> str:
-    """Return where an output goes: the job's URI with ${{name}} replaced, or the workspace's default."""
-    uri = definition.get("uri") or "azureml://datastores/workspaceblobstore/paths/azureml/${{name}}/${{output_name}}/"
-    return uri.replace("${{name}}", run_name).replace("${{output_name}}", output)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlobLocation:
-    """A blob, or the folder of blobs below a path."""
-
-    account: str
-    container: str
-    path: str
-
-    def below(self, relative: str) -> BlobLocation:
-        """The location of `relative` inside this folder."""
-        path = f"{self.path.rstrip('/')}/{relative}".lstrip("/")
-        return BlobLocation(account=self.account, container=self.container, path=path)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Catalogue:
-    """What a URI may refer to in a workspace: datastores, and outputs of earlier jobs.
-
-    `datastore(name)` returns the root of a datastore, `job_output(job, output)` the URI of an output; both raise
-    JobFailure where there is none.
-    """
-
-    datastore: Callable[[str], BlobLocation]
-    job_output: Callable[[str, str], str]
-
-
-def resolve(uri: str, catalogue: Catalogue) -> BlobLocation:
-    """Locate the blobs that `uri` names. Raises JobFailure, which lists the supported forms."""
-    if match := _DATASTORE_FULL.fullmatch(uri) or _DATASTORE_SHORT.fullmatch(uri):
-        return _below(catalogue.datastore(match["datastore"]), match["path"])
-    if match := _JOB_OUTPUT.fullmatch(uri):
-        return _below(resolve(catalogue.job_output(match["job"], match["output"]), catalogue), match["path"])
-    if match := _WASBS.fullmatch(uri):
-        return BlobLocation(account=match["account"], container=match["container"], path=match["path"] or "")
-    if uri.startswith(("http://", "https://")):
-        return _from_url(uri)
-    raise JobFailure(
-        f"The URI {uri!r} is of no supported form. Expected azureml://datastores/NAME/paths/PATH, the same with "
-        "subscription, resource group and workspace, azureml://jobs/NAME/outputs/OUTPUT, "
-        "wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/PATH or a blob's https:// address.",
-        inner="InvalidUri",
-    )
-
-
-def _below(root: BlobLocation, path: str | None) -> BlobLocation:
-    return root.below(path) if path else root
-
-
-def _from_url(url: str) -> BlobLocation:
-    """Locate a blob by https://ACCOUNT.blob.…/CONTAINER/PATH or, as emulators do, http://HOST:PORT/ACCOUNT/….
-
-    The host shows which of the two it is: an emulator is addressed by IP address or as localhost.
-    """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    segments = unquote(parts.path).lstrip("/")
-    if host == "localhost" or re.fullmatch(r"[\d.]+", host):
-        account, _, segments = segments.partition("/")
-    else:
-        account = host.partition(".")[0]
-    container, _, path = segments.partition("/")
-    if not (account and container):
-        raise JobFailure(f"The address {url!r} names no account and container.", inner="InvalidUri")
-    return BlobLocation(account=account, container=container, path=path)

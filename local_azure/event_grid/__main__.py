@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from local_azure.event_grid.access_log import LogTail
 from local_azure.event_grid.broker import Broker, make_broker
 from local_azure.event_grid.config import STORAGE_TOPIC, Config, ConfigurationError, StorageConfig, load_config
 from local_azure.event_grid.http_api import EventGridApi, Webhooks
-from local_azure.event_grid.storage_source import BlobEventMaker, StorageSource, load_state
+from local_azure.event_grid.storage_source import BlobEventMaker, LogTail, StorageSource, load_state
 from local_azure.http_server import PortError, bind, port_of, serving, stop_on_signals, until_stopped
 from local_azure.storage_connections import StorageConnectionError, storage_connection
 

@@ -15,7 +15,7 @@ STORAGE_TOPIC = "storage"
 """The topic to which the writes of the storage account go."""
 
 DEFAULT_RETRY_SCHEDULE_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Pauses before each attempt. Event Grid's own go from 10 s to 12 h: too long for a person who waits."""
+"""Pauses before each attempt. Event Grid's own are 10 s to 12 h: too long for a person who waits."""
 
 RESOURCE_GROUP_ID = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/landfall"
 
@@ -38,7 +38,7 @@ class StorageConfig:
 
     @property
     def resource_id(self) -> str:
-        """What the events name as their topic."""
+        """The account's resource id, which the events have as their topic."""
         return f"{RESOURCE_GROUP_ID}/providers/Microsoft.Storage/storageAccounts/{self.account}"
 
 

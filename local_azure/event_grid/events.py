@@ -77,6 +77,11 @@ def matches(event: Event, subscription: SubscriptionConfig) -> bool:
     )
 
 
+def event_time(moment: datetime) -> str:
+    """Return a moment as Event Grid writes it: seven decimals, Z."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f0Z")
+
+
 def _check(index: int, item: Any, schema: Schema) -> None:
     if not isinstance(item, dict):
         raise InvalidEventError(f"event {index} must be an object, not {type(item).__name__}")

@@ -29,7 +29,7 @@ class FaultPlan:
     order: Order = "forward"
     """Order in which held events are delivered."""
     hold_until: int = 0
-    """Hold events until there are so many, then deliver all; 0 with another order than forward: until released."""
+    """Hold events until there are this many, then deliver all. 0 with an order other than forward: until released."""
     delay_s: float = 0.0
     """Delay of each delivery."""
     duplicate_fraction: float = 0.0
@@ -67,7 +67,7 @@ class FaultGate:
         self._random = random.Random(plan.seed)  # noqa: S311 (faults, not secrets)
 
     def loses_next(self) -> bool:
-        """Return whether the next event gets lost; called once per event."""
+        """Return whether the next event is lost; call it once per event."""
         lost = self.plan.drop or self._random.random() < self.plan.drop_fraction
         self.dropped += lost
         return lost

@@ -1,4 +1,4 @@
-"""The emulator's HTTP interface: publishing, what was received, faults, and webhooks that keep what they get."""
+"""The emulator's HTTP interface: publishing, what was received, faults, and webhooks that store their requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_WEBHOOKS = 100
 MAX_KEPT = 1_000
-"""Requests that a webhook keeps."""
+"""Maximum number of requests that a webhook stores."""
 MAX_TIMES = 1_000_000
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -100,7 +100,7 @@ class EventGridApi:
         return web.json_response(topic.gate.describe())
 
     async def _reset_faults(self, _request: web.Request) -> web.Response:
-        """End all faults, and let go what is held or kept back."""
+        """End all faults, and deliver the events that are held or late."""
         released = {name: topic.end_faults() for name, topic in self.broker.topics.items()}
         return web.json_response({"released": released})
 
@@ -157,7 +157,7 @@ def _validation_code(body: str) -> str:
 
 @dataclass(kw_only=True)
 class Webhook:
-    """A stand-in for Teams, Slack or a user's own endpoint; it keeps what it gets."""
+    """A stand-in for Teams, Slack or a user's own endpoint; it stores the requests that it receives."""
 
     journal: Journal
     bad_status: int = 0
@@ -165,7 +165,7 @@ class Webhook:
     """How many more requests get `bad_status`."""
 
     def receive(self, headers: dict[str, str], body: str) -> int:
-        """Keep the request and return the status to answer with."""
+        """Store the request and return the status to answer with."""
         status = 200
         if self.bad_times:
             self.bad_times -= 1

@@ -21,7 +21,8 @@ class Journal:
         self.last_seq: int = self._entries[-1]["seq"] if self._entries else 0
         """Number of the newest entry; 0 before the first."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        _rewrite(path, self._entries)
+        # Without the entries beyond the limit, and without a last line that was cut off.
+        replace_file(path, "".join(json.dumps(entry) + "\n" for entry in self._entries))
         self._file = path.open("a", encoding="utf-8")
 
     def append(self, entry: dict[str, Any]) -> int:
@@ -51,13 +52,6 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
-def _rewrite(path: Path, entries: deque[dict[str, Any]]) -> None:
-    """Drop entries beyond the limit, and a last line that was cut off."""
-    fresh = path.with_suffix(".new")
-    fresh.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
-    fresh.replace(path)
-
-
 class Cursor:
     """The number of the last event seen, and the earlier ones that are not delivered yet.
 
@@ -74,18 +68,18 @@ class Cursor:
         self.unfinished: set[int] = set(saved.get("unfinished", ()))
 
     def begin(self, seq: int) -> None:
-        """Note that `seq` must be delivered."""
+        """Record that `seq` must be delivered."""
         self.seen = max(self.seen, seq)
         self.unfinished.add(seq)
         self._changed = True
 
     def skip(self, seq: int) -> None:
-        """Note that `seq` is not for this subscription."""
+        """Record that `seq` is not for this subscription."""
         self.seen = max(self.seen, seq)
         self._changed = True
 
     def finish(self, seq: int) -> None:
-        """Note that `seq` was delivered or dead-lettered."""
+        """Record that `seq` was delivered or dead-lettered."""
         self.unfinished.discard(seq)
         self._changed = True
 
@@ -94,7 +88,12 @@ class Cursor:
         if not self._changed:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".new")
-        fresh.write_text(json.dumps({"seen": self.seen, "unfinished": sorted(self.unfinished)}), encoding="utf-8")
-        fresh.replace(self._path)
+        replace_file(self._path, json.dumps({"seen": self.seen, "unfinished": sorted(self.unfinished)}))
         self._changed = False
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)

@@ -18,7 +18,7 @@ from azure.storage.blob.aio import ContainerClient
 from azure.storage.queue.aio import QueueClient
 
 from local_azure.event_grid.config import SubscriptionConfig
-from local_azure.event_grid.events import Event
+from local_azure.event_grid.events import Event, event_time
 
 log = logging.getLogger("event_grid")
 
@@ -48,7 +48,7 @@ PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class DeliveryFailedError(Exception):
-    """A failed attempt; `final` where a retry would fail too. `status`: of the answer, if there was one."""
+    """A failed attempt; `final` where a retry would fail too. `status` is that of the answer, if there was one."""
 
     def __init__(self, reason: str, *, final: bool, status: int | None = None) -> None:
         super().__init__(reason)
@@ -127,7 +127,7 @@ class WebhookTarget:
     async def _validate(self) -> None:
         code = str(uuid.uuid4())
         status, answer, _ = await self._send("POST", self._headers("SubscriptionValidation"), _validation_event(code))
-        with contextlib.suppress(ValueError, AttributeError):  # no JSON object: not the answer that is asked for
+        with contextlib.suppress(ValueError, AttributeError):  # no JSON object: not a valid answer
             if status == 200 and json.loads(answer).get("validationResponse") == code:  # noqa: PLR2004 (HTTP OK)
                 return
         raise DeliveryFailedError(
@@ -173,7 +173,7 @@ def _validation_event(code: str) -> str:
                 "subject": "",
                 "data": {"validationCode": code, "validationUrl": ""},
                 "eventType": "Microsoft.EventGrid.SubscriptionValidationEvent",
-                "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f0Z"),
+                "eventTime": event_time(datetime.now(UTC)),
                 "metadataVersion": "1",
                 "dataVersion": "1",
             }
@@ -204,8 +204,8 @@ class DeadLetter:
             "deadLetterReason": self.reason,
             "deliveryAttempts": self.attempts,
             "lastDeliveryOutcome": self.outcome,
-            "publishTime": _time(self.published_at),
-            "lastDeliveryAttemptTime": _time(self.last_attempt_at),
+            "publishTime": event_time(self.published_at),
+            "lastDeliveryAttemptTime": event_time(self.last_attempt_at),
         }
         if self.event.schema == "cloud_events":
             members = {name.lower(): value for name, value in members.items()}
@@ -251,7 +251,3 @@ def blob_name(subscription: str, moment: datetime) -> str:
     """``SUBSCRIPTION/2026/11/8/5/<guid>.json``: upper case, the date and the hour (UTC) without leading zeros."""
     when = f"{moment.year}/{moment.month}/{moment.day}/{moment.hour}"
     return f"{subscription.upper()}/{when}/{uuid.uuid4()}.json"
-
-
-def _time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f0Z")

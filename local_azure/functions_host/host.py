@@ -1,4 +1,4 @@
-"""The dev host: indexes an app, starts its listeners, serves it over HTTP, and stops it."""
+"""The dev host: indexes an app, starts its listeners, serves it over HTTP, writes its log, and stops it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,7 +21,6 @@ from local_azure.functions_host.functions import SERVED_TRIGGERS, Function
 from local_azure.functions_host.http_api import DevHostApi
 from local_azure.functions_host.http_trigger import make_routes
 from local_azure.functions_host.invocations import SERVED_OUTPUTS, Invoker, OutputWriter
-from local_azure.functions_host.log_lines import configure_logging
 from local_azure.functions_host.queue_trigger import QueueListener, create_queue
 from local_azure.functions_host.settings import (
     DevHostError,
@@ -44,6 +45,10 @@ log = logging.getLogger("dev_host")
 
 HOST_STORAGE = "AzureWebJobsStorage"
 
+STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+QUIET_LOGGERS = ("azure", "aiohttp.access", "urllib3", "asyncio", "httpx")
+"""They log every request at INFO, which hides what the app says."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -53,21 +58,21 @@ class Options:
     """Folder of the app: function_app.py and host.json."""
     port: int
     """0 for any free port."""
-    system_key_env: str = ""
+    system_key_env: str
     """The environment variable that holds the system key; empty for no key."""
-    queue_lease_s: float = 30.0
+    queue_lease_s: float
     """How long a fetched message stays invisible; the message of a killed host reappears after that."""
-    grace_s: float = 10.0
+    grace_s: float
     """How long running invocations may go on after the host was asked to stop."""
-    storage_patience_s: float = 15.0
+    storage_patience_s: float
     """How long to wait for storage at the start."""
-    verbose: bool = False
+    verbose: bool
 
 
 def run(options: Options) -> None:
     """Serve the app until SIGTERM or SIGINT. Raises DevHostError where it cannot start."""
     if not asyncio.run(serve(options)):
-        # Python would wait for the threads of the functions that outlived the grace period.
+        # A normal exit would wait for the threads of functions that outlived the grace period.
         logging.shutdown()
         os._exit(0)
 
@@ -185,7 +190,7 @@ class Listeners:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        # A timer whose function outlives the grace period would block the end for ever.
+        # A timer whose function outlives the grace period would otherwise block the end for ever.
         _, pending = await asyncio.wait(self.tasks, timeout=1.0) if self.tasks else (set(), set())
         for task in pending:
             task.cancel()
@@ -248,3 +253,35 @@ class ListenerFactory:
 
 def _connection(function: Function) -> str:
     return str(function.trigger.get("connection") or HOST_STORAGE)
+
+
+class LineFormatter(logging.Formatter):
+    """Log records as lines: ``10:00:00.123 INFO  shard_uploaded function_app.ingest: Shard accepted  shard=…``."""
+
+    def __init__(self, running: Mapping[str, str]) -> None:
+        """`running` maps invocation ids to function names, and may change."""
+        super().__init__()
+        self._running = running
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; an exception's stack trace, where the app logs one, follows on lines of its own."""
+        moment = datetime.fromtimestamp(record.created, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
+        where = " ".join(part for part in (self._function_name(), record.name) if part)
+        extra = "".join(f"  {key}={value}" for key, value in vars(record).items() if key not in STANDARD_FIELDS)
+        line = f"{moment} {record.levelname:<7} {where}: {record.getMessage()}{extra}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+    def _function_name(self) -> str:
+        from azure_functions_runtime import invocation_id_cv
+
+        invocation_id = invocation_id_cv.get()
+        return self._running.get(str(invocation_id), "") if invocation_id else ""
+
+
+def configure_logging(running: Mapping[str, str], *, verbose: bool) -> None:
+    """Send all records to standard output as lines; INFO and above, or everything when ``verbose``."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(LineFormatter(running))
+    logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO, force=True)
+    for name in QUIET_LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -38,7 +38,7 @@ _CONSTRAINTS = {
     "bool": r"(?i:true|false)",
     "alpha": r"[A-Za-z]+",
 }
-"""The supported constraints; others are refused, not ignored."""
+"""The supported constraints; others are rejected, not ignored."""
 
 
 async def answer(request: web.Request, match: Match, invoker: Invoker) -> web.Response:

@@ -155,7 +155,7 @@ class OutputWriter:
         if binding["type"] == "queue":
             async with connection.queue_service() as queues:
                 queue = queues.get_queue_client(binding["queueName"])
-                with contextlib.suppress(ResourceExistsError):  # the Functions host makes the queue too
+                with contextlib.suppress(ResourceExistsError):  # the Functions host creates the queue too
                     await queue.create_queue()
                 for body in content:
                     await queue.send_message(self._encode(body))

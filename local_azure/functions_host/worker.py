@@ -81,7 +81,7 @@ class Worker:
         try:
             return await invocation_request(_request(invocation_request=request))
         except SystemExit as error:
-            # Let through, it would end the worker's thread and leave every later invocation without an answer.
+            # Otherwise it would end the worker's thread and leave every later invocation without an answer.
             return PROTOS.InvocationResponse(result=_failure(f"SystemExit: {error}: the function ended the process"))
 
     def _prepare_process(self) -> None:

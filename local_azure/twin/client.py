@@ -55,7 +55,7 @@ class TwinClient:
         return [{**node, "cluster": compute["name"]} for compute in computes for node in compute["nodes"]]
 
     def log(self, job: str, offset: int) -> LogBlock:
-        """Return what the root of a job has written since; nothing while there is no job."""
+        """Return what the root of a job has written from `offset` on; nothing while there is no job."""
         answer = self._azure_ml.get(f"/twin/jobs/{job}/log", params={"offset": offset})
         if answer.status_code == httpx.codes.NOT_FOUND:
             return LogBlock("", offset)
@@ -71,7 +71,7 @@ class TwinClient:
         return _entries(self._event_grid.get(f"/webhooks/{name}/received"))
 
     def pending_deliveries(self) -> int:
-        """Return how many events some subscription has still to deliver."""
+        """Return how many deliveries are pending, over all subscriptions."""
         return sum(one["pending"] for one in _entries(self._event_grid.get("/subscriptions")))
 
     def running_invocations(self) -> int:
@@ -87,23 +87,23 @@ class TwinClient:
         self._event_grid.delete("/faults").raise_for_status()
 
     def release_events(self) -> None:
-        """Deliver what a topic's plan holds for its order; faults stay."""
+        """Deliver the events that are held for reordering; the fault plans stay."""
         self._event_grid.post("/release").raise_for_status()
 
     def event_faults(self) -> dict[str, Any]:
-        """Return each topic's plan and what it did so far."""
+        """Return each topic's fault plan and how many events it has affected."""
         return _json(self._event_grid.get("/faults"))
 
     def fail_calls(self, script: Mapping[str, Any]) -> None:
-        """Let Azure ML fail: ``{"match": {"method", "path"}, "times": n, "do": {…}}``."""
+        """Script faults of Azure ML's answers: ``{"match": {"method", "path"}, "times": n, "do": {…}}``."""
         self._azure_ml.post("/twin/faults", json=dict(script)).raise_for_status()
 
     def pending_call_faults(self) -> int:
-        """Return how many scripted calls have not come yet."""
+        """Return how many calls will still be disturbed."""
         return int(_json(self._azure_ml.get("/twin/faults"))["pending"])
 
     def end_call_faults(self) -> int:
-        """Let Azure ML answer again; return how many scripted calls did not come."""
+        """Remove all scripted faults of Azure ML; return how many were not used."""
         pending = self.pending_call_faults()
         self._azure_ml.delete("/twin/faults").raise_for_status()
         return pending

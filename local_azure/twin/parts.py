@@ -1,20 +1,33 @@
-"""The twin's processes: storage, the emulators, the dev host, and publishing what a deployment publishes once."""
+"""The parts of a twin: its processes, and the app settings, containers and queues that a deployment creates."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from azure.core.exceptions import ResourceExistsError
+from azure.storage.blob import BlobServiceClient
+from azure.storage.queue import QueueServiceClient
+
 from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT, HOST_ACCOUNT_KEY, SERVICES, azurite_program
-from local_azure.processes import ROOT, Program, TwinError, clean_environment, module_command
-from local_azure.programs import azure_ml_program, event_grid_program, functions_host_program
+from local_azure.processes import (
+    ROOT,
+    Program,
+    TwinError,
+    azure_ml_program,
+    clean_environment,
+    event_grid_program,
+    functions_host_program,
+    module_command,
+)
 from local_azure.twin import places as names
-from local_azure.twin.deployment import SYSTEM_KEY_SETTING
-from local_azure.twin.options import TwinOptions
-from local_azure.twin.places import Places
+from local_azure.twin.places import Places, TwinOptions
 from local_azure.twin.state import write_atomically
 
+SYSTEM_KEY_SETTING = "LANDFALL_TWIN_FUNCTION_KEY"
+"""Setting of the dev host, not of the function app: the code that Event Grid's deliveries must contain."""
 UPLOAD_EVENTS = ["Microsoft.Storage.BlobCreated"]
 TRAINING_IMAGE = "landfall-training:local"
 """Stands for an image: the Azure ML emulator runs the training in .venv-training."""
@@ -104,12 +117,12 @@ def publishing(places: Places, options: TwinOptions) -> Program:
 
 
 def published_file(places: Places) -> Path:
-    """Return the file in which publishing leaves the settings that it prints."""
+    """Return the file that receives the settings that publishing prints."""
     return places.logs / "published.json"
 
 
 def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]:
-    """Return which events go where: what Event Grid's subscriptions say in Azure."""
+    """Return the emulator's configuration: the topics, and the subscriptions that a deployment creates."""
     code = places.secrets.function_key
     hook = f"{places.functions_url}/runtime/webhooks/eventgrid?functionName=run_changed&code={code}"
     common = {
@@ -131,3 +144,60 @@ def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]
         "subscriptions": [shards, runs],
         "topics": ["storage", "azureml", "landfall"],
     }
+
+
+def app_settings(places: Places, published: Mapping[str, str], options: TwinOptions) -> dict[str, str]:
+    """Return every app setting; `published` holds those that publishing assets printed."""
+    return {
+        **workspace_settings(),
+        **published,
+        **places.identity,
+        "AzureWebJobsStorage": places.host_connection,
+        "DataStorage": places.data_connection,
+        "FUNCTIONS_WORKER_RUNTIME": "python",
+        "LANDFALL_DATA_CONTAINER": names.DATA_CONTAINER,
+        "LANDFALL_STATE_CONTAINER": names.STATE_CONTAINER,
+        "LANDFALL_RUNS_CONTAINER": names.RUNS_CONTAINER,
+        "LANDFALL_NOTIFICATION_TOPIC_ENDPOINT": f"{places.event_grid_url}/topics/landfall/api/events",
+        "LANDFALL_NOTIFICATION_TOPIC_KEY": places.secrets.topic_key,
+        "LANDFALL_WEBHOOK_PEOPLE": places.webhook_url,
+        "LANDFALL_PIPELINES_DIR": str(options.pipelines),
+        "LANDFALL_RECONCILE_SCHEDULE": options.reconcile_schedule,
+        "LANDFALL_CLAIM_LEASE_S": str(options.claim_lease_s),
+        "LANDFALL_SWEEP_GRACE_S": str(options.sweep_grace_s),
+        SYSTEM_KEY_SETTING: places.secrets.function_key,
+        "AZURE_CLIENT_ID": names.FUNCTION_APP_IDENTITY,
+        **options.more_settings,
+    }
+
+
+def workspace_settings() -> dict[str, str]:
+    """Return the settings that name the workspace."""
+    return {
+        "LANDFALL_SUBSCRIPTION_ID": names.SUBSCRIPTION,
+        "LANDFALL_RESOURCE_GROUP": names.RESOURCE_GROUP,
+        "LANDFALL_WORKSPACE": names.WORKSPACE,
+    }
+
+
+def local_settings(settings: Mapping[str, str]) -> str:
+    """Return the settings as the ``local.settings.json`` that Azure Functions Core Tools read."""
+    return json.dumps({"IsEncrypted": False, "Values": dict(settings)}, indent=1) + "\n"
+
+
+def create_containers_and_queues(places: Places) -> None:
+    """Create the containers and queues that do not exist yet."""
+    host = (names.STATE_CONTAINER, names.RUNS_CONTAINER, names.WORKSPACE_CONTAINER, names.DEAD_LETTER_CONTAINER)
+    _create_containers(places.host_connection, host)
+    _create_containers(places.data_connection, (names.DATA_CONTAINER,))
+    with QueueServiceClient.from_connection_string(places.host_connection) as queues:
+        for name in names.QUEUES:
+            with contextlib.suppress(ResourceExistsError):  # kept from an earlier start
+                queues.create_queue(name)
+
+
+def _create_containers(connection: str, containers: tuple[str, ...]) -> None:
+    with BlobServiceClient.from_connection_string(connection) as blobs:
+        for name in containers:
+            with contextlib.suppress(ResourceExistsError):  # kept from an earlier start
+                blobs.create_container(name)

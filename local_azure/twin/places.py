@@ -1,14 +1,47 @@
-"""Names and addresses: where each part of a running twin is, and what its accounts and ids are called."""
+"""Options, names and addresses: how a twin is started, and where each of its parts is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT, HOST_ACCOUNT_KEY, connection_string
-from local_azure.ports import Ports
-from local_azure.twin.state import Secrets
+from local_azure.azurite import AZURITE_JS, DATA_ACCOUNT, HOST_ACCOUNT, HOST_ACCOUNT_KEY, connection_string
+from local_azure.event_grid.config import DEFAULT_RETRY_SCHEDULE_S
+from local_azure.processes import ROOT
+from local_azure.twin.state import DEFAULT_PORTS, Ports, Secrets
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwinOptions:
+    """The defaults are those of `landfall up`; tests choose shorter delays and other ports."""
+
+    base: Path = ROOT / ".landfall"
+    """Folder of all twins of this clone."""
+    pipelines: Path = ROOT / "pipelines"
+    ports: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_PORTS))
+    """Port to try first for each service; a taken one is replaced by the next free one."""
+    node_start_delay_s: float = 2.0
+    node_idle_s: float = 120.0
+    environment_build_s: float = 1.0
+    reconcile_schedule: str = "0 * * * * *"
+    """Every minute, because a person waits; a deployment sweeps less often."""
+    claim_lease_s: int = 60
+    """Seconds after which a sweep takes over the claims of a killed twin."""
+    own_host: bool = False
+    """Whether the user runs the Functions host, for example with `func start`."""
+    sweep_grace_s: int = 10
+    """The sweep skips what is younger, in seconds; a deployment needs more, as events may take minutes."""
+    more_settings: Mapping[str, str] = field(default_factory=dict)
+    """App settings that are added to the twin's own, or override them."""
+    event_retry_schedule_s: tuple[float, ...] = DEFAULT_RETRY_SCHEDULE_S
+    """Pauses before each delivery attempt of an event; after the last attempt it becomes a dead letter."""
+    queue_lease_s: float = 30.0
+    """Time after which the messages of a killed dev host are delivered to the next one."""
+    training_python: Path = ROOT / ".venv-training"
+    """The virtual environment that stands for the training image."""
+    azurite: Path = AZURITE_JS
+
 
 DATA_CONTAINER, STATE_CONTAINER, RUNS_CONTAINER, WORKSPACE_CONTAINER = "datasets", "landfall", "runs", "azureml"
 DEAD_LETTER_CONTAINER = "landfall-dead-letters"
@@ -26,7 +59,7 @@ PEOPLE_WEBHOOK = "people"
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Addresses that follow from the ports and the secrets."""
+    """Where each part of one twin is; all of it follows from the folder, the ports and the secrets."""
 
     folder: Path
     ports: Ports

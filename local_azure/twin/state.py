@@ -1,4 +1,9 @@
-"""The twin's state on disk: its folder with the lock, its secrets, and its description for other processes."""
+"""What one twin holds so that no other twin takes it: its state folder with the secrets, and its ports.
+
+Binding a port shows whether it is free, but the process that will listen on it binds it a while later. In between
+only a lock keeps a second twin away: one locked file for each port, in the user's cache folder, held open for as long
+as the twin lives. The system releases it however the twin ends.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +13,37 @@ import fcntl
 import json
 import os
 import secrets
+import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from local_azure.azurite import DEFAULT_PORTS as AZURITE_PORTS
 from local_azure.azurite import random_account_key
 from local_azure.processes import TwinError
 
 MAX_TWINS = 20
-"""Most twins of one clone at the same time: more are a mistake."""
+"""Maximum number of twins of one clone that run at the same time: more are a mistake."""
 TWIN_FILE = "twin.json"
 LOCK_FILE = "lock"
 SECRETS_FILE = "secrets.json"
 
+DEFAULT_PORTS: Mapping[str, int] = {
+    **AZURITE_PORTS,
+    "functions": 7071,
+    "azure_ml": 10443,
+    "event_grid": 10080,
+}
+"""Ports to try first: Azurite's, that of Functions hosts, and two that no common program uses."""
+STRIDE = 10
+"""Taken ports move by tens, so that 10000-10002 become 10010-10012 and stay recognisable."""
+MAX_MOVES = 400
+
 
 @dataclass(frozen=True, kw_only=True)
 class Secrets:
-    """Created once for each state folder, so that its data stay readable."""
+    """Keys of a twin, created once for each state folder, so that its data stay readable."""
 
     data_account_key: str
     function_key: str
@@ -45,17 +63,17 @@ class Secrets:
 
 @dataclass(frozen=True)
 class StateFolder:
-    """A twin's folder, ours while `lock` is open."""
+    """A twin's state folder, which this process owns while `lock` is open."""
 
     path: Path
     lock: int
 
     def release(self) -> None:
-        """Release the folder for another twin, as soon as our child processes have ended too."""
+        """Release the folder; another twin can take it once this twin's child processes have ended too."""
         os.close(self.lock)
 
     def secrets(self) -> Secrets:
-        """Return the twin's secrets, which the first call creates, readable for the user alone."""
+        """Return the twin's secrets; the first call creates them in a file that only the user can read."""
         path = self.path / SECRETS_FILE
         if not path.exists():
             write_atomically(path, json.dumps(asdict(Secrets.random()), indent=1), mode=0o600)
@@ -73,7 +91,8 @@ def take_state_folder(base: Path) -> StateFolder:
     for number in range(1, MAX_TWINS + 1):
         folder = base / ("twin" if number == 1 else f"twin-{number}")
         try:
-            lock = _lock(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = _lock(folder / LOCK_FILE)
         except OSError as error:
             raise TwinError(f"the state folder {folder} cannot be used: {error}") from error
         if lock is not None:
@@ -82,7 +101,7 @@ def take_state_folder(base: Path) -> StateFolder:
 
 
 def running_twins(base: Path) -> list[dict[str, Any]]:
-    """Return the descriptions of a clone's running twins, the first one first."""
+    """Return the descriptions of a clone's running twins, in order of their numbers."""
     found = sorted(base.glob(f"twin*/{TWIN_FILE}"), key=lambda path: (len(path.parent.name), path.parent.name))
     return [json.loads(path.read_text()) for path in found if _is_locked(path.parent / LOCK_FILE)]
 
@@ -100,14 +119,79 @@ def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
 
 
 def write_twin_file(folder: Path, members: Mapping[str, Any]) -> None:
-    """Write where the twin can be reached; the file has secrets and is readable for the user alone."""
+    """Write how to reach the twin; the file holds secrets and only the user can read it."""
     write_atomically(folder / TWIN_FILE, json.dumps(members, indent=1), mode=0o600)
 
 
-def _lock(folder: Path) -> int | None:
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    with contextlib.suppress(BlockingIOError):  # a running twin has it
+@dataclass(frozen=True)
+class Ports:
+    """The twin's ports; `held` keeps them from other twins until `release`."""
+
+    numbers: Mapping[str, int]
+    held: tuple[int, ...] = field(default=(), repr=False)
+
+    def __getitem__(self, name: str) -> int:
+        """The port of one service."""
+        return self.numbers[name]
+
+    def release(self) -> Ports:
+        """Release the ports for other twins."""
+        for descriptor in self.held:
+            os.close(descriptor)
+        return replace(self, held=())
+
+
+def take_ports(defaults: Mapping[str, int] = DEFAULT_PORTS, *, folder: Path | None = None) -> Ports:
+    """Take one free port for each name. Raises TwinError where none is free."""
+    locks = folder or cache_folder() / "ports"
+    numbers: dict[str, int] = {}
+    held: list[int] = []
+    try:
+        locks.mkdir(parents=True, exist_ok=True)
+        for name, wanted in defaults.items():
+            numbers[name], descriptor = _take(name, wanted, locks)
+            held.append(descriptor)
+    except (TwinError, OSError) as error:
+        Ports(numbers, tuple(held)).release()
+        if isinstance(error, TwinError):
+            raise
+        raise TwinError(f"the folder {locks}, which keeps twins apart, cannot be used: {error}") from error
+    return Ports(numbers, tuple(held))
+
+
+def cache_folder() -> Path:
+    """Return the folder for what outlives a clone, after the XDG base directory specification."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "landfall"
+
+
+def _take(name: str, wanted: int, locks: Path) -> tuple[int, int]:
+    for port in range(wanted, min(wanted + MAX_MOVES * STRIDE, 1 << 16), STRIDE):
+        descriptor = _lock(locks / f"{port}.lock")
+        if descriptor is None:
+            continue
+        if is_free(port):
+            return port, descriptor
+        os.close(descriptor)
+    raise TwinError(f"no free port for {name}: tried {wanted}, {wanted + STRIDE} and so on. Stop what listens there.")
+
+
+def is_free(port: int) -> bool:
+    """Return whether a server could listen on the port now: on loopback, and on every address, as node does."""
+    for address in ("127.0.0.1", ""):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+            except OSError:
+                return False
+    return True
+
+
+def _lock(path: Path) -> int | None:
+    """Return a descriptor that holds the lock until it is closed; None where another process has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    with contextlib.suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return descriptor
     os.close(descriptor)

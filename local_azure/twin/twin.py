@@ -9,14 +9,28 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from local_azure.azurite import AZURITE
-from local_azure.ports import take_ports
-from local_azure.processes import Process, Program, TwinError, await_strays, keep_loopback_direct, run
-from local_azure.programs import AZURE_ML, EVENT_GRID, FUNCTIONS_HOST
+from local_azure.processes import (
+    AZURE_ML,
+    EVENT_GRID,
+    FUNCTIONS_HOST,
+    Process,
+    Program,
+    TwinError,
+    await_strays,
+    keep_loopback_direct,
+    run,
+)
 from local_azure.twin import parts
-from local_azure.twin.deployment import app_settings, create_containers_and_queues, local_settings
-from local_azure.twin.options import TwinOptions
-from local_azure.twin.places import Places
-from local_azure.twin.state import TWIN_FILE, StateFolder, take_state_folder, write_atomically, write_twin_file
+from local_azure.twin.parts import app_settings, create_containers_and_queues, local_settings
+from local_azure.twin.places import Places, TwinOptions
+from local_azure.twin.state import (
+    TWIN_FILE,
+    StateFolder,
+    take_ports,
+    take_state_folder,
+    write_atomically,
+    write_twin_file,
+)
 
 Say = Callable[[str], None]
 
@@ -26,7 +40,7 @@ def silent(_line: str) -> None:
 
 
 class Twin:
-    """A running twin. Made by `running_twin` only."""
+    """A running twin, created by `running_twin`."""
 
     def __init__(self, places: Places, options: TwinOptions, state: StateFolder) -> None:
         self.places = places
@@ -77,7 +91,7 @@ class Twin:
     def stop(self) -> None:
         """Stop everything that was started: the dev host first, as its functions call the others; storage last.
 
-        A submission that Azure ML no longer answers would keep its lease, and the next start would wait for that.
+        If Azure ML went first, a submission would stay unanswered and keep its lease until that expires.
         """
         (self.places.folder / TWIN_FILE).unlink(missing_ok=True)
         problems: list[str] = []
@@ -96,7 +110,7 @@ class Twin:
             raise TwinError("; ".join(problems))
 
     def describe(self) -> dict[str, Any]:
-        """Return all addresses, for other processes of this user."""
+        """Return the addresses and keys of all parts, for other processes of this user."""
         return {
             "pid": os.getpid(),
             "ports": dict(self.places.ports.numbers),
@@ -129,7 +143,7 @@ class Twin:
 
 @contextlib.contextmanager
 def running_twin(options: TwinOptions, *, say: Say = silent) -> Iterator[Twin]:
-    """Start a twin and stop it again, whatever happens in between. Raises TwinError where it does not start."""
+    """Start a twin, and stop it at the end of the block. Raises TwinError where it does not start."""
     keep_loopback_direct()
     state = take_state_folder(options.base)
     ports = None

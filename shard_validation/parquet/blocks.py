@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections import OrderedDict
 
-from shard_validation.sources import ShardSource
+from shard_validation.content import ShardSource
 
 BLOCK_BYTES = 1 << 20
 MAX_BLOCKS = 6

@@ -13,7 +13,7 @@ from shard_validation.parquet.footer import ColumnChunk, column_chunks, read_foo
 from shard_validation.parquet.metadata import Leaf
 from shard_validation.parquet.pages import read_body, walk_pages
 from shard_validation.reasons import Fault, FaultError, ReasonCode
-from shard_validation.verdicts import Paused, ShardVerdict, Task
+from shard_validation.validate import Paused, ShardVerdict, Task
 from shared.example_schema import FeatureSpec
 
 ROWS_PER_TIME_CHECK = 1024

@@ -29,7 +29,7 @@ FOR_INVOCATIONS = (
     "function_app.sweep",
     "shard_validation",
 )
-"""Of ours: indexing needs none of these."""
+"""Modules of this project that indexing does not need."""
 LIST_HEAVY = f"""
 import json, sys
 import function_app

@@ -29,7 +29,7 @@ ANY_CALL: tuple[dict[str, Any], ...] = (
 TARGETS = (("PUT", "/jobs/"), ("PUT", "/jobs/"), ("GET", "/jobs/"), ("PUT", "/models/"))
 """Calls that may fail. Submissions are listed twice because they are what must not be repeated."""
 SHARE_OF_TIME_OUTS, SHARE_OF_CHANGED_NAMES = 0.03, 0.25
-"""Of the faults of submissions."""
+"""Shares of the faults of submissions."""
 HOST_BLOBS, SEND = "/azure-webjobs-", "POST"
 """Requests of the Functions host itself are spared: its blobs, and every queue request but sending."""
 IN_A_ROW = (1, 1, 1, 6)

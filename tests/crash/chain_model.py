@@ -137,7 +137,7 @@ class ChainModel(RuleBasedStateMachine):
 
     def cancel_as_person(self, run_id: str) -> None:
         run = cancel_run(run_id, canceled_by=PERSON, reason="enough", services=self.world.services)
-        self.promises.heard.add(run.run_id)
+        self.promises.confirmed_cancellations.add(run.run_id)
 
     @rule(epochs=st.integers(5, 6), key=st.sampled_from([None, "k1"]), fates=several_fates)
     def ask(self, epochs: int, key: str | None, fates: list[tuple[int, Fate]]) -> None:
@@ -164,7 +164,7 @@ class ChainModel(RuleBasedStateMachine):
         self.handle([handler for number in numbers for handler in self.pick(number, keep=True)], fates, order)
 
     @rule(version=versions, variant=st.sampled_from([1, 2]), fates=several_fates, order=orders)
-    def land_at_once(self, version: str, variant: int, fates: list[tuple[int, Fate]], order: int) -> None:
+    def upload_at_once(self, version: str, variant: int, fates: list[tuple[int, Fate]], order: int) -> None:
         """All shards of a version are uploaded and validated at the same time: any of them may be the last."""
         before = len(self.uploads)
         for name in ALL_SHARDS:
@@ -175,7 +175,7 @@ class ChainModel(RuleBasedStateMachine):
     def get_going(self, variant: int) -> None:
         """Both versions are uploaded and their requests handled: one run is active, and another waits for it."""
         for version in ("v1", "v2"):
-            self.land_at_once(version, variant, [], 0)
+            self.upload_at_once(version, variant, [], 0)
         for _ in range(len(self.world.requests.messages)):
             self.handle([self.handler(self.world.requests.messages.pop(0))], [])
 
@@ -303,7 +303,7 @@ RULES: tuple[Callable[[ChainModel, random.Random], object], ...] = (
     lambda m, d: m.ask(d.choice((5, 6)), d.choice((None, "k1")), fates(d)),
     lambda m, d: m.deliver_everything(fates(d)),
     lambda m, d: m.deliver_at_once([number(d), number(d), number(d)], fates(d), order(d)),
-    lambda m, d: m.land_at_once(version(d), d.choice((1, 2)), fates(d), order(d)),
+    lambda m, d: m.upload_at_once(version(d), d.choice((1, 2)), fates(d), order(d)),
     lambda m, d: m.get_going(d.choice((1, 2))),
     lambda m, d: m.end_at_once(d.choice(ENDED), d.choice(JOB_ERRORS), fates(d), order(d)),
     lambda m, d: m.deliver_late(number(d), fates(d), order(d)),

@@ -42,7 +42,7 @@ class Promises:
         self.world = world
         self.states: dict[str, RunState] = {}
         self.closings: dict[tuple[DatasetVersion, int], Generation] = {}
-        self.heard: set[str] = set()
+        self.confirmed_cancellations: set[str] = set()
         """Runs whose cancellation was confirmed to a person."""
         self.dropped: set[str] = set()
         """Logical runs that waited for a run which a person canceled: they do not start by themselves."""
@@ -140,7 +140,7 @@ class Promises:
 
     def what_a_person_cancels_leads_to_nothing(self) -> None:
         runs = self.world.ledger.runs()
-        marked = [run for run in runs if run.canceled_by == PERSON or run.run_id in self.heard]
+        marked = [run for run in runs if run.canceled_by == PERSON or run.run_id in self.confirmed_cancellations]
         assert [] == [run.run_id for run in marked if run.state in WITH_A_MODEL or run.next_run_id is not None]
         assert set() == self.dropped & {name.rpartition("-a")[0] for name in self.world.jobs.submitted}
 
@@ -171,7 +171,7 @@ class Promises:
         """
         self.check()
         self.nothing_is_left_to_do()
-        self.everybody_was_told_once(met)
+        self.each_end_is_notified_once(met)
         for version in ("v1", "v2"):
             self.what_is_whole_is_closed(version, [blobs.get((version, name), NO_SHARD) for name in ALL_SHARDS])
 
@@ -184,9 +184,11 @@ class Promises:
             model.path.split("/")[3] for model in self.world.models.registered.values()
         }
 
-    def everybody_was_told_once(self, met: Mapping[tuple[Fate, str], int]) -> None:
+    def each_end_is_notified_once(self, met: Mapping[tuple[Fate, str], int]) -> None:
         ledger = self.world.ledger
-        ends = {(run.run_id, str(run.state), to) for run in ledger.runs() if is_told_of(run) for to in RECIPIENTS}
+        ends = {
+            (run.run_id, str(run.state), to) for run in ledger.runs() if has_notification(run) for to in RECIPIENTS
+        }
         rows = ledger.notification_rows.values()
         assert ends == {(r.subject, r.outcome, r.recipient) for r in rows if r.outcome in set(RunState)}
         expected = Counter(row.key for row in rows if row.state is NotificationState.SENT)
@@ -207,7 +209,7 @@ class Promises:
         assert not trains or latest.auto_run_id in self.world.ledger.run_rows
 
 
-def is_told_of(run: RunRecord) -> bool:
+def has_notification(run: RunRecord) -> bool:
     """Return whether the end of a run is notified."""
     return run.state in SETTLED and run.state is not RunState.SUPPRESSED and run.next_run_id is None
 

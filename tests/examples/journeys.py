@@ -53,7 +53,7 @@ def landfall(*arguments: object, **environment: str) -> str:
     return ended.stdout
 
 
-def land(twin: TwinUnderTest, shards: Path, pipeline: str, dataset_version: str) -> None:
+def upload_shards(twin: TwinUnderTest, shards: Path, pipeline: str, dataset_version: str) -> None:
     """Validate packed shards against the pipeline that ships, and upload them."""
     landfall("validate", shards, "--set", "--pipeline", REPOSITORY / "pipelines" / f"{pipeline}.yaml", "--jobs", 1)
     landfall("upload", shards, "--to", dataset_version, DataStorage=twin.twin.places.data_connection)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.examples.journeys import Journey, ended, land, landfall
+from tests.examples.journeys import Journey, ended, landfall, upload_shards
 from tests.support.twin import TwinUnderTest
 
 pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]
@@ -37,7 +37,7 @@ def journey(twin: TwinUnderTest, tmp_path_factory: pytest.TempPathFactory) -> Jo
     folder = tmp_path_factory.mktemp("cifar10")
     batches = write_batches(folder / "cifar-10-batches-py")
     landfall("pack", "cifar10", batches, "--to", folder / "shards", "--shards", 4)
-    land(twin, folder / "shards", "cifar10-cnn", "cifar10/v1")
+    upload_shards(twin, folder / "shards", "cifar10-cnn", "cifar10/v1")
     return ended(twin, "cifar10/v1", folder / "outputs")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.examples.journeys import Journey, counts, ended, land, landfall
+from tests.examples.journeys import Journey, counts, ended, landfall, upload_shards
 from tests.support.pack_sources import records
 from tests.support.twin import TwinUnderTest
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]
 
 SYNSETS = ("n01440764", "n01443537")
 TRAIN_IMAGES, VALIDATION_IMAGES = 64, 8
-"""Of each synset, and of both. In fewer steps batch norm's averages would be so far off that the loss overflows."""
+"""Training images of each synset, validation images of both. With fewer, batch norm's averages overflow the loss."""
 
 
 def jpeg(generator: np.random.Generator, label: int) -> bytes:
@@ -59,7 +59,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def journey(twin: TwinUnderTest, shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Journey:
     """A run on 128 images, evaluated on eight."""
-    land(twin, shards, "imagenet-resnet50", "imagenet/ilsvrc2012")
+    upload_shards(twin, shards, "imagenet-resnet50", "imagenet/ilsvrc2012")
     return ended(twin, "imagenet/ilsvrc2012", tmp_path_factory.mktemp("imagenet-outputs"))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from tests.examples.journeys import DEADLINE_S, Journey, counts, ended, land, landfall
+from tests.examples.journeys import DEADLINE_S, Journey, counts, ended, landfall, upload_shards
 from tests.ranks.ranks import PROGRAMS
 from tests.support.nih_xrays import write_nih
 from tests.support.pack_sources import records
@@ -21,9 +21,9 @@ from training_job.metrics import AUC_BUCKETS, AUC_LOGIT_SCALE
 pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]
 
 CONFUSED = 0.3
-"""Of the images show what the table does not say: no model tells them all apart, so there is something to compare."""
+"""Share of images that contradict the table: no model can classify them all, so there is something to compare."""
 EDGE = 0.005
-"""Of the AUC: for scores so near a bucket's edge that another order of additions moves them across."""
+"""Tolerance of the AUC: another order of additions moves scores near a bucket's edge across it."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def journey(twin: TwinUnderTest, shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Journey:
     """A run on the images of about fifty patients."""
-    land(twin, shards, "xray-effusion", "xray-effusion/nih")
+    upload_shards(twin, shards, "xray-effusion", "xray-effusion/nih")
     return ended(twin, "xray-effusion/nih", tmp_path_factory.mktemp("xray-outputs"))
 
 

@@ -21,10 +21,17 @@ STALL_TIMEOUT_S = 20.0
 
 
 @pytest.fixture
-def running(digits: ClosedVersion, tmp_path: Path) -> Iterator[Running]:
+def liveness_from(tmp_path: Path) -> Path:
+    """A file that a test creates once ranks are to be judged, however long they took to come so far."""
+    return tmp_path / "liveness-from"
+
+
+@pytest.fixture
+def running(digits: ClosedVersion, tmp_path: Path, liveness_from: Path) -> Iterator[Running]:
     """Two ranks in the middle of a training that would take minutes."""
     arguments = job_arguments(digits, tmp_path, epochs=5000, stall_timeout_s=STALL_TIMEOUT_S)
-    running = start(2, arguments)
+    launcher = variables(LIVENESS_FROM=liveness_from)
+    running = start(2, arguments, instead=[program("liveness_from_now")], launcher=launcher)
     try:
         running.wait_for_epoch(1)
         yield running
@@ -33,9 +40,10 @@ def running(digits: ClosedVersion, tmp_path: Path) -> Iterator[Running]:
 
 
 @pytest.mark.parametrize("frozen", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_a_frozen_rank_ends_the_job_with_its_name(running: Running, frozen: int) -> None:
+def test_a_frozen_rank_ends_the_job_with_its_name(running: Running, liveness_from: Path, frozen: int) -> None:
     """SIGSTOP: MPI waits for ever and says nothing, but the heartbeat notices, whether the root is frozen or not."""
     running.send(signal.SIGSTOP, frozen)
+    liveness_from.touch()
     outcome = running.ended()
     assert ExitCode.RANK_LOST == outcome.exit_code
     assert 1 == outcome.log.count(f"No heartbeat came from rank {frozen} (host ")

@@ -21,11 +21,11 @@ pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 NUM_RECORDS = 48
 EPOCHS = 4
 STEPS_OF_EPOCH = 4
-"""Of twelve records: an epoch shows each record once, and none is left over."""
+"""Twelve records each: an epoch shows each record once, and none is left over."""
 STOOD_AT = 6
 """Steps: in the middle of the second epoch."""
 ROUNDING = 1e-5
-"""Of weights and velocities up to 1, after ten steps that were summed in another order.
+"""Rounding of weights and velocities up to 1, after ten steps that were summed in another order.
 
 A float32 is off by 6e-8 of itself, a step adds a few such errors, and a momentum of 0.9 carries each on at most ten
 times: 10 steps x 10 x a few 6e-8. One record that another step sees moves the weights a hundred times as far.

@@ -19,8 +19,7 @@ from azure.storage.blob import BlobServiceClient
 from function_app.adapters.azure_ml_workspace import WorkspaceClient
 from function_app.domain.jobs import Workspace
 from local_azure.azurite import HOST_ACCOUNT, Azurite
-from local_azure.processes import PATIENCE_S, Process, wait_until
-from local_azure.programs import azure_ml_program, listening_url
+from local_azure.processes import PATIENCE_S, Process, azure_ml_program, listening_url, wait_until
 from tests.support.processes import REPOSITORY
 
 if TYPE_CHECKING:

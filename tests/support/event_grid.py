@@ -14,8 +14,7 @@ from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.queue import QueueClient
 
 from local_azure.azurite import DATA_ACCOUNT, Azurite
-from local_azure.processes import PATIENCE_S, Process, wait_until
-from local_azure.programs import event_grid_program, listening_url
+from local_azure.processes import PATIENCE_S, Process, event_grid_program, listening_url, wait_until
 
 TOPIC_KEY = base64.b64encode(b"a topic key of the tests").decode()
 

@@ -24,11 +24,11 @@ from shard_validation import ShardSource
 
 CHUNK_BYTES = 1 << 16
 NUM_CHUNKS = 8
-"""Of each slice."""
+"""Chunks per slice."""
 
 
 @dataclass
-class ToldSource:
+class ReportingSource:
     """Implements ShardSource: says where every read begins."""
 
     source: ShardSource
@@ -51,7 +51,7 @@ class ToldSource:
 
 
 @dataclass
-class ToldShards:
+class ReportingShards:
     """Implements ShardStore over the real one."""
 
     store: ShardStore
@@ -62,7 +62,7 @@ class ToldShards:
 
     def open(self, facts: BlobFacts) -> ShardSource:
         """See ShardStore."""
-        return ToldSource(self.store.open(facts))
+        return ReportingSource(self.store.open(facts))
 
     def list(self, prefix: str) -> Iterator[BlobFacts]:
         """See ShardStore."""
@@ -116,7 +116,7 @@ def main() -> None:
     services = build_services(os.environ)
     services = replace(
         services,
-        shards=ToldShards(services.shards),
+        shards=ReportingShards(services.shards),
         documents=WaitingDocuments(services.documents),
         slices=Slices(min_bytes=1, checkpoint_every_s=NUM_CHUNKS, seconds=Ticks()),
     )

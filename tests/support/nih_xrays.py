@@ -32,7 +32,7 @@ FOLDERS = 3
 def write_nih(folder: Path, *, patients: int, coloured: int = 0, confused: float = 0.0, side: int = SIDE) -> Path:
     """Write it: every fifth patient is in the test, and an effusion is a bright lower half, under noise.
 
-    Of the share ``confused`` the image does not show what the table says, so that nobody can tell them all apart.
+    In the share ``confused`` the image contradicts the table, so that no model can classify them all.
     """
     generator = np.random.default_rng(0)
     rows: list[list[object]] = []

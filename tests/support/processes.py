@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,3 +25,11 @@ def start_process(arguments: Sequence[str], *, log: Path, environment: Mapping[s
 def start_module(module: str, *arguments: str, log: Path, environment: Mapping[str, str]) -> Process:
     """Start ``python -m module arguments`` with the interpreter that runs the tests."""
     return start_process(module_command(module, *arguments), log=log, environment=environment)
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago; prefer port 0 where a server can say which one it took."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -90,9 +90,9 @@ def landfall_on_terminal(arguments: Sequence[object], *, stdout: Path | None = N
 
 
 def _take_terminal() -> None:
-    """Make standard input the terminal that controls this process: Ctrl-C then comes from it, and is heard.
+    """Make standard input the terminal that controls this process: Ctrl-C then comes from it and has an effect.
 
-    A shell has what it runs in the background ignore Ctrl-C, the tests maybe, and who ignores it bequeaths that.
+    A shell makes background processes, perhaps these tests, ignore Ctrl-C, and their children inherit that.
     """
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -150,13 +150,13 @@ class World:
         self.services = replace(self.services, pipelines={**self.services.pipelines, **more})
 
     def put(self, name: str, content: bytes | None = None, version: str = "v1", dataset: str = "digits") -> str:
-        """Upload a shard (by default a good one of its own content); return its path. Nobody hears of it yet."""
+        """Upload a shard (by default a good one of its own content); return its path. No event is delivered yet."""
         path = f"{dataset}/{version}/{name}"
         self.shards.put(path, shard_content(len(name) % 10, *_digits(name)) if content is None else content)
         return path
 
     def remove(self, path: str) -> None:
-        """Delete a blob, if it is there. Nobody hears of it."""
+        """Delete a blob, if it is there. No event is delivered."""
         self.shards.blobs.pop(path, None)
 
     def overwrite_manifests(self, content: bytes) -> None:
@@ -191,7 +191,7 @@ class World:
         event: dict[str, Any] = {"event_type": CREATED, "api": "PutBlob", "container": "datasets", "path": path}
         handle_upload(Upload(**{"event_id": "e", **event, **members}), self.services)
 
-    def land(self, *names: str, version: str = "v1", dataset: str = "digits") -> None:
+    def upload_shards(self, *names: str, version: str = "v1", dataset: str = "digits") -> None:
         """Upload good shards and deliver their events."""
         for name in names:
             self.deliver(self.put(name, version=version, dataset=dataset))
@@ -201,9 +201,9 @@ class World:
         while self.requests.messages:
             handle_request(TrainingRequest.from_json(self.requests.messages.pop(0)), self.services)
 
-    def land_all(self) -> RunRecord:
-        """Land a whole version and have it submitted; return its run."""
-        self.land(*ALL_SHARDS)
+    def upload_version(self) -> RunRecord:
+        """Upload a whole version and have it submitted; return its run."""
+        self.upload_shards(*ALL_SHARDS)
         self.serve_requests()
         return self.only_run()
 
@@ -213,8 +213,8 @@ class World:
         return run
 
     def train(self, *, version: str = "v1", dataset: str = "digits") -> RunRecord:
-        """Land a version, serve the queue, and return the newest run of the dataset."""
-        self.land(*ALL_SHARDS, version=version, dataset=dataset)
+        """Upload a version, serve the queue, and return the newest run of the dataset."""
+        self.upload_shards(*ALL_SHARDS, version=version, dataset=dataset)
         self.serve_requests()
         return self.ledger.runs(dataset=dataset)[0]
 

@@ -26,7 +26,6 @@ _KEY_BYTES = 16
 _DIGEST_BYTES = 32
 _LONGEST_INTERVAL_S = 2.0
 _HEARTBEATS_PER_TIMEOUT = 6
-_ROOT = 0
 _SIOCGIFADDR = 0x8915
 """netdevice(7): an interface's address."""
 _INTERFACE_NAME_BYTES = 15
@@ -73,22 +72,19 @@ class HeartbeatThread:
         self._heartbeat = heartbeat
         self._give_up = give_up
         self._interval_s = min(_LONGEST_INTERVAL_S, timeout_s / _HEARTBEATS_PER_TIMEOUT)
-        self._timeout_s = timeout_s
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start_root(self, receiver: socket.socket, address: RootAddress, world_size: int) -> None:
+    def start_root(self, receiver: socket.socket, address: RootAddress, liveness: Liveness) -> None:
         """Listen, answer and watch all ranks."""
         receiver.settimeout(self._interval_s)
-        liveness = Liveness(self._timeout_s, range(world_size))
         self._start(receiver, liveness, lambda: self._receive(receiver, address, liveness, answer=True))
 
-    def start_rank(self, address: RootAddress) -> None:
+    def start_rank(self, address: RootAddress, liveness: Liveness) -> None:
         """Send heartbeats, and watch the root by its answers."""
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         sender.settimeout(self._interval_s)
         targets = [(host, address.port) for host in address.addresses]
-        liveness = Liveness(self._timeout_s, [_ROOT])
 
         def send_and_receive() -> None:
             _send(sender, self._heartbeat(), address.key, targets)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from training_job import collective
 from training_job.errors import RankLostError, print_error
 from training_job.liveness.heartbeat import HeartbeatThread, RootAddress, open_root_socket, this_process
-from training_job.liveness.liveness import Heartbeat
+from training_job.liveness.liveness import Heartbeat, Liveness
 from training_job.liveness.rendezvous import Rendezvous
 from training_job.process_environment import launched_rank
 
+_ROOT = 0
 _MAX_ADDRESS_BYTES = 2048
 
 
@@ -48,9 +49,9 @@ def start_watch(world: collective.World, timeout_s: float) -> Watch:
     if world.is_root:
         receiver, address = open_root_socket(one_node=world.num_nodes == 1)
         _from_root(address.to_bytes())
-        thread.start_root(receiver, address, world.size)
+        thread.start_root(receiver, address, Liveness(timeout_s, range(world.size)))
     else:
-        thread.start_rank(RootAddress.from_bytes(_from_root(b"")))
+        thread.start_rank(RootAddress.from_bytes(_from_root(b"")), Liveness(timeout_s, [_ROOT]))
     return watch
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from local_azure.azure_ml.api.call import PROVIDER, Answer, Call, check_body, not_found, system_data
 from local_azure.azure_ml.api.emulator import Emulator
 from local_azure.azure_ml.service import JobFailure, ServiceError
-from local_azure.azure_ml.store import Document
-from local_azure.azure_ml.workspace import BlobLocation, catalogue, resolve
+from local_azure.azure_ml.storage import BlobLocation, catalogue, resolve
+from local_azure.azure_ml.workspace import Document
 
 _IMMUTABLE = {
     "codes": ("codeUri",),

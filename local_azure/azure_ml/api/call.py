@@ -16,7 +16,6 @@ from local_azure.azure_ml.service import ServiceError, iso, utcnow
 
 PROVIDER = "Microsoft.MachineLearningServices"
 
-RESOURCES = ("jobs", "computes", "environments", "codes", "models", "datastores")
 _DIRECTORY = Path(__file__).parent / "schemas"
 
 

@@ -15,21 +15,20 @@ from typing import Any
 
 from aiohttp import web
 
-from local_azure.azure_ml.api import assets, jobs, resources, twin
+from local_azure.azure_ml.api import assets, emulator, jobs, resources
 from local_azure.azure_ml.api.call import Answer, Call
-from local_azure.azure_ml.api.emulator import Emulator, LoggedCall
-from local_azure.azure_ml.api.faults import Fault
+from local_azure.azure_ml.api.emulator import Emulator, Fault, LoggedCall
 from local_azure.azure_ml.service import ServiceError
 
 _BODY_LIMIT_BYTES = 4 << 20
-_NOT_LOGGED = ("/twin/", "/msi/")  # nor hit by faults
+_NOT_LOGGED = ("/twin/", "/msi/")  # and not affected by faults
 _DROPPED = 0
 
 logger = logging.getLogger(__name__)
 
 
 class AzureMlApi:
-    """Answers for one emulator, whose address is `base_url`; `application` connects it to HTTP."""
+    """Answers calls to one emulator at `base_url`; `application` connects it to HTTP."""
 
     def __init__(self, emulator: Emulator, base_url: str) -> None:
         self._emulator = emulator
@@ -65,7 +64,7 @@ class AzureMlApi:
         return answer if refusal is None else _refused(refusal)
 
     async def _handle(self, request: web.Request) -> Answer:
-        """Answer a call, whatever happens."""
+        """Answer a call; every error becomes an answer."""
         try:
             route, parts = find_route(request.method, request.path)
             if not route.open:
@@ -189,12 +188,12 @@ ROUTES = [
     _route("GET", _LOCATION + r"/mfeOperationResults/jc:(?P<operation>[^/]+)", jobs.get_cancel_result),
     _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)/details", jobs.get_run_details),
     _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)", jobs.get_run),
-    _route("GET", r"/twin/calls", twin.get_calls, open_to_all=True),
-    _route("GET", r"/twin/cluster", twin.get_cluster, open_to_all=True),
-    _route("GET", r"/twin/jobs/(?P<name>[^/]+)/log", twin.get_log, open_to_all=True),
-    _route("POST", r"/twin/faults", twin.post_fault, open_to_all=True),
-    _route("GET", r"/twin/faults", twin.get_faults, open_to_all=True),
-    _route("DELETE", r"/twin/faults", twin.delete_faults, open_to_all=True),
+    _route("GET", r"/twin/calls", emulator.get_calls, open_to_all=True),
+    _route("GET", r"/twin/cluster", emulator.get_cluster, open_to_all=True),
+    _route("GET", r"/twin/jobs/(?P<name>[^/]+)/log", emulator.get_log, open_to_all=True),
+    _route("POST", r"/twin/faults", emulator.post_fault, open_to_all=True),
+    _route("GET", r"/twin/faults", emulator.get_faults, open_to_all=True),
+    _route("DELETE", r"/twin/faults", emulator.delete_faults, open_to_all=True),
 ]
 
 

@@ -11,9 +11,8 @@ from local_azure.azure_ml.api.resources import LOCATION
 from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunState
 from local_azure.azure_ml.service import ServiceError, iso, utcnow
 from local_azure.azure_ml.spec import JobSpec, job_spec
-from local_azure.azure_ml.storage import log_location
-from local_azure.azure_ml.store import Document
-from local_azure.azure_ml.workspace import COMPUTES, output_uri
+from local_azure.azure_ml.storage import log_location, output_uri
+from local_azure.azure_ml.workspace import COMPUTES, Document
 
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9\-_]{0,254}")  # the service's own rule
 _UPDATABLE = {"description", "tags", "displayName", "properties", "isArchived"}
@@ -155,7 +154,7 @@ def _differs(name: str, old: Document, new: Document) -> bool:
 
 
 def _check_references(emulator: Emulator, spec: JobSpec) -> None:
-    """Refuse a job that refers to what does not exist."""
+    """Refuse a job whose compute, environment or code does not exist."""
     references = [(COMPUTES, spec.compute_id, "compute"), ("environments", spec.environment_id, "environment")]
     if spec.code_id is not None:
         references.append(("codes", spec.code_id, "code"))

@@ -1,4 +1,4 @@
-"""The workspace itself, and where its data plane is."""
+"""The workspace with its data plane, tokens, datastores and computes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from local_azure.azure_ml.api.emulator import Emulator
 from local_azure.azure_ml.api.security import SYSTEM_IDENTITY
 from local_azure.azure_ml.cluster import Cluster, NodeState, Scale
 from local_azure.azure_ml.service import ServiceError, duration_s, iso, utcnow
-from local_azure.azure_ml.store import Document
-from local_azure.azure_ml.workspace import BUILT_IN_DATASTORES, COMPUTES, DATASTORES, datastore_document
+from local_azure.azure_ml.workspace import BUILT_IN_DATASTORES, COMPUTES, DATASTORES, Document, datastore_document
 
 LOCATION = "westeurope"
 _DATA_PLANES = ("api", "history", "experimentation", "mlflow", "modelmanagement")
@@ -23,7 +22,7 @@ _DEFAULT_IDLE = "PT120S"
 
 
 def get_workspace(emulator: Emulator, call: Call) -> Answer:
-    """Describe any workspace: each name is a workspace here."""
+    """Describe a workspace; any name is accepted."""
     group = call.workspace_id.partition("/providers/")[0]
     account = f"{group}/providers/Microsoft.Storage/storageAccounts/{emulator.storage.workspace_account}"
     properties = {

@@ -38,7 +38,7 @@ def registration(run_id: str, version: str = "202611201200000042") -> ModelRegis
     )
 
 
-def test_a_job_that_nobody_submitted_is_unknown(bench: Bench) -> None:
+def test_a_job_that_was_never_submitted_is_unknown(bench: Bench) -> None:
     """None, and no error: whether that is bad is for the caller to say."""
     assert bench.jobs.status("landfall-unknown-a1") is None
 

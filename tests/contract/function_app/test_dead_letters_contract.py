@@ -53,13 +53,13 @@ def test_a_letter_is_returned_as_it_was_added(ledger: Ledger) -> None:
 
 
 def test_a_letter_is_added_once(ledger: Ledger) -> None:
-    """Of twenty who find the same remains, one writes."""
+    """If twenty callers find the same remains, one of them writes the row."""
     won = at_once([partial(ledger.add_dead_letter, dead_letter_record())] * 20)
     assert (1, 1) == (won.count(True), len(ledger.dead_letters()))
 
 
 def test_a_changed_letter_is_saved_under_its_revision(ledger: Ledger) -> None:
-    """Of two who replay it at once, one learns that it was the second."""
+    """If two callers replay it at once, the second gets a conflict."""
     letter = stored(ledger, dead_letter_record())
     saved = ledger.save_dead_letter(replace(letter, num_replays=1))
     with pytest.raises(LedgerConflictError, match="read it again"):
@@ -187,7 +187,7 @@ def test_a_blob_that_cannot_be_understood_stays(host_storage: StorageConnection,
 
 @pytest.mark.azurite
 def test_a_message_that_is_not_base64_is_taken_as_it_is(host_storage: StorageConnection, unique: str) -> None:
-    """Somebody else wrote it into the queue; the host could not even decode it."""
+    """Another program wrote it into the queue; the host could not even decode it."""
     client = host_storage.queue_service.create_queue(f"{unique}-poison")
     client.send_message("{plain}")
     (found,) = PoisonQueue(host_storage, unique).undelivered(limit=10)

@@ -10,7 +10,7 @@ from tests.support.ledger_records import NOON, history_entry
 from tests.support.threads import at_once
 
 
-def test_an_unknown_subject_has_no_story(ledger: Ledger) -> None:
+def test_an_unknown_subject_has_no_history(ledger: Ledger) -> None:
     """Asking for it is no error."""
     assert [] == ledger.history("digits/v1")
 
@@ -22,7 +22,7 @@ def test_a_decision_is_returned_as_it_was_recorded(ledger: Ledger) -> None:
     assert [entry] == ledger.history("digits/v1")
 
 
-def test_a_story_is_told_in_order(ledger: Ledger) -> None:
+def test_a_history_is_listed_in_order(ledger: Ledger) -> None:
     """By time, and of the same time in the order in which it was written."""
     recorded = [("third", 2), ("first", 0), ("second", 1), ("second, again", 1)]
     for action, seconds in recorded:
@@ -38,7 +38,7 @@ def test_the_same_decision_twice_is_two_lines(ledger: Ledger) -> None:
     assert [history_entry()] * 2 == ledger.history("digits/v1")
 
 
-def test_subjects_have_their_own_stories(ledger: Ledger) -> None:
+def test_each_subject_has_its_own_history(ledger: Ledger) -> None:
     """Versions, runs and blob paths of any length and spelling."""
     subjects = ["digits/v1", "digits/v1/train 1%.tfrecord", "landfall-digits-v1-0123456789ab-a1", "é" * 1024]
     for subject in subjects:
@@ -55,7 +55,7 @@ def test_a_long_reason_keeps_its_beginning(ledger: Ledger) -> None:
 
 
 def test_twenty_decisions_at_once_are_twenty_lines(ledger: Ledger) -> None:
-    """Nobody's line is lost."""
+    """No line is lost."""
     at_once([partial(ledger.add_history_entry, history_entry(f"action_{number}")) for number in range(20)])
     expected = {f"action_{number}" for number in range(20)}
     assert expected == {entry.action for entry in ledger.history("digits/v1")}
@@ -88,7 +88,7 @@ def test_a_mark_is_what_was_written_last(ledger: Ledger) -> None:
     assert (None, "second") == (before, ledger.mark("inventory/digits/v1 ✓"))
 
 
-def test_stories_below_a_name_are_told_together_in_order(ledger: Ledger) -> None:
+def test_histories_below_a_name_are_listed_together_in_order(ledger: Ledger) -> None:
     """All blobs of a version, and none of a version whose name begins alike."""
     recorded = [("digits/v1/b", 2), ("digits/v1/a", 1), ("digits/v1", 0), ("digits/v10/a", 3), ("digits/v1/a", 4)]
     for subject, seconds in recorded:
@@ -97,7 +97,7 @@ def test_stories_below_a_name_are_told_together_in_order(ledger: Ledger) -> None
     assert [("digits/v1/a", 1), ("digits/v1/b", 2), ("digits/v1/a", 4)] == found
 
 
-def test_stories_below_a_name_are_bounded(ledger: Ledger) -> None:
+def test_histories_below_a_name_are_bounded(ledger: Ledger) -> None:
     """A version has ten thousand shards; an answer has a limit."""
     for number in range(5):
         ledger.add_history_entry(history_entry(subject=f"digits/v1/{number}"))

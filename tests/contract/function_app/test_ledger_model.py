@@ -183,7 +183,7 @@ def run_model(new_ledger: Callable[[], Ledger], *, max_examples: int) -> None:
 
 @pytest.mark.parametrize("max_examples", [25, pytest.param(200, marks=pytest.mark.slow)])
 def test_the_ledger_in_memory_is_as_the_model_says(max_examples: int) -> None:
-    """Counters equal rows after every call, claims are given once, runs go forward only."""
+    """Counters equal rows after every call, each claim is granted once, runs go forward only."""
     run_model(MemoryLedger, max_examples=max_examples)
 
 

@@ -54,7 +54,7 @@ def test_of_twenty_additions_of_a_notification_one_wins(ledger: Ledger) -> None:
 
 
 def test_unsent_notifications_come_oldest_first(ledger: Ledger) -> None:
-    """Of all subjects; those that are being sent are not sent."""
+    """Rows of all subjects; a row that is being sent counts as not sent."""
     for number, state in ((3, "sending"), (1, "pending"), (2, "sent"), (4, "pending")):
         ledger.add_notification(notification_record(number, subject=f"run-{number}", state=NotificationState(state)))
     assert ["run-1", "run-3", "run-4"] == [n.subject for n in ledger.unsent_notifications()]

@@ -178,7 +178,7 @@ def test_unfinished_runs_need_care(ledger: Ledger) -> None:
     assert expected == {run.run_id for run in ledger.unfinished_runs()}
 
 
-def test_a_run_leaves_the_unfinished_ones_when_people_were_told(ledger: Ledger) -> None:
+def test_a_run_is_unfinished_until_its_recipients_are_notified(ledger: Ledger) -> None:
     """It is listed through its whole way, as it stands, and no longer."""
     run = added(ledger, run_record())
     way = [RunState.SUBMITTING, RunState.SUBMITTED, RunState.RUNNING, RunState.COMPLETED, RunState.REGISTERED]
@@ -190,7 +190,7 @@ def test_a_run_leaves_the_unfinished_ones_when_people_were_told(ledger: Ledger) 
 
 
 def test_a_finished_run_can_be_listed_again(ledger: Ledger) -> None:
-    """Whoever takes the mark off gets the care back."""
+    """When its mark is removed, it is listed as unfinished again."""
     run = added(ledger, run_record(state=RunState.LOST, notified_at=NOON))
     run = ledger.save_run(replace(run, notified_at=None))
     assert [run] == list(ledger.unfinished_runs())

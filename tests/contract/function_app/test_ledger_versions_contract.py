@@ -96,7 +96,7 @@ def test_all_generations_are_returned_latest_first(ledger: Ledger) -> None:
     )
 
 
-def test_a_claimed_size_is_moved_by_whoever_knows_it(ledger: Ledger) -> None:
+def test_only_a_caller_that_knows_the_claimed_size_can_change_it(ledger: Ledger) -> None:
     """And by no other caller; each call returns the recorded size."""
     ledger.claim_split_size(DIGITS, "train", 4)
     ledger.claim_split_size(DIGITS, "test", 4)

@@ -14,7 +14,7 @@ def entry(number: int, pipeline: str = "digits") -> QueueEntry:
 
 
 def test_an_empty_queue_is_there_before_anything_was_written(ledger: Ledger) -> None:
-    """Nobody has to create it."""
+    """It need not be created first."""
     assert RunQueue() == ledger.run_queue()
 
 

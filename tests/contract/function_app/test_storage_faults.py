@@ -23,7 +23,6 @@ from function_app.domain.events import TrainingRequest
 from function_app.domain.records import BlobFacts, NotificationState
 from function_app.domain.run_states import RunState
 from local_azure.azurite import HOST_ACCOUNT, Azurite
-from local_azure.ports import free_port
 from shard_validation import SourceForbiddenError, SourceUnavailableError
 from tests.chaos.storage_proxy import StorageFault, storage_proxy, through
 from tests.support.ledger_records import (
@@ -35,6 +34,7 @@ from tests.support.ledger_records import (
     shard_record,
 )
 from tests.support.lossy_transport import LossyTransport
+from tests.support.processes import free_port
 
 pytestmark = pytest.mark.azurite
 

@@ -72,7 +72,7 @@ def together(
     ledger, turns = TableLedger(host_storage, prefix=unique), Turns()
 
     def in_turn(method: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda tables, *given, **named: turns.around(None, lambda: method(tables, *given, **named))
+        return lambda tables, *arguments, **named: turns.around(None, lambda: method(tables, *arguments, **named))
 
     for name in ("get", "commit"):
         monkeypatch.setattr(Tables, name, in_turn(getattr(Tables, name)))

@@ -59,7 +59,7 @@ def test_a_notification_arrives_as_a_cloud_event_with_its_own_id(event_grid: Eve
     assert event["id"] == second.get("event", second)["id"]
 
 
-def test_nobody_listening_is_an_error() -> None:
+def test_an_endpoint_without_a_listener_is_an_error() -> None:
     """The notification stays in the outbox."""
     notifier = TopicNotifier("http://127.0.0.1:9/topics/landfall/api/events", key="a2V5", client_id=None)
     with pytest.raises(NotificationError, match=r"the topic at 127\.0\.0\.1 refused"):

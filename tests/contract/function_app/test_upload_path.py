@@ -32,7 +32,7 @@ PATH = f"{V1}/{NAME}"
 
 
 class BusyStore(BlobShardStore):
-    """Somebody acts between the look at a blob and the reading of it, or answers instead of the store."""
+    """Acts between the look at a blob and the reading of it, or lets another store answer."""
 
     act: Callable[[], object] = staticmethod(lambda: None)
     other: BlobShardStore | None = None
@@ -50,7 +50,7 @@ class Uploads:
     storage: StorageConnection
     container: Any
     name: str
-    """Of the container."""
+    """Name of the container."""
     ledger: Ledger
     store: BusyStore
 

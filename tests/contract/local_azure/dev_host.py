@@ -10,8 +10,7 @@ from typing import Any
 
 import httpx
 
-from local_azure.processes import PATIENCE_S, Process, wait_until
-from local_azure.programs import functions_host_program, listening_url
+from local_azure.processes import PATIENCE_S, Process, functions_host_program, listening_url, wait_until
 from tests.support.processes import REPOSITORY
 
 FIXTURE_APP = REPOSITORY / "tests" / "fixtures" / "dev_host_app"

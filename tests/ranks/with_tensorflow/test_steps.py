@@ -176,7 +176,7 @@ def test_the_area_is_exact_to_two_thousandths_where_scores_lie_close_together(ce
 
 
 def test_scores_that_are_equal_count_half() -> None:
-    """Of seven scores everyone has many, on both sides of the ranks' cuts: all pairs are as they are counted."""
+    """Seven scores, each many times and on both sides of the ranks' cuts: every pair is counted once."""
     generator = np.random.default_rng(13)
     labels = generator.integers(0, 2, 300)
     scores = np.array([-9, -3, -0.5, 0, 0.01, 2, 8], np.float32)

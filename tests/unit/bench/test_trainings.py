@@ -1,11 +1,13 @@
-"""What the training benchmarks make of what they are told; the trainings themselves are not run here."""
+"""What the training benchmarks compute from measurements; the trainings themselves are not run here."""
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
-from bench.__main__ import chosen_of
-from bench.benchmarks.training_memory import MAX_GROWTH_BYTES, growth_over
+from bench.__main__ import BENCHMARKS, chosen_of
+from bench.benchmarks.training import MAX_GROWTH_BYTES, growth_over
 from bench.figures import BenchmarkError
 from bench.trainings import MAX_OTHERS_SHARE, MAX_ROUNDS, ROUNDS, Turn, undisturbed
 
@@ -16,7 +18,7 @@ def turn(step_s: float, others_share: float = 0.0) -> Turn:
     return Turn(step_s=step_s, cpu_s=step_s, others_share=others_share, resident_bytes=0)
 
 
-def test_a_round_that_others_disturbed_counts_for_nobody() -> None:
+def test_a_round_that_others_disturbed_counts_for_neither() -> None:
     """Also where only one of the two had company; how long it took does not matter."""
     rounds = [[turn(0.1), turn(0.1, MAX_OTHERS_SHARE + 0.01)], *[[turn(9.0), turn(8.0)]] * ROUNDS]
     assert [[turn(9.0)] * ROUNDS, [turn(8.0)] * ROUNDS] == undisturbed(iter(rounds))
@@ -53,7 +55,7 @@ def test_what_grows_with_every_step_is_growth() -> None:
 
 
 def test_a_family_of_benchmarks_goes_by_its_first_words() -> None:
-    """`training` is all of them, `train` is nobody, no name is everything."""
+    """`training` is all of them, `train` is none, no name is all of them."""
     names = ["latency", "training_input", "training_loop"]
     assert names[1:] == chosen_of(names, "training")
     assert (["latency"], [], names) == (
@@ -61,3 +63,10 @@ def test_a_family_of_benchmarks_goes_by_its_first_words() -> None:
         chosen_of(names, "train"),
         chosen_of(names, None),
     )
+
+
+@pytest.mark.parametrize("place", BENCHMARKS.values())
+def test_every_name_belongs_to_a_function(place: str) -> None:
+    """A wrong entry would otherwise show only when its benchmark runs."""
+    module, _, function = place.partition(".")
+    assert callable(getattr(importlib.import_module(f"bench.benchmarks.{module}"), function))

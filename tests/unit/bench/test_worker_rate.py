@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.disturbance import cpu_s
 from bench.figures import BenchmarkError
 from bench.worker_rate import check_same_requests, concurrency, requests, small_shard
+from bench.workers.timed import cpu_s
 from function_app.config.pipeline_files import load_pipelines
 from shard_validation import validate_shard
-from shard_validation.sources import LocalFileSource
+from shard_validation.content import LocalFileSource
 from tests.support.processes import REPOSITORY
 
 LOG = (

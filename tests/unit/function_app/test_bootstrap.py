@@ -1,4 +1,4 @@
-"""The composition root: what it needs to be told, and that it asks nobody anything."""
+"""The composition root: which settings it needs, and that it sends no request."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def watched() -> Iterator[set[Way]]:
 
 
 def rows(world: World) -> int:
-    """How many lines of stories and counted events are on record."""
+    """Return the number of history lines and counted events on record."""
     counters = (run_events.OTHERS_EVENTS, uploads.OTHERS_UPLOADS)
     counted = sum(sum(world.ledger.counts(name).values()) for name in counters)
     return sum(map(len, world.ledger.history_rows.values())) + counted
@@ -100,13 +100,13 @@ def upload(path: str, **members: str) -> Callable[[World], Handling]:
 
 def twice(world: World) -> Handling:
     """An event comes again."""
-    world.land(FIRST)
+    world.upload_shards(FIRST)
     return lambda: world.deliver(PATH)
 
 
 def of_another_set(world: World) -> Handling:
     """A shard contradicts the number of shards that the first one has claimed."""
-    world.land(FIRST)
+    world.upload_shards(FIRST)
     path = world.put("train-00000-of-00009.tfrecord")
     return lambda: world.deliver(path)
 
@@ -132,34 +132,34 @@ def deleted_while_read(world: World) -> Handling:
 
 def last_shard(world: World) -> Handling:
     """A version becomes whole."""
-    world.land(*ALL_SHARDS[1:])
+    world.upload_shards(*ALL_SHARDS[1:])
     world.put(FIRST)
     return lambda: world.deliver(PATH)
 
 
 def closing(world: World) -> Handling:
     """A closing asks for its run."""
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     return lambda: handle_request(CLOSED, world.services)
 
 
 def older_closing(world: World) -> Handling:
     """A closing asks for its run, and the data have changed."""
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     world.deliver(world.put(FIRST, shard_content(7, 7)))
     return lambda: handle_request(CLOSED, world.services)
 
 
 def without_pipeline(world: World) -> Handling:
-    """A closing asks for its run, and nobody says any more how to train."""
-    world.land(*ALL_SHARDS)
+    """A closing asks for its run, and no pipeline says any more how to train."""
+    world.upload_shards(*ALL_SHARDS)
     world.services = replace(world.services, pipelines={})
     return lambda: handle_request(CLOSED, world.services)
 
 
 def submitted_already(world: World) -> Handling:
     """The request of a run comes again."""
-    run = world.land_all()
+    run = world.upload_version()
     return lambda: handle_request(replace(CLOSED, run_id=run.run_id), world.services)
 
 
@@ -167,7 +167,7 @@ def behind_another(*, again: bool) -> Callable[[World], Handling]:
     """A run waits for its turn; where ``again``, it is asked for while it does."""
 
     def scenario(world: World) -> Handling:
-        world.land_all()
+        world.upload_version()
         waiting, _ = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
         request = replace(CLOSED, run_id=waiting.run_id)
         if again:
@@ -200,7 +200,7 @@ def bad_script(world: World) -> Handling:
 
 def planned_on_older_data(world: World) -> Handling:
     """A run is about to be submitted, and its data have changed."""
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     run, _ = request_run(VERSION, {}, trigger="http", services=world.services)
     world.deliver(world.put(FIRST, shard_content(7, 7)))
     return lambda: handle_request(replace(CLOSED, run_id=run.run_id), world.services)
@@ -208,7 +208,7 @@ def planned_on_older_data(world: World) -> Handling:
 
 def planned_on_deleted_data(world: World) -> Handling:
     """A run is about to be submitted, and one of its shards has been deleted."""
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     run, _ = request_run(VERSION, {}, trigger="http", services=world.services)
     world.remove(f"digits/v1/{FIRST}")
     return lambda: handle_request(replace(CLOSED, run_id=run.run_id), world.services)
@@ -216,7 +216,7 @@ def planned_on_deleted_data(world: World) -> Handling:
 
 def canceled_before_azure_ml_had_it(world: World) -> Handling:
     """A handler died over the submission, and a person has canceled since."""
-    run = world.land_all()
+    run = world.upload_version()
     world.ledger.run_rows[run.run_id] = replace(run, state=RunState.SUBMITTING, claimed_until=None)
     world.jobs.forget(run.run_id)
     cancel_run(run.run_id, canceled_by=PERSON, reason="enough", services=world.services)
@@ -228,7 +228,7 @@ def run_event(status: str) -> Callable[[World], Handling]:
     """Azure ML tells of a run of ours."""
 
     def scenario(world: World) -> Handling:
-        run = world.land_all()
+        run = world.upload_version()
         world.end_job(run, status) if status == "Completed" else world.jobs.become(run.run_id, status)
         return lambda: handle_run_event(run.run_id, world.services)
 
@@ -246,7 +246,7 @@ SCENARIOS: Mapping[str, Callable[[World], Handling]] = {
     "no shard": upload(f"{VERSION}/README.md"),
     "stated counts": upload(f"{VERSION}/dataset.json"),
     "another container": upload(PATH, container="other"),
-    "a dataset of nobody": upload(f"letters/v1/{FIRST}"),
+    "a dataset of no pipeline": upload(f"letters/v1/{FIRST}"),
     "a deletion": upload(PATH, event_type="Microsoft.Storage.BlobDeleted"),
     "an empty beginning": upload(PATH, api="CreateFile"),
     "an event twice": twice,
@@ -266,16 +266,16 @@ SCENARIOS: Mapping[str, Callable[[World], Handling]] = {
     "a run planned on older data": planned_on_older_data,
     "a run planned on deleted data": planned_on_deleted_data,
     "canceled before Azure ML had it": canceled_before_azure_ml_had_it,
-    "news of a run": run_event("Completed"),
-    "nothing new of a run": run_event("NotStarted"),
-    "an unknown run": run_event_of("landfall-nobody-a1"),
+    "a new state of a run": run_event("Completed"),
+    "a known state of a run": run_event("NotStarted"),
+    "an unknown run": run_event_of("landfall-unknown-a1"),
     "a run of another project": run_event_of("theirs"),
 }
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_came_of_it_is_on_record(name: str) -> None:
-    """At least one line of a story or one counted event for everything that is handled."""
+    """Everything that is handled leaves at least one history line or one counted event."""
     world = World()
     handle = SCENARIOS[name](world)
     before = rows(world)
@@ -284,7 +284,7 @@ def test_what_came_of_it_is_on_record(name: str) -> None:
 
 
 def test_the_scenarios_take_every_way_out() -> None:
-    """A way out that nobody has taken may be a silent one."""
+    """A way out that no scenario takes may be a silent one."""
     taken: set[Way] = set()
     for scenario in SCENARIOS.values():
         handle = scenario(World())

@@ -20,7 +20,7 @@ def ask() -> tuple[int, dict[str, object]]:
 
 
 def test_a_configured_app_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names its pipelines, so that a deployment can be told from another."""
+    """It names its pipelines, so that deployments can be distinguished."""
     monkeypatch.setattr(bootstrap, "_built", [World().services])
     assert (200, {"status": "ok", "pipelines": ["digits"]}) == ask()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shard_validation import LocalFileSource, SourceUnavailableError
-from shard_validation.read_ahead import read_ahead
+from shard_validation.content import read_ahead
 from tests.support.shards import NAME, BytesSource
 
 CONTENT = bytes(range(256)) * (5 << 13) + b"rest"

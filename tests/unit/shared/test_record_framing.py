@@ -34,7 +34,7 @@ def test_mask_is_the_documented_rotation() -> None:
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=300))
 def test_many_are_masked_as_one_is(crcs: list[int]) -> None:
-    """Of any number of CRCs all are compared with what masking each of them gives."""
+    """Any number of CRCs are compared with what masking each of them gives."""
     assert are_masked(crcs, [mask_crc(crc) for crc in crcs])
 
 

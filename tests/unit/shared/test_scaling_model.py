@@ -9,7 +9,7 @@ import pytest
 from shared.scaling_model import ETHERNET_25G, Link, Workload, exchange_s, exposed_s, scaling_efficiency
 
 BATCH = 64
-"""Of one GPU. Assumed, as are the rates below; the numbers of weights are the architectures' own."""
+"""Batch size of one GPU. Assumed, as are the rates below; the numbers of weights are the architectures' own."""
 FLOAT_BYTES = 4
 
 

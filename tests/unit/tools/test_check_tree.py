@@ -82,7 +82,7 @@ def function_of(num_lines: int) -> str:
         ),
         (check_tree.words_in_names, [File("cli/run.py", "x = 1\n")], [File("cli/story.py", "x = 1\n")]),
         (check_tree.words_in_code, [File("cli/a.py", DESCRIBED)], [File("cli/a.py", '"""Of a file."""\n')]),
-        (check_tree.words_in_code, [File("tests/a.py", '"""Of a file."""')], [File("cli/a.py", '"""Of a file."""')]),
+        (check_tree.words_in_code, [File("tools/words.py", '"""Of."""')], [File("tests/a.py", '"""Of a file."""')]),
         (check_tree.words_in_pages, [File("docs/a.md", "The `story` key.\n")], [File("docs/a.md", "The story.\n")]),
         (
             check_tree.missing_paths,
@@ -103,5 +103,5 @@ def test_a_rule_finds_its_breach_and_nothing_else(
 
 
 def test_only_rules_that_exist_are_switched_off() -> None:
-    """A renamed rule would otherwise be on without anybody noticing."""
+    """A renamed rule would otherwise be switched on without notice."""
     assert set() == check_tree.OFF - set(check_tree.RULES)

@@ -38,7 +38,7 @@ def test_built_once(source: Path) -> None:
 
 
 def test_changed_source(source: Path) -> None:
-    """Another source is built anew, and the old library is gone."""
+    """Another source is built again, and the old library is gone."""
     build(source)
     source.write_text(source.read_text() + "/* more */\n")
     build(source)

@@ -33,6 +33,7 @@ def found_in_code(code: str) -> list[int]:
         "Its last\nwords.",
         "It fails else.",
         "Use A if you can,\nelse B.",
+        "It fails if it must. It runs else.",
         "Of a run.",
     ],
 )
@@ -61,7 +62,7 @@ def test_common_english_passes(text: str) -> None:
 
 def test_texts_and_comments_are_searched_but_not_keys_and_code() -> None:
     """A string without a space is a key or a stored word; a conditional in a string is code."""
-    code = 'a = "told"\nb = "who was told"\nc = 1  # told\nd = "x = 1 if y else 2"\ne = 1 if a else 2\n'
+    code = 'a = "told"\nb = "who was told"\nc = 1  # told\nd = "x = 1 if y.z() else 2"\ne = 1 if a else 2\n'
     assert [2, 3] == sorted(found_in_code(code))
 
 

@@ -15,13 +15,13 @@ from training_job.job import Job, prepare
 
 
 @pytest.fixture(scope="module")
-def landed(tmp_path_factory: pytest.TempPathFactory) -> ClosedVersion:
+def closed_version(tmp_path_factory: pytest.TempPathFactory) -> ClosedVersion:
     """A hundred digits: 80 in three shards to train on, 20 in two to evaluate on."""
     return write_digits(tmp_path_factory.mktemp("job") / "digits", train_shards=3, limit=100)
 
 
-def prepared(landed: ClosedVersion, tmp_path: Path, world_size: int = 2, **options: Any) -> Job:
-    where = {"data": str(landed.folder), "manifest": str(landed.manifest)}
+def prepared(closed_version: ClosedVersion, tmp_path: Path, world_size: int = 2, **options: Any) -> Job:
+    where = {"data": str(closed_version.folder), "manifest": str(closed_version.manifest)}
     arguments = JobArguments(
         **{
             "report": str(tmp_path),
@@ -35,28 +35,28 @@ def prepared(landed: ClosedVersion, tmp_path: Path, world_size: int = 2, **optio
     return prepare(arguments, world_size)
 
 
-def test_both_splits_are_planned(landed: ClosedVersion, tmp_path: Path) -> None:
+def test_both_splits_are_planned(closed_version: ClosedVersion, tmp_path: Path) -> None:
     """80 records at 2 x 8 are five steps; 20 to evaluate on are two, twelve places of them empty."""
-    job = prepared(landed, tmp_path)
+    job = prepared(closed_version, tmp_path)
     assert (5, 2, 12) == (job.training.steps, job.validation.steps, job.validation.padded_records)
 
 
-def test_accumulated_batches_are_part_of_the_global_batch(landed: ClosedVersion, tmp_path: Path) -> None:
+def test_accumulated_batches_are_part_of_the_global_batch(closed_version: ClosedVersion, tmp_path: Path) -> None:
     """Two batches of each of two ranks: 32 records a step."""
-    job = prepared(landed, tmp_path, gradient_accumulation=2)
+    job = prepared(closed_version, tmp_path, gradient_accumulation=2)
     assert (32, 2) == (job.training.batch.global_batch_size, job.training.steps)
 
 
-def test_synthetic_records_need_no_shards(landed: ClosedVersion, tmp_path: Path) -> None:
+def test_synthetic_records_need_no_shards(closed_version: ClosedVersion, tmp_path: Path) -> None:
     """The manifest names them, but nothing of them is read."""
-    job = prepared(landed, tmp_path, data=str(tmp_path / "nowhere"), synthetic_records=160)
+    job = prepared(closed_version, tmp_path, data=str(tmp_path / "nowhere"), synthetic_records=160)
     assert (10, 20) == (job.training.steps, job.validation.num_records)
 
 
-def test_random_pixels_do_not_pass_for_the_data_of_a_manifest(landed: ClosedVersion, tmp_path: Path) -> None:
+def test_random_pixels_do_not_pass_for_the_data_of_a_manifest(closed_version: ClosedVersion, tmp_path: Path) -> None:
     """Their fingerprint is another, so no gate takes the training for one on the data."""
-    real = Manifest.from_json(landed.manifest.read_bytes()).fingerprint
-    assert real != prepared(landed, tmp_path, synthetic_records=160).manifest.fingerprint
+    real = Manifest.from_json(closed_version.manifest.read_bytes()).fingerprint
+    assert real != prepared(closed_version, tmp_path, synthetic_records=160).manifest.fingerprint
 
 
 def test_a_synthetic_manifest_keeps_its_fingerprint(tmp_path: Path) -> None:
@@ -76,38 +76,38 @@ def test_a_synthetic_manifest_keeps_its_fingerprint(tmp_path: Path) -> None:
     assert (manifest.fingerprint, 10) == (job.manifest.fingerprint, job.training.steps)
 
 
-def test_a_missing_shard_is_named(landed: ClosedVersion, tmp_path: Path) -> None:
+def test_a_missing_shard_is_named(closed_version: ClosedVersion, tmp_path: Path) -> None:
     """With the folder it was looked for in."""
     with pytest.raises(
         DataError, match=r"nowhere/train-00000-of-00003\.tfrecord should have \d+ bytes .* is not there"
     ):
-        prepared(landed, tmp_path, data=str(tmp_path / "nowhere"))
+        prepared(closed_version, tmp_path, data=str(tmp_path / "nowhere"))
 
 
 def test_a_shard_of_another_size_is_named(tmp_path: Path) -> None:
     """It changed after the version was closed."""
-    landed = write_digits(tmp_path / "digits", limit=50)
-    with (landed.folder / "train-00003-of-00008.tfrecord").open("ab") as shard:
+    closed_version = write_digits(tmp_path / "digits", limit=50)
+    with (closed_version.folder / "train-00003-of-00008.tfrecord").open("ab") as shard:
         shard.write(b"more")
     with pytest.raises(DataError, match=r"train-00003-of-00008\.tfrecord should have (\d+) bytes .*, has \d+"):
-        prepared(landed, tmp_path)
+        prepared(closed_version, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("content", "message"), [(None, "No such file"), ("{}", "not a manifest of format version 1")]
 )
 def test_a_manifest_that_cannot_be_read_is_named(
-    landed: ClosedVersion, tmp_path: Path, content: str | None, message: str
+    closed_version: ClosedVersion, tmp_path: Path, content: str | None, message: str
 ) -> None:
     """Path and reason."""
     manifest = tmp_path / "m.json"
     if content is not None:
         manifest.write_text(content)
     with pytest.raises(DataError, match=f"Manifest {manifest}.*{message}"):
-        prepared(landed, tmp_path, manifest=str(manifest))
+        prepared(closed_version, tmp_path, manifest=str(manifest))
 
 
-def test_a_split_that_is_not_there_is_refused(landed: ClosedVersion, tmp_path: Path) -> None:
+def test_a_split_that_is_not_there_is_refused(closed_version: ClosedVersion, tmp_path: Path) -> None:
     """An evaluation over nothing is no metric."""
     with pytest.raises(PlanError, match="Split 'test' should have records to evaluate on"):
-        prepared(landed, tmp_path, validation_split="test")
+        prepared(closed_version, tmp_path, validation_split="test")

@@ -110,7 +110,7 @@ def test_a_datastore_is_registered_read_and_listed(client: MLClient) -> None:
     assert "workspaceblobstore" == client.datastores.get_default().name
 
 
-def test_a_model_gets_the_version_that_it_is_given(client: MLClient, emulator: AzureMl) -> None:
+def test_a_model_gets_the_requested_version(client: MLClient, emulator: AzureMl) -> None:
     """A model of a job's output is registered under an explicit version, twice the same, and read back."""
     from azure.ai.ml.entities import Model
 

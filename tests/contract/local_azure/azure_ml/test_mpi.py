@@ -43,7 +43,7 @@ def test_every_rank_runs_with_its_variables_and_its_own_log(emulator: AzureMl) -
     assert expected == said
 
 
-def test_a_rank_that_fails_ends_the_job_and_its_log_is_told(emulator: AzureMl) -> None:
+def test_a_rank_that_fails_ends_the_job_and_its_log_is_shown(emulator: AzureMl) -> None:
     """Mpirun ends the others, and the error quotes the rank that failed first."""
     command = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then echo rank one broke; exit 9; fi; sleep 300'
     emulator.put("jobs/one-breaks", mpi_job(command)).raise_for_status()

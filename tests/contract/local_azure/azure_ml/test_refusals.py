@@ -77,7 +77,7 @@ def test_the_identity_endpoint_wants_its_header(emulator: AzureMl) -> None:
         assert 401 == http.get("/msi/token?resource=x", headers={"X-IDENTITY-HEADER": "guess"}).status_code
 
 
-def test_callers_are_told_apart(emulator: AzureMl) -> None:
+def test_callers_are_distinguished(emulator: AzureMl) -> None:
     """The client id of a user-assigned identity shows in the log of calls; no token does."""
     with real_client(emulator, client_id="11111111-2222-3333-4444-555555555555") as client:
         list(client.jobs.list())

@@ -14,9 +14,9 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from local_azure.azurite import Azurite
-from local_azure.ports import free_port
 from local_azure.processes import PATIENCE_S, wait_until
 from tests.support.event_grid import TOPIC_KEY, EventGrid, custom_event, start_event_grid, storage_settings
+from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("event_grid")]
 

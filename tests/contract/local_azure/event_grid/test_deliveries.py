@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from local_azure.ports import free_port
 from local_azure.processes import wait_until
 from tests.support.event_grid import EventGrid, custom_event, start_event_grid
+from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("event_grid")]
 

@@ -9,10 +9,10 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from local_azure.azurite import DATA_ACCOUNT, Azurite
-from local_azure.ports import free_port
 from local_azure.processes import wait_until
 from tests.contract.local_azure.dev_host import fixture_settings, start_dev_host
 from tests.support.event_grid import custom_event, start_event_grid, storage_config, storage_settings
+from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("event_grid")]
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from local_azure.azurite import Azurite
-from local_azure.ports import free_port
 from tests.contract.local_azure.dev_host import fixture_settings, start_dev_host, start_dev_host_process
 from tests.contract.local_azure.functions_host.conftest import open_queue
-from tests.support.processes import child_environment, start_module
+from tests.support.processes import child_environment, free_port, start_module
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 

@@ -32,7 +32,7 @@ from training_job.rank_plan import BatchShape, RecordRange, plan_evaluation, pla
 IMAGE = FeatureSpec(name="image", kind="float", shape=(1, 2, 1))
 LABEL = FeatureSpec(name="label", kind="int64")
 SIZES = (5, 1, 17, 9)
-"""Of uneven shards; the label counts all records, so each differs from all others."""
+"""Sizes of uneven shards; the label counts all records, so each differs from all others."""
 
 
 def number_of_shards(suffix: str) -> list[ManifestShard]:
@@ -57,7 +57,7 @@ def rows() -> list[list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module", params=[".tfrecord", ".tfrecord.gz", ".parquet"])
-def landed(
+def written_shards(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[ManifestShard]]:
     """The same 32 records as TFRecord, plain and GZIP, and as Parquet with row groups of three."""
@@ -72,8 +72,10 @@ def landed(
     return folder, shards
 
 
-def data_of(landed: tuple[Path, list[ManifestShard]], rank: int, shape: BatchShape, **options: Any) -> LaneData:
-    folder, shards = landed
+def data_of(
+    written_shards: tuple[Path, list[ManifestShard]], rank: int, shape: BatchShape, **options: Any
+) -> LaneData:
+    folder, shards = written_shards
     kind: type[RecordSource] = ParquetSource if shards[0].name.endswith("parquet") else TfrecordSource
     arguments = JobArguments(manifest="", data="", report="", model="", checkpoints="", **options)
     evaluated = options.get("validation_split") == "train"
@@ -110,53 +112,53 @@ def labels(batches: Any) -> list[list[int]]:
     return [batch[1].numpy().ravel().tolist() for batch in batches]
 
 
-def by_step(landed: Any, batch: BatchShape, epoch: int = 0, skip: int = 0, **options: Any) -> list[list[int]]:
+def by_step(written_shards: Any, batch: BatchShape, epoch: int = 0, skip: int = 0, **options: Any) -> list[list[int]]:
     """What all ranks together see in each step."""
     ranks = [
-        labels(data_of(landed, rank, batch, num_classes=32, **options).training_epoch(epoch, skip))
+        labels(data_of(written_shards, rank, batch, num_classes=32, **options).training_epoch(epoch, skip))
         for rank in range(batch.world_size)
     ]
     return [list(chain(*step)) for step in zip(*ranks, strict=True)]
 
 
 @pytest.mark.parametrize("world_size", [3, 5])
-def test_padded_every_record_is_seen_by_some_rank(landed: Any, world_size: int) -> None:
+def test_padded_every_record_is_seen_by_some_rank(written_shards: Any, world_size: int) -> None:
     """Also with more ranks than shards: all 32 once, and what fills up the last step a second time."""
-    steps = by_step(landed, shape(world_size, 3), remainder="pad")
+    steps = by_step(written_shards, shape(world_size, 3), remainder="pad")
     seen = Counter(chain(*steps))
     assert set(range(32)) == set(seen)
     assert len(steps) * world_size * 3 - 32 == sum(count - 1 for count in seen.values())
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_a_step_is_the_same_for_every_number_of_ranks(landed: Any, world_size: int) -> None:
+def test_a_step_is_the_same_for_every_number_of_ranks(written_shards: Any, world_size: int) -> None:
     """Four lanes shared by one, two or four ranks: the same records in every step, in the same order."""
-    expected = by_step(landed, shape(4, 2, 4))
-    assert expected == by_step(landed, shape(world_size, 8 // world_size, 4))
+    expected = by_step(written_shards, shape(4, 2, 4))
+    assert expected == by_step(written_shards, shape(world_size, 8 // world_size, 4))
 
 
-def test_an_accumulated_step_has_the_records_of_a_whole_one(landed: Any) -> None:
+def test_an_accumulated_step_has_the_records_of_a_whole_one(written_shards: Any) -> None:
     """Two batches of two make the step that one batch of four makes."""
-    assert by_step(landed, shape(2, 4)) == by_step(landed, shape(2, 2, accumulation=2))
+    assert by_step(written_shards, shape(2, 4)) == by_step(written_shards, shape(2, 2, accumulation=2))
 
 
-def test_an_epoch_goes_on_where_it_was_left(landed: Any) -> None:
+def test_an_epoch_goes_on_where_it_was_left(written_shards: Any) -> None:
     """Skipping two steps leaves the others as they were."""
-    assert by_step(landed, shape(2, 3))[2:] == by_step(landed, shape(2, 3), skip=2)
+    assert by_step(written_shards, shape(2, 3))[2:] == by_step(written_shards, shape(2, 3), skip=2)
 
 
-def test_epochs_and_seeds_have_orders_of_their_own(landed: Any) -> None:
+def test_epochs_and_seeds_have_orders_of_their_own(written_shards: Any) -> None:
     """The same twice, another in another epoch or with another seed."""
-    first = by_step(landed, shape(2, 4))
-    assert first == by_step(landed, shape(2, 4))
-    assert first != by_step(landed, shape(2, 4), epoch=1)
-    assert first != by_step(landed, shape(2, 4), seed=1)
+    first = by_step(written_shards, shape(2, 4))
+    assert first == by_step(written_shards, shape(2, 4))
+    assert first != by_step(written_shards, shape(2, 4), epoch=1)
+    assert first != by_step(written_shards, shape(2, 4), seed=1)
 
 
-def test_an_epoch_leaves_no_function_behind(landed: Any) -> None:
+def test_an_epoch_leaves_no_function_behind(written_shards: Any) -> None:
     """TensorFlow keeps those of some datasets for good: after an epoch it knows none that it did not know before."""
-    data = data_of(landed, 0, shape(2, 4), num_classes=32)
-    validation = data_of(landed, 0, shape(2, 4), num_classes=32, validation_split="train")
+    data = data_of(written_shards, 0, shape(2, 4), num_classes=32)
+    validation = data_of(written_shards, 0, shape(2, 4), num_classes=32, validation_split="train")
 
     def functions_after(epoch: int) -> set[str]:
         labels(data.training_epoch(epoch))
@@ -169,47 +171,47 @@ def test_an_epoch_leaves_no_function_behind(landed: Any) -> None:
 
 
 @pytest.mark.parametrize("world_size", [1, 5])
-def test_an_evaluation_counts_every_record_once(landed: Any, world_size: int) -> None:
+def test_an_evaluation_counts_every_record_once(written_shards: Any, world_size: int) -> None:
     """The padding has weight 0."""
     seen: Counter[int] = Counter()
     for rank in range(world_size):
-        data = data_of(landed, rank, shape(world_size, 4), num_classes=32, validation_split="train")
+        data = data_of(written_shards, rank, shape(world_size, 4), num_classes=32, validation_split="train")
         for _, batch_labels, weights in data.evaluation():
             seen.update(label for label, w in zip(batch_labels.numpy().tolist(), weights.numpy(), strict=True) if w)
     assert Counter(range(32)) == seen
 
 
-def test_pixels_are_those_that_were_written(landed: Any) -> None:
+def test_pixels_are_those_that_were_written(written_shards: Any) -> None:
     """The first pixel is the label's number, the second one half."""
-    for images, batch_labels, _ in data_of(landed, 0, shape(1, 8), num_classes=32).training_epoch(0):
+    for images, batch_labels, _ in data_of(written_shards, 0, shape(1, 8), num_classes=32).training_epoch(0):
         expected = np.stack([batch_labels.numpy(), np.full(8, 0.5)], axis=-1).reshape(8, 1, 2, 1)
         np.testing.assert_array_equal(expected, images.numpy())
 
 
-def test_a_label_out_of_range_is_named(landed: Any) -> None:
+def test_a_label_out_of_range_is_named(written_shards: Any) -> None:
     """Rather than a loss that is no number, or an index behind the end."""
-    data = data_of(landed, 0, shape(1, 8), num_classes=20, label_offset=1)
+    data = data_of(written_shards, 0, shape(1, 8), num_classes=20, label_offset=1)
     with pytest.raises(Exception, match=r"after label_offset 1 labels must be 0 to 19; there was"):
         labels(data.training_epoch(0))
 
 
-def test_a_rank_keeps_its_shards_where_a_cache_wants_it(landed: Any) -> None:
+def test_a_rank_keeps_its_shards_where_a_cache_wants_it(written_shards: Any) -> None:
     """What is read in the first epoch is what is read in all others, in other orders."""
-    data = data_of(landed, 1, shape(2, 4), num_classes=32)
+    data = data_of(written_shards, 1, shape(2, 4), num_classes=32)
     fixed = LaneData(**{**vars(data), "fixed_cut": True})
     first, second = (list(chain(*labels(fixed.training_epoch(epoch)))) for epoch in (0, 1))
     assert first != second
-    assert set(fixed.training_shards(1)) <= {shard.name for shard in landed[1]}
+    assert set(fixed.training_shards(1)) <= {shard.name for shard in written_shards[1]}
     owned = records_of(fixed.training_shards(1))
     assert set(first) | set(second) <= owned
 
 
 @pytest.mark.parametrize("world_size", [2, 5])
-def test_an_evaluation_reads_no_shard_but_those_it_names(landed: Any, world_size: int) -> None:
-    """Else a cache would keep others: with all but those that it names gone, the rank still counts its records."""
-    folder, shards = landed
+def test_an_evaluation_reads_no_shard_but_those_it_names(written_shards: Any, world_size: int) -> None:
+    """With all other shards gone the rank still counts its records, so a cache keeps no others."""
+    folder, shards = written_shards
     for rank in range(world_size):
-        data = data_of(landed, rank, shape(world_size, 4), num_classes=32, validation_split="train")
+        data = data_of(written_shards, rank, shape(world_size, 4), num_classes=32, validation_split="train")
         named = set(data.evaluation_shards())
         source = type(data.source)(**{**vars(data.source), "path_of": only(folder, named)})
         alone = LaneData(**{**vars(data), "source": source})

@@ -116,7 +116,7 @@ def test_augmentation_differs_from_record_to_record(kind: str) -> None:
 
 
 def test_half_of_the_images_are_flipped() -> None:
-    """Of 200, 70 to 130: a coin's doing."""
+    """70 to 130 of 200, as coin tosses would give."""
     augment = training_augmentation(TrainingOptions(augmentation="flip"), (1, 2, 1))
     image = tf.constant([[[0.0], [1.0]]])
     flipped = sum(float(augment(image, tf.constant([5, position]))[0, 0, 0]) for position in range(200))

@@ -137,8 +137,8 @@ def test_pretrained_weights_are_taken_and_a_head_of_another_size_stays_fresh(tmp
     learned.save(path) if suffix == ".keras" else learned.save_weights(path)
     keras.utils.set_random_seed(1)
     model = build_model(ModelOptions(num_classes=4, pretrained_weights=str(path)), (8, 8, 1))
-    for given, found in zip(learned.weights[:-2], model.weights[:-2], strict=True):
-        np.testing.assert_array_equal(np.asarray(given), np.asarray(found))
+    for expected, found in zip(learned.weights[:-2], model.weights[:-2], strict=True):
+        np.testing.assert_array_equal(np.asarray(expected), np.asarray(found))
     assert (64, 4) == tuple(model.weights[-2].shape)
 
 

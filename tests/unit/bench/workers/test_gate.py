@@ -26,20 +26,20 @@ class Benchmark:
     def meet(self) -> None:
         self._link, _ = self._listener.accept()
         self._listener.close()
-        self._told = self._link.makefile("r", encoding="utf-8")
+        self._answers = self._link.makefile("r", encoding="utf-8")
 
     def ask(self, *steps: int) -> None:
         self._link.sendall("".join(f"{number}\n" for number in steps).encode())
 
-    def is_told(self) -> bool:
+    def has_answer(self) -> bool:
         return bool(select.select([self._link], [], [], 0)[0])
 
-    def heard(self) -> dict[str, Any]:
-        members: dict[str, Any] = json.loads(self._told.readline())
+    def answer(self) -> dict[str, Any]:
+        members: dict[str, Any] = json.loads(self._answers.readline())
         return members
 
     def close(self) -> None:
-        self._told.close()
+        self._answers.close()
         self._link.close()
 
 
@@ -62,25 +62,25 @@ def test_a_rank_has_a_core_of_its_own(ends: tuple[Gate, Benchmark]) -> None:
     gate, benchmark = ends
     bound = os.sched_getaffinity(0)
     gate.introduce(world_size=2)
-    assert {"rank": 1, "process_id": os.getpid(), "world_size": 2} == benchmark.heard()
+    assert {"rank": 1, "process_id": os.getpid(), "world_size": 2} == benchmark.answer()
     assert {max(os.sched_getaffinity(os.getppid()))} == bound
 
 
-def test_a_turn_is_told_before_the_next_one_reads_anything(ends: tuple[Gate, Benchmark]) -> None:
+def test_a_turn_is_reported_before_the_next_one_reads_anything(ends: tuple[Gate, Benchmark]) -> None:
     """Two steps, then one: what the third batch costs belongs to the second turn."""
     gate, benchmark = ends
-    told: list[bool] = []
+    answered: list[bool] = []
 
     def batches_of(names: str) -> Iterator[str]:
         for name in names:
-            told.append(benchmark.is_told())
+            answered.append(benchmark.has_answer())
             yield name
 
     benchmark.ask(2, 1)
     batches = Gated(batches_of("abc"), gate)
     seen = [next(batches) for _ in range(3)]
-    assert (["a", "b", "c"], [False, False, True]) == (seen, told)
-    assert {"wall_s", "busy_s", "own_cpu_s", "resident_bytes"} == set(benchmark.heard())
+    assert (["a", "b", "c"], [False, False, True]) == (seen, answered)
+    assert {"wall_s", "busy_s", "own_cpu_s", "resident_bytes"} == set(benchmark.answer())
 
 
 def test_a_turn_is_measured_by_this_ranks_clocks(ends: tuple[Gate, Benchmark]) -> None:
@@ -90,6 +90,6 @@ def test_a_turn_is_measured_by_this_ranks_clocks(ends: tuple[Gate, Benchmark]) -
     gate.pass_one()
     sum(range(200_000))
     gate.pass_one()
-    told = benchmark.heard()
-    assert 0 < told["own_cpu_s"] <= told["wall_s"] + 0.01
-    assert told["resident_bytes"] > 1 << 20
+    answered = benchmark.answer()
+    assert 0 < answered["own_cpu_s"] <= answered["wall_s"] + 0.01
+    assert answered["resident_bytes"] > 1 << 20

@@ -27,7 +27,7 @@ def test_all_digits_are_used_once(digits: Digits) -> None:
 
 
 def test_every_digit_has_its_share_of_the_validation(digits: Digits) -> None:
-    """Of each label a fifth is validation, give or take one."""
+    """A fifth of each label is validation, give or take one."""
     _, validation = split(digits)
     shares = {label: len(validation.labels[validation.labels == label]) for label in range(10)}
     wanted = {label: 0.2 * int((digits.labels == label).sum()) for label in range(10)}

@@ -20,7 +20,7 @@ LEFT = {".landfall-pack.json", f".{SHARD}.part"}
 
 
 @pytest.fixture
-def _heard_signals() -> Iterator[None]:
+def _received_signals() -> Iterator[None]:
     """Where the tests are run by nohup, they ignore SIGHUP, and so would whatever they start."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield

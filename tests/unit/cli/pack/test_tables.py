@@ -28,8 +28,8 @@ finally:
 
 def read(path: Path, **options: object) -> Table:
     """Read a table with the rows beside it."""
-    given = {"label": None, "validation_share": 0.0, "seed": 0, **options}
-    return read_table(path, path.with_suffix(".rows"), **given)  # type: ignore[arg-type]
+    values = {"label": None, "validation_share": 0.0, "seed": 0, **options}
+    return read_table(path, path.with_suffix(".rows"), **values)  # type: ignore[arg-type]
 
 
 @pytest.mark.processes

@@ -90,7 +90,7 @@ def test_columns_are_plain_for_people() -> None:
 
 
 def test_a_row_without_a_later_member_is_read() -> None:
-    """A verdict says its format since that was kept; before, it says None, which nobody takes for a format."""
+    """A verdict says its format since that was kept; before, it says None, which is no format."""
     shard = shard_record(content_format="tfrecord gzip")
     columns = {name: _as_read(value) for name, value in to_columns(shard).items() if name != "content_format"}
     assert replace(shard, content_format=None) == from_columns(ShardRecord, columns)

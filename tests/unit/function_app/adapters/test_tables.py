@@ -9,7 +9,7 @@ from function_app.domain.errors import LedgerConflictError
 
 
 def test_the_first_try_comes_at_once() -> None:
-    """Nobody waits who meets nobody."""
+    """A caller without competition does not wait."""
     pauses: list[float] = []
     assert (0, []) == (next(tries("shard", sleep=pauses.append)), pauses)
 

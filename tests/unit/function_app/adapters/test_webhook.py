@@ -93,7 +93,7 @@ def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
     assert 1 == len(receiver.received)
 
 
-def test_nobody_listening_is_an_error() -> None:
+def test_an_endpoint_without_a_listener_is_an_error() -> None:
     """The notification stays in the outbox."""
     with pytest.raises(NotificationError, match="webhook:LANDFALL_WEBHOOK_PEOPLE did not answer"):
         WebhookNotifier("http://127.0.0.1:9/").send(NOTIFICATION)

@@ -72,13 +72,13 @@ def test_no_recorded_event_ends_as_poison(path: Path) -> None:
 
 
 def test_several_events_in_one_message_are_all_read() -> None:
-    """Event Grid batches where it is told to."""
+    """Event Grid batches events if it is set up to."""
     events = [json.loads(recorded(f"blob_created_{name}"))[0] for name in ("put_blob", "copy_blob")]
     assert ["PutBlob", "CopyBlob"] == [upload.api for upload in read_uploads(json.dumps(events))]
 
 
 @pytest.mark.parametrize(("num_deliveries", "num_stored"), [(1, 0), (2, 1)])
-def test_the_host_says_whether_somebody_may_have_died_of_a_message(
+def test_only_a_repeated_delivery_records_that_a_short_shard_was_begun(
     monkeypatch: pytest.MonkeyPatch, num_deliveries: int, num_stored: int
 ) -> None:
     """A first delivery of a short shard costs nothing more; of a second one it is written down that it began."""
@@ -183,6 +183,6 @@ def test_a_request_reads_back_as_it_was_sent() -> None:
     ],
 )
 def test_what_is_no_request_raises_and_ends_as_poison(text: str) -> None:
-    """Only Landfall writes into this queue; anything else is somebody's mistake."""
+    """Only Landfall writes into this queue; anything else is a mistake."""
     with pytest.raises(InvalidEventError, match="training request"):
         TrainingRequest.from_json(text)

@@ -131,7 +131,7 @@ def test_a_script_of_the_users_is_run_as_a_file() -> None:
 
 
 def test_the_environment_suits_the_size_and_the_pipeline_has_the_last_word() -> None:
-    """Without InfiniBand NCCL is told so; with it NCCL is left alone."""
+    """Without InfiniBand, NCCL's use of it is switched off; with it, NCCL's settings are left alone."""
     plain = plan_run(train(environment_variables={"NCCL_SOCKET_IFNAME": "eth1"}), GENERATION, WORKSPACE).spec
     rdma = plan_run(train(vm_size="Standard_ND96asr_v4"), GENERATION, WORKSPACE).spec
     seen = [plain.environment_variables.get(n) for n in ("NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME")]

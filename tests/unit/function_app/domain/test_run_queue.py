@@ -105,7 +105,7 @@ ENDS = st.tuples(st.just("leave"), st.integers(0, 5), st.sampled_from("abc"))
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(events=st.lists(st.one_of(ARRIVALS, ENDS), max_size=60), limit=st.integers(1, 3))
 def test_no_sequence_breaks_the_rules(events: list[tuple[str, int, str]], limit: int) -> None:
-    """Never two of a pipeline, never more than the limit, never idle while somebody may start, nobody forgotten."""
+    """Never two of a pipeline, never more than the limit, never idle while a run may start, none forgotten."""
     result, asked, gone = RunQueue(), set[str](), set[str]()
     for kind, number, pipeline in events:
         if kind == "enter":

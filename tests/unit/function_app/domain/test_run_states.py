@@ -13,7 +13,7 @@ from function_app.domain.run_states import (
 )
 
 
-def test_every_state_has_a_meaning_and_every_move_somebody_who_may_cause_it() -> None:
+def test_every_state_has_a_meaning_and_every_move_a_cause() -> None:
     """Nothing is left to guess."""
     assert (set(RunState), []) == (set(MEANINGS), [move for move in TABLE if not move.actors])
 

@@ -13,7 +13,7 @@ from tests.support.world import TRAIN_SHARDS, VERSION, World
 def test_missing_and_rejected_shards_are_named() -> None:
     """A rejected shard is missing, too: it has to come again."""
     world = World()
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     world.deliver(world.put(TRAIN_SHARDS[1], b"broken"))
     described = describe_version(VERSION, world.services)
     train, validation = described.splits
@@ -29,7 +29,7 @@ def test_missing_and_rejected_shards_are_named() -> None:
 def test_a_closed_version_has_its_generation_and_runs() -> None:
     """Nothing is missing then."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     described = describe_version(VERSION, world.services)
     assert ([()] * 2, 1, [run.run_id]) == (
         [split.missing for split in described.splits],
@@ -42,7 +42,7 @@ def test_a_closed_version_has_its_generation_and_runs() -> None:
     ("dataset", "message"),
     [("letters", "dataset letters has no pipeline"), ("digits", "no shard of digits/v9 was uploaded yet")],
 )
-def test_what_nobody_knows_is_not_found(dataset: str, message: str) -> None:
+def test_an_unknown_subject_is_not_found(dataset: str, message: str) -> None:
     """And the message says which of the two it is."""
     with pytest.raises(NotFoundError, match=message):
         describe_version(DatasetVersion(dataset=dataset, version="v9"), World().services)

@@ -31,7 +31,7 @@ def actions(explanation: Explanation) -> list[str]:
 def test_the_history_of_a_version_includes_its_blobs_and_its_runs_in_order() -> None:
     """From the first shard to the last notification."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run)
     world.follow(run)
     explanation = explained(world)
@@ -56,7 +56,7 @@ def test_a_duplicate_event_is_in_the_history_with_its_reason() -> None:
 def test_an_event_that_changes_nothing_is_in_the_history_of_its_run() -> None:
     """Azure ML sends several for each change, and late ones."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     handle_run_event(run.run_id, world.services)
     last = explained(world, run.run_id).lines[-1]
     assert ("event_suppressed", "the event changes nothing: the run is already submitted") == (
@@ -76,7 +76,7 @@ def test_events_of_other_projects_are_counted_by_day() -> None:
 def test_an_open_version_waits_for_its_shards() -> None:
     """Missing ones by name, rejected ones with their reason."""
     world = World()
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     world.deliver(world.put(TRAIN_SHARDS[1], b"<html>"))
     better, missing = explained(world).awaited
     assert better.startswith(f"a corrected upload of {TRAIN_SHARDS[1]}, which was rejected: ")
@@ -87,7 +87,7 @@ def test_an_open_version_waits_for_its_shards() -> None:
 def test_a_closed_version_waits_for_its_run() -> None:
     """Its request is on the way."""
     world = World()
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     (awaited,) = explained(world).awaited
     assert awaited.startswith("the run of generation 1: its request is in the queue training-requested")
 
@@ -105,7 +105,7 @@ def test_a_closed_version_waits_for_its_run() -> None:
 def test_a_run_says_what_it_waits_for(status: str, expected: str) -> None:
     """The text includes the bound."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, status)
     world.follow(run)
     assert ((expected,), (f"run {run.run_id}: {expected}",)) == (
@@ -123,7 +123,7 @@ def test_every_state_that_is_no_end_has_something_to_wait_for() -> None:
 def test_each_of_them_can_be_said(state: RunState) -> None:
     """Whatever the other members are."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.ledger.run_rows[run.run_id] = replace(run, state=state)
     assert 1 == len(explained(world, run.run_id).awaited)
 
@@ -139,7 +139,7 @@ class Deaf:
 def test_a_notification_that_could_not_be_sent_is_awaited() -> None:
     """With the time of the next try and the error of the last."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.services = replace(world.services, notifiers={**world.services.notifiers, "topic": Deaf()})
     world.end_job(run)
     world.follow(run)
@@ -152,7 +152,7 @@ def test_a_dead_letter_about_a_shard_is_awaited_by_its_version() -> None:
     """With the command that replays it."""
     world = World()
     path = world.put(TRAIN_SHARDS[0])
-    world.land(TRAIN_SHARDS[1])
+    world.upload_shards(TRAIN_SHARDS[1])
     payload = f'{{"subject": "/blobServices/default/containers/datasets/blobs/{path}"}}'
     world.undelivered.lying.append(
         Undelivered(
@@ -207,7 +207,7 @@ def test_a_blob_that_is_no_shard_has_its_entry_and_waits_for_nothing() -> None:
 def test_a_version_of_a_dataset_without_a_pipeline_says_so() -> None:
     """Its history from the time of the pipeline remains."""
     world = World()
-    world.land(*ALL_SHARDS[:1])
+    world.upload_shards(*ALL_SHARDS[:1])
     world.services = replace(world.services, pipelines={})
     explanation = explained(world, "digits/v1")
     assert (["shard_accepted"], ("dataset digits has no pipeline",)) == (actions(explanation), explanation.awaited)
@@ -216,7 +216,7 @@ def test_a_version_of_a_dataset_without_a_pipeline_says_so() -> None:
 def test_a_shard_that_its_version_still_lacks_is_awaited() -> None:
     """It has no history, and its name fits the version."""
     world = World()
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     assert ((), ("an upload: there is no such blob now",)) == (
         explained(world, f"digits/v1/{TRAIN_SHARDS[1]}").lines,
         explained(world, f"digits/v1/{TRAIN_SHARDS[1]}").awaited,
@@ -233,7 +233,7 @@ def test_why_a_blob_matches_no_pipeline_is_computed_without_a_history() -> None:
         explained(world, "cats/v1/train-00000-of-00001.tfrecord")
 
 
-@pytest.mark.parametrize("subject", ["nobody", "digits/v9", "cats/v1", "digits/v1/README.md", "a/b/c/d"])
+@pytest.mark.parametrize("subject", ["unknown", "digits/v9", "cats/v1", "digits/v1/README.md", "a/b/c/d"])
 def test_an_unknown_subject_is_not_found(subject: str) -> None:
     """The answer is not an empty history."""
     with pytest.raises(NotFoundError):

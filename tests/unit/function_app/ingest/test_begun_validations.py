@@ -1,4 +1,4 @@
-"""Executions that die over a shard: counted, whoever asked for them, until the shard is rejected with what to do."""
+"""Executions that a shard kills are counted, whatever started them, until the shard is rejected with what to do."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Killed(BaseException):
 
 
 def kills(_: int) -> None:
-    """What befalls whoever reads."""
+    """What happens to a process that reads."""
     raise Killed
 
 
 def kills_from(offset: int) -> Callable[[int], None]:
-    """Return what kills whoever reads from an offset on."""
+    """Return a fault that kills a process that reads from an offset on."""
 
     def act(at: int) -> None:
         if at >= offset:
@@ -87,7 +87,7 @@ REJECTED = (ShardState.REJECTED, "validation_interrupted")
 ACCEPTED = (ShardState.ACCEPTED, "")
 
 
-def test_a_shard_that_kills_whoever_validates_it_is_rejected_in_the_end() -> None:
+def test_a_shard_that_kills_its_validation_is_rejected_in_the_end() -> None:
     """Five deliveries die, the sweep has the queue try again: that execution reads nothing and says what to do."""
     world, store = long_world()
     world.put(NAME, COMPRESSED)
@@ -106,7 +106,7 @@ def test_a_shard_that_kills_whoever_validates_it_is_rejected_in_the_end() -> Non
     )
 
 
-def test_a_rejected_shard_is_left_alone_and_another_content_is_begun_anew() -> None:
+def test_a_rejected_shard_is_left_alone_and_other_content_starts_from_zero() -> None:
     """The verdict is that of any rejected shard."""
     world, store = long_world()
     world.put(NAME, COMPRESSED)
@@ -212,14 +212,14 @@ def test_a_short_shard_that_is_well_leaves_nothing_behind() -> None:
 
 
 def test_a_validator_that_fails_after_each_new_beginning_is_given_up() -> None:
-    """Its checkpoint looks like one that is of no use: it begins anew, gets far each time, and that is counted."""
+    """Its checkpoint looks like one that is of no use: it restarts, gets far each time, and that is counted."""
     world, _ = long_world()
     validate_within, num_executions = world.services.validate_within, 0
 
     def fails(*args: Any, **named: Any) -> ShardVerdict | Paused:
         outcome = validate_within(*args, **named)
         if isinstance(outcome, ShardVerdict) or outcome.bytes_done > len(CONTENT) // 2:
-            raise ValueError("nobody foresaw this")
+            raise ValueError("an unforeseen error")
         return outcome
 
     world.services = replace(world.services, validate_within=fails)

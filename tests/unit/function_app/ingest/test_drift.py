@@ -25,7 +25,7 @@ def drifting_world(**policy: Any) -> World:
     world = World()
     data = pipeline().data.model_copy(update={"drift": DriftPolicy(**policy)})
     world.change_pipeline(data=data)
-    land(world, "v1", EVEN)
+    upload_shards(world, "v1", EVEN)
     world.serve_requests()
     run = world.finish(world.only_run())
     if run.state is not RunState.REGISTERED:
@@ -33,22 +33,22 @@ def drifting_world(**policy: Any) -> World:
     return world
 
 
-def land(world: World, version: str, labels: list[int]) -> None:
-    """Land a version; each shard has one record of its own, so that no two are the same."""
+def upload_shards(world: World, version: str, labels: list[int]) -> None:
+    """Upload a version; each shard has one record of its own, so that no two are the same."""
     for number, name in enumerate(ALL_SHARDS):
         world.deliver(world.put(name, shard_content(*labels, *labels[: number + 1]), version))
 
 
-def told(world: World) -> list[str]:
-    """The outcomes that the topic was told of the second version."""
+def notified_outcomes(world: World) -> list[str]:
+    """Return the outcomes of the second version that the topic received."""
     return [n.outcome for n in world.topic.received if n.subject == str(V2)]
 
 
 def test_a_blocked_version_closes_and_starts_no_training() -> None:
-    """People are told the figures, the story says why, and nothing is in the queue."""
+    """Recipients get the figures, the history says why, and nothing is in the queue."""
     world = drifting_world(action="block")
-    land(world, "v2", ODD)
-    assert ([], ["drift_blocked"]) == (world.requests.messages, told(world))
+    upload_shards(world, "v2", ODD)
+    assert ([], ["drift_blocked"]) == (world.requests.messages, notified_outcomes(world))
     assert ["drift_blocked"] == [n.outcome for n in world.people.received if n.subject == str(V2)]
     (notification,) = [n for n in world.topic.received if n.subject == str(V2)]
     figures = {
@@ -62,17 +62,17 @@ def test_a_blocked_version_closes_and_starts_no_training() -> None:
     assert 1 == len([g for g in world.ledger.generation_rows if g[0] == V2])
 
 
-def test_a_blocked_version_stays_blocked_and_nobody_is_told_twice() -> None:
+def test_a_blocked_version_stays_blocked_and_is_notified_once() -> None:
     """Deliveries and sweeps repeat the question; the answer is on record."""
     world = drifting_world(action="block")
-    land(world, "v2", ODD)
+    upload_shards(world, "v2", ODD)
     for _ in range(3):
         world.deliver(f"{V2}/{ALL_SHARDS[0]}")
         world.clock.move(minutes=5)
         sweep(world.services)
     assert ([], ["drift_blocked"], 1) == (
         world.requests.messages,
-        told(world),
+        notified_outcomes(world),
         world.actions(V2).count("drift_blocked"),
     )
 
@@ -80,7 +80,7 @@ def test_a_blocked_version_stays_blocked_and_nobody_is_told_twice() -> None:
 def test_a_description_has_all_figures_and_what_they_refer_to() -> None:
     """Also those within their thresholds: people see how far it is."""
     world = drifting_world(action="warn")
-    land(world, "v2", EVEN)
+    upload_shards(world, "v2", EVEN)
     drift = describe_version(V2, world.services).drift
     assert ("digits/v1", (), {"drift_labels", "drift_count"}) == (
         drift.trained_on,
@@ -94,7 +94,7 @@ def test_a_description_has_all_figures_and_what_they_refer_to() -> None:
 def test_a_person_may_train_a_blocked_version() -> None:
     """It is whole and sound; whether it is what was wanted is for people to say."""
     world = drifting_world(action="block")
-    land(world, "v2", ODD)
+    upload_shards(world, "v2", ODD)
     run, is_new = request_run(V2, {}, trigger="http", services=world.services)
     world.serve_requests()
     assert (True, RunState.SUBMITTED) == (is_new, world.stands(run).state)
@@ -102,21 +102,24 @@ def test_a_person_may_train_a_blocked_version() -> None:
 
 @pytest.mark.parametrize("action", ["warn", "ignore"])
 def test_a_pipeline_that_blocks_no_more_lets_go_what_it_had_blocked(action: str) -> None:
-    """The next sweep asks for the training; nobody is told again."""
+    """The next sweep asks for the training; no further notification is sent."""
     world = drifting_world(action="block")
-    land(world, "v2", ODD)
+    upload_shards(world, "v2", ODD)
     world.change_pipeline(data=pipeline().data.model_copy(update={"drift": DriftPolicy(action=action)}))  # type: ignore[arg-type]
     world.clock.move(minutes=5)
     sweep(world.services)
-    assert (1, ["drift_blocked"]) == (len(world.requests.messages), told(world))
+    assert (1, ["drift_blocked"]) == (len(world.requests.messages), notified_outcomes(world))
 
 
-def test_a_warning_is_told_and_the_training_starts() -> None:
+def test_a_warning_is_notified_and_the_training_starts() -> None:
     """Warning is what a pipeline does that says nothing."""
     world = drifting_world()
-    land(world, "v2", ODD)
+    upload_shards(world, "v2", ODD)
     world.serve_requests()
-    assert (["drift_warned"], 1) == (told(world), len([r for r in world.ledger.runs() if r.dataset_version == V2]))
+    assert (["drift_warned"], 1) == (
+        notified_outcomes(world),
+        len([r for r in world.ledger.runs() if r.dataset_version == V2]),
+    )
     assert (
         "split train: labels (label) are distributed differently"
         in describe_version(V2, world.services).drift.messages[0]
@@ -124,12 +127,12 @@ def test_a_warning_is_told_and_the_training_starts() -> None:
 
 
 def test_data_as_before_are_trained_without_a_word() -> None:
-    """The story has the comparison; people need none."""
+    """The comparison is in the history; no notification is sent."""
     world = drifting_world(action="block")
-    land(world, "v2", list(reversed(EVEN)))
+    upload_shards(world, "v2", list(reversed(EVEN)))
     assert (1, [], ()) == (
         len(world.requests.messages),
-        told(world),
+        notified_outcomes(world),
         describe_version(V2, world.services).drift.messages,
     )
     assert "drift_measured" in world.actions(V2)
@@ -138,8 +141,8 @@ def test_data_as_before_are_trained_without_a_word() -> None:
 def test_half_as_many_records_are_drift_of_counts() -> None:
     """Beyond the pipeline's own threshold."""
     world = drifting_world(action="block", max_count_change=0.3)
-    land(world, "v2", EVEN[: len(EVEN) // 2])
-    assert ["drift_blocked"] == told(world)
+    upload_shards(world, "v2", EVEN[: len(EVEN) // 2])
+    assert ["drift_blocked"] == notified_outcomes(world)
     assert (
         "split train: 503 records, a change of 50% from the 1003"
         in describe_version(V2, world.services).drift.messages[0]
@@ -149,44 +152,44 @@ def test_half_as_many_records_are_drift_of_counts() -> None:
 def test_drift_may_be_ignored() -> None:
     """Nothing is measured then."""
     world = drifting_world(action="ignore")
-    land(world, "v2", ODD)
-    assert (1, [], {}) == (len(world.requests.messages), told(world), world.ledger.mark_rows)
+    upload_shards(world, "v2", ODD)
+    assert (1, [], {}) == (len(world.requests.messages), notified_outcomes(world), world.ledger.mark_rows)
 
 
 def test_the_first_version_has_nothing_to_differ_from() -> None:
     """Nor has one after runs that led to no model."""
     world = World()
     world.change_pipeline(data=pipeline().data.model_copy(update={"drift": DriftPolicy(action="block")}))
-    land(world, "v1", EVEN)
+    upload_shards(world, "v1", EVEN)
     world.serve_requests()
     world.finish(world.only_run(), "Failed")
-    land(world, "v2", ODD)
-    assert (1, []) == (len(world.requests.messages), told(world))
+    upload_shards(world, "v2", ODD)
+    assert (1, []) == (len(world.requests.messages), notified_outcomes(world))
 
 
 def test_the_reference_is_the_newest_registered_run() -> None:
     """A later failure does not count; an earlier model does not either."""
     world = drifting_world(action="block")
-    land(world, "v2", ODD)
+    upload_shards(world, "v2", ODD)
     run, _ = request_run(V2, {}, trigger="http", services=world.services)
     world.serve_requests()
     world.clock.move(minutes=5)
     world.finish(run)
     v3 = DatasetVersion(dataset="digits", version="v3")
-    land(world, "v3", ODD)
+    upload_shards(world, "v3", ODD)
     assert [] == [n.outcome for n in world.topic.received if n.subject == str(v3)]
 
 
 @pytest.mark.parametrize("content", [None, b"no JSON", b"{}"])
 def test_a_manifest_that_cannot_be_read_stops_nothing(content: bytes | None) -> None:
-    """That drift was not measured is in the story."""
+    """The history says that drift was not measured."""
     world = drifting_world(action="block")
     (manifest,) = world.documents.documents
     del world.documents.documents[manifest]
     if content is not None:
         world.documents.documents[manifest] = content
-    land(world, "v2", ODD)
-    assert (1, []) == (len(world.requests.messages), told(world))
+    upload_shards(world, "v2", ODD)
+    assert (1, []) == (len(world.requests.messages), notified_outcomes(world))
     assert "drift_not_measured" in world.actions("digits/v1")
 
 
@@ -199,9 +202,9 @@ def test_a_pipeline_states_measure_threshold_and_action() -> None:
         parse_pipeline(text.replace("block", "panic").encode(), "digits.yaml")
 
 
-def test_both_recipients_are_told_by_keys_of_their_own() -> None:
+def test_each_recipient_is_notified_under_its_own_key() -> None:
     """One row for each recipient and closing."""
     world = drifting_world(action="block")
-    land(world, "v2", ODD)
+    upload_shards(world, "v2", ODD)
     keys = sorted(row.key for row in world.ledger.notifications(str(V2)))
     assert [f"{V2}/drift_blocked/g1/topic", f"{V2}/drift_blocked/g1/{WEBHOOK}"] == keys

@@ -89,7 +89,7 @@ class ClosedRejectedCopies(MemoryRejectedCopies):
 
 @pytest.mark.parametrize("error", [StorageRefusedError("refused (403)"), ServiceUnavailableError("no answer")])
 def test_a_copy_that_cannot_be_made_does_not_hold_up_the_verdict(error: Exception) -> None:
-    """The story says what is missing, and why."""
+    """The history says what is missing, and why."""
     world = guarded_world()
     closed = ClosedRejectedCopies(world.shards)
     closed.error = error
@@ -112,8 +112,8 @@ class MendingRejectedCopies(MemoryRejectedCopies):
         return super().copy(facts, container, path)
 
 
-def test_a_shard_mended_before_the_copy_is_judged_anew() -> None:
-    """The old verdict is nobody's any more."""
+def test_a_shard_mended_before_the_copy_is_judged_again() -> None:
+    """The old verdict belongs to content that is gone."""
     world = guarded_world()
     world.services = replace(world.services, rejected_copies=MendingRejectedCopies(world.shards))
     world.deliver(world.put(NAME, b"<html>"))
@@ -122,7 +122,7 @@ def test_a_shard_mended_before_the_copy_is_judged_anew() -> None:
 
 
 def test_a_long_shard_is_copied_in_the_end() -> None:
-    """Once, whoever comes to the verdict."""
+    """Once, whichever caller reaches the verdict."""
     world, store = long_world()
     pipeline = world.services.pipelines["digits"].model_copy(update={"quarantine": "quarantine"})
     world.services = replace(

@@ -18,15 +18,15 @@ def rejections(world: World) -> list[str]:
 
 
 def delete(world: World, *names: str) -> None:
-    """The data owner deletes shards; nobody is told anything that matters."""
+    """The data owner deletes shards; that is not notified."""
     for name in names:
         world.shards.delete(f"{VERSION}/{name}")
 
 
 def test_a_contradiction_names_the_shards_that_hold_the_claim() -> None:
-    """Whoever reads it knows what to delete, on either side."""
+    """It names what to delete, on either side."""
     world = World()
-    world.land(*WRONG, TRAIN_SHARDS[0])
+    world.upload_shards(*WRONG, TRAIN_SHARDS[0])
     (reason,) = rejections(world)
     assert f"says -of-00002, but {WRONG[0]}, {WRONG[1]} came first and split train has 4 shards" in reason
 
@@ -34,19 +34,19 @@ def test_a_contradiction_names_the_shards_that_hold_the_claim() -> None:
 def test_one_shard_left_holds_the_claim() -> None:
     """Also a rejected one: its owner may mend it."""
     world = World()
-    world.land(WRONG[0])
+    world.upload_shards(WRONG[0])
     world.deliver(world.put(WRONG[1], b"broken"))
     delete(world, WRONG[0])
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     assert (4, 1) == (world.ledger.split_sizes(VERSION)["train"], len(rejections(world)))
 
 
 def test_the_claim_moves_once_its_shards_are_deleted() -> None:
     """The next shard under another N claims its own, and the set closes."""
     world = World()
-    world.land(*WRONG)
+    world.upload_shards(*WRONG)
     delete(world, *WRONG)
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     generation = world.ledger.latest_generation(VERSION)
     assert (2, 3, 1) == (
         world.ledger.split_sizes(VERSION)["train"],
@@ -58,9 +58,9 @@ def test_the_claim_moves_once_its_shards_are_deleted() -> None:
 def test_verdicts_on_the_deleted_shards_count_no_more() -> None:
     """Neither towards the new set nor against it, and its description does not show them."""
     world = World()
-    world.land(*WRONG)
+    world.upload_shards(*WRONG)
     delete(world, *WRONG)
-    world.land(TRAIN_SHARDS[1])
+    world.upload_shards(TRAIN_SHARDS[1])
     counts = [world.ledger.accepted_in_bucket(VERSION, "train", bucket) for bucket in range(4)]
     old = [world.ledger.shard(VERSION, "train", index) for index in (0, 3)]
     assert ([0, 1, 0, 0], [ShardState.REJECTED] * 2) == (counts, [row and row.state for row in old])
@@ -71,7 +71,7 @@ def test_verdicts_on_the_deleted_shards_count_no_more() -> None:
 def test_a_sweep_finds_the_shards_that_were_refused_before() -> None:
     """They came first, were refused, and the wrong one was deleted later: no event tells of that."""
     world = World()
-    world.land(WRONG[0], *ALL_SHARDS)
+    world.upload_shards(WRONG[0], *ALL_SHARDS)
     assert world.ledger.latest_generation(VERSION) is None
     delete(world, WRONG[0])
     world.clock.move(minutes=10)
@@ -80,10 +80,10 @@ def test_a_sweep_finds_the_shards_that_were_refused_before() -> None:
     assert 3 == (generation and generation.num_shards)
 
 
-def test_while_the_claim_stands_a_sweep_adds_nothing_to_the_story() -> None:
+def test_while_the_claim_stands_a_sweep_adds_nothing_to_the_history() -> None:
     """Every five minutes would be too often."""
     world = World()
-    world.land(WRONG[0], *ALL_SHARDS)
+    world.upload_shards(WRONG[0], *ALL_SHARDS)
     lines = len(world.actions(VERSION))
     for _ in range(3):
         world.clock.move(minutes=10)
@@ -94,9 +94,9 @@ def test_while_the_claim_stands_a_sweep_adds_nothing_to_the_story() -> None:
 def test_other_splits_keep_theirs() -> None:
     """A claim is of one split of one version."""
     world = World()
-    world.land(*WRONG, *VALIDATION_SHARDS)
+    world.upload_shards(*WRONG, *VALIDATION_SHARDS)
     delete(world, *WRONG)
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     stored = world.ledger.shard(VERSION, "validation", 0)
     assert ({"train": 2, "validation": 1}, ShardState.ACCEPTED) == (
         world.ledger.split_sizes(VERSION),
@@ -109,14 +109,14 @@ def test_a_verdict_that_comes_late_for_the_former_number_does_not_close(late_ind
     """A slow handler writes it after the claim has moved; a shard that is gone stands in for none."""
     world = World()
     name = f"train-{late_index:05d}-of-00004.tfrecord"
-    world.land(name)
+    world.upload_shards(name)
     late = world.ledger.shard(VERSION, "train", late_index)
     delete(world, name)
-    world.land(*[n for n in ALL_SHARDS if f"train-{late_index:05d}" not in n])
+    world.upload_shards(*[n for n in ALL_SHARDS if f"train-{late_index:05d}" not in n])
     assert late is not None
     world.ledger.record_shard(late)
     world.clock.move(minutes=10)
     sweep(world.services)
     assert world.ledger.latest_generation(VERSION) is None
-    world.land(TRAIN_SHARDS[late_index])
+    world.upload_shards(TRAIN_SHARDS[late_index])
     assert world.ledger.latest_generation(VERSION) is not None

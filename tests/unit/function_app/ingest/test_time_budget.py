@@ -1,4 +1,4 @@
-"""Shards too large for one execution: what is done stays done, whoever dies in between."""
+"""Shards too large for one execution: what is done stays done, whichever process dies in between."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def dies_at_read(number: int) -> Callable[[int], None]:
     return act
 
 
-def test_bytes_that_change_meanwhile_are_begun_anew() -> None:
+def test_bytes_that_change_meanwhile_are_validated_from_the_start() -> None:
     """A checkpoint belongs to an ETag: half of one content and half of another are never judged."""
     world, _ = long_world()
     world.deliver(world.put(NAME, CONTENT))
@@ -133,7 +133,7 @@ def test_bytes_that_change_meanwhile_are_begun_anew() -> None:
     assert ({"7": 150}, {}) == (row(world).statistics["features"]["label"]["histogram"], world.documents.documents)
 
 
-def test_other_requirements_are_begun_anew() -> None:
+def test_other_requirements_restart_the_validation() -> None:
     """What a former pipeline found is not what this one asks for."""
     world, store = long_world()
     world.deliver(world.put(NAME, CONTENT))
@@ -149,7 +149,7 @@ def test_other_requirements_are_begun_anew() -> None:
 
 @pytest.mark.parametrize("damaged", [b"no JSON", b"[]", b"{}", b'{"identity": 1}'])
 def test_a_checkpoint_that_is_not_understood_is_left_alone(damaged: bytes) -> None:
-    """The shard is begun anew; a message that fails for ever would be worse."""
+    """The validation restarts; a message that fails for ever would be worse."""
     world, _ = long_world()
     world.deliver(world.put(NAME, CONTENT))
     world.documents.documents[CHECKPOINT] = damaged
@@ -157,7 +157,7 @@ def test_a_checkpoint_that_is_not_understood_is_left_alone(damaged: bytes) -> No
     assert expected(world) == seen(world)
 
 
-def test_a_checkpoint_of_another_making_is_begun_anew() -> None:
+def test_a_checkpoint_of_another_version_of_the_code_restarts_the_validation() -> None:
     """Its identity fits, and validation cannot use it."""
     world, _ = long_world()
     world.deliver(world.put(NAME, CONTENT))
@@ -187,7 +187,7 @@ def test_a_second_delivery_ends_with_the_same_verdict() -> None:
 
 
 def test_the_sweep_leaves_alone_what_is_under_way() -> None:
-    """And has the queue go on with what nobody has touched for a while: its message may be lost."""
+    """And has the queue go on with what has not been touched for a while: its message may be lost."""
     world, store = long_world()
     world.deliver(world.put(NAME, CONTENT))
     world.uploads.messages.clear()
@@ -215,7 +215,7 @@ def test_the_sweep_leaves_a_missed_long_shard_to_the_queue() -> None:
 
 
 def test_a_compressed_shard_too_long_for_one_execution_is_rejected() -> None:
-    """No execution would come further than the one before: the reason says what to do, and nobody tries again."""
+    """No execution would come further than the one before: the reason says what to do, and it is not tried again."""
     world, store = long_world(budget_s=10)
     world.services = replace(world.services, slices=replace(world.services.slices, patience_s=12))
     world.deliver(world.put(NAME, gzip.compress(CONTENT, 0)))
@@ -228,8 +228,8 @@ def test_a_compressed_shard_too_long_for_one_execution_is_rejected() -> None:
     assert ([], [], {}) == (store.offsets, world.uploads.messages, world.documents.documents)
 
 
-def test_the_sweep_leaves_a_compressed_shard_to_whoever_is_at_it() -> None:
-    """It has no checkpoint, but it was begun: for as long as an execution may take nobody else begins, too."""
+def test_the_sweep_leaves_a_compressed_shard_to_the_execution_that_validates_it() -> None:
+    """It has no checkpoint, but it was begun: for as long as an execution may take, no other begins."""
     world, store = long_world()
     path = world.put(NAME, gzip.compress(CONTENT, 0))
     store.act = dies_at(2000)
@@ -274,7 +274,7 @@ def parquet_content(num_groups: int) -> bytes:
 
 
 def test_a_continuation_for_another_container_is_none_of_ours() -> None:
-    """Whoever can write to the queue can have shards looked at, and no more."""
+    """Write access to the queue allows having shards looked at, and no more."""
     world, _ = long_world()
     world.deliver(world.put(NAME, CONTENT))
     event = json.loads(world.uploads.messages.pop())

@@ -27,7 +27,7 @@ PATH = f"digits/v1/{NAME}"
 
 @dataclass
 class Interrupted:
-    """A validator during whose work something happens to the store, as often as told."""
+    """A validator during whose work something happens to the store, a set number of times."""
 
     happens: Callable[[], None]
     times: int = 1
@@ -103,7 +103,7 @@ def test_a_good_shard_over_a_bad_one_is_accepted() -> None:
     ],
 )
 def test_an_event_that_is_none_of_ours_is_suppressed_with_its_reason(members: dict[str, str], reason: str) -> None:
-    """Somebody can ask why nothing happened."""
+    """A user can ask why nothing happened."""
     world = World()
     world.put(NAME)
     world.deliver(PATH, **members)
@@ -139,8 +139,8 @@ def test_a_path_that_means_no_shard_is_suppressed_with_its_reason(path: str, rea
         ("datasets", f"letters/v1/{NAME}"),
     ],
 )
-def test_what_lies_where_nobody_waits_for_shards_is_counted_by_the_day(container: str, path: str) -> None:
-    """However much is written there: one row for each day, and no story."""
+def test_blobs_outside_every_dataset_are_counted_by_the_day(container: str, path: str) -> None:
+    """However much is written there: one row for each day, and no history."""
     world = World()
     for _ in range(3):
         world.deliver(path, container=container)
@@ -166,7 +166,7 @@ def test_a_second_delivery_does_not_validate_again() -> None:
     assert (1, ["shard_accepted", "event_suppressed"]) == (validator.calls, world.actions(path))
 
 
-def test_a_shard_overwritten_while_it_is_read_is_judged_anew() -> None:
+def test_a_shard_overwritten_while_it_is_read_is_judged_again() -> None:
     """Never half of one content and half of another."""
     world = World()
     world.services = replace(world.services, validate=(validator := Interrupted(lambda: void(world.put(NAME)))))
@@ -213,14 +213,14 @@ class LateWriter(MemoryShardStore):
     late: Callable[[], None] = staticmethod(lambda: None)
 
     def facts(self, path: str) -> BlobFacts | None:
-        """Answer, and at the second look first let somebody overwrite the blob."""
+        """Answer, and at the second look first overwrite the blob."""
         self.looks += 1
         if self.looks == 2:
             self.late()
         return super().facts(path)
 
 
-def test_whoever_writes_last_looks_again() -> None:
+def test_the_last_writer_looks_again() -> None:
     """A slow handler must not leave its verdict on old content over a quick handler's on the new one."""
     world = World()
     store = LateWriter(world.clock)
@@ -232,22 +232,22 @@ def test_whoever_writes_last_looks_again() -> None:
     assert (facts.etag, ["shard_accepted", "shard_accepted"]) == (stored and stored.etag, world.actions(PATH))
 
 
-def test_a_contradictory_number_of_shards_is_rejected_and_harms_nobody() -> None:
+def test_a_contradictory_number_of_shards_is_rejected_and_harms_no_other_shard() -> None:
     """The first shard's N stands; the other file is rejected with its reason and its position stays free."""
     world = World()
-    world.land(NAME, "train-00001-of-00003.tfrecord")
+    world.upload_shards(NAME, "train-00001-of-00003.tfrecord")
     (entry,) = [d for d in world.ledger.history(str(VERSION)) if d.action == "shard_rejected"]
     position = world.ledger.shard(VERSION, "train", 1)
     assert (ReasonCode.SET_SIZE_CONTRADICTORY, None) == (entry.details["code"], position)
-    world.land(*ALL_SHARDS[1:])
+    world.upload_shards(*ALL_SHARDS[1:])
     assert world.ledger.latest_generation(VERSION) is not None
 
 
-def test_two_files_for_one_position_are_told_apart() -> None:
+def test_two_files_for_one_position_are_distinguished() -> None:
     """The first one stands while it is there; once it is deleted the other may have the position."""
     world = World()
     other = NAME.removesuffix(".tfrecord")
-    world.land(NAME, other)
+    world.upload_shards(NAME, other)
     stored = row(world)
     assert (NAME, ["shard_rejected"]) == (stored and stored.name, world.actions(f"digits/v1/{other}"))
     world.shards.delete(PATH)

@@ -31,7 +31,7 @@ def ended_with(people: Refusing) -> tuple[World, RunRecord]:
     """A world whose run has ended and whose people are hard to reach."""
     world = World()
     world.services = replace(world.services, notifiers={"topic": world.topic, WEBHOOK: people})
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run)
     world.follow(run)
     return world, world.only_run()
@@ -44,7 +44,7 @@ def row(world: World, run: RunRecord) -> NotificationRecord:
 
 
 def test_one_recipient_out_of_reach_holds_up_no_other() -> None:
-    """And the run stays in care until everybody is told."""
+    """And the run stays unfinished until all recipients are notified."""
     world, run = ended_with(Refusing(refusals=1))
     stored = row(world, run)
     assert (1, None) == (len(world.topic.received), run.notified_at)
@@ -64,7 +64,7 @@ def test_a_failed_delivery_is_tried_again_after_its_pause() -> None:
 
 
 def test_pauses_grow_and_stay_bounded() -> None:
-    """A receiver that is gone for a day is still told."""
+    """A receiver that is gone for a day still gets its notification."""
     people = Refusing(refusals=30)
     world, run = ended_with(people)
     for _ in range(30):
@@ -99,7 +99,7 @@ def test_an_interrupted_delivery_is_taken_up_after_its_lease() -> None:
 
 
 def test_a_recipient_that_no_pipeline_names_any_more_stays_in_the_outbox() -> None:
-    """It is not forgotten: the row says why nobody was told."""
+    """It is not forgotten: the row says why it was not sent."""
     people = Refusing(refusals=1)
     world, run = ended_with(people)
     world.services = replace(world.services, notifiers={})
@@ -108,11 +108,11 @@ def test_a_recipient_that_no_pipeline_names_any_more_stays_in_the_outbox() -> No
     assert f"no pipeline names the recipient {WEBHOOK} any longer" == row(world, run).last_error
 
 
-def test_a_run_whose_pipeline_tells_nobody_is_done() -> None:
+def test_a_run_whose_pipeline_has_no_recipients_is_done() -> None:
     """There is nothing left to do for it."""
     world = World()
     world.change_pipeline(notify=())
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run)
     world.follow(run)
     assert (True, []) == (world.only_run().notified_at is not None, list(world.ledger.unfinished_runs()))

@@ -26,7 +26,7 @@ def training_world(on_change: str = "train") -> World:
 def test_identical_bytes_uploaded_again_change_nothing() -> None:
     """Another ETag, the same fingerprint: no generation, no run, no word to anybody."""
     world = training_world()
-    run = world.land_all()
+    run = world.upload_version()
     for name in ALL_SHARDS:
         world.deliver(world.put(name))
     world.serve_requests()
@@ -37,10 +37,10 @@ def test_identical_bytes_uploaded_again_change_nothing() -> None:
     )
 
 
-def test_a_changed_shard_is_told_of_by_default_and_trains_nothing() -> None:
+def test_a_changed_shard_is_notified_by_default_and_trains_nothing() -> None:
     """People decide; the generation before is superseded."""
     world = World()
-    world.land_all()
+    world.upload_version()
     world.change_shard(5)
     assert (2, 1, ["version_changed"]) == (
         len(world.ledger.generations(VERSION)),
@@ -53,7 +53,7 @@ def test_a_changed_shard_is_told_of_by_default_and_trains_nothing() -> None:
 def test_a_changed_shard_trains_again_when_the_run_before_has_ended() -> None:
     """One goes, the other waits, and starts by itself."""
     world = training_world()
-    first = world.land_all()
+    first = world.upload_version()
     second = world.change_shard(5)
     assert (RunState.PLANNED, "run_armed") == (second.state, world.actions(second.run_id)[-1])
     world.finish(first)
@@ -66,7 +66,7 @@ def test_a_changed_shard_trains_again_when_the_run_before_has_ended() -> None:
 def test_of_many_changes_the_newest_is_queued_and_the_others_say_why_not() -> None:
     """Exactly one follow-up, whatever arrives."""
     world = training_world()
-    first = world.land_all()
+    first = world.upload_version()
     later = [world.change_shard(label) for label in (5, 6, 7)]
     world.finish(first)
     states = [world.stands(run).state for run in later]
@@ -86,8 +86,8 @@ def test_another_version_of_the_dataset_waits_too() -> None:
     assert RunState.SUBMITTED == world.stands(second).state
 
 
-def test_an_armed_run_whose_data_have_changed_does_not_start() -> None:
-    """Its shards are not there any more; here people are told of the change, and nothing else follows."""
+def test_an_admitted_run_whose_data_have_changed_does_not_start() -> None:
+    """Its shards are not there any more; here the change is notified, and nothing else follows."""
     world = World()
     first = world.train(version="v0")
     second = world.train()
@@ -99,9 +99,9 @@ def test_an_armed_run_whose_data_have_changed_does_not_start() -> None:
 
 
 def test_cancel_and_train_ends_the_old_run_and_starts_the_new_one() -> None:
-    """The old one ends canceled, people are told of it once, and the new one follows by itself."""
+    """The old one ends canceled, which is notified once, and the new one follows by itself."""
     world = training_world("cancel_and_train")
-    first = world.land_all()
+    first = world.upload_version()
     second = world.change_shard(5)
     world.finish(first, "Canceled")
     old = world.stands(first)
@@ -124,7 +124,7 @@ def test_cancel_and_train_leaves_another_version_alone() -> None:
 def test_content_that_comes_back_is_trained_where_its_run_was_given_up() -> None:
     """Generation 3 holds the bytes of generation 1, whose run was canceled for generation 2."""
     world = training_world("cancel_and_train")
-    first = world.land_all()
+    first = world.upload_version()
     second = world.change_shard(5)
     world.finish(first, "Canceled")
     world.deliver(world.put(TRAIN_SHARDS[0]))
@@ -138,7 +138,7 @@ def test_content_that_comes_back_is_trained_where_its_run_was_given_up() -> None
 def test_content_that_comes_back_is_not_trained_again_where_its_model_is_there() -> None:
     """Nothing would come of it that is not there already."""
     world = training_world()
-    first = world.land_all()
+    first = world.upload_version()
     world.finish(first)
     world.finish(world.change_shard(5))
     world.deliver(world.put(TRAIN_SHARDS[0]))
@@ -159,7 +159,7 @@ def test_no_more_runs_go_than_the_limit_over_all_pipelines() -> None:
     assert [runs["b"].run_id, runs["c"].run_id] == world.jobs.submissions[2:]
 
 
-def test_a_suppressed_request_that_somebody_repeats_gets_a_run_of_its_own() -> None:
+def test_a_suppressed_request_that_is_repeated_gets_a_run_of_its_own() -> None:
     """It was never submitted, so nothing stands in its way but its name."""
     world = World()
     first = world.train()
@@ -186,7 +186,7 @@ def test_a_place_whose_run_ended_unseen_is_given_up_by_the_sweep() -> None:
 
 
 def test_a_launch_whose_message_was_lost_is_made_up_for_by_the_sweep() -> None:
-    """The place is taken, the run is planned, and nobody came."""
+    """The place is taken, the run is planned, and no handler came."""
     world = World()
     first = world.train()
     second = world.train(version="v2")
@@ -217,7 +217,7 @@ def test_of_many_handlers_at_once_one_run_is_admitted_and_one_is_queued(attempt:
     """Eight versions close at the same time: one job, one queued, six suppressed."""
     world = World()
     for number in range(8):
-        world.land(*ALL_SHARDS, version=f"v{attempt}{number}")
+        world.upload_shards(*ALL_SHARDS, version=f"v{attempt}{number}")
     messages = [TrainingRequest.from_json(message) for message in world.requests.messages]
     world.requests.messages.clear()
     at_once([partial(handle_request, request, world.services) for request in messages])
@@ -229,7 +229,7 @@ def test_of_many_handlers_at_once_one_run_is_admitted_and_one_is_queued(attempt:
 def test_a_handler_that_read_the_run_long_ago_does_no_harm() -> None:
     """It was suppressed meanwhile: the board forgets it again, and what waits still starts."""
     world = training_world()
-    first = world.land_all()
+    first = world.upload_version()
     stale = world.change_shard(5)
     third = world.change_shard(6)
     submit_run(stale, world.services)
@@ -240,7 +240,7 @@ def test_a_handler_that_read_the_run_long_ago_does_no_harm() -> None:
 def test_the_bytes_of_a_shard_decide_and_not_its_upload() -> None:
     """Back and forth within one generation's time: each change is a generation of its own."""
     world = training_world()
-    world.land_all()
+    world.upload_version()
     world.change_shard(5)
     world.deliver(world.put(TRAIN_SHARDS[0], shard_content(5)))
     assert 2 == len(world.ledger.generations(VERSION))

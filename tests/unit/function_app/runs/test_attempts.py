@@ -1,4 +1,4 @@
-"""Another attempt: where it helps, as often and for as much as the pipeline allows, and people are told once."""
+"""Another attempt: where it helps, as often and for as much as the pipeline allows, with one notification."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def fail(world: World, run: RunRecord, error: str = PREEMPTED, *, after_hours: f
 
 
 def outcomes(world: World) -> list[tuple[str, str]]:
-    """What the topic was told."""
+    """Return what the topic received."""
     return [(n.subject, n.outcome) for n in world.topic.received]
 
 
 def test_a_preempted_run_goes_on_from_its_checkpoint_under_the_next_name() -> None:
-    """The same logical run, the same checkpoints, a report and a model of its own; nobody is told yet."""
+    """The same logical run, the same checkpoints, a report and a model of its own; nothing is notified yet."""
     world = World()
-    first = world.land_all()
+    first = world.upload_version()
     second = fail(world, first)
     assert (f"{first.logical_run}-a2", 2, RunState.SUBMITTED, []) == (
         second.run_id,
@@ -66,21 +66,21 @@ def test_a_preempted_run_goes_on_from_its_checkpoint_under_the_next_name() -> No
     assert ("preempted", "resume", second.run_id) == (stored.failure_class, stored.remedy, stored.next_run_id)
 
 
-def test_people_are_told_once_how_the_logical_run_ended() -> None:
-    """Two attempts fail, the third is registered; the story has each decision."""
+def test_recipients_are_notified_once_how_the_logical_run_ended() -> None:
+    """Two attempts fail, the third is registered; the history has each decision."""
     world = World()
-    first = world.land_all()
+    first = world.upload_version()
     third = fail(world, fail(world, first))
     assert RunState.REGISTERED == world.finish(third).state
     assert [(third.run_id, "registered")] == outcomes(world)
-    story = world.actions(first.run_id)
-    assert ["failure_classified", "attempt_planned"] == story[story.index("failure_classified") :][:2]
+    history = world.actions(first.run_id)
+    assert ["failure_classified", "attempt_planned"] == history[history.index("failure_classified") :][:2]
 
 
-def test_attempts_are_bounded_and_the_last_ones_failure_is_told() -> None:
+def test_attempts_are_bounded_and_the_failure_of_the_last_is_notified() -> None:
     """Once, with the class and why it was not tried again."""
     world = world_with(max=2)
-    last = fail(world, fail(world, world.land_all()))
+    last = fail(world, fail(world, world.upload_version()))
     assert (2, RunState.FAILED, "stop", "2 of 2 attempts were made") == (
         last.attempt,
         last.state,
@@ -93,16 +93,16 @@ def test_attempts_are_bounded_and_the_last_ones_failure_is_told() -> None:
 
 @pytest.mark.parametrize("error", ["exited with status code 13.", "Image build failed", ""])
 def test_what_no_repetition_mends_is_not_repeated(error: str) -> None:
-    """User code, an image that cannot be built, and what nobody understands."""
+    """User code, an image that cannot be built, and what cannot be explained."""
     world = World()
-    run = fail(world, world.land_all(), error)
+    run = fail(world, world.upload_version(), error)
     assert (1, "stop", RunState.FAILED) == (run.attempt, run.remedy, run.state)
 
 
 def test_without_room_on_the_cluster_the_next_size_is_tried_and_then_waited_for() -> None:
     """Each of the list once; the environment follows the size."""
     world = world_with(other_sizes=(BIGGER,), wait_s=600, max=3)
-    second = fail(world, world.land_all(), NO_QUOTA)
+    second = fail(world, world.upload_version(), NO_QUOTA)
     assert ("landfall-a100", 8, 16, None) == (
         second.spec["compute"],
         second.spec["processes_per_node"],
@@ -120,7 +120,7 @@ def test_without_room_on_the_cluster_the_next_size_is_tried_and_then_waited_for(
 def test_an_attempt_that_waits_starts_when_its_time_has_come() -> None:
     """The sweep brings it on its way, not before."""
     world = world_with(wait_s=600)
-    second = fail(world, world.land_all(), NO_QUOTA)
+    second = fail(world, world.upload_version(), NO_QUOTA)
     states = []
     for _ in range(3):
         world.clock.move(minutes=5)
@@ -132,7 +132,7 @@ def test_an_attempt_that_waits_starts_when_its_time_has_come() -> None:
 def test_without_memory_half_the_batch_is_tried() -> None:
     """The global batch stays: twice as many batches for each step."""
     world = World()
-    second = fail(world, world.land_all(), OUT_OF_MEMORY)
+    second = fail(world, world.upload_version(), OUT_OF_MEMORY)
     assert "--per-process-batch-size 16 --gradient-accumulation 2 " in second.spec["command"]
     third = fail(world, second, OUT_OF_MEMORY)
     assert "--per-process-batch-size 8 --gradient-accumulation 4 " in third.spec["command"]
@@ -141,7 +141,7 @@ def test_without_memory_half_the_batch_is_tried() -> None:
 def test_the_pipelines_own_remedy_goes_before_the_built_in_one() -> None:
     """Here a time limit is no reason to stop."""
     world = world_with(remedies={FailureClass.TIMEOUT: Remedy.RESUME})
-    run = world.land_all()
+    run = world.upload_version()
     world.clock.move(hours=2)
     world.jobs.become(run.run_id, "Canceled")
     world.follow(run)
@@ -151,7 +151,7 @@ def test_the_pipelines_own_remedy_goes_before_the_built_in_one() -> None:
 def test_node_hours_are_bounded_and_the_next_attempt_gets_what_is_left() -> None:
     """Two nodes for 1.25 hours of 3 leave two nodes 15 minutes, and then nothing."""
     world = world_with(max_node_hours=3.0)
-    second = fail(world, world.land_all(), after_hours=1.25)
+    second = fail(world, world.upload_version(), after_hours=1.25)
     assert 899 <= second.spec["timeout_s"] <= 900
     last = fail(world, second, after_hours=0.25)
     assert (2, "stop", "nothing is left of attempts.max_node_hours") == (
@@ -166,16 +166,16 @@ def test_money_is_bounded_at_the_pipelines_prices() -> None:
     world = world_with(max_cost=9.0)
     train = world.services.pipelines["digits"].train.model_copy(update={"price_per_node_hour": 3.0})
     world.change_pipeline(attempts=Attempts(max_cost=9.0), train=train)
-    second = fail(world, world.land_all(), after_hours=1.0)
+    second = fail(world, world.upload_version(), after_hours=1.0)
     assert 1799 <= second.spec["timeout_s"] <= 1800
     last = fail(world, second, after_hours=0.5)
     assert "nothing is left of attempts.max_cost" == last.remedy_reason
 
 
 def test_data_that_make_a_training_fail_are_held() -> None:
-    """Nothing trains on them again unless somebody insists; people are told once."""
+    """Nothing trains on them again unless a person forces it; this is notified once."""
     world = World()
-    run = fail(world, world.land_all(), "exited with status code 10.")
+    run = fail(world, world.upload_version(), "exited with status code 10.")
     assert ("data", "quarantine", [(run.run_id, "failed")]) == (run.failure_class, run.remedy, outcomes(world))
     assert 1 == world.actions(VERSION).count("version_quarantined")
     with pytest.raises(VersionQuarantinedError, match=f"on hold: run {run.run_id} failed on its data"):
@@ -188,7 +188,7 @@ def test_data_that_have_changed_are_not_tried_again() -> None:
     """The shards of the older generation are not there any more; the newer one follows."""
     world = World()
     world.change_pipeline(on_change="train")
-    first = world.land_all()
+    first = world.upload_version()
     world.jobs.become(first.run_id, "Running")
     world.follow(first)
     second = world.change_shard(5)
@@ -214,7 +214,7 @@ def test_an_attempt_keeps_its_runs_place() -> None:
 def test_a_run_that_a_person_canceled_is_not_tried_again() -> None:
     """Also where its job then fails, and where the attempt was only planned."""
     world = world_with(wait_s=600)
-    first = world.land_all()
+    first = world.upload_version()
     second = fail(world, first, NO_QUOTA)
     found = cancel_run(first.run_id, canceled_by=PERSON, reason="enough", services=world.services)
     for _ in range(4):
@@ -231,7 +231,7 @@ def test_a_run_that_a_person_canceled_is_not_tried_again() -> None:
 def test_canceled_in_the_studio_is_not_tried_again() -> None:
     """Azure ML says Canceled long before the time limit: a person was it."""
     world = World()
-    run = world.finish(world.land_all(), "Canceled")
+    run = world.finish(world.upload_version(), "Canceled")
     assert (RunState.CANCELED, "canceled", "stop", 1) == (
         run.state,
         run.failure_class,
@@ -243,7 +243,7 @@ def test_canceled_in_the_studio_is_not_tried_again() -> None:
 def test_a_handler_that_died_before_the_attempt_was_planned_is_made_up_for() -> None:
     """What was decided stands on the run's row from the write that made it failed."""
     world = World()
-    first = world.land_all()
+    first = world.upload_version()
     second = fail(world, first)
     del world.ledger.run_rows[second.run_id]
     stored = world.stands(first)

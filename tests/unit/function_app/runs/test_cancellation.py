@@ -38,15 +38,15 @@ class SlowJobs(MemoryJobs):
 
 
 def outcomes(world: World) -> list[tuple[str, str]]:
-    """What the topic was told."""
+    """Return what the topic received."""
     return [(n.subject, n.outcome) for n in world.topic.received]
 
 
 @pytest.mark.parametrize("status", ["NotStarted", "Queued", "Running"])
 def test_a_run_that_azure_ml_has_ends_canceled_when_its_job_has(status: str) -> None:
-    """Submitted, queued or running: asked once, told once, however often it is repeated."""
+    """Submitted, queued or running: asked once, notified once, however often it is repeated."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, status)
     world.follow(run)
     for _ in range(3):
@@ -58,7 +58,7 @@ def test_a_run_that_azure_ml_has_ends_canceled_when_its_job_has(status: str) -> 
 def test_a_planned_run_is_canceled_without_a_word_to_azure_ml() -> None:
     """There is no job; the message that is still in the queue starts none."""
     world = World()
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     run, _ = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
     assert RunState.CANCELED == canceled(world, run).state
     world.requests.messages.pop(0)  # of the closing
@@ -67,7 +67,7 @@ def test_a_planned_run_is_canceled_without_a_word_to_azure_ml() -> None:
 
 
 def test_a_run_that_is_being_submitted_is_canceled_right_after() -> None:
-    """The request comes while the job is on its way: whoever sends it asks for its end."""
+    """The request comes while the job is being submitted: the submitting handler cancels it."""
     world = World()
 
     class CanceledMeanwhile(MemoryJobs):
@@ -76,7 +76,7 @@ def test_a_run_that_is_being_submitted_is_canceled_right_after() -> None:
             return super().submit(spec)
 
     world.services = replace(world.services, jobs=CanceledMeanwhile())
-    run = world.land_all()
+    run = world.upload_version()
     found = world.follow(run)
     assert found is not None
     assert (RunState.CANCELED, REASON) == (found.state, found.reason)
@@ -86,7 +86,7 @@ def test_a_run_that_is_being_submitted_is_canceled_right_after() -> None:
 def test_a_submission_that_was_abandoned_and_canceled_sends_no_job(*, arrived: bool) -> None:
     """The handler died before or behind the call; the sweep finds out which, and the run ends canceled."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     if not arrived:
         world.jobs.forget(run.run_id)
     world.ledger.run_rows[run.run_id] = replace(run, state=RunState.SUBMITTING)
@@ -101,7 +101,7 @@ def test_a_cancellation_is_asked_for_again_until_the_job_has_ended() -> None:
     """The first call may have been lost."""
     jobs = SlowJobs()
     world = World(jobs=jobs)
-    run = world.land_all()
+    run = world.upload_version()
     assert RunState.SUBMITTED == canceled(world, run).state
     world.jobs.become(run.run_id, "Running")
     world.follow(run)
@@ -109,10 +109,10 @@ def test_a_cancellation_is_asked_for_again_until_the_job_has_ended() -> None:
     assert RunState.CANCELED == world.finish(run, "Canceled").state
 
 
-def test_a_service_that_does_not_answer_leaves_the_wish_on_record() -> None:
-    """The caller is told to try again; the sweep does so anyway."""
+def test_a_service_that_does_not_answer_leaves_the_cancellation_on_record() -> None:
+    """The answer says to try again; the sweep does so anyway."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
 
     class Unavailable(MemoryJobs):
         def cancel(self, name: str) -> None:
@@ -130,7 +130,7 @@ def test_a_service_that_does_not_answer_leaves_the_wish_on_record() -> None:
 def test_a_job_that_completes_before_the_cancellation_reaches_it_registers_nothing() -> None:
     """A person said that it should end; the run ends canceled and says how its job ended."""
     world = World(jobs=SlowJobs())
-    run = world.land_all()
+    run = world.upload_version()
     canceled(world, run)
     found = world.finish(run)
     assert (RunState.CANCELED, f"{REASON} (the job itself: completed)", {}) == (
@@ -181,8 +181,8 @@ def test_what_is_asked_for_after_the_cancellation_starts_when_the_job_has_ended(
     assert RunState.SUBMITTED == world.stands(later).state
 
 
-def test_an_armed_run_can_be_canceled_and_what_goes_is_left_alone() -> None:
-    """People are told of it: somebody asked for it by name."""
+def test_an_admitted_run_can_be_canceled_and_the_active_run_is_left_alone() -> None:
+    """It is notified, because a person asked for it by name."""
     world = World()
     first = world.train()
     queued = world.train(version="v2")
@@ -197,7 +197,7 @@ def test_an_armed_run_can_be_canceled_and_what_goes_is_left_alone() -> None:
 def test_a_run_that_has_ended_otherwise_cannot_be_canceled() -> None:
     """Nothing is changed, and the caller learns how it ended."""
     world = World()
-    run = world.finish(world.land_all())
+    run = world.finish(world.upload_version())
     with pytest.raises(RunEndedError, match="cannot be canceled: it is registered"):
         canceled(world, run)
     assert run == world.stands(run)
@@ -206,13 +206,13 @@ def test_a_run_that_has_ended_otherwise_cannot_be_canceled() -> None:
 def test_a_run_that_is_not_on_record_cannot_be_canceled() -> None:
     """Names are not made up."""
     with pytest.raises(NotFoundError):
-        cancel_run("landfall-nobody-a1", canceled_by=PERSON, reason=REASON, services=World().services)
+        cancel_run("landfall-unknown-a1", canceled_by=PERSON, reason=REASON, services=World().services)
 
 
 def test_a_canceled_run_is_not_submitted_by_a_handler_that_read_it_before() -> None:
     """The claim looks at the row, not at what was read."""
     world = World()
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     run, _ = request_run(VERSION, {}, trigger="http", services=world.services)
     canceled(world, run)
     assert (RunState.CANCELED, []) == (submit_run(run, world.services).state, world.jobs.submissions)

@@ -21,14 +21,14 @@ CLASS = "data_changed"
 
 def planned(world: World) -> RunRecord:
     """A run that is on record and whose request is still in the queue."""
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     run, _ = request_run(VERSION, {}, trigger="http", services=world.services)
     return run
 
 
 def running(world: World) -> RunRecord:
     """A run whose job has started on the data that were accepted."""
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, "Running")
     return world.follow(run)
 
@@ -45,9 +45,9 @@ def swept(world: World) -> World:
 def test_a_shard_that_was_deleted_before_its_version_was_whole_does_not_count() -> None:
     """The version stays open, and the ledger says which shard has to come again."""
     world = World()
-    world.land(*TRAIN_SHARDS)
+    world.upload_shards(*TRAIN_SHARDS)
     world.remove(PATH)
-    world.land(*ALL_SHARDS[2:])
+    world.upload_shards(*ALL_SHARDS[2:])
     row = world.ledger.shard(VERSION, "train", 0)
     assert row is not None
     assert (None, ShardState.REJECTED, ["set_shard_gone"]) == (
@@ -60,10 +60,10 @@ def test_a_shard_that_was_deleted_before_its_version_was_whole_does_not_count() 
 def test_a_deleted_shard_that_comes_again_closes_its_version() -> None:
     """Its upload is the last one that is missing."""
     world = World()
-    world.land(*TRAIN_SHARDS)
+    world.upload_shards(*TRAIN_SHARDS)
     world.remove(PATH)
-    world.land(*ALL_SHARDS[2:])
-    world.land(FIRST)
+    world.upload_shards(*ALL_SHARDS[2:])
+    world.upload_shards(FIRST)
     world.serve_requests()
     assert RunState.SUBMITTED == world.only_run().state
 
@@ -71,9 +71,9 @@ def test_a_deleted_shard_that_comes_again_closes_its_version() -> None:
 def test_a_version_does_not_close_with_content_that_is_no_longer_there() -> None:
     """A shard is replaced before the last one comes; its new content closes the version, once."""
     world = World()
-    world.land(*TRAIN_SHARDS)
+    world.upload_shards(*TRAIN_SHARDS)
     world.put(FIRST, OTHER_CONTENT)
-    world.land(*ALL_SHARDS[2:])
+    world.upload_shards(*ALL_SHARDS[2:])
     assert world.ledger.latest_generation(VERSION) is None
     world.deliver(PATH)
     assert [1] == [closing.number for closing in world.ledger.generations(VERSION)]
@@ -146,7 +146,7 @@ def test_a_run_that_waits_for_its_data_gives_way_to_a_newer_generation() -> None
 def test_a_job_that_starts_on_other_data_is_canceled(is_replaced: bool) -> None:  # noqa: FBT001
     """It could not be registered, and would be paid for."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.remove(PATH)
     if is_replaced:
         world.deliver(world.put(FIRST, OTHER_CONTENT))
@@ -166,7 +166,7 @@ def test_a_job_that_starts_on_other_data_is_canceled(is_replaced: bool) -> None:
 def test_a_run_that_lost_its_data_can_be_requested_again_without_force() -> None:
     """The same content was uploaded again meanwhile."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     content = world.shards.blobs[PATH][1]
     world.remove(PATH)
     world.jobs.become(run.run_id, "Running")

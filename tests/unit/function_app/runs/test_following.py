@@ -23,7 +23,7 @@ from tests.unit.function_app.runs.test_submission import Unavailable
 def ended(status: str = "Completed", **metrics: float) -> tuple[World, RunRecord]:
     """A world whose run has ended, and the run after a look."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run, status, **metrics)
     return world, world.follow(run)
 
@@ -48,7 +48,7 @@ def ended(status: str = "Completed", **metrics: float) -> tuple[World, RunRecord
 def test_a_status_leads_to_its_state_or_changes_nothing(status: str, state: RunState) -> None:
     """Words that say nothing about progress leave the run as it was."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, status)
     assert state == world.follow(run).state
 
@@ -56,7 +56,7 @@ def test_a_status_leads_to_its_state_or_changes_nothing(status: str, state: RunS
 def test_a_run_never_goes_back() -> None:
     """After NotResponding a job may report an earlier status: ours stays."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, "Running")
     world.follow(run)
     world.jobs.become(run.run_id, "Queued")
@@ -81,7 +81,7 @@ def test_a_completed_run_whose_gate_holds_is_registered_with_its_lineage() -> No
     } == lineage
 
 
-def test_looking_again_registers_and_tells_nothing_again() -> None:
+def test_looking_again_registers_and_notifies_nothing_again() -> None:
     """However often an event or the timer comes."""
     world, run = ended()
     for _ in range(3):
@@ -114,7 +114,7 @@ def test_a_gate_that_does_not_hold_registers_nothing_and_says_why(metrics: dict[
 def test_a_report_that_cannot_be_read_is_no_evidence(report: bytes | None, reason: str) -> None:
     """The run ends not registered; it does not stay completed for ever."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.write_report(run, {"val_accuracy": 1.0})
     (path,) = world.run_outputs.documents
     if report is None:
@@ -130,7 +130,7 @@ def test_a_report_that_cannot_be_read_is_no_evidence(report: bytes | None, reaso
 def test_a_report_on_other_data_is_no_evidence() -> None:
     """A model must lead back to the data that the run is for."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.write_report(run, {"val_accuracy": 1.0}, fingerprint="e" * 64)
     world.jobs.become(run.run_id, "Completed")
     assert f"expected data {run.fingerprint[:12]}, got eeeeeeeeeeee" in (world.follow(run).reason or "")
@@ -141,9 +141,9 @@ def test_a_report_on_other_data_is_no_evidence() -> None:
     [({"register_": None}, "pipeline digits registers no model"), (None, "the dataset no longer has a pipeline")],
 )
 def test_without_a_gate_nothing_is_registered(changes: dict[str, Any] | None, reason: str) -> None:
-    """Nobody said what a good model is."""
+    """The pipeline does not say what a good model is."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run)
     if changes is None:
         world.services = replace(world.services, pipelines={})
@@ -157,7 +157,7 @@ def test_without_a_gate_nothing_is_registered(changes: dict[str, Any] | None, re
 def test_a_registry_that_refuses_is_a_reason() -> None:
     """The evidence was good; the model is not there all the same, and people must know."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.models.refusal = "no right to register"
     world.end_job(run)
     assert (RunState.NOT_REGISTERED, "no right to register") == (
@@ -169,7 +169,7 @@ def test_a_registry_that_refuses_is_a_reason() -> None:
 def test_a_failed_run_keeps_error_and_log_tail_and_tells_people() -> None:
     """What a person starts from."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.logs[run.run_id] = "Traceback …\nValueError: no\n"
     world.jobs.become(run.run_id, "Failed", error="exit status 1")
     found = world.follow(run)
@@ -195,7 +195,7 @@ class Silent(MemoryJobs):
 def test_a_log_that_cannot_be_read_holds_up_no_end() -> None:
     """The run has failed whether its log can be had or not."""
     world = World(jobs=Silent())
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, "Failed")
     found = world.follow(run)
     assert (RunState.FAILED, None) == (found.state, found.log_tail)
@@ -210,7 +210,7 @@ def test_a_canceled_run_ends_canceled() -> None:
 def test_a_job_that_azure_ml_does_not_know_is_lost_after_a_while() -> None:
     """Right after the submission it may not be known yet."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.forget(run.run_id)
     assert RunState.SUBMITTED == world.follow(run).state
     world.clock.move(minutes=16)
@@ -222,7 +222,7 @@ def test_a_job_that_azure_ml_does_not_know_is_lost_after_a_while() -> None:
 def test_a_service_that_does_not_answer_leaves_everything_as_it_is() -> None:
     """The next look will tell."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.services = replace(world.services, jobs=Unavailable())
     with pytest.raises(ServiceUnavailableError):
         world.follow(run)
@@ -231,7 +231,7 @@ def test_a_service_that_does_not_answer_leaves_everything_as_it_is() -> None:
 
 def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> None:
     """Digits only, as Azure ML numbers versions itself."""
-    run = World().land_all()
+    run = World().upload_version()
     later = replace(run, created_at=run.created_at.replace(second=59))
     assert model_version(run) == model_version(replace(run, state=RunState.COMPLETED))
     assert (True, 18, True) == (
@@ -242,7 +242,7 @@ def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> Non
 
 
 def test_an_illegal_move_changes_nothing() -> None:
-    """A settled run stays settled, whoever comes late."""
+    """A settled run stays settled, whatever event comes late."""
     world, run = ended()
     found, moved = move_run(world.ledger, run, RunState.RUNNING, by=Actor.RECONCILIATION, now=world.clock())
     assert (False, RunState.REGISTERED) == (moved, found.state)
@@ -251,7 +251,7 @@ def test_an_illegal_move_changes_nothing() -> None:
 def test_an_event_of_our_run_has_it_looked_at() -> None:
     """Whatever the event says, Azure ML is asked."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run)
     handle_run_event(run.run_id, world.services)
     assert RunState.REGISTERED == world.only_run().state
@@ -265,7 +265,7 @@ def test_an_event_of_another_project_leaves_no_trace_in_the_ledger() -> None:
 
 
 def test_an_event_of_a_run_that_looks_like_ours_is_suppressed_with_its_reason() -> None:
-    """Somebody may have submitted it by hand, or a ledger was lost."""
+    """It may have been submitted by hand, or a ledger was lost."""
     world = World()
     handle_run_event("landfall-digits-v1-000000000000-a1", world.services)
     assert ["event_suppressed"] == world.actions("landfall-digits-v1-000000000000-a1")
@@ -308,7 +308,7 @@ def test_a_run_event_reads_the_run_once_and_writes_it_once_per_transition(
     """A completion has two transitions: its job has ended, and the gate has decided; then its people are notified."""
     ledger = CountingLedger()
     world = World(ledger=ledger)
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run, status, val_accuracy=metric)
     ledger.reads.clear()
     ledger.writes.clear()
@@ -320,7 +320,7 @@ def test_a_run_event_that_leads_to_another_attempt_reads_the_run_once() -> None:
     """One write for the failure, one that adds the attempt; no row is read again to see what was written."""
     ledger = CountingLedger()
     world = World(ledger=ledger)
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, "Failed", error="The job was preempted")
     ledger.reads.clear()
     ledger.writes.clear()

@@ -25,7 +25,7 @@ from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeli
 def test_a_request_with_another_option_is_another_run() -> None:
     """It is claimed and queued; the queue submits it."""
     world = World()
-    first = world.land_all()
+    first = world.upload_version()
     world.finish(first)
     run, is_new = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
     world.serve_requests()
@@ -37,15 +37,15 @@ def test_a_request_with_another_option_is_another_run() -> None:
 def test_the_same_request_again_meets_its_run() -> None:
     """Also the run that the closing started."""
     world = World()
-    first = world.land_all()
+    first = world.upload_version()
     run, is_new = request_run(VERSION, {}, trigger="http", services=world.services)
     assert (first.run_id, False, []) == (run.run_id, is_new, world.requests.messages)
 
 
 def test_a_run_that_was_claimed_and_never_queued_is_queued() -> None:
-    """Whoever asked first died in between."""
+    """The process that asked first died in between."""
     world = World()
-    world.land_all()
+    world.upload_version()
     request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
     world.requests.messages.clear()
     _, is_new = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
@@ -55,13 +55,13 @@ def test_a_run_that_was_claimed_and_never_queued_is_queued() -> None:
 def test_a_version_that_is_not_whole_says_what_is_missing() -> None:
     """Every shard by its name."""
     world = World()
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     with pytest.raises(VersionNotWholeError, match="digits/v1 is not whole: 2 missing") as caught:
         request_run(VERSION, {}, trigger="http", services=world.services)
     assert ("train-00001-of-00002", "validation-*: no shard of this split has come yet") == caught.value.missing
 
 
-def test_what_nobody_knows_is_not_found() -> None:
+def test_an_unknown_subject_is_not_found() -> None:
     """A dataset without a pipeline."""
     with pytest.raises(NotFoundError, match="dataset letters has no pipeline"):
         request_run(DatasetVersion(dataset="letters", version="v1"), {}, trigger="http", services=World().services)
@@ -70,7 +70,7 @@ def test_what_nobody_knows_is_not_found() -> None:
 def test_an_override_beyond_its_limit_claims_nothing() -> None:
     """It is refused before anything is written."""
     world = World()
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     with pytest.raises(OverrideError):
         request_run(VERSION, {"epochs": 1000}, trigger="http", services=world.services)
     assert [] == world.ledger.runs()
@@ -118,10 +118,10 @@ def forced(world: World, key: str) -> tuple[RunRecord, bool]:
     return request_run(VERSION, {}, trigger="http", services=world.services, forced_by=key)
 
 
-def test_a_forced_request_trains_again_and_says_so_in_story_and_lineage() -> None:
+def test_a_forced_request_trains_again_and_says_so_in_history_and_lineage() -> None:
     """Without force the same request meets the run that is there."""
     world = World()
-    first = world.finish(world.land_all())
+    first = world.finish(world.upload_version())
     met, _ = request_run(VERSION, {}, trigger="http", services=world.services)
     run, is_new = forced(world, "key-1")
     world.serve_requests()
@@ -138,9 +138,9 @@ def test_a_forced_request_trains_again_and_says_so_in_story_and_lineage() -> Non
 
 
 def test_the_same_request_repeated_is_the_same_run() -> None:
-    """An answer that was lost on the way does not double anything; another key is another wish."""
+    """An answer that was lost on the way does not double anything; another key is another request."""
     world = World()
-    world.finish(world.land_all())
+    world.finish(world.upload_version())
     answers = [forced(world, key) for key in ("key-1", "key-1", "key-2")]
     assert ([True, False, True], 2) == ([is_new for _, is_new in answers], len({run.run_id for run, _ in answers}))
     assert 1 == world.actions(answers[0][0].run_id).count("run_forced")
@@ -149,7 +149,7 @@ def test_the_same_request_repeated_is_the_same_run() -> None:
 def test_a_forced_run_waits_like_any_other() -> None:
     """The run queue holds for it, too."""
     world = World()
-    first = world.land_all()
+    first = world.upload_version()
     run, _ = forced(world, "key-1")
     world.serve_requests()
     assert [first.run_id] == world.jobs.submissions
@@ -158,9 +158,9 @@ def test_a_forced_run_waits_like_any_other() -> None:
 
 
 def test_what_a_lost_run_says_to_do_trains_again() -> None:
-    """Asking without force meets the lost run: nobody knows whether it has trained."""
+    """Asking without force meets the lost run: it is unknown whether it has trained."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.forget(run.run_id)
     world.clock.move(hours=1)
     world.follow(run)
@@ -242,7 +242,7 @@ def test_a_run_of_which_nothing_was_timed_says_so() -> None:
 
 
 def test_uploads_to_synthetic_data_close_nothing() -> None:
-    """A shard or a file of counts under its name is nobody's, also for the sweep."""
+    """A shard or a file of counts under its name matches no pipeline, also for the sweep."""
     world = synthetic_world()
     names = ("train-00000-of-00001.tfrecord", "dataset.json")
     for name in names:
@@ -250,14 +250,14 @@ def test_uploads_to_synthetic_data_close_nothing() -> None:
     world.clock.move(hours=1)
     report = run_sweep(world.services)
     assert (0, (), None) == (report.shards_judged, report.problems, world.ledger.latest_generation(SYNTHETIC_VERSION))
-    told = [world.actions(f"{SYNTHETIC}/synthetic/{name}") for name in names]
-    assert [["event_suppressed"]] * 2 == told
+    actions = [world.actions(f"{SYNTHETIC}/synthetic/{name}") for name in names]
+    assert [["event_suppressed"]] * 2 == actions
 
 
 def test_a_dataset_that_becomes_synthetic_closes_nothing_of_before() -> None:
-    """Shards that landed for its former pipeline are not taken for a whole version of no splits."""
+    """Shards that were uploaded for its former pipeline are not taken for a whole version of no splits."""
     world = World()
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     members = {"pipeline": "digits", "dataset": "digits"}
     world.services = replace(world.services, pipelines={"digits": synthetic_pipeline().model_copy(update=members)})
     world.clock.move(hours=1)
@@ -275,11 +275,11 @@ def test_a_synthetic_version_can_be_described() -> None:
 
 
 def test_nothing_is_awaited_once_a_synthetic_run_has_ended() -> None:
-    """The story begins with the closing; no training is owed that nobody has asked for."""
+    """The history begins with the closing; no training is awaited without a request."""
     world = synthetic_world()
     world.finish(asked_for_synthetic(world))
-    story = why(str(SYNTHETIC_VERSION), world.services)
-    assert ("version_closed", ()) == (story.lines[0].action, story.awaited)
+    history = why(str(SYNTHETIC_VERSION), world.services)
+    assert ("version_closed", ()) == (history.lines[0].action, history.awaited)
 
 
 @pytest.mark.parametrize(

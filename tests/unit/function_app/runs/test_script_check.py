@@ -35,7 +35,7 @@ def deploy(world: World, script: str) -> None:
 
 
 def asked(world: World, key: str | None = None) -> RunRecord:
-    """What a person is answered who asks for a run, with force where a key is given."""
+    """Return the answer to a person who requests a run, with force if there is a key."""
     run, _ = request_run(VERSION, {}, trigger="http", services=world.services, forced_by=key)
     return run
 
@@ -43,17 +43,17 @@ def asked(world: World, key: str | None = None) -> RunRecord:
 def test_a_script_without_errors_is_submitted() -> None:
     """Under its own command."""
     world = world_with(GOOD)
-    run = world.land_all()
+    run = world.upload_version()
     assert ("submitted", True) == (
         run.state,
         world.jobs.submitted[run.run_id].command.startswith("python scripts/mine.py"),
     )
 
 
-def test_a_closing_with_a_bad_script_ends_failed_and_people_are_told_why() -> None:
-    """Reason, story and notification name file, line and code; nothing reaches Azure ML."""
+def test_a_closing_with_a_bad_script_ends_failed_and_recipients_learn_why() -> None:
+    """Reason, history and notification name file, line and code; nothing reaches Azure ML."""
     world = world_with(BAD)
-    run = world.land_all()
+    run = world.upload_version()
     assert ("failed", "user_code", "stop", {}) == (run.state, run.failure_class, run.remedy, world.jobs.submitted)
     for text in (
         run.reason or "",
@@ -67,7 +67,7 @@ def test_a_closing_with_a_bad_script_ends_failed_and_people_are_told_why() -> No
 def test_the_sweep_refuses_what_a_dead_handler_left_behind() -> None:
     """The place in the run queue is released, too."""
     world = world_with(BAD)
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     world.requests.messages.clear()
     world.clock.move(hours=1)
     run_sweep(world.services)
@@ -80,7 +80,7 @@ def test_the_sweep_refuses_what_a_dead_handler_left_behind() -> None:
 def test_asking_for_a_run_with_a_bad_script_is_refused_with_the_findings() -> None:
     """Nothing is written down."""
     world = world_with(GOOD)
-    world.finish(world.land_all())
+    world.finish(world.upload_version())
     deploy(world, BAD)
     before = len(world.ledger.runs())
     with pytest.raises(ScriptRefusedError, match=r"scripts/mine\.py has 2 errors.*force") as refused:
@@ -90,9 +90,9 @@ def test_asking_for_a_run_with_a_bad_script_is_refused_with_the_findings() -> No
 
 
 def test_force_lets_a_bad_script_through_and_the_lineage_says_so() -> None:
-    """Story, job and model name the codes."""
+    """History, job and model name the codes."""
     world = world_with(GOOD)
-    world.finish(world.land_all())
+    world.finish(world.upload_version())
     deploy(world, BAD)
     run = asked(world, "key-1")
     world.serve_requests()
@@ -107,20 +107,20 @@ def test_force_lets_a_bad_script_through_and_the_lineage_says_so() -> None:
     assert "script_errors_forced" in world.actions(run.run_id)
 
 
-def test_warnings_are_told_and_refuse_nothing() -> None:
+def test_warnings_are_recorded_and_refuse_nothing() -> None:
     """On the size that the pipeline names."""
     world = world_with(SLOW, vm_size="Standard_ND96asr_v4")
-    world.land_all()
+    world.upload_version()
     run = asked(world, "key-1")
-    told = [d.reason for d in world.ledger.history(run.run_id) if d.action == "script_warnings"]
-    assert [True] == ["scripts/mine.py:4: infiniband_disabled" in text for text in told]
+    warnings = [d.reason for d in world.ledger.history(run.run_id) if d.action == "script_warnings"]
+    assert [True] == ["scripts/mine.py:4: infiniband_disabled" in text for text in warnings]
 
 
 @pytest.mark.parametrize("script", ["print 'hello'", "def broken(:", "\0"])
 def test_a_script_that_cannot_be_read_is_refused(script: str) -> None:
     """It could not run either."""
     world = world_with(script)
-    run = world.land_all()
+    run = world.upload_version()
     assert ("failed", True) == (run.state, "scripts/mine.py:1: not Python" in (run.reason or ""))
 
 
@@ -132,22 +132,25 @@ def test_a_script_that_is_not_there_is_refused() -> None:
 
     world = world_with(GOOD)
     world.services = replace(world.services, read_script=gone)
-    assert ("failed", True) == ((run := world.land_all()).state, "should be in the folder" in (run.reason or ""))
+    assert ("failed", True) == (
+        (run := world.upload_version()).state,
+        "should be in the folder" in (run.reason or ""),
+    )
 
 
 def test_a_job_that_azure_ml_has_already_is_followed() -> None:
-    """Whoever submitted it died before writing it down, and a stricter rule was deployed since."""
+    """The process that submitted it died before recording that, and a stricter rule was deployed since."""
     world = world_with(GOOD)
-    run = world.land_all()
+    run = world.upload_version()
     world.ledger.run_rows[run.run_id] = replace(world.stands(run), state=RunState.SUBMITTING, claimed_until=None)
     deploy(world, BAD)
     assert "submitted" == submit_run(world.stands(run), world.services).state
 
 
 def test_a_claim_that_was_left_behind_is_looked_at_again() -> None:
-    """Whoever had it died before refusing; Azure ML has no such job."""
+    """The process that claimed it died before refusing; Azure ML has no such job."""
     world = world_with(BAD)
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     deploy(world, GOOD)
     world.jobs.refusal = "stop here"
     world.serve_requests()
@@ -161,7 +164,7 @@ def test_a_claim_that_was_left_behind_is_looked_at_again() -> None:
 def test_a_later_attempt_is_not_looked_at_again() -> None:
     """It goes on with the code that was let through."""
     world = world_with(GOOD)
-    run = world.land_all()
+    run = world.upload_version()
     deploy(world, BAD)
     world.jobs.become(run.run_id, "Failed", error="the node was preempted")
     world.follow(run)

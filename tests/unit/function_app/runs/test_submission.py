@@ -25,7 +25,7 @@ OTHER_SIZE = Size(compute="landfall-other", vm_size="Standard_NC6s_v3")
 def test_a_closing_becomes_one_job() -> None:
     """Planned, submitted, and known by name."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     assert (RunState.SUBMITTED, [run.run_id], "closed") == (run.state, world.jobs.submissions, run.trigger)
     assert run.run_id == next(iter(world.ledger.generation_rows.values())).auto_run_id
 
@@ -33,7 +33,7 @@ def test_a_closing_becomes_one_job() -> None:
 def test_a_request_delivered_again_submits_nothing() -> None:
     """And says why."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     handle_request(CLOSED, world.services)
     assert [run.run_id] == world.jobs.submissions
     assert "request_suppressed" == world.actions(run.run_id)[-1]
@@ -42,7 +42,7 @@ def test_a_request_delivered_again_submits_nothing() -> None:
 def test_a_deployment_between_two_deliveries_makes_no_second_run() -> None:
     """The closing has claimed its run by name; the stored spec is what is sent."""
     world = World()
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     world.services = replace(world.services, jobs=Unavailable())
     with pytest.raises(ServiceUnavailableError):
         handle_request(CLOSED, world.services)
@@ -55,7 +55,7 @@ def test_a_deployment_between_two_deliveries_makes_no_second_run() -> None:
 def test_a_claim_whose_row_was_never_written_is_filled_in() -> None:
     """The claimer died between the two, and a deployment came in between; the name stands."""
     world = World()
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     generation = world.ledger.latest_generation(VERSION)
     assert generation is not None
     world.ledger.claim_auto_run(generation, "landfall-digits-v1-000000000000-a1")
@@ -67,7 +67,7 @@ def test_a_claim_whose_row_was_never_written_is_filled_in() -> None:
 def test_a_submission_under_way_is_left_to_its_handler_until_the_lease_runs_out() -> None:
     """Then that handler is dead, and another one sends the very spec that is on record."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     lease = world.clock() + world.services.claim_lease
     world.ledger.run_rows[run.run_id] = replace(run, state=RunState.SUBMITTING, claimed_until=lease)
     handle_request(replace(CLOSED, run_id=run.run_id), world.services)
@@ -78,18 +78,18 @@ def test_a_submission_under_way_is_left_to_its_handler_until_the_lease_runs_out(
     assert world.jobs.submitted == {run.run_id: spec_from_json(run.spec)}
 
 
-def test_a_refused_submission_fails_with_the_services_words_and_people_are_told() -> None:
+def test_a_refused_submission_fails_with_the_services_words_and_recipients_are_notified() -> None:
     """Trying again would not help, so it ends here."""
     world = World()
     world.jobs.refusal = "there is no such cluster"
-    run = world.land_all()
+    run = world.upload_version()
     assert (RunState.FAILED, "there is no such cluster") == (run.state, run.reason)
     assert ("stop", "Azure ML refused the job, and would refuse it again") == (run.remedy, run.remedy_reason)
     assert ["failed", "failed"] == [n.outcome for n in (*world.topic.received, *world.people.received)]
 
 
 def test_a_submission_refused_for_quota_is_tried_again_when_its_time_has_come() -> None:
-    """Room comes back: the next attempt waits for it, under its own name, and nobody is told of the refusal."""
+    """Room comes back: the next attempt waits for it, under its own name, and the refusal is not notified."""
     world = World()
     world.jobs.refusal = NO_QUOTA
     second = world.train()
@@ -102,7 +102,7 @@ def test_a_submission_refused_for_quota_is_tried_again_when_its_time_has_come() 
     assert ([second.run_id], []) == (world.jobs.submissions, world.topic.received)
 
 
-def test_refusals_for_quota_are_bounded_as_attempts_are_and_told_once() -> None:
+def test_refusals_for_quota_are_bounded_as_attempts_are_and_notified_once() -> None:
     """Each is an attempt; the last one's end is what people hear."""
     world = World()
     world.jobs.refusal = NO_QUOTA
@@ -120,7 +120,7 @@ def test_a_submission_refused_for_quota_goes_to_the_next_size_first() -> None:
     world = World()
     world.change_pipeline(attempts=Attempts(other_sizes=(OTHER_SIZE,)))
     world.jobs.refusal = NO_QUOTA
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     handle_request(TrainingRequest.from_json(world.requests.messages.pop()), world.services)
     world.jobs.refusal = None
     world.serve_requests()
@@ -131,7 +131,7 @@ def test_a_submission_refused_for_quota_goes_to_the_next_size_first() -> None:
 def test_a_waiting_run_whose_data_are_held_does_not_start() -> None:
     """Another run has failed on the same data meanwhile; only a forced one starts."""
     world = World()
-    first = world.land_all()
+    first = world.upload_version()
     queued, _ = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
     forced, _ = request_run(VERSION, {}, trigger="http", services=world.services, forced_by="k")
     handle_request(replace(CLOSED, run_id=queued.run_id), world.services)
@@ -148,7 +148,7 @@ def test_a_waiting_run_whose_data_are_held_does_not_start() -> None:
 def test_an_unavailable_service_leaves_the_run_to_the_next_delivery() -> None:
     """The message goes back to the queue."""
     world = World()
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     world.services = replace(world.services, jobs=Unavailable())
     with pytest.raises(ServiceUnavailableError):
         handle_request(CLOSED, world.services)
@@ -158,7 +158,7 @@ def test_an_unavailable_service_leaves_the_run_to_the_next_delivery() -> None:
 def test_a_superseded_closing_starts_nothing() -> None:
     """The newer one has its own request, or its pipeline wants none."""
     world = World()
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     world.deliver(world.put(TRAIN_SHARDS[0], shard_content(5)))
     world.serve_requests()
     assert ([], "request_suppressed") == (world.ledger.runs(), world.actions(VERSION)[-1])
@@ -167,19 +167,19 @@ def test_a_superseded_closing_starts_nothing() -> None:
 def test_a_dataset_without_a_pipeline_starts_nothing() -> None:
     """Its pipeline was taken away after the closing."""
     world = World()
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     world.services = replace(world.services, pipelines={})
     world.serve_requests()
     assert ([], "request_suppressed") == (world.ledger.runs(), world.actions(VERSION)[-1])
 
 
 def test_a_request_that_makes_no_sense_ends_as_poison() -> None:
-    """It raises, so that the queue gives it up and somebody can look."""
+    """It raises, so that the queue gives it up and a person can look."""
     world = World()
     with pytest.raises(NotFoundError, match="never been whole"):
         handle_request(CLOSED, world.services)
     with pytest.raises(NotFoundError, match="not on record"):
-        handle_request(replace(CLOSED, run_id="landfall-nobody-a1"), world.services)
+        handle_request(replace(CLOSED, run_id="landfall-unknown-a1"), world.services)
 
 
 class Unavailable:

@@ -23,7 +23,7 @@ def swept(world: World) -> int:
 def forgotten(status: str = "Running", **tags: str) -> tuple[World, RunRecord]:
     """A world whose run is not on record any more, while its job goes on."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.ledger.run_rows.clear()
     job = world.jobs.statuses[run.run_id]
     world.jobs.statuses[run.run_id] = replace(job, status=status, tags={**job.tags, **tags})
@@ -31,7 +31,7 @@ def forgotten(status: str = "Running", **tags: str) -> tuple[World, RunRecord]:
 
 
 def stranger(world: World, **members: Any) -> JobStatus:
-    """Put a job into the workspace that nobody here has planned."""
+    """Put a job into the workspace that no deployment here has planned."""
     tags = {"landfall.run_id": "x", "landfall.dataset_version": "digits/v1", "landfall.fingerprint": "f" * 64}
     defaults: dict[str, Any] = {"name": "landfall-digits-v1-0123456789ab-a1", "status": "Running", "tags": tags}
     job = JobStatus(**(defaults | members))
@@ -42,7 +42,7 @@ def stranger(world: World, **members: Any) -> JobStatus:
 def test_known_jobs_are_left_alone() -> None:
     """The usual sweep."""
     world = World()
-    world.land_all()
+    world.upload_version()
     assert 0 == swept(world)
 
 
@@ -59,18 +59,18 @@ def test_a_job_whose_plan_gives_its_very_spec_is_adopted() -> None:
     assert "run_adopted" in world.actions(run.run_id)
 
 
-def test_a_job_of_another_spec_is_told_once() -> None:
+def test_a_job_of_another_spec_is_notified_once() -> None:
     """Half a record would register a model without its lineage."""
     world, run = forgotten(**{"landfall.spec_hash": "0" * 64, "landfall.fingerprint": "0" * 64})
     world.jobs.statuses["landfall-copied-a1"] = replace(world.jobs.statuses[run.run_id], name="landfall-copied-a1")
     for _ in range(3):
         swept(world)
-    told = [n.content["job"] for n in world.people.received if n.outcome == "unknown_job"]
-    assert ("landfall-copied-a1", 1) == (told[-1], told.count("landfall-copied-a1"))
+    jobs = [n.content["job"] for n in world.people.received if n.outcome == "unknown_job"]
+    assert ("landfall-copied-a1", 1) == (jobs[-1], jobs.count("landfall-copied-a1"))
 
 
-def test_a_job_that_has_ended_is_only_put_into_the_story() -> None:
-    """Nobody has to act on it."""
+def test_a_job_that_has_ended_is_only_put_into_the_history() -> None:
+    """It requires no action."""
     world = World()
     job = stranger(world, status="Completed")
     for _ in range(2):
@@ -78,7 +78,7 @@ def test_a_job_that_has_ended_is_only_put_into_the_story() -> None:
     assert (["unknown_job"], []) == (world.actions(job.name), world.people.received)
 
 
-def test_jobs_of_other_deployments_and_other_projects_are_nobodys() -> None:
+def test_jobs_of_other_deployments_and_other_projects_are_ignored() -> None:
     """They may share the workspace."""
     world = World()
     stranger(world, name="calm_river_x1b2")

@@ -1,4 +1,4 @@
-"""Dead letters: taken to the ledger with their error, sent again when somebody says so."""
+"""Dead letters: taken to the ledger with their error, sent again on request."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_message_whose_handler_never_came_to_an_end_says_so() -> None:
 
 
 def test_what_was_taken_lies_there_no_longer() -> None:
-    """And taking it twice, because the source could not be told, makes one letter."""
+    """And taking it twice, because the source could not be emptied, makes one letter."""
     world = World()
     collected(world, undelivered())
     collected(world, undelivered())
@@ -73,7 +73,7 @@ def test_what_was_taken_lies_there_no_longer() -> None:
     )
 
 
-def test_people_are_told_of_a_letter_once() -> None:
+def test_a_letter_is_notified_once() -> None:
     """With the error, and the command that sends it again."""
     world = World()
     letter = collected(world, undelivered(), undelivered())
@@ -84,7 +84,7 @@ def test_people_are_told_of_a_letter_once() -> None:
 
 
 def test_a_replayed_upload_goes_back_to_its_queue() -> None:
-    """As it was; the letter says when, and the story too."""
+    """As it was; the letter says when, and so does the history."""
     world = World()
     letter = replay(collected(world, undelivered()).dead_letter_id, world.services)
     assert [UPLOAD] == world.uploads.messages
@@ -116,7 +116,7 @@ def test_a_letter_that_dies_again_within_the_second_waits_again(later_s: int) ->
 
 
 def test_remains_of_an_earlier_death_do_not_reopen_a_replayed_letter() -> None:
-    """They come to light after the next death: whoever took them first was killed before the queue heard of it."""
+    """They appear after the next death: the process that took them was killed before it deleted the message."""
     world = World()
     letter = collected(world, undelivered(died_at=NOON + timedelta(seconds=1), death="2"))
     replay(letter.dead_letter_id, world.services)
@@ -134,7 +134,7 @@ def test_remains_of_the_first_death_do_not_reopen_a_replayed_letter() -> None:
 def test_a_replayed_training_request_leads_to_its_run_once() -> None:
     """However often it is replayed, and whatever has happened since."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     request = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed", run_id=run.run_id)
     letter = collected(world, undelivered(TRAINING_REQUESTED, request.to_json()))
     for _ in range(2):
@@ -146,7 +146,7 @@ def test_a_replayed_training_request_leads_to_its_run_once() -> None:
 def test_a_replayed_run_event_has_its_run_looked_at() -> None:
     """Event Grid called the function itself, so there is no queue: the step is taken at once."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run)
     event = {"id": "r", "eventType": "Microsoft.MachineLearningServices.RunCompleted", "data": {"runId": run.run_id}}
     letter = collected(world, undelivered(RUN_CHANGED, json.dumps(event), identity="r"))
@@ -156,8 +156,8 @@ def test_a_replayed_run_event_has_its_run_looked_at() -> None:
 
 @pytest.mark.parametrize("payload", ["", "no JSON", "[]", "7", '{"subject": null}', '{"subject": "/x"}'])
 @pytest.mark.parametrize("source", [SHARD_UPLOADED, TRAINING_REQUESTED, RUN_CHANGED])
-def test_a_payload_that_nobody_understands_is_kept_all_the_same(source: str, payload: str) -> None:
-    """About nothing that is known; its story is under its own name."""
+def test_a_payload_that_cannot_be_parsed_is_kept(source: str, payload: str) -> None:
+    """About nothing that is known; its history is under its own name."""
     world = World()
     letter = collected(world, undelivered(source, payload))
     assert ("", payload) == (letter.subject, letter.payload)
@@ -174,7 +174,7 @@ def test_half_a_payload_is_not_replayed() -> None:
 
 
 def test_an_event_of_an_unknown_type_is_not_replayed() -> None:
-    """Nobody here handles it."""
+    """No handler here takes it."""
     world = World()
     letter = collected(world, undelivered("Contoso.Something"))
     with pytest.raises(ReplayRefusedError, match="cannot be replayed; these can: run-changed, shard-uploaded"):
@@ -183,5 +183,5 @@ def test_an_event_of_an_unknown_type_is_not_replayed() -> None:
 
 def test_an_unknown_letter_is_not_found() -> None:
     """The name is in the message."""
-    with pytest.raises(NotFoundError, match="dead letter nobody is not on record"):
-        replay("nobody", World().services)
+    with pytest.raises(NotFoundError, match="dead letter unknown is not on record"):
+        replay("unknown", World().services)

@@ -38,7 +38,7 @@ def settled_world() -> tuple[World, ScanCounter]:
     """A closed version that was swept, and its ledger with nothing counted."""
     ledger = ScanCounter()
     world = World(ledger=ledger)
-    world.land_all()
+    world.upload_version()
     swept(world, times=2)
     ledger.scans.clear()
     return world, ledger
@@ -55,7 +55,7 @@ def test_an_open_version_is_read_once_in_each_sweep() -> None:
     """Comparing and caring share one scan."""
     ledger = ScanCounter()
     world = World(ledger=ledger)
-    world.land(*TRAIN_SHARDS)
+    world.upload_shards(*TRAIN_SHARDS)
     swept(world)
     assert {VERSION: 1} == dict(ledger.scans)
 
@@ -90,7 +90,7 @@ def test_a_version_whose_blobs_are_all_gone_is_looked_at_once() -> None:
 
 
 def test_a_closed_version_with_a_rejected_shard_is_looked_at_every_time() -> None:
-    """Somebody still has to do something about it."""
+    """It still requires an action."""
     world, ledger = settled_world()
     world.deliver(world.put(TRAIN_SHARDS[0], b"<html>"))
     assert (0, 2) == (swept(world, times=2).versions_unchanged, ledger.scans[VERSION])
@@ -124,7 +124,7 @@ def test_a_folder_within_a_version_does_not_split_it() -> None:
 def test_young_blobs_leave_no_mark() -> None:
     """Their own events are still on the way."""
     world = World()
-    world.land_all()
+    world.upload_version()
     world.clock.move(seconds=10)
     run_sweep(world.services)
     assert [] == [name for name in world.ledger.mark_rows if name.startswith("inventory/")]

@@ -30,7 +30,7 @@ def test_an_error_is_recorded_and_goes_on() -> None:
     ]
 
 
-def test_an_error_that_nobody_foresaw_is_recorded_with_its_kind() -> None:
+def test_an_unforeseen_error_is_recorded_with_its_kind() -> None:
     """A bare message of a KeyError says nothing."""
     world = World()
     with pytest.raises(KeyError), failures_on_record(SHARD_UPLOADED, "body", world.services):
@@ -38,7 +38,7 @@ def test_an_error_that_nobody_foresaw_is_recorded_with_its_kind() -> None:
     assert ["KeyError: 'subject'"] == [line.reason for line in failures_of(SHARD_UPLOADED, "body", world.services)]
 
 
-def test_messages_are_told_apart_by_source_and_body() -> None:
+def test_messages_are_distinguished_by_source_and_body() -> None:
     """A failure of one is no failure of another."""
     world = World()
     with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, "body", world.services):

@@ -1,4 +1,4 @@
-"""Versions that stay open: people are told which shards are missing, once."""
+"""Versions that stay open: one notification says which shards are missing."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def stalled(world: World, hours: float) -> list[str]:
     return [n.content["text"] for n in world.people.received if n.outcome == "version_stalled"]
 
 
-def test_a_version_that_waits_too_long_is_told_with_its_missing_shards() -> None:
+def test_a_version_that_waits_too_long_is_notified_with_its_missing_shards() -> None:
     """A day, unless the pipeline says otherwise."""
     world = World()
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     assert [] == stalled(world, 23)
     (text,) = stalled(world, 2)
     expected = (
@@ -26,20 +26,20 @@ def test_a_version_that_waits_too_long_is_told_with_its_missing_shards() -> None
     assert expected == text[: len(expected)]
 
 
-def test_a_stalled_version_is_told_once() -> None:
+def test_a_stalled_version_is_notified_once() -> None:
     """However often the sweep comes by; a shard that comes and nothing after it is another time."""
     world = World()
-    world.land(TRAIN_SHARDS[0])
-    told = [len(stalled(world, 25)) for _ in range(3)]
-    world.land(TRAIN_SHARDS[1])
-    told += [len(stalled(world, 25)) for _ in range(2)]
-    assert [1, 1, 1, 2, 2] == told
+    world.upload_shards(TRAIN_SHARDS[0])
+    counts = [len(stalled(world, 25)) for _ in range(3)]
+    world.upload_shards(TRAIN_SHARDS[1])
+    counts += [len(stalled(world, 25)) for _ in range(2)]
+    assert [1, 1, 1, 2, 2] == counts
 
 
 def test_a_rejected_shard_is_missing_too() -> None:
-    """Nobody has to look for the difference in a night."""
+    """No one has to look for the difference in a night."""
     world = World()
-    world.land(*ALL_SHARDS[1:])
+    world.upload_shards(*ALL_SHARDS[1:])
     world.deliver(world.put(TRAIN_SHARDS[0], b"<html>"))
     (text,) = stalled(world, 25)
     assert "Missing: train-00000-of-00002." in text
@@ -49,20 +49,20 @@ def test_the_pipeline_says_how_long() -> None:
     """In seconds."""
     world = World()
     world.change_pipeline(watch=Watch(stalled_after_s=3600))
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     assert (0, 1) == (len(stalled(world, 0.9)), len(stalled(world, 0.2)))
 
 
 def test_a_whole_version_is_not_stalled() -> None:
     """It has closed, and whatever comes next is the run's."""
     world = World()
-    world.land_all()
+    world.upload_version()
     assert ([], []) == (stalled(world, 1), [line for line in world.actions(VERSION) if line == "version_stalled"])
 
 
-def test_a_closed_version_whose_new_shard_was_rejected_is_told() -> None:
+def test_a_closed_version_whose_new_shard_was_rejected_is_notified() -> None:
     """Its data as it is now cannot be trained on."""
     world = World()
-    world.land_all()
+    world.upload_version()
     world.deliver(world.put(TRAIN_SHARDS[0], b"<html>"))
     assert 1 == len(stalled(world, 25))

@@ -44,7 +44,7 @@ def test_young_uploads_are_left_to_their_own_events() -> None:
 def test_a_change_whose_event_was_lost_is_found() -> None:
     """The ETag in the ledger is not the one in the store."""
     world = World()
-    world.land_all()
+    world.upload_version()
     world.put(TRAIN_SHARDS[0], shard_content(5))
     swept(world)
     assert 2 == len(world.ledger.generation_rows)
@@ -53,7 +53,7 @@ def test_a_change_whose_event_was_lost_is_found() -> None:
 def test_a_verdict_that_was_written_after_a_younger_closing_is_found() -> None:
     """A verdict is dated before it is written: its date alone does not tell whether the closing includes it."""
     world = World()
-    world.land_all()
+    world.upload_version()
     (key, row), *_ = world.ledger.shard_rows.items()
     earlier = row.validated_at - timedelta(minutes=1)
     world.ledger.shard_rows[key] = replace(row, crc32c="00000001", validated_at=earlier)
@@ -64,7 +64,7 @@ def test_a_verdict_that_was_written_after_a_younger_closing_is_found() -> None:
 def test_a_last_shard_whose_closing_was_missed_is_closed() -> None:
     """Its handler died right after the verdict was written."""
     world = World()
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     world.ledger.generation_rows.clear()
     world.requests.messages.clear()
     assert RunState.SUBMITTED == swept(world).only_run().state
@@ -73,7 +73,7 @@ def test_a_last_shard_whose_closing_was_missed_is_closed() -> None:
 def test_a_change_whose_closing_was_missed_is_closed() -> None:
     """The same for a later generation."""
     world = World()
-    world.land_all()
+    world.upload_version()
     world.deliver(world.put(TRAIN_SHARDS[0], shard_content(5)))
     del world.ledger.generation_rows[VERSION, 2]
     swept(world)
@@ -83,7 +83,7 @@ def test_a_change_whose_closing_was_missed_is_closed() -> None:
 def test_a_closing_whose_request_was_lost_is_asked_for_again() -> None:
     """The claim, not the message, is what makes it one run."""
     world = World()
-    world.land(*ALL_SHARDS)
+    world.upload_shards(*ALL_SHARDS)
     world.requests.messages.clear()
     assert RunState.SUBMITTED == swept(world, times=2).only_run().state
 
@@ -92,7 +92,7 @@ def test_a_closing_whose_request_was_lost_is_asked_for_again() -> None:
 def test_a_run_that_got_stuck_before_its_submission_is_submitted(state: RunState) -> None:
     """Under its own name, with its own spec."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.ledger.run_rows[run.run_id] = replace(run, state=state)
     assert RunState.SUBMITTED == swept(world).only_run().state
 
@@ -100,16 +100,16 @@ def test_a_run_that_got_stuck_before_its_submission_is_submitted(state: RunState
 def test_a_run_whose_events_were_all_lost_is_finished() -> None:
     """Azure ML says nothing when a run is canceled, and its events are a preview."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run)
     swept(world)
     assert (RunState.REGISTERED, 1) == (world.only_run().state, len(world.topic.received))
 
 
 def test_a_sweep_over_what_is_well_changes_nothing() -> None:
-    """No new line in any story, no new message."""
+    """No new line in any history, no new message."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.put("README.md", b"hello")
     world.deliver(world.put("train-00000-of-00009.tfrecord"))
     world.end_job(run)
@@ -136,7 +136,7 @@ def test_one_part_that_fails_holds_up_no_other() -> None:
     """The sweep does all it can, and then says that it could not do everything."""
     jobs = OneSilent()
     world = World(jobs=jobs)
-    silent = world.land_all()
+    silent = world.upload_version()
     world.add_pipelines("letters")
     world.train(dataset="letters")
     for run in world.ledger.runs():
@@ -149,9 +149,9 @@ def test_one_part_that_fails_holds_up_no_other() -> None:
 
 
 def test_versions_of_a_dataset_without_a_pipeline_are_left_alone() -> None:
-    """Nobody says any more what they need."""
+    """No pipeline says any more what they need."""
     world = World()
-    world.land(*TRAIN_SHARDS)
+    world.upload_shards(*TRAIN_SHARDS)
     world.services = replace(world.services, pipelines={})
     swept(world)
     assert [] == world.requests.messages

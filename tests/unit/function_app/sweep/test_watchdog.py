@@ -12,64 +12,64 @@ from tests.support.world import World
 def started(status: str) -> tuple[World, RunRecord]:
     """A world with a submitted run whose job has a status."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, status)
     return world, run
 
 
-def told(world: World, outcome: str, **duration: float) -> list[str]:
+def notified_after(world: World, outcome: str, **duration: float) -> list[str]:
     """Let time pass and sweep; return what the people received about it in all."""
     world.clock.move(**duration)
     assert () == run_sweep(world.services).problems
     return [n.content["text"] for n in world.people.received if n.outcome == outcome]
 
 
-def test_a_run_that_waits_too_long_is_told_with_what_to_ask_for() -> None:
+def test_a_run_that_waits_too_long_is_notified_with_what_to_ask_for() -> None:
     """The nodes, their size, the vCPUs that the quota is counted in, and that the size is retired."""
     world, run = started("Queued")
-    assert [] == told(world, "run_waiting", minutes=110)
-    (text,) = told(world, "run_waiting", minutes=20)
+    assert [] == notified_after(world, "run_waiting", minutes=110)
+    (text,) = notified_after(world, "run_waiting", minutes=20)
     assert f"Run {run.run_id} of digits/v1 has waited 2 h 10 min for 2 nodes of Standard_NC6s_v3" in text
     assert "2 nodes, 12 vCPUs in all" in text
     assert "its successor is Standard_NC40ads_H100_v5" in text
 
 
-def test_a_waiting_run_is_told_once() -> None:
+def test_a_waiting_run_is_notified_once() -> None:
     """And goes on waiting: nothing is stopped by it."""
     world, run = started("Queued")
-    counts = [len(told(world, "run_waiting", hours=3)) for _ in range(3)]
+    counts = [len(notified_after(world, "run_waiting", hours=3)) for _ in range(3)]
     assert ([1, 1, 1], RunState.QUEUED) == (counts, world.ledger.run_rows[run.run_id].state)
 
 
 def test_a_running_run_waits_for_nothing() -> None:
     """Its own time limit is Azure ML's to keep."""
     world, _ = started("Running")
-    assert [] == told(world, "run_waiting", hours=30)
+    assert [] == notified_after(world, "run_waiting", hours=30)
 
 
 def test_the_pipeline_says_how_long_a_run_may_wait() -> None:
     """In seconds."""
     world, _ = started("Queued")
     world.change_pipeline(watch=Watch(queued_after_s=60))
-    assert 1 == len(told(world, "run_waiting", minutes=2))
+    assert 1 == len(notified_after(world, "run_waiting", minutes=2))
 
 
-def test_a_run_that_does_not_respond_is_told_after_a_while() -> None:
+def test_a_run_that_does_not_respond_is_notified_after_a_while() -> None:
     """It may come back; until then the clock runs from the first sight of it."""
     world, run = started("Running")
-    told(world, "run_silent", minutes=5)
+    notified_after(world, "run_silent", minutes=5)
     world.jobs.become(run.run_id, "NotResponding")
-    counts = [len(told(world, "run_silent", minutes=minutes)) for minutes in (5, 25, 10, 60)]
+    counts = [len(notified_after(world, "run_silent", minutes=minutes)) for minutes in (5, 25, 10, 60)]
     assert [0, 0, 1, 1] == counts
 
 
-def test_a_run_that_responds_again_starts_anew() -> None:
+def test_a_run_that_responds_again_restarts_the_clock() -> None:
     """Two silences of twenty minutes are none of thirty."""
     world, run = started("Running")
-    told(world, "run_silent", minutes=5)
+    notified_after(world, "run_silent", minutes=5)
     for status in ("NotResponding", "Running", "NotResponding"):
         world.jobs.become(run.run_id, status)
-        found = [told(world, "run_silent", minutes=minutes) for minutes in (5, 15)]
+        found = [notified_after(world, "run_silent", minutes=minutes) for minutes in (5, 15)]
     assert [[], []] == found
     assert ["run_not_responding", "run_not_responding_over", "run_not_responding"] == [
         action for action in world.actions(run.run_id) if "not_responding" in action
@@ -77,31 +77,31 @@ def test_a_run_that_responds_again_starts_anew() -> None:
 
 
 def test_a_run_whose_cluster_is_gone_is_lost_with_the_reason() -> None:
-    """Its job is canceled, so that a cluster made anew under the name does not start it."""
+    """Its job is canceled, so that a new cluster of the same name does not start it."""
     world, run = started("Queued")
     world.jobs.deleted_computes.add("landfall-gpu")
-    told(world, "lost", minutes=5)
+    notified_after(world, "lost", minutes=5)
     before = world.only_run().state
-    (text,) = told(world, "lost", minutes=11)
+    (text,) = notified_after(world, "lost", minutes=11)
     assert (RunState.QUEUED, RunState.LOST) == (before, world.only_run().state)
     assert "cluster landfall-gpu has been missing from the workspace since 2026-11-20T12:05:00" in text
     assert "Canceled" == world.jobs.statuses[run.run_id].status
 
 
 def test_a_cluster_that_is_back_in_time_loses_nothing() -> None:
-    """It was only made anew."""
+    """It was only created again."""
     world, run = started("Queued")
     for gone in (True, False, True):
         world.jobs.deleted_computes = {"landfall-gpu"} if gone else set()
-        told(world, "lost", minutes=9)
+        notified_after(world, "lost", minutes=9)
     assert RunState.QUEUED == world.ledger.run_rows[run.run_id].state
 
 
 def test_a_silent_run_without_its_cluster_is_lost_too() -> None:
     """Running is what Azure ML said before."""
     world, run = started("Running")
-    told(world, "lost", minutes=5)
+    notified_after(world, "lost", minutes=5)
     world.jobs.become(run.run_id, "NotResponding")
     world.jobs.deleted_computes.add("landfall-gpu")
-    counts = [len(told(world, "lost", minutes=minutes)) for minutes in (5, 11)]
+    counts = [len(notified_after(world, "lost", minutes=minutes)) for minutes in (5, 11)]
     assert [0, 1] == counts

@@ -20,7 +20,7 @@ from tests.unit.function_app.web.client import ask, call, error
         ("GET", "/api/datasets/letters/v1", None, (404, "not_found")),
         ("GET", "/api/datasets/digits/v9", None, (404, "not_found")),
         ("GET", f"/api/datasets/digits/{'v' * 65}", None, (422, "invalid_request")),
-        ("GET", "/api/runs/landfall-nobody-a1", None, (404, "not_found")),
+        ("GET", "/api/runs/landfall-unknown-a1", None, (404, "not_found")),
         ("GET", "/api/runs/a%20b", None, (422, "invalid_request")),
         ("GET", "/api/runs?limit=0", None, (422, "invalid_request")),
         ("GET", "/api/runs?limit=1001", None, (422, "invalid_request")),

@@ -19,7 +19,7 @@ from tests.unit.function_app.web.client import call, error
 def test_an_open_version_says_which_shards_are_missing_and_why_others_were_rejected() -> None:
     """The owner of the data can see what to upload."""
     world = World()
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     world.deliver(world.put(TRAIN_SHARDS[1], b"<html>"))
     body = call(world, "GET", "/api/datasets/digits/v1").json()
     train = body["splits"]["train"]
@@ -79,7 +79,7 @@ def test_a_split_has_statistics_of_its_accepted_shards() -> None:
 def test_a_closed_version_has_its_generation_and_runs() -> None:
     """Its generation, shards and runs are listed."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     body = call(world, "GET", "/api/datasets/digits/v1").json()
     assert ("closed", 1, 3, run.run_id) == (
         body["state"],
@@ -92,7 +92,7 @@ def test_a_closed_version_has_its_generation_and_runs() -> None:
 def test_a_run_shows_how_it_ended_and_its_notifications() -> None:
     """Model, metrics, and one notification for each recipient."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.end_job(run)
     world.follow(run)
     body = call(world, "GET", f"/api/runs/{run.run_id}").json()
@@ -109,7 +109,7 @@ def test_a_run_shows_how_it_ended_and_its_notifications() -> None:
 def test_runs_are_listed_newest_first_and_bounded() -> None:
     """Runs of all datasets, or of one."""
     world = World()
-    first = world.land_all()
+    first = world.upload_version()
     call(world, "POST", "/api/runs", json={"dataset": "digits", "version": "v1", "overrides": {"epochs": 5}})
     newest = [run["run_id"] for run in call(world, "GET", "/api/runs").json()["runs"]]
     assert (2, first.run_id) == (len(newest), newest[1])
@@ -120,7 +120,7 @@ def test_runs_are_listed_newest_first_and_bounded() -> None:
 def test_the_same_request_twice_leads_to_one_run() -> None:
     """202 for a new run, 200 for the same request again; both have its location."""
     world = World()
-    world.finish(world.land_all())
+    world.finish(world.upload_version())
     body = {"dataset": "digits", "version": "v1", "overrides": {"epochs": 5}}
     answers = [call(world, "POST", "/api/runs", json=body) for _ in range(2)]
     run_id = answers[0].json()["run_id"]
@@ -140,7 +140,7 @@ def test_a_run_on_synthetic_data_needs_no_version_and_one_on_data_does() -> None
 def test_a_run_on_an_incomplete_version_is_a_conflict_that_lists_missing_shards() -> None:
     """The caller can upload them and repeat the request."""
     world = World()
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     answer = call(world, "POST", "/api/runs", json={"dataset": "digits", "version": "v1"})
     assert (409, "version_not_whole") == error(answer)
     assert "train-00001-of-00002" == answer.json()["error"]["details"][0]
@@ -157,7 +157,7 @@ class Stubborn(MemoryJobs):
 def test_a_run_that_ends_at_once_is_answered_with_200_and_again_the_same() -> None:
     """The response is the run; repeating the request changes nothing."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     answers = [call(world, "POST", f"/api/runs/{run.run_id}/cancel") for _ in range(2)]
     assert [(200, "canceled")] * 2 == [(answer.status_code, answer.json()["state"]) for answer in answers]
     assert 1 == len(world.topic.received)
@@ -166,7 +166,7 @@ def test_a_run_that_ends_at_once_is_answered_with_200_and_again_the_same() -> No
 def test_a_job_that_takes_its_time_is_answered_with_202() -> None:
     """The response shows that the cancellation was requested."""
     world = World(jobs=Stubborn())
-    run = world.land_all()
+    run = world.upload_version()
     answer = call(world, "POST", f"/api/runs/{run.run_id}/cancel")
     assert (202, "submitted", True) == (
         answer.status_code,
@@ -181,7 +181,7 @@ def test_a_job_that_takes_its_time_is_answered_with_202() -> None:
 def test_what_cannot_be_canceled_is_an_error(run_id: str | None, status: int, code: str) -> None:
     """An unknown run, or one that has ended otherwise."""
     world = World()
-    run = world.finish(world.land_all())
+    run = world.finish(world.upload_version())
     answer = call(world, "POST", f"/api/runs/{run_id or run.run_id}/cancel")
     assert (status, code) == (answer.status_code, answer.json()["error"]["code"])
 
@@ -196,7 +196,7 @@ def forced(world: World, **request: Any) -> tuple[int, str]:
 def test_a_forced_call_under_the_same_key_is_the_same_run() -> None:
     """202, then 200 for the same; without a key each request starts a run."""
     world = World()
-    world.finish(world.land_all())
+    world.finish(world.upload_version())
     keyed = [forced(world, headers={"Idempotency-Key": "abc"}) for _ in range(2)]
     bare = [forced(world) for _ in range(2)]
     assert [202, 200, 202, 202] == [status for status, _ in (*keyed, *bare)]
@@ -206,14 +206,14 @@ def test_a_forced_call_under_the_same_key_is_the_same_run() -> None:
 def test_a_key_is_bounded() -> None:
     """It becomes part of names and of the history."""
     world = World()
-    world.land_all()
+    world.upload_version()
     assert [422, 422] == [forced(world, headers={"Idempotency-Key": key})[0] for key in ("x" * 129, "a b")]
 
 
 def test_a_version_lists_the_generations_that_are_superseded() -> None:
     """The latest closing is the version; earlier ones are listed."""
     world = World()
-    world.land_all()
+    world.upload_version()
     world.change_shard(5)
     world.change_shard(6)
     answer = call(world, "GET", "/api/datasets/digits/v1").json()
@@ -223,7 +223,7 @@ def test_a_version_lists_the_generations_that_are_superseded() -> None:
 def test_quarantined_data_are_refused_with_409() -> None:
     """The message names the run that failed because of them."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     world.jobs.become(run.run_id, "Failed", error="exited with status code 10.")
     world.follow(run)
     body = {"dataset": "digits", "version": "v1", "overrides": {"epochs": 5}}
@@ -238,7 +238,7 @@ def test_quarantined_data_are_refused_with_409() -> None:
 def test_a_bad_script_is_answered_with_its_findings() -> None:
     """Status, code, and one detail for each finding."""
     world = World()
-    world.finish(world.land_all())
+    world.finish(world.upload_version())
     world.change_pipeline(train=pipeline().train.model_copy(update={"script": "scripts/mine.py"}))
     script = b"import horovod.tensorflow as hvd\nprint(hvd.rank())\n"
     world.services = replace(world.services, read_script=lambda _: script)
@@ -251,7 +251,7 @@ def test_a_bad_script_is_answered_with_its_findings() -> None:
 def test_the_form_of_a_subject_decides_its_kind() -> None:
     """A run id has no slash, a version one, a blob two."""
     world = World()
-    run = world.land_all()
+    run = world.upload_version()
     paths = [run.run_id, "digits/v1", f"digits/v1/{TRAIN_SHARDS[0]}"]
     assert ["run", "version", "blob"] == [call(world, "GET", f"/api/why/{path}").json()["kind"] for path in paths]
 
@@ -259,7 +259,7 @@ def test_the_form_of_a_subject_decides_its_kind() -> None:
 def test_a_history_has_its_entries_and_what_is_awaited() -> None:
     """Entries are in order and have details."""
     world = World()
-    world.land(TRAIN_SHARDS[0])
+    world.upload_shards(TRAIN_SHARDS[0])
     body = call(world, "GET", "/api/why/digits/v1").json()
     assert (["shard_accepted"], 0, 1) == (
         [line["action"] for line in body["lines"]],

@@ -26,7 +26,7 @@ def settle(cluster: Cluster, now_s: float) -> None:
     cluster.tick(now_s)
 
 
-def test_nothing_runs_while_nobody_asks() -> None:
+def test_nothing_runs_without_a_request() -> None:
     """From zero."""
     cluster = a_cluster()
     settle(cluster, 1000)

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from local_azure.azure_ml.runs import TERMINAL, IllegalTransitionError, Run, RunBook, RunState, may_follow
-from local_azure.azure_ml.store import Store
+from local_azure.azure_ml.runs import (
+    TERMINAL,
+    EventPublisher,
+    IllegalTransitionError,
+    Run,
+    RunBook,
+    RunState,
+    may_follow,
+)
+from local_azure.azure_ml.service import iso, utcnow
+from local_azure.azure_ml.workspace import Store
+from local_azure.processes import wait_until
 
 WALK = [
     RunState.NOT_STARTED,
@@ -56,15 +71,15 @@ def a_run(name: str = "r1") -> Run:
     )
 
 
-def test_moves_are_recorded_told_and_survive(tmp_path: Path) -> None:
-    """Every move is heard in order, and a new book over the same file knows the last one."""
-    heard: list[RunState] = []
-    book = RunBook(Store(tmp_path / "state"), lambda run: heard.append(run.status))
+def test_moves_are_recorded_and_reported_and_survive(tmp_path: Path) -> None:
+    """Every move is reported in order, and a new book over the same file knows the last one."""
+    reported: list[RunState] = []
+    book = RunBook(Store(tmp_path / "state"), lambda run: reported.append(run.status))
     book.add(a_run())
     for state in WALK[1:]:
         book.move(a_run().job_id, state)
     kept = RunBook(Store(tmp_path / "state"), lambda _run: None).current(a_run().job_id.upper())
-    assert (WALK, RunState.COMPLETED, True) == (heard, kept.status, kept.ended)
+    assert (WALK, RunState.COMPLETED, True) == (reported, kept.status, kept.ended)
     assert None not in {kept.started_at, kept.ended_at}
 
 
@@ -93,3 +108,66 @@ def test_the_experiment_of_a_run_is_stable() -> None:
     """Its id depends on workspace and name alone, and there is a default."""
     nameless = Run(**{**vars(a_run()), "properties": {}})
     assert (a_run("r1").experiment_id, "Default") == (a_run("r2").experiment_id, nameless.experiment_name)
+
+
+HANG_UPS = 6
+"""More than an event is tried at a topic that answers."""
+
+
+class LateTopic(HTTPServer):
+    """Closes the first connections, like a port without a server; then takes every event."""
+
+    def __init__(self) -> None:
+        self.callers = 0
+        self.taken: list[dict[str, Any]] = []
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether to listen to this caller."""
+        del request, client_address
+        self.callers += 1
+        return self.callers > HANG_UPS
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Takes events; anything but a POST is refused, as by a topic."""
+
+    server: LateTopic
+
+    def do_POST(self) -> None:
+        """Keep the events."""
+        self.server.taken += json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Stay silent."""
+
+
+def failed_run() -> Run:
+    """A run that ended with a former life of the emulator."""
+    return Run(name="r", workspace_id="/w", properties={}, status=RunState.FAILED, created_at=iso(utcnow()))
+
+
+def test_a_topic_that_starts_late_hears_of_everything() -> None:
+    """What became of interrupted runs is said at the start, before anybody listens; it is kept until then."""
+    with LateTopic() as topic:
+        threading.Thread(target=topic.serve_forever, daemon=True).start()
+        publisher = EventPublisher(f"http://127.0.0.1:{topic.server_address[1]}/topics/azureml/api/events", None)
+        publisher.start()
+        publisher.run_changed(failed_run())
+        wait_until(lambda: topic.taken, what="the event to arrive")
+        publisher.stop()
+        topic.shutdown()
+    assert ["Failed"] == [event["data"]["runStatus"] for event in topic.taken]
+
+
+def test_an_emulator_can_stop_while_its_topic_is_not_there() -> None:
+    """The wait for a topic ends with the emulator."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and does not listen: connections are refused
+        publisher = EventPublisher(f"http://127.0.0.1:{unused.getsockname()[1]}/", None)
+        publisher.start()
+        publisher.run_changed(failed_run())
+        publisher.stop()
+    assert [] == [thread.name for thread in threading.enumerate() if thread.name == "events"]

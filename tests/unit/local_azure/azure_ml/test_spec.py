@@ -8,7 +8,8 @@ import pytest
 
 from local_azure.azure_ml.service import ServiceError
 from local_azure.azure_ml.spec import expand, job_spec, unknown_placeholders
-from local_azure.azure_ml.workspace import asset_name, output_uri
+from local_azure.azure_ml.storage import output_uri
+from local_azure.azure_ml.workspace import asset_name
 
 
 def properties(**more: Any) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def test_what_is_unfinished_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_new_cursor_is_saved_even_when_nothing_happens(tmp_path: Path) -> None:
-    """Else events published while the emulator is away would be before its time."""
+    """Otherwise events published while the emulator is away would be before its time."""
     Cursor(tmp_path / "c.json", newest=3).save()
 
     assert 3 == Cursor(tmp_path / "c.json", newest=99).seen

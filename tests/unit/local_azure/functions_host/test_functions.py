@@ -76,7 +76,7 @@ def test_the_runtimes_advice_is_cut_off() -> None:
     assert "the app in /srv/app cannot be indexed: ModuleNotFoundError: No module named 'missing'" == said
 
 
-def test_a_missing_folder_is_told_from_a_missing_file(tmp_path: Path) -> None:
+def test_a_missing_folder_is_distinguished_from_a_missing_file(tmp_path: Path) -> None:
     """Each with its own words."""
     assert f"the app's folder {tmp_path / 'x'} does not exist" == describe_no_functions(tmp_path / "x")
     assert "the file function_app.py is missing there" in describe_no_functions(tmp_path)

@@ -10,7 +10,7 @@ from local_azure.functions_host.queue_trigger import UndecodableMessageError, de
 
 
 def test_text_arrives_as_text_and_bytes_as_bytes() -> None:
-    """Base64 is taken off; what is no UTF-8 stays bytes."""
+    """Base64 is decoded; what is not UTF-8 stays bytes."""
     text = decode_body(base64.b64encode("grüße".encode()).decode(), "base64")
     binary = decode_body(base64.b64encode(b"\xff\x00").decode(), "base64")
 

@@ -18,7 +18,7 @@ FRAMED = b"".join(map(frame_record, PAYLOADS))
 SECOND = len(frame_record(PAYLOADS[0]))
 
 
-def landed(path: Path, content: bytes = FRAMED) -> tuple[ManifestShard, Path]:
+def written_shard(path: Path, content: bytes = FRAMED) -> tuple[ManifestShard, Path]:
     path.write_bytes(content)
     shard = ManifestShard(
         split="train",
@@ -50,7 +50,7 @@ def flipped(content: bytes, at: int) -> bytes:
 )
 def test_the_first_damaged_record_is_named(tmp_path: Path, damage: Callable[[bytes], bytes], reason: str) -> None:
     """The shard with both checksums, the record by its number, and what is wrong with it."""
-    intact, (shard, path) = landed(tmp_path / "s0"), landed(tmp_path / "s1")
+    intact, (shard, path) = written_shard(tmp_path / "s0"), written_shard(tmp_path / "s1")
     path.write_bytes(damage(FRAMED))
     found = find_damage([intact, (shard, path)], "tfrecord")
     assert found.startswith(f"Shard {path} has CRC32C ")
@@ -59,7 +59,7 @@ def test_the_first_damaged_record_is_named(tmp_path: Path, damage: Callable[[byt
 
 def test_a_compressed_shard_is_looked_into(tmp_path: Path) -> None:
     """A record that is damaged within, and a stream that breaks off."""
-    shard, path = landed(tmp_path / "s", gzip.compress(FRAMED))
+    shard, path = written_shard(tmp_path / "s", gzip.compress(FRAMED))
     path.write_bytes(gzip.compress(flipped(FRAMED, SECOND + 12)))
     assert find_damage([(shard, path)], "tfrecord").endswith("has a damaged payload of 10 bytes.")
     path.write_bytes(gzip.compress(FRAMED)[:-12])
@@ -68,27 +68,27 @@ def test_a_compressed_shard_is_looked_into(tmp_path: Path) -> None:
 
 def test_of_a_parquet_shard_the_file_is_named(tmp_path: Path) -> None:
     """Its records are not framed one by one."""
-    shard, path = landed(tmp_path / "s.parquet", b"PAR1 rows PAR1")
+    shard, path = written_shard(tmp_path / "s.parquet", b"PAR1 rows PAR1")
     path.write_bytes(b"PAR1 rowz PAR1")
     assert find_damage([(shard, path)], "parquet").endswith("it changed after the dataset version was closed.")
 
 
 def test_a_shard_that_is_gone_is_named(tmp_path: Path) -> None:
     """With the system's reason."""
-    shard, path = landed(tmp_path / "s")
+    shard, path = written_shard(tmp_path / "s")
     path.unlink()
     assert f"Shard {path} cannot be read: No such file or directory." == find_damage([(shard, path)], "tfrecord")
 
 
 def test_intact_shards_are_not_blamed(tmp_path: Path) -> None:
     """Then it is the features, or a mount that failed for a moment."""
-    suspects = [landed(tmp_path / name) for name in ("a", "b")]
+    suspects = [written_shard(tmp_path / name) for name in ("a", "b")]
     assert find_damage(suspects, "tfrecord").startswith("All 2 shards of this rank are as the manifest says")
 
 
 def test_looking_ends_when_its_time_is_up(tmp_path: Path) -> None:
     """All ranks wait meanwhile: of three shards, one is looked at."""
     ticks = iter([0.0, 1.0, 11.0])
-    suspects = [landed(tmp_path / name) for name in ("a", "b", "c")]
+    suspects = [written_shard(tmp_path / name) for name in ("a", "b", "c")]
     found = find_damage(suspects, "tfrecord", budget_s=10, clock=lambda: next(ticks))
     assert found.startswith("The first 1 shards of this rank are as the manifest says; the others")

@@ -12,7 +12,7 @@ from training_job.data.shard_cache import ShardCache
 from training_job.errors import DataError
 
 
-def landed(folder: Path, content: bytes = b"records") -> ManifestShard:
+def written_shard(folder: Path, content: bytes = b"records") -> ManifestShard:
     folder.mkdir(exist_ok=True)
     (folder / "s0").write_bytes(content)
     return ManifestShard(
@@ -28,7 +28,7 @@ def landed(folder: Path, content: bytes = b"records") -> ManifestShard:
 
 def test_a_shard_is_read_from_the_mount_until_its_copy_is_there(tmp_path: Path) -> None:
     """First the shard itself, then a copy with the same content."""
-    cache = ShardCache(tmp_path / "mount", tmp_path / "cache", [landed(tmp_path / "mount")])
+    cache = ShardCache(tmp_path / "mount", tmp_path / "cache", [written_shard(tmp_path / "mount")])
     before = cache.path_of("s0")
     cache.start_copying(["s0"])
     cache.wait()
@@ -39,7 +39,7 @@ def test_a_shard_is_read_from_the_mount_until_its_copy_is_there(tmp_path: Path) 
 
 def test_a_shard_that_changed_after_closing_is_found_out(tmp_path: Path) -> None:
     """The copy's CRC32C is the manifest's, or there is no copy."""
-    shard = landed(tmp_path / "mount")
+    shard = written_shard(tmp_path / "mount")
     (tmp_path / "mount" / "s0").write_bytes(b"changed")
     cache = ShardCache(tmp_path / "mount", tmp_path / "cache", [shard])
     cache.start_copying(["s0"])
@@ -51,7 +51,7 @@ def test_a_shard_that_changed_after_closing_is_found_out(tmp_path: Path) -> None
 def test_another_versions_shard_of_the_same_name_is_another_copy(tmp_path: Path) -> None:
     """A cache folder that several trainings share mixes nothing up."""
     for version, content in (("v1", b"first"), ("v2", b"second")):
-        cache = ShardCache(tmp_path / version, tmp_path / "cache", [landed(tmp_path / version, content)])
+        cache = ShardCache(tmp_path / version, tmp_path / "cache", [written_shard(tmp_path / version, content)])
         cache.start_copying(["s0"])
         cache.wait()
         assert content == cache.path_of("s0").read_bytes()
@@ -60,7 +60,7 @@ def test_another_versions_shard_of_the_same_name_is_another_copy(tmp_path: Path)
 def test_a_cache_folder_that_cannot_be_written_is_said_in_words(tmp_path: Path) -> None:
     """The folder and the system's reason."""
     (tmp_path / "cache").write_text("a file")
-    cache = ShardCache(tmp_path / "mount", tmp_path / "cache", [landed(tmp_path / "mount")])
+    cache = ShardCache(tmp_path / "mount", tmp_path / "cache", [written_shard(tmp_path / "mount")])
     cache.start_copying(["s0"])
     with pytest.raises(DataError, match=r"Shards cannot be cached in .*: .*File exists"):
         cache.wait()

@@ -64,7 +64,7 @@ def test_a_rank_that_lives_but_does_not_move_is_named() -> None:
 
 
 def test_ranks_that_all_stand_still_in_one_place_blame_what_is_between_them() -> None:
-    """Nobody is behind."""
+    """No rank is behind."""
     liveness, clock = watched()
     receive(liveness, clock, 13, heartbeat(0, 9), heartbeat(1, 9))
     assert "All 2 ranks have been in 'step' after step 4" in (liveness.verdict() or "")

@@ -33,7 +33,7 @@ def test_ranks_without_a_mark_are_named(tmp_path: Path) -> None:
 
 
 def test_where_all_are_alive_the_network_is_blamed(tmp_path: Path) -> None:
-    """Nobody is missing, and still they did not meet."""
+    """No rank is missing, and still they did not meet."""
     meeting = Rendezvous(folder=present(tmp_path / "a", 1), rank=0, world_size=2)
     assert "All 2 are alive, but cannot reach each other" in meeting.verdict(900.0)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from local_azure.azure_ml.api.call import RESOURCES, violations
+from local_azure.azure_ml.api.call import violations
 from tests.support.processes import REPOSITORY
 
 Body = dict[str, Any]
@@ -26,7 +26,7 @@ API_VERSIONS = {
 }  # codes are left out: the client sends hash_version as a number, which the published schema forbids
 
 
-CASES = [(resource, body) for resource in RESOURCES for body in SAMPLES[resource]]
+CASES = [(resource, body) for resource, bodies in SAMPLES.items() for body in bodies]
 
 UNKNOWN = {
     "jobs": ["", "properties", *(f"properties.{name}" for name in ("distribution", "resources", "limits"))],

@@ -1,4 +1,4 @@
-"""Addresses of data."""
+"""Where the URIs of a job's data point."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from local_azure.azure_ml.service import JobFailure
 from local_azure.azure_ml.staging import inside
-from local_azure.azure_ml.workspace import BlobLocation, Catalogue, resolve
+from local_azure.azure_ml.storage import BlobLocation, Catalogue, resolve
 
 DATASTORES = {"data": BlobLocation(account="acc", container="datasets", path="")}
 OUTPUTS = {("j1", "model"): "azureml://datastores/data/paths/models/j1/"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.disturbance import busy_s, others_share
+from bench.workers.timed import busy_s, others_share
 
 STAT = """\
 cpu  300 30 60 9000 900 6 3 12 0 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from local_azure.azure_ml.api.faults import Fault, Faults
+from local_azure.azure_ml.api.emulator import Fault, Faults
 from local_azure.azure_ml.api.http_api import find_route
 from local_azure.azure_ml.service import ServiceError
 

@@ -4,7 +4,7 @@ import logging
 
 from azure_functions_runtime import invocation_id_cv
 
-from local_azure.functions_host.log_lines import LineFormatter
+from local_azure.functions_host.host import LineFormatter
 
 
 def _record(**extra: object) -> logging.LogRecord:

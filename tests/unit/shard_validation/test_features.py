@@ -167,7 +167,7 @@ def test_sequence_example() -> None:
     assert verdict_on(framed([SOUND + lists]), LABEL).accepted
 
 
-def test_features_that_nobody_stated() -> None:
+def test_features_that_are_not_stated() -> None:
     """Features that the pipeline does not state are not unknown fields, whatever their size."""
     assert verdict_on(framed([labelled(1, image=b"x" * (1 << 20))]), LABEL).accepted
 

@@ -9,19 +9,17 @@ from cli.publish.assets import CODE_NAME, DATASTORES, ENVIRONMENT_NAME
 from cli.publish.workspace import WorkspaceId
 from function_app.config.pipeline_files import load_pipelines
 from function_app.config.settings import read_settings, read_url
-from local_azure.ports import DEFAULTS, Ports
 from local_azure.twin import places as names
-from local_azure.twin.deployment import app_settings, workspace_settings
-from local_azure.twin.options import TwinOptions
-from local_azure.twin.places import Places
-from local_azure.twin.state import Secrets
+from local_azure.twin.parts import app_settings, workspace_settings
+from local_azure.twin.places import Places, TwinOptions
+from local_azure.twin.state import DEFAULT_PORTS, Ports, Secrets
 
 MINUTE_S = 60
 
 
 def settings(folder: Path) -> dict[str, str]:
     """The settings of a twin whose assets are published."""
-    places = Places(folder=folder, ports=Ports(DEFAULTS), secrets=Secrets.random())
+    places = Places(folder=folder, ports=Ports(DEFAULT_PORTS), secrets=Secrets.random())
     workspace = WorkspaceId(
         subscription=names.SUBSCRIPTION, resource_group=names.RESOURCE_GROUP, workspace=names.WORKSPACE
     )

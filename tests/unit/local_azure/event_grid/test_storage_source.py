@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from local_azure.event_grid.access_log import MAX_READ_BYTES, LogTail, Position, StorageWrite, parse_line
+from local_azure.event_grid.storage_source import MAX_READ_BYTES, LogTail, Position, StorageWrite, parse_line
 
 PREFIX = '127.0.0.1 - - [20/Nov/2026:11:37:09 +0000] "'
 
@@ -23,7 +23,7 @@ def _line(method: str, target: str, status: int) -> str:
         ("DELETE", "/data/c/a", 202, "DeleteBlob"),
     ],
 )
-def test_successful_writes_are_told_apart(method: str, target: str, status: int, api: str) -> None:
+def test_successful_writes_are_distinguished(method: str, target: str, status: int, api: str) -> None:
     """By method, operation and status; a signature in the query does not matter."""
     write = parse_line(_line(method, target, status), "data")
 

@@ -1,0 +1,210 @@
+"""What the training costs, on the cores of this machine: its loop, its input, its exchange, and its memory.
+
+Trainings that are compared are loaded at the same time and take turns of a few seconds (`bench.trainings`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+
+from bench.figures import Context, Figure, median
+from bench.trainings import Training, Turn, imaging, jpeg_job, pictures, synthetic_job, taking_turns
+
+BATCH_SIZE = 32
+"""Images of one process, against Keras and against Horovod's benchmark."""
+IMAGE_SIZE = 64
+STEPS = 4
+"""Steps of one turn: about three seconds."""
+
+MIN_LOOP_RATIO = 0.97
+SMALL_STEPS = 200
+"""Steps of the small network, which take milliseconds, so that the cost of the loop itself is visible."""
+
+ROUNDS = 15
+"""Two ranks are as slow as the slower of two cores; on a virtual machine one round's ratio is off by a tenth."""
+YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+AS_INSTALLED = {"horovod": 1.2, "horovod-yield": 1.0}
+"""The least throughput of the training over that of each setting of Horovod's benchmark."""
+WORDS = {"horovod": "Horovod's benchmark as installed", "horovod-yield": "Horovod's benchmark with Open MPI yielding"}
+
+READING = imaging("ResNet50", size=224, batch_size=4) | {"augmentation": "resized_crop_flip"}
+READING_STEPS = 2
+MIN_READING_RATIO = 0.95
+STORED = {"width": 500, "height": 375, "quality": 98}
+NUM_PICTURES = 48
+NUM_RECORDS = 480
+"""Pictures, repeated: an epoch is longer than the benchmark."""
+
+SMALL_BATCH_SIZE = 16
+STEPS_OF_EPOCH = 50
+WARM_UP_EPOCHS = 6
+EPOCHS = 20
+MAX_GROWTH_BYTES = 4 << 20
+"""Over 1,000 steps: 4 KiB a step. One image batch of this training is 48 KiB, its gradients are 1.3 MiB; keeping one
+batch at every step was seen to fail, and so were an epoch's end that left collecting garbage to Python, and threads
+of every epoch that filled other arenas of glibc's malloc than those before them."""
+
+
+def run_loop(context: Context) -> list[Figure]:
+    """Compare the training's own loop with Keras' bare `fit`: one process each on the same core.
+
+    Same model, same batches, same optimizer, float32, no XLA; `fit` runs silently and without Horovod. The loop does
+    more in each step: it exchanges flags with other ranks, checks for NaN, keeps times, reports where it is. The
+    comparison is made with a model of a real size, then with a small one, without a promise.
+    """
+    real, rate = _against_fit(context, "ResNet50", size=IMAGE_SIZE, steps=STEPS)
+    small, _ = _against_fit(context, "small_cnn", size=8, steps=SMALL_STEPS)
+    return [
+        Figure(
+            name=f"throughput against Keras' fit (ResNet-50, {IMAGE_SIZE} x {IMAGE_SIZE}, batch {BATCH_SIZE})",
+            value=real,
+            unit="ratio",
+            at_least=MIN_LOOP_RATIO,
+        ),
+        Figure(name="throughput of the loop", value=rate, unit="images/s"),
+        Figure(name="throughput against Keras' fit (small CNN, 8 x 8)", value=small, unit="ratio"),
+    ]
+
+
+def _against_fit(context: Context, model: str, *, size: int, steps: int) -> tuple[float, float]:
+    """Return the ratio of the loop's throughput to fit's, and the loop's in images per second."""
+    options = imaging(model, size=size, batch_size=BATCH_SIZE)
+    with contextlib.ExitStack() as stack:
+        ours, fit = (
+            stack.enter_context(
+                Training(
+                    context,
+                    f"{model}-{program}",
+                    synthetic_job(context.scratch / f"{model}-{program}", **options),
+                    program=program,
+                )
+            )
+            for program in ("training", "keras_fit")
+        )
+        own, theirs = taking_turns(context, [(ours, steps), (fit, steps)])
+    return _speed(own, theirs), BATCH_SIZE / median(turn.step_s for turn in own)
+
+
+def run_horovod(context: Context) -> list[Figure]:
+    """Compare throughput with what a user would otherwise run, Horovod's synthetic benchmark: one rank, then two.
+
+    `bench/workers/horovod_synthetic.py` does the steps of Horovod's `tensorflow2_synthetic_benchmark.py`, under
+    tf_keras. Both train ResNet-50 on random images of the same size, with the same batch, one core for each rank.
+    Horovod's benchmark runs twice: with Open MPI as it is installed, and with Open MPI set to yield its core while it
+    waits, which the training sets by itself.
+    """
+    return [figure for ranks in (1, 2) for figure in _against_horovod(context, ranks)]
+
+
+def _against_horovod(context: Context, ranks: int) -> list[Figure]:
+    """Let the training and both settings of Horovod's benchmark take turns."""
+    options = imaging("ResNet50", size=IMAGE_SIZE, batch_size=BATCH_SIZE)
+    settings = {"horovod": {}, "horovod-yield": YIELD}
+    with contextlib.ExitStack() as stack:
+
+        def started(name: str, program: str, environment: dict[str, str]) -> Training:
+            name = f"{name}-{ranks}"
+            job = synthetic_job(context.scratch / name, **options)
+            return stack.enter_context(
+                Training(context, name, job, ranks=ranks, program=program, environment=environment)
+            )
+
+        ours = started("training", "training", {})
+        theirs = [started(name, "horovod_synthetic", environment) for name, environment in settings.items()]
+        own_turns, *their_turns = taking_turns(context, [(each, STEPS) for each in (ours, *theirs)], ROUNDS)
+    images = f"ResNet-50, {IMAGE_SIZE} x {IMAGE_SIZE}, batch {BATCH_SIZE} per rank"
+    count = f"{ranks} rank{'s' if ranks > 1 else ''}"
+    return [
+        *(
+            Figure(
+                name=f"throughput against {WORDS[name]}, {count} ({images})",
+                value=_speed(own_turns, turns),
+                unit="ratio",
+                at_least=AS_INSTALLED[name],
+            )
+            for name, turns in zip(settings, their_turns, strict=True)
+        ),
+        Figure(
+            name=f"throughput of {count}",
+            value=ranks * BATCH_SIZE / median(t.step_s for t in own_turns),
+            unit="images/s",
+        ),
+    ]
+
+
+def _speed(own: list[Turn], other: list[Turn]) -> float:
+    """Return the throughput of the first over that of the second: the median of the rounds' ratios."""
+    return median(theirs.step_s / ours.step_s for ours, theirs in zip(own, other, strict=True))
+
+
+def run_input(context: Context) -> list[Figure]:
+    """Compare ResNet-50 fed with JPEG TFRecord shards with the same fed with synthetic images.
+
+    As ImageNet is trained on: stored pictures of 500 x 375 and about 110 kB, random crops scaled to 224 x 224 and
+    flipped. One rank on one core, so every microsecond of decoding is taken from the model; on a GPU node decoding
+    has the processor's cores to itself. At 224 x 224 the model costs what ResNet-50 costs; with smaller images it
+    would cost less than it does in any real training while decoding cost the same.
+    """
+    stored = pictures(NUM_PICTURES, **STORED)
+    with contextlib.ExitStack() as stack:
+        jobs = {
+            "jpeg": jpeg_job(context.scratch / "jpeg", stored, num_records=NUM_RECORDS, **READING),
+            "synthetic": synthetic_job(context.scratch / "synthetic", **READING),
+        }
+        read, made = (stack.enter_context(Training(context, name, job)) for name, job in jobs.items())
+        reading, making = taking_turns(context, [(read, READING_STEPS), (made, READING_STEPS)])
+    batch_size = READING["per_process_batch_size"]
+    cost_s = median((r.step_s - m.step_s) / batch_size for r, m in zip(reading, making, strict=True))
+    size_bytes = sum(map(len, stored)) / len(stored)
+    return [
+        Figure(
+            name="JPEG TFRecord against synthetic (ResNet-50, 224 x 224, batch 4)",
+            value=_speed(reading, making),
+            unit="ratio",
+            at_least=MIN_READING_RATIO,
+        ),
+        Figure(name="reading, decoding and augmenting a picture", value=cost_s * 1e3, unit="ms"),
+        Figure(name="a synthetic picture's step", value=median(m.step_s for m in making) / batch_size, unit="s"),
+        Figure(name="a stored picture, on average", value=size_bytes / 1e3, unit="kB"),
+    ]
+
+
+def run_memory(context: Context) -> list[Figure]:
+    """Read the memory of a training every 50 steps: two ranks, JPEG shards, a small network.
+
+    Every 50 steps an epoch ends, so everything that a long training does again and again is in it: reading, decoding,
+    steps, exchange, progress, evaluation, checkpoints, TensorBoard. Resident memory is read at the same place of
+    every epoch, before its first step; growth is the median slope over all pairs of readings (Theil and Sen), which a
+    single allocation that comes late does not move.
+    """
+    job = jpeg_job(
+        context.scratch / "small",
+        pictures(64, width=48, height=48, quality=90),
+        num_records=2 * SMALL_BATCH_SIZE * STEPS_OF_EPOCH,
+        **imaging("small_cnn", size=16, batch_size=SMALL_BATCH_SIZE),
+        augmentation="resized_crop_flip",
+    )
+    with Training(context, "small", job, ranks=2) as training:
+        training.await_ready()
+        for _ in range(WARM_UP_EPOCHS):
+            training.turn(STEPS_OF_EPOCH)
+        readings = [training.turn(STEPS_OF_EPOCH).resident_bytes for _ in range(EPOCHS)]
+    growth = growth_over(readings, epochs=EPOCHS)
+    return [
+        Figure(
+            name=f"growth over {EPOCHS * STEPS_OF_EPOCH:,} steps",
+            value=growth / (1 << 20),
+            unit="MiB",
+            at_most=MAX_GROWTH_BYTES / (1 << 20),
+        ),
+        Figure(name="resident memory of a rank", value=median(readings) / (1 << 20), unit="MiB"),
+        Figure(name="last reading over the first", value=(readings[-1] - readings[0]) / (1 << 20), unit="MiB"),
+    ]
+
+
+def growth_over(readings: Sequence[int], *, epochs: int) -> float:
+    """Return the median slope over all pairs of readings, one for each epoch, times the epochs."""
+    pairs = itertools.combinations(enumerate(readings), 2)
+    return epochs * median((later - earlier) / (j - i) for (i, earlier), (j, later) in pairs)

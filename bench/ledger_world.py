@@ -17,14 +17,13 @@ from function_app.adapters.connections import ConnectionSettings, StorageConnect
 from function_app.adapters.tables import TABLE_PREFIX, TableLedger
 from function_app.adapters.tables.client import Change, Tables
 from function_app.adapters.tables.rows import to_columns
-from function_app.adapters.tables.shards import counter_key, shard_key, shard_partition
+from function_app.adapters.tables.versions import counter_key, shard_key, shard_partition
 from function_app.config.pipeline_files import load_pipelines
-from function_app.domain.clock import utcnow
 from function_app.domain.jobs import Workspace
 from function_app.domain.records import NUM_BUCKETS, DatasetVersion, ShardRecord, ShardState
 from function_app.domain.shard_paths import shard_place
 from function_app.ingest.uploads import judge_shard
-from function_app.ports import Ledger
+from function_app.ports import Ledger, utcnow
 from function_app.services import Services
 from function_app.testing.azure_ml import MemoryJobs, MemoryModels
 from function_app.testing.stores import (

@@ -24,9 +24,8 @@ from bench.workers.timed import others_share
 from local_azure.processes import Process, Program, log_end
 from shard_validation import encode_example
 from shared.crc import crc32c_of_file
-from shared.example_schema import FeatureSpec
 from shared.job_arguments import JobArguments
-from shared.manifest import Manifest, ManifestShard, fingerprint
+from shared.manifest import FeatureSpec, Manifest, ManifestShard, fingerprint
 from shared.record_framing import frame_record
 
 NUM_CORES = 2

@@ -83,11 +83,10 @@ class ApiClient:
         body: dict[str, Any] = {"dataset": dataset, "overrides": dict(overrides)}
         if version is not None:
             body["version"] = version
-        if not force:
-            return self._object("POST", "/api/runs", json=body)
-        # Each forced request is a new run; a proxy that repeats this one repeats its key.
-        key = {"Idempotency-Key": uuid.uuid4().hex}
-        return self._object("POST", "/api/runs", json={**body, "force": True}, headers=key)
+        if force:
+            body["force"] = True
+        # A proxy that repeats the request repeats its key, and so starts no second run.
+        return self._object("POST", "/api/runs", json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
 
     def cancel(self, run_id: str) -> dict[str, Any]:
         """Cancel a run; return it."""

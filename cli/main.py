@@ -1,27 +1,79 @@
-"""The ``landfall`` command: its subcommands, and how an error ends it."""
+"""The ``landfall`` command: its subcommands, each imported only when it runs, and how an error ends it."""
 
 from __future__ import annotations
 
 import contextlib
+import difflib
+import importlib
 import io
 import os
 import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from cli.errors import DISK_FULL, Interrupted, ending_on_signals
-from cli.lazy_group import LazyCommand, LazyGroup
 from cli.safe_text import mask_secrets, strip_escapes
 from shared.errors import LandfallError
 
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells set it."""
+
+
+@dataclass(frozen=True)
+class LazyCommand:
+    """Where a command is defined, and its line in the overview."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+class LazyGroup(click.Group):
+    """A click group over `LazyCommand`s: help and typing errors import none of them."""
+
+    def __init__(self, *, lazy: Mapping[str, LazyCommand], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which a newcomer needs them."""
+        del ctx
+        return list(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command; return None for an unknown name."""
+        del ctx
+        found = self.lazy.get(cmd_name)
+        if found is None:
+            return None
+        command = getattr(importlib.import_module(found.module), found.attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{found.module}.{found.attribute} is no click command but {type(command)}")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments start with. Raises UsageError with a suggestion for an unknown one."""
+        if args and args[0] not in self.lazy:
+            near = difflib.get_close_matches(args[0], self.lazy, n=1, cutoff=0.5)
+            hint = f"Did you mean {near[0]!r}?" if near else f"The commands are: {', '.join(self.lazy)}."
+            raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in self.lazy.items()])
+
 
 COMMANDS = {
     "demo": LazyCommand("cli.demo.command", "demo", "Run the whole chain on this machine, on real data."),
@@ -31,14 +83,14 @@ COMMANDS = {
     "pack": LazyCommand("cli.pack.command", "pack", "Pack images or tables into shards."),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
-    "status": LazyCommand("cli.status", "status", "Show the shards, data and runs of a dataset version."),
+    "status": LazyCommand("cli.explain", "status", "Show the shards, data and runs of a dataset version."),
     "submit": LazyCommand("cli.runs", "submit", "Request a training run on a complete dataset version."),
     "runs": LazyCommand("cli.runs", "runs", "List the newest runs."),
     "cancel": LazyCommand("cli.runs", "cancel", "Cancel a run."),
     "run": LazyCommand("cli.runs", "run", "Show one run."),
-    "why": LazyCommand("cli.why", "why", "Show the history of a version or run and what it waits for."),
-    "reconcile": LazyCommand("cli.reconcile", "reconcile", "Run the sweep now."),
-    "dead-letters": LazyCommand("cli.dead_letters", "dead_letters", "List, show and replay dead letters."),
+    "why": LazyCommand("cli.explain", "why", "Show the history of a version or run and what it waits for."),
+    "reconcile": LazyCommand("cli.sweep", "reconcile", "Run the sweep now."),
+    "dead-letters": LazyCommand("cli.sweep", "dead_letters", "List, show and replay dead letters."),
 }
 
 

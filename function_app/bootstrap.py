@@ -42,16 +42,14 @@ def services() -> Services:
 
 def build_services(environ: Mapping[str, str]) -> Services:
     """Build Services with the real adapters, without any request. Raises SettingsError or PipelineError."""
-    from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
-    from function_app.adapters.azure_ml_workspace import WorkspaceClient
-    from function_app.adapters.blobs import BlobRejectedCopies, BlobShardStore
+    from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels, WorkspaceClient
+    from function_app.adapters.blobs import BlobDocumentStore, BlobRejectedCopies, BlobShardStore
     from function_app.adapters.connections import StorageConnection
-    from function_app.adapters.documents import BlobDocumentStore
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
     from function_app.config.pipeline_files import read_script
-    from function_app.config.settings import PATIENCE, Slices
-    from function_app.services import Services
+    from function_app.config.settings import PATIENCE
+    from function_app.services import Services, TimeBudget
 
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
@@ -73,7 +71,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
         read_script=functools.partial(read_script, settings.pipelines_dir),
-        slices=Slices(budget_s=budget_s, patience_s=budget_s * PATIENCE),
+        time_budget=TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,

@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from azure.functions import AsgiMiddleware
 
 HOST_STORAGE = "AzureWebJobsStorage"
-METHODS = (HttpMethod.GET, HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH, HttpMethod.DELETE, HttpMethod.HEAD)
+METHODS = (
+    HttpMethod.GET,
+    HttpMethod.POST,
+    HttpMethod.PUT,
+    HttpMethod.PATCH,
+    HttpMethod.DELETE,
+    HttpMethod.HEAD,
+    HttpMethod.OPTIONS,
+)
 """Every method that a caller may try, so that the API answers a wrong one with an error of its own."""
 
 logger = logging.getLogger(__name__)
@@ -116,7 +124,12 @@ def _answer(status: int, members: dict[str, object]) -> HttpResponse:
 @triggers.route("{*route}", methods=METHODS, auth_level=AuthLevel.FUNCTION)
 async def http_api(req: HttpRequest, context: Context) -> HttpResponse:
     """Pass every other HTTP request to the web app."""
-    answer: HttpResponse = await _middleware().handle_async(req, context)
+    try:
+        answer: HttpResponse = await _middleware().handle_async(req, context)
+    except ValueError:
+        # from the runtime, which decodes URL and headers; the web app itself lets no exception out
+        message = "the address or a header is malformed; both must be valid UTF-8"
+        return _answer(400, {"error": {"code": "malformed_request", "message": message, "details": []}})
     return answer
 
 

@@ -6,7 +6,7 @@ Every method may raise ServiceUnavailableError where trying again later may help
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 from function_app.domain.events import TrainingRequest
@@ -365,3 +365,8 @@ class Clock(Protocol):
     def __call__(self) -> datetime:
         """Return the time now, aware, UTC."""
         ...
+
+
+def utcnow() -> datetime:
+    """Return the time now, aware, UTC."""
+    return datetime.now(UTC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,8 +11,7 @@ from typing import Any
 
 from function_app.config.pipeline_files import no_scripts
 from function_app.config.pipelines import Pipeline
-from function_app.config.settings import Slices
-from function_app.domain.clock import utcnow
+from function_app.config.settings import DEFAULT_BUDGET_S, PATIENCE
 from function_app.domain.jobs import Workspace
 from function_app.domain.records import HistoryEntry
 from function_app.ports import (
@@ -30,6 +30,7 @@ from function_app.ports import (
     RequestQueue,
     RunsLedger,
     ShardStore,
+    utcnow,
 )
 from shard_validation import (
     DataRequirements,
@@ -84,6 +85,25 @@ class NotifyServices:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TimeBudget:
+    """Time limits of one execution that validates a shard, by a monotonic clock."""
+
+    budget_s: float = DEFAULT_BUDGET_S
+    """After this time an execution leaves the rest of a shard to the next one."""
+    patience_s: float = DEFAULT_BUDGET_S * PATIENCE
+    """After this time a shard that cannot be paused is rejected: another execution would not get further."""
+    checkpoint_every_s: float = 60.0
+    """Time between checkpoints: an instance that dies loses at most this work and one chunk."""
+    min_bytes: int = 256 << 20
+    """Smaller shards take seconds: they are validated in one execution without checkpoints."""
+    seconds: Callable[[], float] = time.monotonic
+
+    def is_long(self, size_bytes: int) -> bool:
+        """Whether a shard is large enough to be validated in slices."""
+        return size_bytes >= self.min_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
 class IngestServices(NotifyServices):
     """What the way from an upload to a closed version needs."""
 
@@ -100,7 +120,7 @@ class IngestServices(NotifyServices):
     validate: Validate = field(default=validate_shard)
     validate_within: ValidateWithin = field(default=validate_shard_within)
     """For shards that may take longer than one execution."""
-    slices: Slices = field(default_factory=Slices)
+    time_budget: TimeBudget = field(default_factory=TimeBudget)
     sweep_grace: timedelta = timedelta(seconds=120)
     """How long an event may take before the sweep does its work."""
 

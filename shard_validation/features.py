@@ -20,7 +20,7 @@ from shard_validation.images import Bytes, compile_image_check
 from shard_validation.reasons import Fault, ReasonCode
 from shard_validation.requirements import DataRequirements
 from shard_validation.validate import MAX_DISTINCT, FeatureStatistics, ShardStatistics
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 
 PayloadCheck = Callable[[Payload, int], list[Fault] | None]
 """Takes a payload and the record's index; returns its faults, or None."""

@@ -15,7 +15,7 @@ from typing import Literal
 from shard_validation.content import JPEG_MAGIC, PNG_MAGIC, describe_content
 from shard_validation.reasons import Fault, FaultError, ReasonCode
 from shard_validation.requirements import DataRequirements
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 
 ImageFormat = Literal["JPEG", "PNG"]
 Bytes = bytes | memoryview

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Self, cast, get_args
 
-from shared.example_schema import FeatureSpec, SchemaError
+from shared.manifest import FeatureSpec, SchemaError
 from shared.shard_names import DataFormat
 
 DecodePolicy = Literal["header", "sample", "all"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shared.training_options import ModelOptions
+from shared.job_arguments import ModelOptions
 
 Sums = np.ndarray[Any, Any]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from shared.training_options import MachineOptions, TrainingOptions
+from shared.job_arguments import MachineOptions, TrainingOptions
 from training_job.errors import TrainingError
 
 _DEFAULTS = {

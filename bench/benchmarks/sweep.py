@@ -20,10 +20,9 @@ from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.tables import TABLE_PREFIX, TableLedger
 from function_app.adapters.tables.client import Tables
-from function_app.domain.clock import utcnow
 from function_app.domain.records import DatasetVersion, Generation, RunRecord, ShardRecord
 from function_app.domain.run_states import RunState
-from function_app.ports import Ledger, ShardStore
+from function_app.ports import Ledger, ShardStore, utcnow
 from function_app.services import Services
 from function_app.sweep.sweep import SweepReport, run_sweep
 from function_app.testing.ledger import MemoryLedger

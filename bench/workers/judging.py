@@ -22,7 +22,7 @@ from function_app.adapters.connections import StorageConnection, read_connection
 from function_app.adapters.tables import TABLE_PREFIX
 from function_app.adapters.tables.client import new_writer
 from function_app.adapters.tables.rows import ascending, escaped, joined, to_columns
-from function_app.adapters.tables.shards import counter_key, shard_key, shard_partition
+from function_app.adapters.tables.versions import counter_key, shard_key, shard_partition
 from function_app.bootstrap import DATA_CONNECTION, HOST_CONNECTION, build_services
 from function_app.domain.events import read_uploads
 from function_app.domain.records import HistoryEntry, ShardRecord
@@ -53,7 +53,7 @@ def judge(paths: Sequence[str], threads: int) -> int:
 
 def request(paths: Sequence[str], threads: int, like: str) -> int:
     """Make the requests of judging shards, with rows as large as that of the judged shard ``like``."""
-    row, entry = _row(like), _entry(like)
+    row, entry = _row(like), SERVICES.ledger.history(like)[-1]
     return _all(lambda path: _requests(path, row, entry), paths, threads)
 
 
@@ -79,10 +79,6 @@ def _row(path: str) -> ShardRecord:
     if row is None:
         raise ValueError(f"{path} has no verdict; judge it first")
     return row
-
-
-def _entry(path: str) -> HistoryEntry:
-    return SERVICES.ledger.history(path)[-1]
 
 
 def _requests(path: str, row: ShardRecord, entry: HistoryEntry) -> None:

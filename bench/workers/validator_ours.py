@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bench.workers.timed import serve
 from shard_validation import DataRequirements, ImagePolicy, LocalFileSource, ShardSource, validate_shard
 from shard_validation.content import DEFAULT_CHUNK_BYTES
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 
 if TYPE_CHECKING:
     from function_app.adapters.connections import StorageConnection

@@ -1,6 +1,6 @@
 """Narrates a demo: one sentence for each change between two observations, printed with the seconds since the start.
 
-`sentences` is pure; `cli.demo.observation` makes the observations.
+`sentences` is pure; `cli.demo.following` makes the observations.
 """
 
 from __future__ import annotations

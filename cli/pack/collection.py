@@ -9,7 +9,7 @@ from typing import Protocol
 
 from shard_validation.examples.message import Value
 from shard_validation.reasons import shown
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 
 
 @dataclass(frozen=True, slots=True, order=True)

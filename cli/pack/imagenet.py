@@ -16,7 +16,7 @@ from cli.pack.collection import Entry, note
 from cli.pack.images import entries_by_class, image_files, read_file, refuse_two_validations
 from cli.safe_text import one_line
 from shard_validation.examples.message import Value
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 
 IMAGE, LABEL = "image/encoded", "image/class/label"
 SYNSET, FILENAME = "image/class/synset", "image/filename"

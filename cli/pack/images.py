@@ -11,7 +11,7 @@ from cli.pack.collection import Entry, note, split_off
 from cli.safe_text import one_line
 from shard_validation.examples.message import Value
 from shard_validation.reasons import shown
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png"})
 _SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}

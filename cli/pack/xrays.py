@@ -20,7 +20,7 @@ from cli.pack.collection import Entry, note
 from cli.pack.images import read_file
 from cli.safe_text import one_line
 from shard_validation.examples.message import Value
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 
 TABLES = "Data_Entry_2017*.csv"
 TEST_LIST = "test_list.txt"

@@ -1,4 +1,4 @@
-"""Shards in the data container, read at a pinned ETag, and copies of rejected ones."""
+"""Blobs: shards read at a pinned ETag, copies of rejected ones, and small documents."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.failures import storage_errors
+from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.records import BlobFacts, normalise_etag
 from shard_validation import (
     ShardSource,
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobClient, BlobProperties, BlobServiceClient, ContainerClient
 
 _GONE = 404
+_RANGE_NOT_SATISFIABLE = 416
 _CHANGED = frozenset({412, 416})
 """The ETag condition fails; the range is beyond the end of the current content."""
 _FORBIDDEN = frozenset({401, 403})
+_CONTAINER_NOT_FOUND = "ContainerNotFound"
 
 
 class BlobShardStore:
@@ -42,7 +45,7 @@ class BlobShardStore:
             try:
                 return _facts(path, self._container.get_blob_client(path).get_blob_properties())
             except ResourceNotFoundError as error:
-                if getattr(error, "error_code", None) == "ContainerNotFound":
+                if getattr(error, "error_code", None) == _CONTAINER_NOT_FOUND:
                     raise
                 return None
 
@@ -139,9 +142,6 @@ def _facts(path: str, properties: BlobProperties) -> BlobFacts:
     )
 
 
-_CONTAINER_NOT_FOUND = "ContainerNotFound"
-
-
 class BlobRejectedCopies:
     """Implements RejectedCopies by Copy Blob within the account: the content never passes through the app.
 
@@ -219,3 +219,83 @@ def _start_copy(source: BlobClient, etag: str, target: BlobClient) -> None:
         source_match_condition=MatchConditions.IfNotModified,
         match_condition=MatchConditions.IfMissing,
     )
+
+
+class BlobDocumentStore:
+    """Implements DocumentStore. The first write creates the container where it is missing."""
+
+    def __init__(self, connection: StorageConnection, container: str) -> None:
+        self._connection = connection
+        self._container_name = container
+
+    def write_once(self, path: str, content: bytes) -> bool:
+        """See DocumentStore. One operation: If-None-Match lets one writer win."""
+        return self._write(path, content, overwrite=False)
+
+    def write(self, path: str, content: bytes) -> None:
+        """See DocumentStore. One operation."""
+        self._write(path, content, overwrite=True)
+
+    def delete(self, path: str) -> None:
+        """See DocumentStore. One operation."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with storage_errors(f"delete {self._container_name}/{path}"), contextlib.suppress(ResourceNotFoundError):
+            self._container.delete_blob(path)
+
+    def read(self, path: str, *, max_bytes: int) -> bytes | None:
+        """See DocumentStore. One operation, and never more than one byte beyond the limit."""
+        with storage_errors(f"read {self._container_name}/{path}"):
+            content = self._download(path, max_bytes + 1)
+        if content is not None:
+            check_size(path, len(content), max_bytes)
+        return content
+
+    def _write(self, path: str, content: bytes, *, overwrite: bool) -> bool:
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with storage_errors(f"write {self._container_name}/{path}"):
+            try:
+                return self._upload(path, content, overwrite=overwrite)
+            except ResourceNotFoundError:
+                self._create_container()
+                return self._upload(path, content, overwrite=overwrite)
+
+    def _upload(self, path: str, content: bytes, *, overwrite: bool) -> bool:
+        from azure.core.exceptions import ResourceExistsError
+        from azure.storage.blob import ContentSettings
+
+        settings = ContentSettings(content_type="application/json") if path.endswith(".json") else None
+        try:
+            self._container.upload_blob(path, content, overwrite=overwrite, content_settings=settings)
+        except ResourceExistsError:
+            return False
+        return True
+
+    def _download(self, path: str, max_bytes: int) -> bytes | None:
+        from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+
+        try:
+            return self._container.get_blob_client(path).download_blob(0, max_bytes).readall()
+        except ResourceNotFoundError:
+            return None
+        except HttpResponseError as error:
+            if error.status_code != _RANGE_NOT_SATISFIABLE:
+                raise
+            return b""  # an empty blob has no byte 0 to read
+
+    def _create_container(self) -> None:
+        from azure.core.exceptions import ResourceExistsError
+
+        with contextlib.suppress(ResourceExistsError):  # another handler created it first
+            self._container.create_container()
+
+    @property
+    def _container(self) -> ContainerClient:
+        return self._connection.blob_service.get_container_client(self._container_name)
+
+
+def check_size(path: str, size_bytes: int, max_bytes: int) -> None:
+    """Raise DocumentTooLargeError where a document exceeds what its reader allows."""
+    if size_bytes > max_bytes:
+        raise DocumentTooLargeError(f"document {path} has more than {max_bytes} bytes")

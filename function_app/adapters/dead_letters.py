@@ -55,7 +55,7 @@ class PoisonQueue:
                 return  # the host creates the queue with the first poison message
 
     def _undelivered(self, message: QueueMessage) -> Undelivered:
-        from function_app.domain.clock import utcnow
+        from function_app.ports import utcnow
 
         payload, error = _decoded(message.content)
         return Undelivered(

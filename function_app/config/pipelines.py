@@ -13,12 +13,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from function_app.config.settings import CONTAINER_NAME
 from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
-from shared.example_schema import Encoding, FeatureKind, FeatureSpec, RawDtype
 from shared.job_arguments import TrainingOptions
-from shared.manifest import SYNTHETIC, Format
+from shared.manifest import SYNTHETIC, Encoding, FeatureKind, FeatureSpec, Format, RawDtype
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainingOptions))
 MAX_NODES = 100
@@ -27,6 +25,8 @@ MAX_PATIENCE_S = 365 * 24 * 3600
 MAX_ATTEMPTS = 10
 MAX_TIMEOUT_S = 21 * 24 * 3600
 """Azure ML's limit for one job."""
+CONTAINER_NAME = r"[a-z0-9](-?[a-z0-9]){2,62}"
+"""What Azure accepts as the name of a blob container."""
 UNNAMED = "-"
 """Name of a feature in its own error messages, which show its key in their path instead."""
 
@@ -81,7 +81,7 @@ class Section(BaseModel):
 
 
 class Feature(Section):
-    """Requirements of one feature of an example; see ``shared.example_schema``."""
+    """Requirements of one feature of an example; see ``shared.manifest``."""
 
     kind: FeatureKind
     """Kind of the feature in the tf.train.Example, or of the Parquet column."""

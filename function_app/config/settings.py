@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from function_app.config.pipelines import CONTAINER_NAME
 from function_app.domain.errors import SettingsError
 from function_app.domain.jobs import Workspace
 
 MAX_SETTING_CHARS = 2048
-CONTAINER_NAME = r"[a-z0-9](-?[a-z0-9]){2,62}"
 DEFAULT_MAX_CONCURRENT_RUNS = 10
 MAX_CONCURRENT_RUNS = 1000
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -213,18 +212,3 @@ def _seconds(source: str, text: object) -> int | None:
         return None
     parts = {name: int(number or 0) for name, number in match.groupdict().items()}
     return ((parts["days"] * 24 + parts["hours"]) * 60 + parts["minutes"]) * 60 + parts["seconds"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slices:
-    """Time limits of one execution that validates a shard, by a monotonic clock."""
-
-    budget_s: float = DEFAULT_BUDGET_S
-    """After this time an execution leaves the rest of a shard to the next one."""
-    patience_s: float = DEFAULT_BUDGET_S * PATIENCE
-    """After this time a shard that cannot be paused is rejected: another execution would not get further."""
-    checkpoint_every_s: float = 60.0
-    """Time between checkpoints: an instance that dies loses at most this work and one chunk."""
-    min_bytes: int = 256 << 20
-    """Smaller shards take seconds: they are validated in one execution without checkpoints."""
-    seconds: Callable[[], float] = time.monotonic

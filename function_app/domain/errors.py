@@ -52,6 +52,10 @@ class OverrideError(LandfallError):
     """An override is not allowed by the pipeline; the message names the field and its limit."""
 
 
+class IdempotencyKeyError(LandfallError):
+    """An idempotency key was used before, for another request; nothing was changed."""
+
+
 class DocumentTooLargeError(LandfallError):
     """A document is larger than its reader allows; it is not used."""
 

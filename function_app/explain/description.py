@@ -9,7 +9,7 @@ from function_app.domain.errors import NotFoundError
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.ingest.completeness import MAX_LISTED, SplitDescription, refusal_messages, split_descriptions
 from function_app.ingest.drift import DriftFindings, drift_findings
-from function_app.services import Services
+from function_app.services import IngestServices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class VersionDescription:
     """Newest first."""
 
 
-def describe_version(version: DatasetVersion, services: Services) -> VersionDescription:
+def describe_version(version: DatasetVersion, services: IngestServices) -> VersionDescription:
     """Return what the ledger knows. Raises NotFoundError where that is nothing at all."""
     pipeline = services.pipelines.get(version.dataset)
     if pipeline is None:

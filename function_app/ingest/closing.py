@@ -1,34 +1,53 @@
-"""Closing a dataset version: cheap to detect, done exactly once for each content, and what follows it."""
+"""Closing a dataset version: cheap to detect, checked as a set, done exactly once for each content; what follows."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from function_app.config.pipelines import Pipeline
-from function_app.domain.errors import LedgerConflictError
+from function_app.domain.errors import LedgerConflictError, ServiceUnavailableError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import (
     NUM_BUCKETS,
     DatasetVersion,
     Generation,
+    HistoryEntry,
     ShardRecord,
     ShardState,
     manifest_path,
 )
 from function_app.ingest.drift import is_blocked_by_drift
-from function_app.ingest.set_check import refuse_set
 from function_app.ingest.stored_shards import CLOCK_SKEW, accepted_in_storage, reject_gone
 from function_app.notify.outbox import add_notifications, deliver
+from function_app.ports import HistoryLedger
 from function_app.services import IngestServices
-from shard_validation import ShardStatistics
+from shard_validation import (
+    COUNT_FILES,
+    MAX_COUNTS_BYTES,
+    CountsError,
+    Reason,
+    ReasonCode,
+    ShardStatistics,
+    SourceError,
+    StatedCounts,
+    check_set,
+    read_counts,
+)
 from shard_validation.sets import VersionStatistics
 from shared.manifest import Manifest, ManifestShard, fingerprint
 
 logger = logging.getLogger(__name__)
 
 MAX_TRIES = 5
+CLOSED = "closed"
+"""The trigger of a run that a closing starts."""
+SET_REJECTED = "set_rejected"
+MAX_LISTED_REASONS = 50
+"""Reasons kept with a refusal: there may be one for each shard."""
 
 
 def close_if_whole(pipeline: Pipeline, shard: ShardRecord, services: IngestServices) -> None:
@@ -192,10 +211,6 @@ def _record_closing(generation: Generation, services: IngestServices) -> None:
         services.history.record(str(generation.dataset_version), "generation_superseded", reason)
 
 
-CLOSED = "closed"
-"""The trigger of a run that a closing starts."""
-
-
 def follow_up(pipeline: Pipeline, generation: Generation, services: IngestServices) -> None:
     """Request the training, or notify people of the change, as the pipeline says. Safe to repeat."""
     if generation.number > 1 and pipeline.on_change == "notify":
@@ -227,3 +242,82 @@ def _notify_of_change(pipeline: Pipeline, generation: Generation, services: Inge
         services=services,
     )
     deliver(version, services)
+
+
+# -- checks on a whole version that no single shard can show --------------------------------------------------
+def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str], services: IngestServices) -> bool:
+    """Check the shards as a set. Where they fail, record why, notify people and return True.
+
+    ``formats`` maps a shard's name to its format, where the ledger knows it.
+    """
+    version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
+    reasons = _set_reasons(pipeline, manifest, formats, services)
+    if not reasons:
+        return False
+    messages = [reason.message for reason in reasons[:MAX_LISTED_REASONS]]
+    text = f"whole, but refused as a set for {len(reasons)} reasons: {messages[0]}"
+    if messages != _last_messages(version, services):
+        services.history.record(str(version), SET_REJECTED, text, fingerprint=manifest.fingerprint, messages=messages)
+    add_notifications(
+        pipeline,
+        subject=str(version),
+        outcome=SET_REJECTED,
+        occasion=_occasion(manifest, messages),
+        content={"text": f"{version} is {text}", "dataset": version.dataset, "version": version.version}
+        | {
+            "fingerprint": manifest.fingerprint,
+            "reasons": [reason.to_json() for reason in reasons[:MAX_LISTED_REASONS]],
+        },
+        services=services,
+    )
+    deliver(str(version), services)
+    return True
+
+
+def _occasion(manifest: Manifest, messages: list[str]) -> str:
+    """Identify a refusal by shards and reasons, so that each is sent once: stated counts may change alone."""
+    digest = hashlib.sha256("\n".join(messages).encode()).hexdigest()
+    return f"{manifest.fingerprint[:12]}-{digest[:8]}"
+
+
+def last_refusal(version: DatasetVersion, ledger: HistoryLedger) -> HistoryEntry | None:
+    """Return the last refusal of a version as a set; None where it was never refused or has closed since."""
+    about_set = (
+        entry
+        for entry in reversed(ledger.history(str(version)))
+        if entry.action in {SET_REJECTED, "version_closed", "version_changed"}
+    )
+    last = next(about_set, None)
+    return last if last is not None and last.action == SET_REJECTED else None
+
+
+def _last_messages(version: DatasetVersion, services: IngestServices) -> list[str] | None:
+    refusal = last_refusal(version, services.ledger)
+    return None if refusal is None else list(refusal.details.get("messages", ()))
+
+
+def _set_reasons(
+    pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str], services: IngestServices
+) -> list[Reason]:
+    version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
+    requirements, reasons, counts = pipeline.data.requirements(), list[Reason](), None
+    try:
+        counts = None if requirements.counts == "ignore" else _stated_counts(version, services)
+    except CountsError as error:
+        reasons.append(Reason(code=ReasonCode.SET_COUNTS_UNREADABLE, shard=COUNT_FILES[0], message=str(error)))
+        requirements = replace(requirements, counts="ignore")  # they are not compared with anything
+    return reasons + check_set(manifest.shards, requirements, counts=counts, formats=formats)
+
+
+def _stated_counts(version: DatasetVersion, services: IngestServices) -> StatedCounts | None:
+    """Read the record counts that the dataset states. Raises CountsError where they cannot be understood."""
+    for name in COUNT_FILES:
+        facts = services.shards.facts(f"{version}/{name}")
+        if facts is None:
+            continue
+        try:
+            content = services.shards.open(facts).read(0, min(facts.size_bytes, MAX_COUNTS_BYTES + 1))
+        except SourceError as error:
+            raise ServiceUnavailableError(f"{facts.path} could not be read: {error}") from error
+        return read_counts(name, content)
+    return None

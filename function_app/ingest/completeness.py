@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from function_app.config.pipelines import Pipeline
 from function_app.domain.records import DatasetVersion, ShardRecord, ShardState
-from function_app.ingest.set_check import last_refusal
+from function_app.ingest.closing import last_refusal
 from function_app.ports import HistoryLedger, ShardLedger
 from shard_validation import DataRequirements, ShardStatistics
 

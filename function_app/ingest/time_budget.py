@@ -35,11 +35,6 @@ UNDER_WAY = timedelta(minutes=10)
 belong to a shard that cannot be paused; it is left alone for as long as an execution may take."""
 
 
-def is_long(facts: BlobFacts, services: IngestServices) -> bool:
-    """Whether a blob is large enough to be validated in slices."""
-    return facts.size_bytes >= services.slices.min_bytes
-
-
 def validate_in_slices(
     place: ShardPlace, facts: BlobFacts, begun: StoredCheckpoint, services: IngestServices
 ) -> ShardVerdict | None:
@@ -62,15 +57,15 @@ def is_under_way(place: ShardPlace, facts: BlobFacts, services: IngestServices) 
     stored = load_checkpoint(place, facts, services)
     if stored is None:
         return False
-    if not is_long(facts, services):
+    if not services.time_budget.is_long(facts.size_bytes):
         return services.clock() - stored.saved_at < services.sweep_grace
-    patience = timedelta(seconds=services.slices.patience_s) if stored.checkpoint is None else UNDER_WAY
+    patience = timedelta(seconds=services.time_budget.patience_s) if stored.checkpoint is None else UNDER_WAY
     return services.clock() - stored.saved_at < max(patience, UNDER_WAY)
 
 
 def needs_own_execution(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> bool:
     """Whether the sweep must not validate a shard itself: it takes long, or an execution died on it."""
-    return is_long(facts, services) or load_checkpoint(place, facts, services) is not None
+    return services.time_budget.is_long(facts.size_bytes) or load_checkpoint(place, facts, services) is not None
 
 
 def send_to_queue(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> None:
@@ -99,11 +94,11 @@ def _slices(
 ) -> ShardVerdict | None:
     source, requirements = services.shards.open(facts), place.pipeline.data.requirements()
     reached = begun
-    seconds, every_s = services.slices.seconds, services.slices.checkpoint_every_s
+    seconds, every_s = services.time_budget.seconds, services.time_budget.checkpoint_every_s
     start_s = seconds()
-    deadline_s = start_s + services.slices.budget_s
+    deadline_s = start_s + services.time_budget.budget_s
     # Only the first slice may be rejected as too long: a later one resumes with the next execution's full time.
-    out_of_time = _from(start_s + services.slices.patience_s, seconds)
+    out_of_time = _from(start_s + services.time_budget.patience_s, seconds)
     while True:
         should_pause = _from(min(seconds() + every_s, deadline_s), seconds)
         outcome = services.validate_within(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import CREATED, FINAL_WRITES, Upload
@@ -17,10 +20,10 @@ from function_app.ingest.checkpoints import (
 )
 from function_app.ingest.closing import close_if_whole, close_version
 from function_app.ingest.rejected_copies import keep_rejected
-from function_app.ingest.split_claims import claim_conflict
-from function_app.ingest.time_budget import CONTINUED, is_long, validate_in_slices
+from function_app.ingest.time_budget import CONTINUED, validate_in_slices
 from function_app.services import IngestServices
 from shard_validation import (
+    Reason,
     ReasonCode,
     ShardVerdict,
     SourceChangedError,
@@ -34,6 +37,8 @@ MAX_ROUNDS = 5
 """A shard that is overwritten more often than this during validation is left to its next delivery."""
 OTHERS_UPLOADS = "upload_events_of_others"
 """Counter of events outside every pipeline: other containers, datasets without a pipeline."""
+MAX_NAMED = 5
+"""Shards that a message names as holders of a claim."""
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +125,7 @@ def _verdict_on(
             str(place.dataset_version), "shard_rejected", message, code=str(code), shard=place.shard.name
         )
         return None
-    judge = _judge_counted if is_counted or is_long(facts, services) else _judge
+    judge = _judge_counted if is_counted or services.time_budget.is_long(facts.size_bytes) else _judge
     return judge(place, facts, services)
 
 
@@ -175,7 +180,7 @@ def _validate(
 ) -> ShardVerdict | None:
     if begun is not None and is_exhausted(begun):
         return interrupted_verdict(facts, begun, services)
-    if begun is not None and is_long(facts, services):
+    if begun is not None and services.time_budget.is_long(facts.size_bytes):
         return validate_in_slices(place, facts, begun, services)
     return services.validate(services.shards.open(facts), place.pipeline.data.requirements())
 
@@ -201,3 +206,64 @@ def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services
 
 def _suppress(path: str, reason: str, services: IngestServices, **details: str) -> None:
     services.history.record(path, "event_suppressed", reason, **details)
+
+
+def claim_conflict(place: ShardPlace, services: IngestServices) -> str | None:
+    """Claim the N of ``-of-N`` for the shard's split; return why it conflicts with the claim, None where it does not.
+
+    The first shard of a split claims its N. A wrong first shard must not make a version's name unusable, so the store
+    decides where a shard with another N arrives: while any shard with the claimed N exists, the claim stands and the
+    new shard is refused; once the last of them has been deleted, the claim moves to the new shard's N.
+    """
+    version, shard = place.dataset_version, place.shard
+    size = services.ledger.claim_split_size(version, shard.split, shard.num_shards)
+    if size == shard.num_shards:
+        return None
+    holders = list(islice(_holders(place, size, services), MAX_NAMED))
+    if not holders:
+        _void_verdicts(place, services)
+        size = services.ledger.move_split_size(version, shard.split, held=size, num_shards=shard.num_shards)
+        if size == shard.num_shards:
+            _record_move(place, services)
+            return None
+    named = ", ".join(holders) or "a shard that arrived meanwhile"
+    return (
+        f"{place.path}: its name says -of-{shard.num_shards:05d}, but {named} came first and split {shard.split} has "
+        f"{size} shards; delete the shards of one of the two sets, or upload this set as a new version"
+    )
+
+
+def _holders(place: ShardPlace, size: int, services: IngestServices) -> Iterator[str]:
+    """Yield the names of the split's shards in the store that have the claimed N."""
+    for facts in services.shards.list(f"{place.dataset_version}/"):
+        try:
+            other = shard_place(facts.path, services.pipelines).shard
+        except NotAShardError:
+            continue
+        if (other.split, other.num_shards) == (place.shard.split, size):
+            yield other.name
+
+
+def _void_verdicts(place: ShardPlace, services: IngestServices) -> None:
+    """Reject the deleted shards with another N: as accepted shards they would count together with the new ones."""
+    for row in services.ledger.shards(place.dataset_version):
+        is_other = row.split == place.shard.split and row.num_shards != place.shard.num_shards
+        if is_other and row.state is ShardState.ACCEPTED:
+            services.ledger.record_shard(_voided(row, services))
+
+
+def _voided(row: ShardRecord, services: IngestServices) -> ShardRecord:
+    reason = Reason(
+        code=ReasonCode.SET_SIZE_CONTRADICTORY,
+        shard=row.name,
+        message=f"{row.name} was deleted, and its split now has another number of shards",
+    )
+    return replace(row, state=ShardState.REJECTED, reasons=(reason,), validated_at=services.clock())
+
+
+def _record_move(place: ShardPlace, services: IngestServices) -> None:
+    version, shard = place.dataset_version, place.shard
+    reason = (
+        f"{shard.split} now has {shard.num_shards} shards: {shard.name} came, and no shard of the old set is left"
+    )
+    services.history.record(str(version), "split_size_moved", reason, split=shard.split, num_shards=shard.num_shards)

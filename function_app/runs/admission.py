@@ -1,20 +1,22 @@
-"""May a run be submitted now? Runs are admitted through the run queue, and what waits is admitted when they end.
+"""May a run be submitted now? Its data must not be on hold, and the run queue must admit it.
 
-Each change of the queue is one compare-and-swap. What follows from it (messages, rows of runs that lost their place)
-can be repeated, so the next handler or the sweep finishes what a handler that died has left.
+What waits is admitted when the runs before it end. Each change of the queue is one compare-and-swap. What follows
+from it (messages, rows of runs that lost their place) can be repeated, so the next handler or the sweep finishes what
+a handler that died has left.
 """
 
 from __future__ import annotations
 
 from function_app.domain import run_queue
+from function_app.domain.errors import VersionQuarantinedError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import RETRYING
-from function_app.domain.records import PERSON, DatasetVersion, RunRecord
+from function_app.domain.records import PERSON, DatasetVersion, Generation, RunRecord
 from function_app.domain.run_queue import QueueEntry, RunQueue
 from function_app.domain.run_states import SETTLED, Actor, RunState
-from function_app.ports import RunLedger
+from function_app.ports import Notes, RunLedger
 from function_app.runs.transitions import move_run, run_on_record
-from function_app.services import RunServices
+from function_app.services import History, RunServices
 
 QUEUED = "armed"
 """The trigger, as stored, of a message that starts a run which was queued."""
@@ -112,3 +114,33 @@ def _suppress(run_id: str, reason: str, services: RunServices, *, by: Actor) -> 
     if moved:
         services.history.record(run_id, "run_suppressed", reason, by=by)
         services.history.record(str(run.dataset_version), "run_suppressed", f"run {run_id}: {reason}", by=by)
+
+
+# -- holds ----------------------------------------------------------------------------------------------------
+def hold_data(run: RunRecord, notes: Notes, history: History) -> None:
+    """Hold the generation that a run failed on. A later generation has other data and is not held."""
+    name = _hold_mark(run.dataset_version, run.generation)
+    if notes.mark(name) is None:
+        reason = f"run {run.run_id} failed on its data: {run.failure_evidence}"
+        notes.set_mark(name, reason)
+        history.record(str(run.dataset_version), "version_quarantined", reason, generation=run.generation)
+
+
+def refuse_held(generation: Generation, notes: Notes) -> None:
+    """Raise VersionQuarantinedError where a generation is held."""
+    version = generation.dataset_version
+    reason = why_held(version, generation.number, notes)
+    if reason is not None:
+        raise VersionQuarantinedError(
+            f"{version}, generation {generation.number}, is on hold: {reason}; upload corrected shards, or request "
+            "the run with force"
+        )
+
+
+def why_held(version: DatasetVersion, generation: int, notes: Notes) -> str | None:
+    """Return why a generation is held: which run failed on it. None where it is not held."""
+    return notes.mark(_hold_mark(version, generation))
+
+
+def _hold_mark(version: DatasetVersion, generation: int) -> str:
+    return f"quarantine/{version}/g{generation}"

@@ -15,8 +15,7 @@ from function_app.config.pipelines import Attempts, Pipeline, Size
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import REMEDIES, RETRYING, Evidence, FailureClass, Finding, Remedy, classify
-from function_app.domain.job_plan import TAG, signed_plan, spec_from_json, spec_to_json
-from function_app.domain.jobs import JobSpec, JobStatus
+from function_app.domain.jobs import TAG, JobSpec, JobStatus, signed_plan, spec_from_json, spec_to_json
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.runs.transitions import run_on_record

@@ -11,9 +11,8 @@ from function_app.domain.records import DATA, PERSON, RunRecord
 from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.notify.messages import notify_of_run
 from function_app.ports import JobService
-from function_app.runs.admission import awaits_attempt, release
+from function_app.runs.admission import awaits_attempt, hold_data, release
 from function_app.runs.attempts import start_attempt
-from function_app.runs.holds import hold_data
 from function_app.runs.transitions import change_run
 from function_app.services import RunServices
 

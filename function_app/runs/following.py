@@ -8,8 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from function_app.domain.failures import FailureClass, brief_reason
-from function_app.domain.job_plan import PREFIX
-from function_app.domain.jobs import JobStatus
+from function_app.domain.jobs import PREFIX, JobStatus
 from function_app.domain.records import DATA, RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import written_since_submission

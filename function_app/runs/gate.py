@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from function_app.config.pipelines import Pipeline, Register, Requirement
 from function_app.domain.errors import DocumentTooLargeError
-from function_app.domain.job_plan import report_path, spec_from_json
+from function_app.domain.jobs import report_path, spec_from_json
 from function_app.domain.records import RunRecord
 from function_app.ports import DocumentStore, VersionLedger
 from shared.errors import LandfallError

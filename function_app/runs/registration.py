@@ -9,8 +9,7 @@ from typing import Any
 
 from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.failures import FailureClass
-from function_app.domain.job_plan import TAG
-from function_app.domain.jobs import ModelRegistration
+from function_app.domain.jobs import TAG, ModelRegistration
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.runs.gate import (

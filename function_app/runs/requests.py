@@ -9,21 +9,19 @@ from typing import Any
 
 from function_app.config.pipelines import Limit, Pipeline
 from function_app.domain.errors import (
-    LedgerConflictError,
     NotFoundError,
     OverrideError,
     VersionNameError,
     VersionNotWholeError,
 )
 from function_app.domain.events import TrainingRequest
-from function_app.domain.failures import FailureClass
-from function_app.domain.job_plan import TAG, Plan, plan_run, planned_run, signed_plan
+from function_app.domain.jobs import planned_run
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
-from function_app.domain.run_states import AWAITING_SUBMISSION, RunState
+from function_app.domain.run_states import AWAITING_SUBMISSION
 from function_app.ingest.closing import described
 from function_app.ingest.completeness import missing_shards, refusal_messages
-from function_app.runs.admission import last_attempt
-from function_app.runs.holds import refuse_held
+from function_app.runs.admission import refuse_held
+from function_app.runs.request_keys import KeyedRequest
 from function_app.runs.script_check import (
     MAX_LISTED,
     ScriptCheck,
@@ -31,14 +29,26 @@ from function_app.runs.script_check import (
     refuse_bad_script,
     with_script_errors,
 )
+from function_app.runs.submission import unspent_plan
 from function_app.services import RunServices
 from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Manifest, fingerprint
 
+MAX_TEXT_CHARS = 200
+
 
 def asked_version(dataset: str, version: str | None, services: RunServices) -> DatasetVersion:
-    """Return the version that a caller asks for. Raises NotFoundError, VersionNameError."""
-    return version_meant(_pipeline(dataset, services), dataset, version)
+    """Return the version that a caller asks for; synthetic data need none. Raises NotFoundError, VersionNameError."""
+    is_synthetic = _pipeline(dataset, services).data.is_synthetic
+    if is_synthetic and version in (None, SYNTHETIC):
+        return DatasetVersion(dataset=dataset, version=SYNTHETIC)
+    if is_synthetic:
+        raise VersionNameError(f"{dataset} is synthetic and has no versions: ask for {dataset} alone, not {version}")
+    if version is None:
+        raise VersionNameError(
+            f"which version of {dataset}? Only synthetic data have none: ask for {dataset}/VERSION"
+        )
+    return DatasetVersion(dataset=dataset, version=version)
 
 
 def request_run(
@@ -48,14 +58,21 @@ def request_run(
     trigger: str,
     services: RunServices,
     forced_by: str | None = None,
+    key: str | None = None,
 ) -> tuple[RunRecord, bool]:
     """Plan and claim a run and put it into the queue; return it, and whether it is new.
 
-    ``forced_by``, the key of a request, trains again whatever was trained before. The same key means the same run, so
-    that a repeated call adds no second one.
+    ``forced_by``, the key of a request, trains again whatever was trained before. The same ``key`` means the same
+    run, so that a repeated call adds no second one, whatever has happened since.
 
-    Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError, ScriptRefusedError.
+    Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError, ScriptRefusedError,
+    IdempotencyKeyError.
     """
+    request = _keyed(key, version, overrides, forced_by)
+    first = request.first_run(services) if request else None
+    if first is not None:
+        _queue(first, services)
+        return first, False
     pipeline = _pipeline(version.dataset, services)
     options = overridden(pipeline, overrides)
     generation = _closing(pipeline, version, services)
@@ -67,17 +84,31 @@ def request_run(
     plan = with_script_errors(plan, check)
     now = services.clock()
     planned = planned_run(plan, pipeline, generation, trigger=trigger, now=now, forced_by=forced_by)
-    is_new = services.ledger.add_run(planned)
-    run = planned if is_new else services.ledger.run(plan.run_id) or planned
+    first = request.claim(plan.run_id, services) if request else None
+    is_new = first is None and services.ledger.add_run(planned)
+    run = planned if is_new else first or services.ledger.run(plan.run_id) or planned
     if is_new:
         _record_planned(run, overrides, check, services)
+    _queue(run, services)
+    return run, is_new
+
+
+def _keyed(
+    key: str | None, version: DatasetVersion, overrides: Mapping[str, Any], forced_by: str | None
+) -> KeyedRequest | None:
+    if key is None:
+        return None
+    content = {"version": str(version), "overrides": dict(overrides), "force": forced_by is not None}
+    return KeyedRequest(key=key, content=content)
+
+
+def _queue(run: RunRecord, services: RunServices) -> None:
+    """Send the run's request, also for an existing run: the handler that claimed it may have died before sending."""
     if run.state in AWAITING_SUBMISSION:
-        # also for an existing run: the handler that claimed it may have died before this line
         request = TrainingRequest(
-            dataset_version=version, generation=generation.number, trigger=trigger, run_id=run.run_id
+            dataset_version=run.dataset_version, generation=run.generation, trigger=run.trigger, run_id=run.run_id
         )
         services.requests.send(request)
-    return run, is_new
 
 
 def _pipeline(dataset: str, services: RunServices) -> Pipeline:
@@ -118,9 +149,6 @@ def _record_planned(run: RunRecord, overrides: Mapping[str, Any], check: ScriptC
         services.history.record(run.run_id, "script_warnings", "; ".join(check.warnings[:MAX_LISTED]))
 
 
-MAX_TEXT_CHARS = 200
-
-
 def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> TrainingOptions:
     """Return the options to train with. Raises OverrideError naming the field and its limit."""
     options = pipeline.train.options
@@ -141,8 +169,16 @@ def _check_type(name: str, value: Any, own: Any) -> None:
         raise OverrideError(f"{name}: expected {type(own).__name__}, got {str(value)[:100]!r}")
     if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
         raise OverrideError(f"{name}: expected at most {MAX_TEXT_CHARS} characters, got {len(value)}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise OverrideError(f"{name}: expected a finite number, got {value}")
+    if isinstance(own, float) and not _is_finite(value):
+        raise OverrideError(f"{name}: expected a finite number, got {str(value)[:100]}")
+
+
+def _is_finite(value: float) -> bool:
+    """Whether a number is finite as a float, which a whole number of 400 digits is not."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _check_limit(name: str, value: Any, limit: Limit) -> None:
@@ -158,69 +194,6 @@ def _like(own: Any, value: Any) -> Any:
     return float(value) if isinstance(own, float) else value
 
 
-FORCED_TAG = TAG + "forced"
-MAX_NAMES = 100
-"""Largest number of names of one request: how often the same training may be given up before force is needed."""
-WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
-
-
-def unspent_plan(
-    pipeline: Pipeline,
-    generation: Generation,
-    services: RunServices,
-    *,
-    options: TrainingOptions | None = None,
-    forced_by: str | None = None,
-) -> Plan:
-    """Return the plan of a request under the first of its names that has led, or can still lead, to a model.
-
-    ``forced_by`` makes it another request, with names of its own.
-    """
-    for number in range(MAX_NAMES):
-        again = "/".join([*([f"forced by {forced_by}"] if forced_by else []), *([str(number)] if number else [])])
-        plan = plan_run(pipeline, generation, services.workspace, options=options, again=again or None)
-        run = last_attempt(plan.run_id, services.ledger)
-        if run is None or not _is_spent(run, generation):
-            return _tagged(plan) if forced_by else plan
-    raise LedgerConflictError(
-        f"{generation.dataset_version}: the same training was given up {MAX_NAMES} times; request it with force"
-    )
-
-
-def _tagged(plan: Plan) -> Plan:
-    """Tag the job of a forced run."""
-    return signed_plan(
-        plan.logical_run, plan.attempt, replace(plan.spec, tags={**plan.spec.tags, FORCED_TAG: "true"})
-    )
-
-
-def _is_spent(run: RunRecord, generation: Generation) -> bool:
-    """Whether a run was never submitted, or ended badly on data that changed under it or on an earlier generation."""
-    if run.state is RunState.SUPPRESSED or run.failure_class == FailureClass.DATA_CHANGED:
-        return True
-    undelivered = run.state in WITHOUT_A_MODEL or run.cancel_requested_at is not None
-    return undelivered and run.generation != generation.number
-
-
-VERSION = SYNTHETIC
-"""The name of the only version of synthetic data."""
-FIRST = 1
-"""Its only generation, since synthetic data never change."""
-
-
-def version_meant(pipeline: Pipeline, dataset: str, version: str | None) -> DatasetVersion:
-    """Return the version that is asked for; synthetic data need none. Raises VersionNameError."""
-    if pipeline.data.is_synthetic and version in (None, VERSION):
-        return DatasetVersion(dataset=dataset, version=VERSION)
-    if pipeline.data.is_synthetic:
-        raise VersionNameError(f"{dataset} is synthetic and has no versions: ask for {dataset} alone, not {version}")
-    if version is None:
-        raise VersionNameError(
-            f"which version of {dataset}? Only synthetic data have none: ask for {dataset}/VERSION"
-        )
-    return DatasetVersion(dataset=dataset, version=version)
-
-
 def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
     """Return the closing that all runs of a synthetic pipeline train on; the first caller adds it."""
     known = services.ledger.latest_generation(version)
@@ -229,7 +202,7 @@ def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Run
     manifest = Manifest(
         dataset=version.dataset,
         version=version.version,
-        generation=FIRST,
+        generation=1,  # the only one, since synthetic data never change
         fingerprint=fingerprint(()),
         data_format=pipeline.data.format,
         features=(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.errors import ScriptRefusedError
-from function_app.domain.job_plan import TAG, Plan, signed_plan
+from function_app.domain.jobs import TAG, Plan, signed_plan
 from function_app.domain.records import RunRecord
 from function_app.services import ReadScript, RunServices
 from horovod_lint import ScriptError

@@ -7,21 +7,34 @@ from dataclasses import replace
 from typing import Any
 
 from function_app.config.pipelines import Pipeline
-from function_app.domain.errors import NotFoundError, SubmissionRefusedError
+from function_app.domain.errors import (
+    LedgerConflictError,
+    NotFoundError,
+    SubmissionRefusedError,
+)
 from function_app.domain.events import TrainingRequest
-from function_app.domain.job_plan import plan_run, planned_run, spec_from_json
+from function_app.domain.failures import FailureClass
+from function_app.domain.jobs import TAG, Plan, plan_run, planned_run, signed_plan, spec_from_json
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import StoredShards, data_in_storage, reject_gone
-from function_app.runs.admission import admit, release
+from function_app.runs.admission import admit, last_attempt, release, why_held
 from function_app.runs.attempts import bad_script_members, record_remedy, refusal_members
 from function_app.runs.cancellation import cancel_superseded
 from function_app.runs.ending import ask_cancel, end_run
-from function_app.runs.holds import why_held
-from function_app.runs.requests import unspent_plan
 from function_app.runs.script_check import script_refusal
 from function_app.runs.transitions import change_run, move_run
 from function_app.services import RunServices
+from shared.job_arguments import TrainingOptions
+
+FORCED_TAG = TAG + "forced"
+
+
+MAX_NAMES = 100
+"""Largest number of names of one request: how often the same training may be given up before force is needed."""
+
+
+WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
 
 
 def handle_request(request: TrainingRequest, services: RunServices) -> None:
@@ -158,6 +171,17 @@ def _submitted(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     return run
 
 
+def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: RunServices, by: Actor) -> RunRecord:
+    now = services.clock()
+    run, moved = move_run(
+        services.ledger, run, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
+    )
+    if moved:
+        services.history.record(run.run_id, "submission_refused", problem, by=by)
+        record_remedy(run, services.history)
+    return end_run(run, services, by=by)
+
+
 def _claimed_run(request: TrainingRequest, services: RunServices) -> RunRecord | None:
     """Return the run that a closing starts, claimed now or before; None where there is nothing to do."""
     version = request.dataset_version
@@ -198,12 +222,39 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
     return run
 
 
-def _refused(run: RunRecord, problem: str, found: Mapping[str, Any], services: RunServices, by: Actor) -> RunRecord:
-    now = services.clock()
-    run, moved = move_run(
-        services.ledger, run, RunState.FAILED, by=by, now=now, ended_at=now, reason=problem, **found
+def unspent_plan(
+    pipeline: Pipeline,
+    generation: Generation,
+    services: RunServices,
+    *,
+    options: TrainingOptions | None = None,
+    forced_by: str | None = None,
+) -> Plan:
+    """Return the plan of a request under the first of its names that has led, or can still lead, to a model.
+
+    ``forced_by`` makes it another request, with names of its own.
+    """
+    for number in range(MAX_NAMES):
+        again = "/".join([*([f"forced by {forced_by}"] if forced_by else []), *([str(number)] if number else [])])
+        plan = plan_run(pipeline, generation, services.workspace, options=options, again=again or None)
+        run = last_attempt(plan.run_id, services.ledger)
+        if run is None or not _is_spent(run, generation):
+            return _tagged(plan) if forced_by else plan
+    raise LedgerConflictError(
+        f"{generation.dataset_version}: the same training was given up {MAX_NAMES} times; request it with force"
     )
-    if moved:
-        services.history.record(run.run_id, "submission_refused", problem, by=by)
-        record_remedy(run, services.history)
-    return end_run(run, services, by=by)
+
+
+def _tagged(plan: Plan) -> Plan:
+    """Tag the job of a forced run."""
+    return signed_plan(
+        plan.logical_run, plan.attempt, replace(plan.spec, tags={**plan.spec.tags, FORCED_TAG: "true"})
+    )
+
+
+def _is_spent(run: RunRecord, generation: Generation) -> bool:
+    """Whether a run was never submitted, or ended badly on data that changed under it or on an earlier generation."""
+    if run.state is RunState.SUPPRESSED or run.failure_class == FailureClass.DATA_CHANGED:
+        return True
+    undelivered = run.state in WITHOUT_A_MODEL or run.cancel_requested_at is not None
+    return undelivered and run.generation != generation.number

@@ -11,12 +11,11 @@ import re
 from dataclasses import replace
 
 from function_app.config.pipelines import Pipeline
-from function_app.domain.job_plan import PREFIX, TAG, plan_run, planned_run
-from function_app.domain.jobs import SPEC_HASH_TAG, JobStatus
+from function_app.domain.jobs import PREFIX, SPEC_HASH_TAG, TAG, JobStatus, plan_run, planned_run
 from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.notify.messages import warn_once
-from function_app.services import Services
+from function_app.services import RunServices
 
 ADOPTED = "adopted"
 """The trigger of a run that was found in Azure ML."""
@@ -27,7 +26,7 @@ _FIRST_ATTEMPT = re.compile(r"(?P<logical_run>.+)-a1")
 _ENDED = frozenset({"Completed", "Failed", "Canceled"})
 
 
-def care_for_unknown_jobs(services: Services) -> int:
+def care_for_unknown_jobs(services: RunServices) -> int:
     """Adopt the unknown jobs that one call lists, or notify people of them; return how many there were."""
     jobs = [job for job in services.jobs.ours() if job.name.startswith(PREFIX)]
     if not jobs:
@@ -39,7 +38,7 @@ def care_for_unknown_jobs(services: Services) -> int:
     return len(unknown)
 
 
-def _care_for(job: JobStatus, services: Services) -> None:
+def _care_for(job: JobStatus, services: RunServices) -> None:
     dataset, _, version_name = str(job.tags.get(TAG + "dataset_version", "")).partition("/")
     pipeline = services.pipelines.get(dataset)
     if pipeline is None:
@@ -54,7 +53,9 @@ def _care_for(job: JobStatus, services: Services) -> None:
         )
 
 
-def _replanned(job: JobStatus, pipeline: Pipeline, version: DatasetVersion, services: Services) -> RunRecord | None:
+def _replanned(
+    job: JobStatus, pipeline: Pipeline, version: DatasetVersion, services: RunServices
+) -> RunRecord | None:
     """Return the run's row as its submission wrote it; None where planning it again gives another job."""
     generation, name = services.ledger.latest_generation(version), _FIRST_ATTEMPT.fullmatch(job.name)
     if generation is None or name is None or generation.fingerprint != job.tags.get(TAG + "fingerprint"):
@@ -67,7 +68,7 @@ def _replanned(job: JobStatus, pipeline: Pipeline, version: DatasetVersion, serv
     return replace(planned, state=RunState.SUBMITTED, submitted_at=now)
 
 
-def _notify(job: JobStatus, pipeline: Pipeline, version: DatasetVersion, services: Services) -> None:
+def _notify(job: JobStatus, pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> None:
     text = (
         f"Azure ML has a job {job.name} of {version} ({job.status}) with Landfall's tags that the ledger does not "
         "know. It is not followed and its model is not registered. To train again: "

@@ -21,13 +21,15 @@ from function_app.domain.events import (
 from function_app.domain.records import DeadLetter, DeadLetterState, HistoryEntry, Undelivered, dead_letter_id
 from function_app.notify.outbox import add_notifications
 from function_app.runs.following import handle_run_event
-from function_app.services import Services
+from function_app.services import NotifyServices, Services
 from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
 
 MAX_COLLECTED = 200
 """From one source in one sweep; the next sweep takes more."""
+FAILED = "handler_failed"
+MAX_ERROR_CHARS = 2000
 NO_ERROR_KNOWN = (
     "no error is on record: the handler was killed, ran out of memory or time, or the app was misconfigured; see the "
     "log of the function app"
@@ -124,7 +126,7 @@ def _is_later(letter: DeadLetter, known: DeadLetter) -> bool:
     return letter.died_at > known.died_at or (letter.died_at == known.died_at and letter.death != known.death)
 
 
-def _letter(undelivered: Undelivered, services: Services) -> DeadLetter:
+def _letter(undelivered: Undelivered, services: NotifyServices) -> DeadLetter:
     failures = failures_of(undelivered.source, undelivered.identity, services)
     reasons = [text for text in (failures[-1].reason if failures else "", undelivered.error) if text]
     return DeadLetter(
@@ -140,7 +142,7 @@ def _letter(undelivered: Undelivered, services: Services) -> DeadLetter:
     )
 
 
-def _announce(letter: DeadLetter, services: Services) -> None:
+def _announce(letter: DeadLetter, services: NotifyServices) -> None:
     """Record a dead letter in the history, and notify the recipients of its pipeline."""
     name = letter.dead_letter_id
     text = f"{letter.source}: given up after {letter.tries} tries: {letter.error}"
@@ -181,12 +183,8 @@ def subject_of(source: str, payload: str) -> str:
     return blob[1] if source == SHARD_UPLOADED and blob else ""
 
 
-FAILED = "handler_failed"
-MAX_ERROR_CHARS = 2000
-
-
 @contextmanager
-def failures_on_record(source: str, identity: str | bytes, services: Services) -> Iterator[None]:
+def failures_on_record(source: str, identity: str | bytes, services: NotifyServices) -> Iterator[None]:
     """Record a handler's error under the message's identity, then let it through to the host.
 
     ``identity`` is a queue message's body or an event's id: what is still known once the message was given up.
@@ -198,7 +196,7 @@ def failures_on_record(source: str, identity: str | bytes, services: Services) -
         raise
 
 
-def failures_of(source: str, identity: str, services: Services) -> list[HistoryEntry]:
+def failures_of(source: str, identity: str, services: NotifyServices) -> list[HistoryEntry]:
     """Return a message's recorded failures, oldest first."""
     lines = services.ledger.history(_subject(source, identity))
     return [line for line in lines if line.action == FAILED]
@@ -210,7 +208,7 @@ def in_words(error: Exception) -> str:
     return text if isinstance(error, LandfallError) and text else f"{type(error).__name__}: {text}"
 
 
-def _record(source: str, identity: str | bytes, error: Exception, services: Services) -> None:
+def _record(source: str, identity: str | bytes, error: Exception, services: NotifyServices) -> None:
     text = identity.decode(errors="replace") if isinstance(identity, bytes) else identity
     try:
         services.history.record(_subject(source, text), FAILED, in_words(error), source=source)

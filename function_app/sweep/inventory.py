@@ -16,9 +16,8 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.records import BlobFacts, DatasetVersion, Generation, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
 from function_app.ingest.closing import accepted_content
-from function_app.ingest.split_claims import backed_sizes
 from function_app.ingest.time_budget import is_under_way
-from function_app.services import Services
+from function_app.services import IngestServices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +60,7 @@ class Inventory:
     """Datasets whose listing was read completely."""
 
 
-def missed_shards(pipeline: Pipeline, services: Services, inventory: Inventory) -> Iterator[ShardPlace]:
+def missed_shards(pipeline: Pipeline, services: IngestServices, inventory: Inventory) -> Iterator[ShardPlace]:
     """Yield the shards of a dataset whose content has no verdict, except young ones whose event may still come."""
     blobs = services.shards.list(f"{pipeline.dataset}/")
     for folder, of_version in groupby(blobs, key=lambda facts: facts.path.split("/")[1:2]):
@@ -74,7 +73,7 @@ def missed_shards(pipeline: Pipeline, services: Services, inventory: Inventory) 
 
 
 def unchanged_closing(
-    version: DatasetVersion, pipeline: Pipeline, services: Services, inventory: Inventory
+    version: DatasetVersion, pipeline: Pipeline, services: IngestServices, inventory: Inventory
 ) -> Generation | None:
     """Return the closing of a version that has not changed since the last pass, whether it has blobs or none."""
     if version in inventory.unchanged or not _is_absent(version, inventory):
@@ -86,7 +85,7 @@ def unchanged_closing(
     return generation if same else None
 
 
-def look_at(version: DatasetVersion, pipeline: Pipeline, services: Services, inventory: Inventory) -> Look:
+def look_at(version: DatasetVersion, pipeline: Pipeline, services: IngestServices, inventory: Inventory) -> Look:
     """Return what the pass found, or look now where shards were missed or the version has no blobs any more."""
     if version in inventory.looks:
         return inventory.looks[version]
@@ -94,14 +93,18 @@ def look_at(version: DatasetVersion, pipeline: Pipeline, services: Services, inv
     return _look(services.ledger.shards(version), pipeline, blobs=blobs)
 
 
-def remember(version: DatasetVersion, generation: Generation, look: Look, services: Services) -> None:
+def remember(version: DatasetVersion, generation: Generation, look: Look, services: IngestServices) -> None:
     """Note that a closed version needs nothing as it is, so that the next pass can skip it."""
     if look.blobs:
         services.ledger.set_mark(_mark_name(version), _mark(generation, look.blobs))
 
 
 def _missed_of_version(
-    version: DatasetVersion, pipeline: Pipeline, facts: list[BlobFacts], services: Services, inventory: Inventory
+    version: DatasetVersion,
+    pipeline: Pipeline,
+    facts: list[BlobFacts],
+    services: IngestServices,
+    inventory: Inventory,
 ) -> Iterator[ShardPlace]:
     blobs = _digest(pipeline, facts)
     generation = services.ledger.latest_generation(version)
@@ -123,12 +126,12 @@ def _is_absent(version: DatasetVersion, inventory: Inventory) -> bool:
     return version.dataset in inventory.listed and version not in inventory.seen
 
 
-def _version(facts: list[BlobFacts], services: Services) -> DatasetVersion | None:
+def _version(facts: list[BlobFacts], services: IngestServices) -> DatasetVersion | None:
     """Return the version that the folder's shards belong to; None for a folder without shards."""
     return next((place.dataset_version for place, _ in _understood(facts, services)), None)
 
 
-def _understood(blobs: Iterable[BlobFacts], services: Services) -> Iterator[tuple[ShardPlace, BlobFacts]]:
+def _understood(blobs: Iterable[BlobFacts], services: IngestServices) -> Iterator[tuple[ShardPlace, BlobFacts]]:
     for facts in blobs:
         try:
             yield shard_place(facts.path, services.pipelines), facts
@@ -137,7 +140,10 @@ def _understood(blobs: Iterable[BlobFacts], services: Services) -> Iterator[tupl
 
 
 def _without_verdict(
-    version: DatasetVersion, found: list[tuple[ShardPlace, BlobFacts]], rows: list[ShardRecord], services: Services
+    version: DatasetVersion,
+    found: list[tuple[ShardPlace, BlobFacts]],
+    rows: list[ShardRecord],
+    services: IngestServices,
 ) -> Iterator[tuple[ShardPlace, BlobFacts]]:
     sizes = services.ledger.split_sizes(version)
     verdicts = {(row.split, row.index): row for row in rows}
@@ -186,3 +192,11 @@ def _mark_name(version: DatasetVersion) -> str:
 
 def _mark(generation: Generation, blobs: str) -> str:
     return f"g{generation.number} {blobs}"
+
+
+def backed_sizes(places: Iterable[ShardPlace]) -> dict[str, set[int]]:
+    """Return, for each split, every N that shards in the store have."""
+    sizes: dict[str, set[int]] = {}
+    for place in places:
+        sizes.setdefault(place.shard.split, set()).add(place.shard.num_shards)
+    return sizes

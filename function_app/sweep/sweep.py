@@ -20,7 +20,7 @@ from function_app.notify.outbox import deliver_one
 from function_app.runs.admission import sweep_run_queue
 from function_app.runs.following import follow_run
 from function_app.runs.submission import submit_run
-from function_app.services import Services
+from function_app.services import IngestServices, Services
 from function_app.sweep.adoption import care_for_unknown_jobs
 from function_app.sweep.dead_letters import collect_dead_letters
 from function_app.sweep.inventory import Inventory, look_at, missed_shards, remember, unchanged_closing
@@ -109,7 +109,7 @@ def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterato
         yield str(error)
 
 
-def _judge_missed(place: ShardPlace, services: Services) -> None:
+def _judge_missed(place: ShardPlace, services: IngestServices) -> None:
     """Judge a missed shard. A long one, or one on which an execution died, goes to the queue instead."""
     facts = services.shards.facts(place.path)
     if facts is not None and needs_own_execution(place, facts, services):
@@ -118,7 +118,7 @@ def _judge_missed(place: ShardPlace, services: Services) -> None:
         judge_shard(place, services, is_counted=True)
 
 
-def _care_for_version(version: DatasetVersion, inventory: Inventory, services: Services) -> None:
+def _care_for_version(version: DatasetVersion, inventory: Inventory, services: IngestServices) -> None:
     pipeline = services.pipelines.get(version.dataset)
     if pipeline is None:
         return
@@ -132,7 +132,7 @@ def _care_for_version(version: DatasetVersion, inventory: Inventory, services: S
 
 
 def _looked_after(
-    pipeline: Pipeline, version: DatasetVersion, inventory: Inventory, services: Services
+    pipeline: Pipeline, version: DatasetVersion, inventory: Inventory, services: IngestServices
 ) -> Generation | None:
     """Close a version that is whole, warn of one that is stalled; return the closing that needs its follow-up."""
     look = look_at(version, pipeline, services, inventory)

@@ -15,7 +15,7 @@ from function_app.ingest.completeness import missing_shards
 from function_app.notify.messages import held_since, in_words, warn_once
 from function_app.runs.following import FOLLOWED, follow_run
 from function_app.runs.transitions import move_run
-from function_app.services import Services
+from function_app.services import IngestServices, RunServices
 from function_app.sweep.inventory import Look
 from shared.vm_sizes import vm_size
 
@@ -25,8 +25,10 @@ NOT_RESPONDING = "NotResponding"
 CLUSTER_GONE_AFTER = timedelta(minutes=10)
 """How long a cluster must be missing before its runs end as lost: re-creating one takes less time."""
 
+MAX_NAMED = 20
 
-def watch_run(run: RunRecord, services: Services) -> None:
+
+def watch_run(run: RunRecord, services: RunServices) -> None:
     """Warn of what takes longer than the pipeline allows; end a run whose cluster is gone."""
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None or run.state not in FOLLOWED:
@@ -38,7 +40,7 @@ def watch_run(run: RunRecord, services: Services) -> None:
         _watch_cluster(run, services)
 
 
-def _watch_queue(run: RunRecord, pipeline: Pipeline, services: Services) -> None:
+def _watch_queue(run: RunRecord, pipeline: Pipeline, services: RunServices) -> None:
     since = run.submitted_at or run.state_since
     waited_s = (services.clock() - since).total_seconds()
     if waited_s < pipeline.watch.queued_after_s:
@@ -74,7 +76,7 @@ def quota_advice(run: RunRecord, pipeline: Pipeline) -> str:
     return words
 
 
-def _stopped_responding(run: RunRecord, pipeline: Pipeline, services: Services) -> bool:
+def _stopped_responding(run: RunRecord, pipeline: Pipeline, services: RunServices) -> bool:
     status = services.jobs.status(run.run_id)
     silent = status is not None and status.status == NOT_RESPONDING
     since = held_since(
@@ -103,7 +105,7 @@ def _stopped_responding(run: RunRecord, pipeline: Pipeline, services: Services) 
     return True
 
 
-def _watch_cluster(run: RunRecord, services: Services) -> None:
+def _watch_cluster(run: RunRecord, services: RunServices) -> None:
     compute = str(run.spec.get("compute"))
     missing = not services.jobs.has_compute(compute)
     reason = f"cluster {compute} {'is missing in' if missing else 'is back in'} the workspace"
@@ -121,10 +123,7 @@ def _watch_cluster(run: RunRecord, services: Services) -> None:
     follow_run(run, services, by=Actor.SWEEP)
 
 
-MAX_NAMED = 20
-
-
-def warn_if_stalled(pipeline: Pipeline, version: DatasetVersion, look: Look, services: Services) -> None:
+def warn_if_stalled(pipeline: Pipeline, version: DatasetVersion, look: Look, services: IngestServices) -> None:
     """Warn where a version is not whole and no shard has come for longer than the pipeline allows."""
     if look.last_verdict_at is None:
         return  # no shard has been judged yet

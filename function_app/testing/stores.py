@@ -7,11 +7,10 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from function_app.adapters.documents import check_size
-from function_app.domain.clock import utcnow
+from function_app.adapters.blobs import check_size
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import BlobFacts
-from function_app.ports import Clock
+from function_app.ports import Clock, utcnow
 from shard_validation import ShardSource, SourceChangedError, SourceGoneError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,8 +13,13 @@ from function_app.domain.run_states import RunState
 from function_app.explain.description import VersionDescription
 from function_app.explain.history import MAX_LINES
 from function_app.ingest.completeness import MAX_LISTED, SplitDescription
+from function_app.runs.requests import MAX_TEXT_CHARS
 from shard_validation import FeatureStatistics
 
+NOT_UNICODE = "string_unicode"
+"""Pydantic's name of this error."""
+BoundedText = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
+"""Pydantic finds lone surrogates where it counts characters; elsewhere in a dict it lets them through."""
 MAX_FREQUENT = 20
 """Most frequent values of a feature that a response lists."""
 
@@ -39,7 +44,7 @@ class RunRequest(BaseModel):
     version: str | None = Field(
         default=None, min_length=1, max_length=64, description="Omit for synthetic data, which have no versions."
     )
-    overrides: dict[str, int | float | str | bool] = Field(default_factory=dict, max_length=50)
+    overrides: dict[BoundedText, int | float | BoundedText | bool] = Field(default_factory=dict, max_length=50)
     force: bool = Field(
         default=False,
         description="Train even if the same was trained before, or if the training script has lint errors.",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.routing import Match
+from starlette.status import HTTP_405_METHOD_NOT_ALLOWED
 
 from function_app.domain.errors import (
+    IdempotencyKeyError,
     LedgerConflictError,
     NotFoundError,
     OverrideError,
@@ -23,11 +27,15 @@ from function_app.domain.errors import (
     VersionNotWholeError,
     VersionQuarantinedError,
 )
+from function_app.web.bodies import NOT_UNICODE
+from function_app.web.routes import router
 from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
 
 MAX_DETAILS = 1000
+MALFORMED = "malformed_request"
+"""Code of requests that cannot even be read."""
 
 STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     NotFoundError: (404, "not_found"),
@@ -35,6 +43,7 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     VersionNotWholeError: (409, "version_not_whole"),
     VersionQuarantinedError: (409, "version_quarantined"),
     OverrideError: (422, "override_not_allowed"),
+    IdempotencyKeyError: (422, "idempotency_key_reused"),
     RunEndedError: (409, "run_has_ended"),
     ScriptRefusedError: (422, "script_refused"),
     LedgerConflictError: (409, "conflict"),
@@ -43,10 +52,18 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
 }
 
 
-def error_answer(status: int, code: str, message: str, details: Sequence[str] = ()) -> JSONResponse:
+def error_answer(
+    status: int, code: str, message: str, details: Sequence[str] = (), headers: Mapping[str, str] | None = None
+) -> JSONResponse:
     """Return an error response."""
-    body = {"error": {"code": code, "message": message, "details": list(details[:MAX_DETAILS])}}
-    return JSONResponse(body, status_code=status)
+    shown = [_encodable(detail) for detail in details[:MAX_DETAILS]]
+    body = {"error": {"code": code, "message": _encodable(message), "details": shown}}
+    return JSONResponse(body, status_code=status, headers=headers)
+
+
+def _encodable(text: str) -> str:
+    """Spell out lone surrogates, which JSON can carry into a request but UTF-8 cannot carry out."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -86,11 +103,21 @@ def _details(error: Exception) -> Sequence[str]:
 async def _invalid_request(_: Request, error: Exception) -> JSONResponse:
     found = error.errors() if isinstance(error, RequestValidationError) else []
     details = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in found]
+    if any(one["type"] == NOT_UNICODE for one in found):
+        return error_answer(400, MALFORMED, "the body contains text that is not valid Unicode", details)
     return error_answer(422, "invalid_request", "the request is not valid; see the details", details)
 
 
-async def _http_error(_: Request, error: Exception) -> JSONResponse:
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    codes = {404: "not_found", 405: "method_not_allowed"}
+    codes = {400: MALFORMED, 404: "not_found", 405: "method_not_allowed"}
     message = str(getattr(error, "detail", "")) or "the request failed"
-    return error_answer(status, codes.get(status, "http_error"), message)
+    headers = {"Allow": _allowed_methods(request)} if status == HTTP_405_METHOD_NOT_ALLOWED else None
+    return error_answer(status, codes.get(status, "http_error"), message, headers=headers)
+
+
+def _allowed_methods(request: Request) -> str:
+    """Return the methods of all routes with this path; Starlette's own header lists those of the first."""
+    routes = (route for route in router.routes if isinstance(route, APIRoute))
+    matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in matching for method in route.methods or ()})) or "GET"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
@@ -56,16 +56,35 @@ IdempotencyKey = Annotated[
     str | None, Header(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:-]+$", alias="Idempotency-Key")
 ]
 
-router = APIRouter(prefix="/api", responses={"4XX": {"model": Error}, "5XX": {"model": Error}})
+
+def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the description of error responses for the OpenAPI document."""
+    return {status: {"model": Error, "description": REFUSALS[status]} for status in statuses}
 
 
-@router.get("/datasets/{dataset}/{version}")
+REFUSALS = {
+    400: "The address, a header or the body cannot be read, because it is not valid UTF-8 or Unicode.",
+    404: "The dataset, version, run, subject or dead letter is unknown.",
+    405: "The path does not support this method; the header Allow lists those that it does.",
+    409: "The current state does not allow it, or changed meanwhile.",
+    413: "The body is too large.",
+    422: "A parameter or a member of the body is not valid, or not allowed by the pipeline.",
+    500: "An unexpected error; the log of the function app describes it.",
+    503: "The app is misconfigured, or storage or Azure ML did not answer; see the log, and try again later.",
+}
+NO_KEY = "The function key is missing or wrong. The Functions host answers this, without a body."
+RUN_LOCATION = {"Location": {"description": "Path of the run.", "schema": {"type": "string"}}}
+
+router = APIRouter(prefix="/api", responses={401: {"description": NO_KEY}, **_refusals(400, 405, 413, 500, 503)})
+
+
+@router.get("/datasets/{dataset}/{version}", responses=_refusals(404, 422))
 def dataset_version(dataset: DatasetName, version: VersionName, services: AppServices) -> VersionBody:
     """Show a dataset version: its accepted, missing and rejected shards, and its runs."""
     return VersionBody.of(describe_version(DatasetVersion(dataset=dataset, version=version), services))
 
 
-@router.get("/runs")
+@router.get("/runs", responses=_refusals(422))
 def runs(
     services: AppServices,
     limit: Annotated[int, Query(ge=1, le=MAX_RUNS)] = 100,
@@ -75,7 +94,7 @@ def runs(
     return RunsBody(runs=[RunBody.of(run) for run in services.ledger.runs(limit=limit, dataset=dataset)])
 
 
-@router.get("/runs/{run_id}")
+@router.get("/runs/{run_id}", responses=_refusals(404, 422))
 def run(run_id: RunId, services: AppServices) -> RunBody:
     """Show the state of a run, how it ended, and its notifications."""
     found = services.ledger.run(run_id)
@@ -84,24 +103,42 @@ def run(run_id: RunId, services: AppServices) -> RunBody:
     return RunBody.of(found, services.ledger.notifications(run_id))
 
 
-@router.post("/runs", status_code=202)
+@router.post(
+    "/runs",
+    status_code=202,
+    responses={
+        202: {"description": "A new run.", "headers": RUN_LOCATION},
+        200: {"model": RunBody, "description": "The run that was requested before.", "headers": RUN_LOCATION},
+        **_refusals(404, 409, 422),
+    },
+)
 def start_run(
     body: RunRequest, services: AppServices, response: Response, idempotency_key: IdempotencyKey = None
 ) -> RunBody:
     """Request a run on a complete version, or on synthetic data: 202 for a new run, 200 if it was requested before.
 
-    With `force` the version is trained again. Forced requests with the same Idempotency-Key header lead to the same
-    run; without the header each forced request starts a new run.
+    Requests with the same Idempotency-Key header lead to the same run; 422 if the key was used for another request.
+    With `force` the version is trained again; without the header each forced request starts a new run.
     """
     forced_by = (idempotency_key or uuid.uuid4().hex) if body.force else None
     version = asked_version(body.dataset, body.version, services)
-    run, is_new = request_run(version, body.overrides, trigger=HTTP, services=services, forced_by=forced_by)
+    run, is_new = request_run(
+        version, body.overrides, trigger=HTTP, services=services, forced_by=forced_by, key=idempotency_key
+    )
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/api/runs/{run.run_id}"
     return RunBody.of(run)
 
 
-@router.post("/runs/{run_id}/cancel", status_code=202)
+@router.post(
+    "/runs/{run_id}/cancel",
+    status_code=202,
+    responses={
+        202: {"description": "The job is being canceled."},
+        200: {"model": RunBody, "description": "The run has ended canceled."},
+        **_refusals(404, 409, 422),
+    },
+)
 def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
     """Cancel a run in any state: 200 if it has ended canceled, 202 while its job is being canceled.
 
@@ -112,7 +149,7 @@ def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
     return RunBody.of(found)
 
 
-@router.get("/why/{subject:path}")
+@router.get("/why/{subject:path}", responses=_refusals(404, 422))
 def why(subject: Subject, services: AppServices) -> HistoryBody:
     """Show the history of <dataset>/<version>, of a run id or of a blob's path, and what it waits for."""
     return HistoryBody.of(history_of(subject, services))
@@ -124,14 +161,14 @@ def reconcile(services: AppServices) -> SweepBody:
     return SweepBody(**asdict(run_sweep(services)))
 
 
-@router.get("/dead-letters")
+@router.get("/dead-letters", responses=_refusals(422))
 def dead_letters(services: AppServices, limit: Annotated[int, Query(ge=1, le=MAX_LETTERS)] = 100) -> DeadLettersBody:
     """List dead letters; the next sweep adds those that are still in the queues."""
     letters = services.ledger.dead_letters(limit=limit)
     return DeadLettersBody(dead_letters=[DeadLetterSummary.of(letter) for letter in letters])
 
 
-@router.get("/dead-letters/{dead_letter_id}")
+@router.get("/dead-letters/{dead_letter_id}", responses=_refusals(404, 422))
 def dead_letter(dead_letter_id: DeadLetterId, services: AppServices) -> DeadLetterBody:
     """Show a dead letter with its payload."""
     letter = services.ledger.dead_letter(dead_letter_id)
@@ -140,7 +177,7 @@ def dead_letter(dead_letter_id: DeadLetterId, services: AppServices) -> DeadLett
     return DeadLetterBody.of(letter)
 
 
-@router.post("/dead-letters/{dead_letter_id}/replay")
+@router.post("/dead-letters/{dead_letter_id}/replay", responses=_refusals(404, 409, 422))
 def replay_dead_letter(dead_letter_id: DeadLetterId, services: AppServices) -> DeadLetterBody:
     """Deliver a dead letter again. This is safe at any time: the current state is checked first."""
     return DeadLetterBody.of(replay(dead_letter_id, services))

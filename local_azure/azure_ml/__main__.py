@@ -41,7 +41,8 @@ async def _serve(settings: Settings) -> None:
     stop = stop_on_signals()
     with bind(settings.port) as listening, contextlib.closing(Store(settings.state / "state.sqlite3")) as store:
         url = f"https://localhost:{port_of(listening)}"
-        publisher = _publisher(settings)
+        endpoint = settings.events_endpoint
+        publisher = EventPublisher(endpoint, settings.topic_key) if endpoint else None
         bench = _workbench(settings, store, publisher)
         emulator = Emulator(
             bench=bench,
@@ -62,10 +63,6 @@ async def _serve(settings: Settings) -> None:
         bench.pool.stop()
         if publisher is not None:
             await asyncio.to_thread(publisher.stop)
-
-
-def _publisher(settings: Settings) -> EventPublisher | None:
-    return EventPublisher(settings.events_endpoint, settings.topic_key) if settings.events_endpoint else None
 
 
 def _workbench(settings: Settings, store: Store, publisher: EventPublisher | None) -> Workbench:

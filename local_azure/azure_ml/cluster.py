@@ -123,7 +123,7 @@ class Cluster:
         free = self.count(NodeState.IDLE, NodeState.PREPARING)
         missing = max(sum(self.waiting.values()) - free, self.scale.min_nodes - self.target)
         for _ in range(min(missing, self.scale.max_nodes - len(self.nodes))):
-            self.nodes.append(Node(node_id=_node_id(), state=NodeState.PREPARING, since_s=now_s))
+            self.nodes.append(Node(node_id=f"tvmps_{uuid.uuid4().hex}_d", state=NodeState.PREPARING, since_s=now_s))
 
     def _stop_nodes(self, now_s: float) -> None:
         if self.waiting:
@@ -135,10 +135,6 @@ class Cluster:
 
 def _enter(node: Node, state: NodeState, now_s: float) -> None:
     node.state, node.since_s = state, now_s
-
-
-def _node_id() -> str:
-    return f"tvmps_{uuid.uuid4().hex}_d"
 
 
 class ClusterPool:

@@ -238,14 +238,14 @@ class LogTail:
         """Return the new complete lines, up to MAX_READ_BYTES."""
         if not self._path.is_file():
             return []
-        with self._path.open("rb") as log:
+        with self._path.open("rb") as file:
             mark = bytes.fromhex(self._position.mark)
-            log.seek(max(0, self._position.offset - len(mark)))
-            if log.read(len(mark)) != mark:
+            file.seek(max(0, self._position.offset - len(mark)))
+            if file.read(len(mark)) != mark:
                 # The file was replaced or emptied: everything in it is new.
                 self._position = Position(offset=0, mark="")
-                log.seek(0)
-            chunk = log.read(MAX_READ_BYTES)
+                file.seek(0)
+            chunk = file.read(MAX_READ_BYTES)
         complete = chunk[: chunk.rfind(b"\n") + 1]
         if not complete and len(chunk) == MAX_READ_BYTES:
             complete = chunk  # no request line is that long; noise must not stop the reader
@@ -263,10 +263,10 @@ class LogTail:
 def _end_of(path: Path) -> Position:
     if not path.is_file():
         return Position(offset=0, mark="")
-    with path.open("rb") as log:
-        size = log.seek(0, 2)
-        log.seek(max(0, size - MAX_READ_BYTES))
-        chunk = log.read(MAX_READ_BYTES)
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - MAX_READ_BYTES))
+        chunk = file.read(MAX_READ_BYTES)
     # A line that is still being written is read later.
     end = size - (len(chunk) - chunk.rfind(b"\n") - 1)
     kept = chunk[: chunk.rfind(b"\n") + 1][-_MARK_BYTES:]

@@ -168,14 +168,11 @@ def make_route(function: Function, route_prefix: str) -> Route:
 def find_route(routes: Iterable[Route], method: str, path: str) -> Match | None:
     """Return the first match for `method` and the still encoded `path`."""
     for route in routes:
-        match = route.pattern.fullmatch("/" + path.strip("/")) if _takes(route, method) else None
-        if match:
+        if route.methods and method.upper() not in route.methods:
+            continue
+        if match := route.pattern.fullmatch("/" + path.strip("/")):
             return Match(function=route.function, parameters=_parameters(match))
     return None
-
-
-def _takes(route: Route, method: str) -> bool:
-    return not route.methods or method.upper() in route.methods
 
 
 def _parameters(match: re.Match[str]) -> dict[str, str]:

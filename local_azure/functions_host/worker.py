@@ -211,10 +211,6 @@ class InvocationRequest:
     retry_context: RetryContext = field(default_factory=RetryContext)
 
 
-def _message_class(name: str) -> type[Message]:
-    return type(name, (Message,), {})
-
-
 PROTOS = SimpleNamespace(
     TypedData=TypedData,
     ParameterBinding=ParameterBinding,
@@ -223,7 +219,7 @@ PROTOS = SimpleNamespace(
     RpcHttp=RpcHttp,
     RpcHttpCookie=RpcHttpCookie,
     **{
-        name: _message_class(name)
+        name: type(name, (Message,), {})
         for name in (
             *("WorkerInitResponse", "WorkerMetadata", "FunctionMetadataResponse", "FunctionLoadResponse"),
             *("InvocationResponse", "RpcException", "RpcFunctionMetadata", "RpcRetryOptions", "Timestamp"),

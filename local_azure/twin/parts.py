@@ -22,8 +22,21 @@ from local_azure.processes import (
     functions_host_program,
     module_command,
 )
-from local_azure.twin import places as names
-from local_azure.twin.places import Places, TwinOptions
+from local_azure.twin.places import (
+    DATA_CONTAINER,
+    DEAD_LETTER_CONTAINER,
+    FUNCTION_APP_IDENTITY,
+    OPERATOR_IDENTITY,
+    QUEUES,
+    RESOURCE_GROUP,
+    RUNS_CONTAINER,
+    STATE_CONTAINER,
+    SUBSCRIPTION,
+    WORKSPACE,
+    WORKSPACE_CONTAINER,
+    Places,
+    TwinOptions,
+)
 from local_azure.twin.state import write_atomically
 
 SYSTEM_KEY_SETTING = "LANDFALL_TWIN_FUNCTION_KEY"
@@ -103,14 +116,14 @@ def publishing(places: Places, options: TwinOptions) -> Program:
             "publish",
             format="json",
             pipelines=options.pipelines,
-            subscription=names.SUBSCRIPTION,
-            resource_group=names.RESOURCE_GROUP,
-            workspace=names.WORKSPACE,
+            subscription=SUBSCRIPTION,
+            resource_group=RESOURCE_GROUP,
+            workspace=WORKSPACE,
             data_account=DATA_ACCOUNT,
             host_account=HOST_ACCOUNT,
             image=TRAINING_IMAGE,
         ),
-        environment={**clean_environment(), **places.identity, "AZURE_CLIENT_ID": names.OPERATOR_IDENTITY},
+        environment={**clean_environment(), **places.identity, "AZURE_CLIENT_ID": OPERATOR_IDENTITY},
         log=places.logs / "publish.log",
         stdout=published_file(places),
     )
@@ -126,15 +139,15 @@ def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]
     code = places.secrets.function_key
     hook = f"{places.functions_url}/runtime/webhooks/eventgrid?functionName=run_changed&code={code}"
     common = {
-        "dead_letter_container": names.DEAD_LETTER_CONTAINER,
+        "dead_letter_container": DEAD_LETTER_CONTAINER,
         "retry_schedule_s": options.event_retry_schedule_s,
     }
     shards = {
         "name": "shards",
         "topic": "storage",
         "included_event_types": UPLOAD_EVENTS,
-        "subject_begins_with": f"/blobServices/default/containers/{names.DATA_CONTAINER}/",
-        "queue": names.QUEUES[0],
+        "subject_begins_with": f"/blobServices/default/containers/{DATA_CONTAINER}/",
+        "queue": QUEUES[0],
         **common,
     }
     runs = {"name": "runs", "topic": "azureml", "included_event_types": RUN_EVENTS, "webhook": hook, **common}
@@ -155,9 +168,9 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
         "AzureWebJobsStorage": places.host_connection,
         "DataStorage": places.data_connection,
         "FUNCTIONS_WORKER_RUNTIME": "python",
-        "LANDFALL_DATA_CONTAINER": names.DATA_CONTAINER,
-        "LANDFALL_STATE_CONTAINER": names.STATE_CONTAINER,
-        "LANDFALL_RUNS_CONTAINER": names.RUNS_CONTAINER,
+        "LANDFALL_DATA_CONTAINER": DATA_CONTAINER,
+        "LANDFALL_STATE_CONTAINER": STATE_CONTAINER,
+        "LANDFALL_RUNS_CONTAINER": RUNS_CONTAINER,
         "LANDFALL_NOTIFICATION_TOPIC_ENDPOINT": f"{places.event_grid_url}/topics/landfall/api/events",
         "LANDFALL_NOTIFICATION_TOPIC_KEY": places.secrets.topic_key,
         "LANDFALL_WEBHOOK_PEOPLE": places.webhook_url,
@@ -166,7 +179,7 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
         "LANDFALL_CLAIM_LEASE_S": str(options.claim_lease_s),
         "LANDFALL_SWEEP_GRACE_S": str(options.sweep_grace_s),
         SYSTEM_KEY_SETTING: places.secrets.function_key,
-        "AZURE_CLIENT_ID": names.FUNCTION_APP_IDENTITY,
+        "AZURE_CLIENT_ID": FUNCTION_APP_IDENTITY,
         **options.more_settings,
     }
 
@@ -174,9 +187,9 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
 def workspace_settings() -> dict[str, str]:
     """Return the settings that name the workspace."""
     return {
-        "LANDFALL_SUBSCRIPTION_ID": names.SUBSCRIPTION,
-        "LANDFALL_RESOURCE_GROUP": names.RESOURCE_GROUP,
-        "LANDFALL_WORKSPACE": names.WORKSPACE,
+        "LANDFALL_SUBSCRIPTION_ID": SUBSCRIPTION,
+        "LANDFALL_RESOURCE_GROUP": RESOURCE_GROUP,
+        "LANDFALL_WORKSPACE": WORKSPACE,
     }
 
 
@@ -187,11 +200,11 @@ def local_settings(settings: Mapping[str, str]) -> str:
 
 def create_containers_and_queues(places: Places) -> None:
     """Create the containers and queues that do not exist yet."""
-    host = (names.STATE_CONTAINER, names.RUNS_CONTAINER, names.WORKSPACE_CONTAINER, names.DEAD_LETTER_CONTAINER)
+    host = (STATE_CONTAINER, RUNS_CONTAINER, WORKSPACE_CONTAINER, DEAD_LETTER_CONTAINER)
     _create_containers(places.host_connection, host)
-    _create_containers(places.data_connection, (names.DATA_CONTAINER,))
+    _create_containers(places.data_connection, (DATA_CONTAINER,))
     with QueueServiceClient.from_connection_string(places.host_connection) as queues:
-        for name in names.QUEUES:
+        for name in QUEUES:
             with contextlib.suppress(ResourceExistsError):  # kept from an earlier start
                 queues.create_queue(name)
 

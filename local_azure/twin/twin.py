@@ -133,12 +133,9 @@ class Twin:
         }
 
     def _launch(self, program: Program) -> Process:
-        process = Process(program, label=self._label, hold=self._held())
+        process = Process(program, label=self._label, hold=[self._state.lock, *self.places.ports.held])
         self._processes[program.name] = process
         return process
-
-    def _held(self) -> list[int]:
-        return [self._state.lock, *self.places.ports.held]
 
 
 @contextlib.contextmanager

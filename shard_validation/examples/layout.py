@@ -18,7 +18,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from shared.example_schema import FeatureKind, FeatureSpec
+from shared.manifest import FeatureKind, FeatureSpec
 
 Payload = bytes | memoryview
 Values = Sequence[Any] | None

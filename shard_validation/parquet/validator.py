@@ -14,7 +14,7 @@ from shard_validation.parquet.metadata import Leaf
 from shard_validation.parquet.pages import read_body, walk_pages
 from shard_validation.reasons import Fault, FaultError, ReasonCode
 from shard_validation.validate import Paused, ShardVerdict, Task
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 
 ROWS_PER_TIME_CHECK = 1024
 """Within a page, which may have gigabytes."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from cli.demo.observation import received
+from cli.demo.following import received
 from function_app.domain.records import HistoryEntry, RunRecord, ShardState
 from function_app.ports import Ledger
 from tests.chaos.plan import ChaosPlan

@@ -16,15 +16,14 @@ from typing import Any
 from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 from azure.storage.queue import QueueClient, TextBase64DecodePolicy
 
-from function_app.adapters.blobs import BlobRejectedCopies, BlobShardStore
+from function_app.adapters.blobs import BlobDocumentStore, BlobRejectedCopies, BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.dead_letters import DEAD_LETTER_CONTAINER, DeadLetterContainer, PoisonQueue
-from function_app.adapters.documents import BlobDocumentStore
 from function_app.adapters.queues import StorageRequestQueue
 from function_app.adapters.tables import TABLE_PREFIX, TableLedger
-from function_app.domain.clock import utcnow
 from function_app.domain.events import CREATED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, read_uploads
 from function_app.ingest.uploads import handle_upload
+from function_app.ports import utcnow
 from function_app.runs.submission import handle_request
 from function_app.testing.stores import MemoryRejectedCopies, MemoryShardStore
 from local_azure.processes import wait_until

@@ -11,7 +11,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from function_app.domain.job_plan import spec_from_json
+from function_app.domain.jobs import spec_from_json
 from function_app.domain.records import (
     NUM_BUCKETS,
     PERSON,

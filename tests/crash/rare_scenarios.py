@@ -186,7 +186,7 @@ def take_long(world: World) -> None:
     long, store = long_world()
     slow = SmallChunkStore(world.shards)
     slow.act = ignore
-    world.services = replace(world.services, shards=slow, slices=long.services.slices)
+    world.services = replace(world.services, shards=slow, time_budget=long.services.time_budget)
     del store
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
-from function_app.adapters.azure_ml_workspace import WorkspaceClient
+from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels, WorkspaceClient
 from function_app.domain.jobs import JobSpec, ModelRegistration
 from local_azure.azurite import Azurite
 from tests.contract.function_app.azure_ml_benches import MODEL, job_spec

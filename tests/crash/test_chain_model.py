@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from function_app.domain import job_plan as planning
+from function_app.domain import jobs as planning
 from function_app.domain import run_queue
 from function_app.domain.jobs import JobSpec
 from function_app.domain.records import Generation, NotificationRecord, RunRecord, counter_change

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from function_app.config.pipeline_files import load_pipeline
-from shared.training_options import TrainingOptions
+from shared.job_arguments import TrainingOptions
 from tests.examples.journeys import DEADLINE_S
 from tests.examples.overlays import PIPELINES
 from tests.ranks.ranks import PROGRAMS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.demo.observation import TOPIC, WEBHOOK
+from cli.demo.following import TOPIC, WEBHOOK
 from tests.examples.journeys import Journey, ended, landfall
 from tests.support.twin import TwinUnderTest
 

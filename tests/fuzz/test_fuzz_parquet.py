@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shard_validation import DataRequirements, Limits, Reason, ShardVerdict, validate_shard
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.fuzz.mutations import damaged, for_every_seed, one_of
 from tests.support.shards import BytesSource, image_bytes
 

@@ -17,7 +17,7 @@ from shard_validation import (
     validate_shard,
     validate_shard_within,
 )
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES, masked_crc32c
 from tests.fuzz.mutations import damaged, for_every_seed, one_of
 from tests.support.shards import BytesSource, FileBytesSource, framed, image_bytes

@@ -14,14 +14,12 @@ from function_app.adapters.notifiers import event_members
 from function_app.adapters.tables import TableLedger
 from function_app.config.pipeline_files import load_pipelines
 from function_app.domain.events import TrainingRequest
-from function_app.domain.job_plan import plan_run, planned_run
-from function_app.domain.jobs import Workspace
+from function_app.domain.jobs import Workspace, plan_run, planned_run
 from function_app.domain.records import DeadLetterState, Generation, NotificationState, RunRecord, ShardState
 from function_app.domain.run_queue import Dropped, QueueEntry, RunQueue
 from function_app.domain.run_states import RunState
 from shard_validation.reasons import Reason, ReasonCode
-from shared.example_schema import FeatureSpec
-from shared.manifest import Manifest, ManifestShard, fingerprint
+from shared.manifest import FeatureSpec, Manifest, ManifestShard, fingerprint
 from shared.training_report import TrainingReport
 from tests.golden import source_words
 from tests.support.ledger_records import (
@@ -191,6 +189,7 @@ def _run() -> RunRecord:
     members: dict[str, Any] = {
         "state": RunState.FAILED,
         "claimed_until": NOON,
+        "data_etags": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
         "submitted_at": NOON,
         "ended_at": NOON,
         "reason": "it failed",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.ranks.ranks import Observed, Outcome, end_all, observed, program, start
 from tests.ranks.versions import ClosedVersion, job_arguments, write_digits, write_version
 from tests.support.example_bytes import example_bytes

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.ranks.ranks import Outcome, observed, program, train, variables
 from tests.ranks.versions import ClosedVersion, job_arguments, write_version
 from tests.support.example_bytes import example_bytes

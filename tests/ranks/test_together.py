@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.ranks.ranks import Outcome, observed, program, train
 from tests.ranks.versions import ClosedVersion, job_arguments, write_version
 from tests.support.example_bytes import example_bytes

@@ -14,9 +14,8 @@ from crc32c import crc32c
 from numpy.typing import NDArray
 from PIL import Image
 
-from shared.example_schema import FeatureSpec
 from shared.job_arguments import JobArguments
-from shared.manifest import Manifest, ManifestShard, fingerprint
+from shared.manifest import FeatureSpec, Manifest, ManifestShard, fingerprint
 from shared.record_framing import frame_record
 from tests.support.example_bytes import example_bytes
 

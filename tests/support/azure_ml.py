@@ -16,7 +16,7 @@ import httpx
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from function_app.adapters.azure_ml_workspace import WorkspaceClient
+from function_app.adapters.azure_ml import WorkspaceClient
 from function_app.domain.jobs import Workspace
 from local_azure.azurite import HOST_ACCOUNT, Azurite
 from local_azure.processes import PATIENCE_S, Process, azure_ml_program, listening_url, wait_until

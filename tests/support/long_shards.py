@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from function_app.config.settings import Slices
 from function_app.domain.events import read_uploads
 from function_app.domain.records import BlobFacts
 from function_app.ingest.uploads import handle_upload
+from function_app.services import TimeBudget
 from function_app.testing.stores import MemoryShardSource, MemoryShardStore
 from shard_validation import ShardSource
 from tests.support.world import World
@@ -61,8 +61,10 @@ def long_world(budget_s: float = 12, checkpoint_every_s: float = 5) -> tuple[Wor
     """A world in which every shard is a long one, and an execution takes some chunks of it."""
     world = World()
     store = SmallChunkStore(world.shards)
-    slices = Slices(budget_s=budget_s, checkpoint_every_s=checkpoint_every_s, min_bytes=1, seconds=Stopwatch())
-    world.services = replace(world.services, shards=store, slices=slices)
+    time_budget = TimeBudget(
+        budget_s=budget_s, checkpoint_every_s=checkpoint_every_s, min_bytes=1, seconds=Stopwatch()
+    )
+    world.services = replace(world.services, shards=store, time_budget=time_budget)
     return world, store
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from function_app.bootstrap import build_services
-from function_app.config.settings import Slices
 from function_app.domain.events import CREATED, Upload
 from function_app.domain.records import BlobFacts
 from function_app.ingest.uploads import handle_upload
 from function_app.ports import DocumentStore, ShardStore
+from function_app.services import TimeBudget
 from shard_validation import ShardSource
 
 CHUNK_BYTES = 1 << 16
@@ -118,7 +118,7 @@ def main() -> None:
         services,
         shards=ReportingShards(services.shards),
         documents=WaitingDocuments(services.documents),
-        slices=Slices(min_bytes=1, checkpoint_every_s=NUM_CHUNKS, seconds=Ticks()),
+        time_budget=TimeBudget(min_bytes=1, checkpoint_every_s=NUM_CHUNKS, seconds=Ticks()),
     )
     upload = Upload(
         event_type=CREATED, api="PutBlob", container=services.data_container, path=sys.argv[1], event_id="1"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from shard_validation import DataRequirements, ImagePolicy, ShardSource, encode_example, validate_shard
 from shard_validation.tfrecord.native import ROOM_BYTES
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from shared.record_framing import frame_record
 
 LABELS = FeatureSpec(name="label", kind="int64", shape=(None,))

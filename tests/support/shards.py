@@ -11,7 +11,7 @@ from tempfile import TemporaryFile
 from PIL import Image
 
 from shard_validation import DataRequirements, Reason, ReasonCode, ShardVerdict, validate_shard
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from shared.record_framing import frame_record
 from tests.support.example_bytes import example_bytes
 

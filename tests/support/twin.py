@@ -15,7 +15,7 @@ from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueServiceClient
 
 from cli.api_client import NOT_FOUND, ApiClient, ApiError
-from cli.demo.observation import received
+from cli.demo.following import received
 from local_azure.processes import PATIENCE_S, wait_until
 from local_azure.twin.client import TwinClient
 from local_azure.twin.places import QUEUES, RESOURCE_GROUP, SUBSCRIPTION, WORKSPACE, TwinOptions

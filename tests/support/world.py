@@ -11,8 +11,7 @@ from uuid import uuid4
 from function_app.config.pipeline_files import parse_pipeline
 from function_app.config.pipelines import Pipeline
 from function_app.domain.events import CREATED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, Upload
-from function_app.domain.job_plan import report_path, spec_from_json
-from function_app.domain.jobs import Workspace
+from function_app.domain.jobs import Workspace, report_path, spec_from_json
 from function_app.domain.records import DatasetVersion, RunRecord, Undelivered
 from function_app.ingest.uploads import handle_upload
 from function_app.runs.following import follow_run
@@ -277,3 +276,11 @@ ALL_SHARDS = (*TRAIN_SHARDS, *VALIDATION_SHARDS)
 def _digits(name: str) -> list[int]:
     """Labels that differ from shard to shard."""
     return [int(character) for character in name if character.isdigit()]
+
+
+def ended_run(status: str = "Completed", **metrics: float) -> tuple[World, RunRecord]:
+    """A world whose run has ended, and the run after a look."""
+    world = World()
+    run = world.upload_version()
+    world.end_job(run, status, **metrics)
+    return world, world.follow(run)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cli.demo.observation import TOPIC, WEBHOOK
+from cli.demo.following import TOPIC, WEBHOOK
 from local_azure.processes import wait_until
 from tests.support.twin import WITHIN_S, TwinUnderTest
 from tests.twin.shards import whole_version

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.demo.observation import TOPIC, WEBHOOK
+from cli.demo.following import TOPIC, WEBHOOK
 from local_azure.processes import wait_until
 from tests.support.processes import child_environment, start_module
 from tests.support.twin import require_twin_parts

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from shared.example_schema import FeatureSpec
-from shared.training_options import TrainingOptions
+from shared.job_arguments import TrainingOptions
+from shared.manifest import FeatureSpec
 from training_job.errors import DataError
 
 Shape = tuple[int | None, ...]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.example_schema import FeatureSpec
-from shared.manifest import ManifestShard
+from shared.manifest import FeatureSpec, ManifestShard
 from training_job.data.dataset import LaneData, RankData, RecordSource
 from training_job.data.images import decoder_for, feature, image_shapes, training_augmentation
 from training_job.data.shard_cache import ShardCache

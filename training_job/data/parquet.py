@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow as tf
 
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from training_job.errors import DataError
 from training_job.rank_plan import Lane, RecordRange
 

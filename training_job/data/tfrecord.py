@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from shared.record_framing import is_gzip
 from training_job.rank_plan import Lane
 

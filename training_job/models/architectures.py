@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-from shared.training_options import numbers
+from shared.job_arguments import numbers
 from training_job.errors import ModelError
 
 Normalisation = Callable[[Any], Any]

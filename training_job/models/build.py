@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from shared.training_options import ModelOptions
+from shared.job_arguments import ModelOptions
 from training_job.errors import ModelError
 from training_job.models.architectures import application, application_names, own_normalisation, small_cnn
 from training_job.models.user_module import user_model

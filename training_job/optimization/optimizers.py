@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from shared.training_options import OptimizationOptions, numbers
+from shared.job_arguments import OptimizationOptions, numbers
 from training_job.optimization.rates import RateSchedule
 
 

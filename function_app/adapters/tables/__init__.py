@@ -6,10 +6,8 @@ from function_app.adapters.connections import StorageConnection
 from function_app.adapters.tables.client import Tables
 from function_app.adapters.tables.history import TableHistory, TableNotes
 from function_app.adapters.tables.outbox import TableDeadLetters, TableOutbox
-from function_app.adapters.tables.run_queue import TableRunQueue
-from function_app.adapters.tables.runs import TableRuns
-from function_app.adapters.tables.shards import TableShards
-from function_app.adapters.tables.versions import TableVersions
+from function_app.adapters.tables.runs import TableRunQueue, TableRuns
+from function_app.adapters.tables.versions import TableShards, TableVersions
 
 TABLE_PREFIX = "landfall"
 

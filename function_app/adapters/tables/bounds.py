@@ -127,7 +127,7 @@ def _json_whole(members: Mapping[str, Any], max_chars: int, what: str) -> dict[s
     """Return a copy as JSON gives it back; the caller's own may change without changing the ledger."""
     text = json.dumps(members)
     if len(text) > max_chars:
-        raise RecordTooLargeError(f"{what} should be at most {max_chars} characters of JSON, was {len(text)}")
+        raise RecordTooLargeError(f"{what} has {len(text)} characters of JSON; at most {max_chars} can be stored")
     copy: dict[str, Any] = json.loads(text)
     return copy
 

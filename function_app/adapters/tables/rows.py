@@ -174,5 +174,5 @@ def descending(time: datetime) -> str:
 
 def _microseconds(time: datetime) -> int:
     if time.tzinfo is None:
-        raise ValueError(f"time should be aware, was {time.isoformat()}")
+        raise ValueError(f"time {time.isoformat()} has no time zone; pass an aware one, such as utcnow()")
     return (time - _EPOCH) // _MICROSECOND

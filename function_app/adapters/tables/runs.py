@@ -1,20 +1,36 @@
-"""The table of runs: one partition, so that a run and the rows that lead to it change together."""
+"""The table of runs and the run queue: one partition, so that a run and the rows that lead to it change together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
 
 from function_app.adapters.tables.bounds import bounded_run
-from function_app.adapters.tables.client import Change, Row, Tables, new_writer
-from function_app.adapters.tables.rows import after, descending, escaped, from_columns, joined, to_columns
+from function_app.adapters.tables.client import Change, Row, Tables, new_writer, tries
+from function_app.adapters.tables.rows import (
+    after,
+    descending,
+    escaped,
+    from_columns,
+    joined,
+    long_text,
+    read_long_text,
+    to_columns,
+)
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.records import RunRecord, is_unfinished
+from function_app.domain.run_queue import Dropped, QueueEntry, RunQueue
 from function_app.domain.run_states import check_transition
 
 _PARTITION = "runs"
 _IN_RANGE = f"PartitionKey eq '{_PARTITION}' and RowKey ge @low and RowKey lt @high"
 _MAX_RUN_ID_CHARS = 255
+_QUEUE_KEY = "board"
+_QUEUE_COLUMNS = {"running": "going", "queued": "armed", "dropped": "dropped"}
+"""Field → the column's name in stored rows."""
 
 
 class TableRuns:
@@ -101,3 +117,62 @@ def _id_key(kind: str, run_id: str) -> str:
 
 def _run(row: Row) -> RunRecord:
     return from_columns(RunRecord, row.columns, revision=row.writer)
+
+
+class TableRunQueue:
+    """Row ``board``, replaced under its ETag: JSON in as many columns as needed; 1,000 pipelines fit into 1 MiB."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def run_queue(self) -> RunQueue:
+        """See Ledger. One operation."""
+        return _queue(self._tables.get("runs", _PARTITION, _QUEUE_KEY))
+
+    def change_run_queue(self, change: Callable[[RunQueue], RunQueue]) -> tuple[RunQueue, RunQueue]:
+        """See Ledger. One operation, and one more where something changes."""
+        for _ in tries("the run queue"):
+            row = self._tables.get("runs", _PARTITION, _QUEUE_KEY)
+            before = _queue(row)
+            after = change(before)
+            if after == before or self._queue_written(after, row):
+                break
+        return before, after
+
+    def _queue_written(self, queue: RunQueue, row: Row | None) -> bool:
+        change = Change(key=_QUEUE_KEY, columns=_queue_columns(queue), etag=row.etag if row else None)
+        if row is None:
+            return self._tables.create("runs", _PARTITION, [change], new_writer())
+        try:
+            self._tables.replace("runs", _PARTITION, [change], new_writer())
+        except LedgerConflictError:
+            return False
+        return True
+
+
+def _queue_columns(queue: RunQueue) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for field, column in _QUEUE_COLUMNS.items():
+        entries = [{k: _plain(v) for k, v in asdict(entry).items()} for entry in getattr(queue, field)]
+        columns |= long_text(column, json.dumps(entries))
+    return columns
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _queue(row: Row | None) -> RunQueue:
+    if row is None:
+        return RunQueue()
+    found = {field: json.loads(read_long_text(row.columns, column)) for field, column in _QUEUE_COLUMNS.items()}
+    return RunQueue(
+        running=tuple(map(_entry, found["running"])),
+        queued=tuple(map(_entry, found["queued"])),
+        dropped=tuple(Dropped(**entry) for entry in found["dropped"]),
+    )
+
+
+def _entry(members: dict[str, Any]) -> QueueEntry:
+    times = {name: datetime.fromisoformat(members[name]) for name in ("asked_at", "waiting_since")}
+    return QueueEntry(**{**members, **times})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobSasPermissions, BlobServiceClient, generate_blob_sas
 
-from function_app.domain.clock import utcnow
+from function_app.ports import utcnow
 from local_azure.azurite import DATA_ACCOUNT, Azurite
 from tests.support.shards import framed, labelled
 from tests.support.terminal import landfall

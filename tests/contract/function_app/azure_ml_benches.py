@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
-from function_app.adapters.azure_ml_workspace import WorkspaceClient
+from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels, WorkspaceClient
 from function_app.domain.jobs import JobSpec
 from function_app.ports import JobService, ModelRegistry
 from function_app.testing.azure_ml import MemoryJobs, MemoryModels

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from function_app.adapters.azure_ml_workspace import WorkspaceClient
+from function_app.adapters.azure_ml import WorkspaceClient
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.tables import TableLedger
 from function_app.ports import Ledger

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from function_app.adapters.azure_ml import AzureMLJobs, log_tail
-from function_app.adapters.azure_ml_workspace import WorkspaceClient
+from function_app.adapters.azure_ml import AzureMLJobs, WorkspaceClient, log_tail
 from function_app.adapters.connections import StorageConnection
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
 from local_azure.azurite import Azurite

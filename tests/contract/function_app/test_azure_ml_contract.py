@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from function_app.adapters.azure_ml_workspace import WorkspaceClient
+from function_app.adapters.azure_ml import WorkspaceClient
 from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.jobs import ModelRegistration
 from function_app.testing.azure_ml import MemoryJobs

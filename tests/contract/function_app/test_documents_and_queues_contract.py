@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
+from function_app.adapters.blobs import BlobDocumentStore
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.documents import BlobDocumentStore
 from function_app.adapters.queues import StorageRequestQueue
 from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.events import TrainingRequest

@@ -10,9 +10,8 @@ import pytest
 
 from function_app.adapters.blobs import BlobShardStore
 from function_app.adapters.connections import StorageConnection
-from function_app.domain.clock import utcnow
 from function_app.domain.records import BlobFacts
-from function_app.ports import ShardStore
+from function_app.ports import ShardStore, utcnow
 from function_app.testing.stores import MemoryShardStore
 from shard_validation import SourceChangedError, SourceGoneError
 from tests.contract.function_app.conftest import BOTH

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
-from function_app.adapters.blobs import BlobShardStore
+from function_app.adapters.blobs import BlobDocumentStore, BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.documents import BlobDocumentStore
 from function_app.adapters.failures import StorageRefusedError
 from function_app.adapters.queues import StorageRequestQueue
 from function_app.adapters.tables import TableLedger
-from function_app.domain.clock import utcnow
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import BlobFacts, NotificationState
 from function_app.domain.run_states import RunState
+from function_app.ports import utcnow
 from local_azure.azurite import HOST_ACCOUNT, Azurite
 from shard_validation import SourceForbiddenError, SourceUnavailableError
 from tests.chaos.storage_proxy import StorageFault, storage_proxy, through

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from shared.training_options import TrainingOptions
+from shared.job_arguments import TrainingOptions
 from training_job.models.build import build_model
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.example_schema import FeatureSpec
-from shared.manifest import Manifest
+from shared.manifest import FeatureSpec, Manifest
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
 from tests.ranks.versions import ClosedVersion, job_arguments, write_version
 from tests.support.example_bytes import example_bytes

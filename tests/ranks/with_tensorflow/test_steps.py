@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from shared.training_options import ModelOptions, OptimizationOptions
+from shared.job_arguments import ModelOptions, OptimizationOptions
 from training_job.metrics import layout_for
 from training_job.optimization.optimizers import build_optimizer
 from training_job.steps import Batch, StepOptions, Update, sums_for

@@ -73,7 +73,9 @@ def test_quarantine_needs_a_container_of_its_own(tmp_path: Path, container: str)
 
 def test_the_budget_of_a_validation_is_a_setting(tmp_path: Path) -> None:
     """Twenty minutes by default: an execution may take thirty."""
-    budgets = [build_services(environ(tmp_path, LANDFALL_VALIDATION_BUDGET_S=b)).slices.budget_s for b in ("", "60")]
+    budgets = [
+        build_services(environ(tmp_path, LANDFALL_VALIDATION_BUDGET_S=b)).time_budget.budget_s for b in ("", "60")
+    ]
     assert [1200, 60] == budgets
 
 

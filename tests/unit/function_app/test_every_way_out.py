@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from function_app.config.settings import Slices
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import PERSON
 from function_app.domain.run_states import RunState
@@ -28,6 +27,7 @@ from function_app.runs.cancellation import cancel_run
 from function_app.runs.following import handle_run_event
 from function_app.runs.requests import request_run
 from function_app.runs.submission import handle_request
+from function_app.services import TimeBudget
 from shard_validation import SourceGoneError
 from tests.support.long_shards import SmallChunkStore, Stopwatch
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content
@@ -113,8 +113,8 @@ def of_another_set(world: World) -> Handling:
 
 def long_shard(world: World) -> Handling:
     """A validation ends with its budget, and another message goes on."""
-    slices = Slices(budget_s=2, checkpoint_every_s=1, min_bytes=1, seconds=Stopwatch())
-    world.services = replace(world.services, shards=SmallChunkStore(world.shards), slices=slices)
+    time_budget = TimeBudget(budget_s=2, checkpoint_every_s=1, min_bytes=1, seconds=Stopwatch())
+    world.services = replace(world.services, shards=SmallChunkStore(world.shards), time_budget=time_budget)
     path = world.put(FIRST, shard_content(*[1] * 100))
     return lambda: world.deliver(path)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
+import pytest
+from azure.functions import HttpRequest, HttpResponse
 from azure.functions.decorators.function_app import FunctionRegister
 
 import function_app
@@ -52,3 +55,21 @@ def test_health_is_open_and_the_api_is_not() -> None:
     found = bindings()
     seen = [(found[n]["route"], found[n]["authLevel"]) for n in ("health", "http_api")]
     assert [("api/health", "ANONYMOUS"), ("{*route}", "FUNCTION")] == seen
+
+
+@pytest.mark.parametrize(
+    ("url", "headers"),
+    [
+        ("http://host/api/runs/%ff", {}),
+        ("http://host/api/runs", {"x-name": "caf\udce9"}),
+        ("http://[/api/runs", {}),
+        ("http://host:99999/api/runs", {}),
+    ],
+)
+def test_a_request_that_the_runtime_cannot_decode_is_malformed(url: str, headers: dict[str, str]) -> None:
+    """Bytes that are no UTF-8 reach the runtime as lone surrogates; the error has the API's shape."""
+    (api,) = (one for one in build_app().get_functions() if one.get_function_name() == "http_api")
+    request = HttpRequest("GET", url, headers=headers, body=b"")
+    answer: HttpResponse = asyncio.run(api.get_user_function()(request, None))
+    body = json.loads(answer.get_body())["error"]
+    assert (400, "malformed_request", []) == (answer.status_code, body["code"], body["details"])

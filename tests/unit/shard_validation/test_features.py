@@ -9,7 +9,7 @@ import pytest
 
 from shard_validation import ImagePolicy, Limits, encode_example
 from shard_validation import ReasonCode as Code
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from shared.record_framing import frame_record
 from tests.support.example_bytes import example_bytes
 from tests.support.shards import LABEL, framed, labelled, only_reason, place, verdict_on

@@ -12,7 +12,7 @@ from shard_validation import ImagePolicy, Limits, encode_example
 from shard_validation import ReasonCode as Code
 from shard_validation.images import read_image_header
 from shard_validation.reasons import FaultError
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.support.shards import framed, image_bytes, only_reason, verdict_on
 
 JPEG = FeatureSpec(name="image", kind="bytes", encoding="jpeg")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from shard_validation import DataRequirements, DriftPolicy, ImagePolicy, Limits
-from shared.example_schema import FeatureSpec, SchemaError
+from shared.manifest import FeatureSpec, SchemaError
 
 FULL = DataRequirements(
     data_format="tfrecord",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shard_validation import FeatureStatistics, ShardStatistics, encode_example, merge_statistics
 from shard_validation.validate import MAX_DISTINCT
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.support.shards import LABEL, framed, image_bytes, labelled, verdict_on
 
 IMAGE = FeatureSpec(name="image", kind="bytes", encoding="image")

@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from shard_validation import DataRequirements, Paused, ShardVerdict, validate_shard, validate_shard_within
 from shard_validation import ReasonCode as Code
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.support.shards import LABEL, BytesSource, framed, labelled
 
 IMAGE = FeatureSpec(name="image", kind="bytes")

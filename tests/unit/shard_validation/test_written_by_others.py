@@ -22,7 +22,7 @@ from shard_validation import (
     validate_shard,
 )
 from shard_validation.examples.message import example_class
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from shared.record_framing import frame_record
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import BytesSource, image_bytes

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from shared.example_schema import FeatureSpec, SchemaError
-from shared.manifest import Manifest, ManifestError, ManifestShard, fingerprint
+from shared.manifest import FeatureSpec, Manifest, ManifestError, ManifestShard, SchemaError, fingerprint
 
 
 def shard(index: int, *, crc32c: str = "00000000", split: str = "train") -> ManifestShard:

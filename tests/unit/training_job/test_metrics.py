@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from shared.training_options import ModelOptions
+from shared.job_arguments import ModelOptions
 from training_job.metrics import AUC_BUCKETS, MetricLayout, area_under_curve, layout_for
 
 

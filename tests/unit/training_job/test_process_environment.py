@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.training_options import TrainingOptions
+from shared.job_arguments import TrainingOptions
 from tests.support.processes import REPOSITORY
 from training_job.errors import TrainingError
 from training_job.process_environment import (
@@ -106,7 +106,7 @@ def test_ranks_of_one_node_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> N
 _THREADS = 6
 _PROGRAM = f"""
 import ctypes, pathlib, sys, tempfile, threading
-from shared.training_options import TrainingOptions
+from shared.job_arguments import TrainingOptions
 from training_job.process_environment import limit_arenas
 from training_job.process_environment import set_for
 

@@ -17,9 +17,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from shared.example_schema import FeatureSpec
 from shared.job_arguments import JobArguments
-from shared.manifest import ManifestShard
+from shared.manifest import FeatureSpec, ManifestShard
 from shared.record_framing import frame_record
 from tests.support.example_bytes import example_bytes
 from training_job.data.dataset import LaneData, RecordSource, next_batch

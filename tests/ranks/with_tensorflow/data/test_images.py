@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from shared.example_schema import Encoding, FeatureSpec
-from shared.training_options import TrainingOptions
+from shared.job_arguments import TrainingOptions
+from shared.manifest import Encoding, FeatureSpec
 from training_job.data.images import decoder_for, feature, fit, image_shapes, training_augmentation
 from training_job.errors import DataError
 

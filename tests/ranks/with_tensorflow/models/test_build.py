@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from shared.training_options import ModelOptions
+from shared.job_arguments import ModelOptions
 from training_job.errors import ModelError
 from training_job.models.build import build_model
 

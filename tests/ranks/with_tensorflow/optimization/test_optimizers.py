@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shared.training_options import OptimizationOptions
+from shared.job_arguments import OptimizationOptions
 from training_job.checkpoints.variables import assign, to_arrays
 from training_job.optimization.optimizers import build_optimizer, rate_schedule
 

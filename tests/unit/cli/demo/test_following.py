@@ -1,4 +1,4 @@
-"""The demo follows its run to the end, and gives up with a reason."""
+"""Follow a demo: by the HTTP API and the records of the twin, with patience that ends."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from cli.demo.following import SILENCE_S, WITHIN_S, DemoError, Follower, Stopwatch, phase_of
+from cli.demo.following import SILENCE_S, WITHIN_S, DemoError, Follower, Stopwatch, awaited_by, phase_of
 from cli.demo.narration import Observation, RunView
+from tests.unit.cli.fake_function_app import FunctionApp
 
 RUN = RunView(run_id="r", state="running")
 
@@ -117,3 +118,23 @@ def test_each_phase_has_the_time_until_the_next_one() -> None:
     watch.begin("upload")
     watch.begin("training")
     assert {"upload": 2.5, "training": 6.5, "total": 10.0} == watch.finish()
+
+
+PLANNED, SUBMITTED = {"run_id": "r", "state": "planned"}, {"run_id": "r", "state": "submitted"}
+
+
+def test_a_run_that_stays_planned_waits_for_something() -> None:
+    """Its history says for what."""
+    app = FunctionApp(body={"awaited": ["its turn, behind run x"]})
+    with app.client() as client:
+        awaited = awaited_by(client, PLANNED, PLANNED)
+    asked = [request.url.path for request in app.requests]
+    assert (("its turn, behind run x",), ["/api/why/r"]) == (awaited, asked)
+
+
+def test_a_run_on_its_way_is_not_asked_about() -> None:
+    """Before there is one, at the first look, and once it goes."""
+    app = FunctionApp(body={"awaited": ["its submission"]})
+    with app.client() as client:
+        awaited = [awaited_by(client, *looks) for looks in (({}, {}), ({}, PLANNED), (PLANNED, SUBMITTED))]
+    assert ([(), (), ()], []) == (awaited, app.requests)

@@ -27,7 +27,7 @@ def _received_signals() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.usefixtures("_heard_signals")
+@pytest.mark.usefixtures("_received_signals")
 @pytest.mark.parametrize(
     ("number", "status", "left"),
     [

@@ -12,7 +12,7 @@ from tests.support.processes import REPOSITORY, child_environment
 
 pytestmark = pytest.mark.processes
 
-MODULES = ["tables", "blobs", "documents", "queues", "connections", "notifiers", "dead_letters", "azure_ml"]
+MODULES = ["tables", "blobs", "queues", "connections", "notifiers", "dead_letters", "azure_ml"]
 PROGRAM = """
 import importlib, sys
 import function_app

@@ -8,7 +8,7 @@ import pytest
 
 from function_app.config.pipeline_files import MAX_FILE_BYTES, load_pipelines, parse_pipeline
 from function_app.domain.errors import PipelineError
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.support.world import PIPELINE
 
 ROOT = Path(__file__).resolve().parents[4]

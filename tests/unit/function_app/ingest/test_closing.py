@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from function_app.domain.errors import VersionNotWholeError
 from function_app.domain.records import DatasetVersion, ShardRecord
+from function_app.domain.run_states import RunState
+from function_app.explain.description import describe_version
 from function_app.ingest.closing import accepted_content, close_version
+from function_app.ingest.uploads import OTHERS_UPLOADS
+from function_app.runs.requests import request_run
+from function_app.sweep.sweep import sweep
 from function_app.testing.ledger import MemoryLedger
 from shared.manifest import Manifest
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VALIDATION_SHARDS, VERSION, World, pipeline, shard_content
@@ -165,3 +174,198 @@ def _operations_per_shard(num_shards: int) -> float:
     world.upload_shards(*(f"train-{index:05d}-of-{num_shards:05d}.tfrecord" for index in range(num_shards)))
     assert world.ledger.latest_generation(VERSION) is not None
     return ledger.calls.total() / num_shards
+
+
+COUNTS = "digits/v1/dataset.json"
+
+
+def stated(train: list[int], validation: list[int]) -> bytes:
+    """A dataset.json."""
+    splits = {"train": train, "validation": validation}
+    members = {name: {"shards": [{"num_records": count} for count in counts]} for name, counts in splits.items()}
+    return json.dumps({"format_version": 1, "splits": members}).encode()
+
+
+def counting_world(**changes: Any) -> World:
+    """A world whose pipeline says how counts are to be treated."""
+    world = World()
+    data = pipeline().data.model_copy(update=changes)
+    world.change_pipeline(data=data)
+    return world
+
+
+def upload_with_counts(world: World) -> None:
+    """Land a version with 1 and 2 records for training, 3 for validation."""
+    contents = {TRAIN_SHARDS[0]: (1,), TRAIN_SHARDS[1]: (2, 3), VALIDATION_SHARDS[0]: (4, 5, 6)}
+    for name, labels in contents.items():
+        world.deliver(world.put(name, shard_content(*labels)))
+
+
+def refusals(world: World) -> list[list[str]]:
+    """The messages of every refusal in the version's history."""
+    return [d.details["messages"] for d in world.ledger.history(str(VERSION)) if d.action == "set_rejected"]
+
+
+def test_the_same_content_under_two_indices_keeps_a_version_open() -> None:
+    """One file was uploaded twice, and another one not at all."""
+    world = World()
+    world.upload_shards(TRAIN_SHARDS[0], *VALIDATION_SHARDS)
+    _, content = world.shards.blobs[f"digits/v1/{TRAIN_SHARDS[0]}"]
+    world.deliver(world.put(TRAIN_SHARDS[1], content))
+    assert (None, []) == (world.ledger.latest_generation(VERSION), world.requests.messages)
+    assert "different content in every shard" in refusals(world)[0][0]
+    assert ["set_rejected"] * 2 == [n.outcome for n in (*world.topic.received, *world.people.received)]
+
+
+def test_a_refusal_is_notified_once_however_often_it_is_repeated() -> None:
+    """Deliveries and sweeps repeat it; the history and the notifications do not."""
+    world = counting_world(counts="required")
+    upload_with_counts(world)
+    for _ in range(3):
+        world.deliver(f"digits/v1/{TRAIN_SHARDS[0]}")
+        world.clock.move(minutes=5)
+        sweep(world.services)
+    assert (1, 1) == (len(refusals(world)), len(world.topic.received))
+
+
+def test_a_mended_set_closes() -> None:
+    """The refusal is history then."""
+    world = World()
+    world.upload_shards(TRAIN_SHARDS[0], *VALIDATION_SHARDS)
+    _, content = world.shards.blobs[f"digits/v1/{TRAIN_SHARDS[0]}"]
+    world.deliver(world.put(TRAIN_SHARDS[1], content))
+    world.upload_shards(TRAIN_SHARDS[1])
+    world.serve_requests()
+    assert ((), RunState.SUBMITTED) == (describe_version(VERSION, world.services).refusal, world.only_run().state)
+
+
+def test_counts_that_are_required_may_come_last() -> None:
+    """Their own upload closes the version."""
+    world = counting_world(counts="required")
+    upload_with_counts(world)
+    assert ["counts: required" in messages[0] for messages in refusals(world)] == [True]
+    world.shards.put(COUNTS, stated([1, 2], [3]))
+    world.deliver(COUNTS)
+    assert world.ledger.latest_generation(VERSION) is not None
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        (stated([1, 1], [3]), "1 records, as dataset.json states, got 2 records"),
+        (b"{", "dataset.json: no record counts of shards can be read"),
+    ],
+)
+def test_counts_that_differ_or_cannot_be_read_are_said(counts: bytes, message: str) -> None:
+    """Stated counts are binding."""
+    world = World()
+    world.shards.put(COUNTS, counts)
+    upload_with_counts(world)
+    assert message in refusals(world)[0][0]
+
+
+def test_counts_may_be_ignored() -> None:
+    """If the pipeline says so."""
+    world = counting_world(counts="ignore")
+    world.shards.put(COUNTS, b"{")
+    upload_with_counts(world)
+    assert world.ledger.latest_generation(VERSION) is not None
+
+
+def test_counts_of_a_dataset_without_a_pipeline_are_an_event_as_any_other() -> None:
+    """They are only counted, because no pipeline expects anything there."""
+    world = World()
+    world.deliver("letters/v1/dataset.json")
+    assert {"2026-11-20": 1} == world.ledger.counts(OTHERS_UPLOADS)
+
+
+def test_counts_that_close_nothing_are_in_the_history() -> None:
+    """An owner who uploads them early can see that they were read."""
+    world = World()
+    world.deliver("digits/v1/dataset.json")
+    (line,) = world.ledger.history("digits/v1/dataset.json")
+    expected = ("counts_stated", "checked its version again: not whole, or refused as a set")
+    assert expected == (line.action, line.reason)
+
+
+def test_asking_for_a_run_on_a_refused_set_says_why() -> None:
+    """Nothing is missing, and that is not the reason."""
+    world = counting_world(counts="required")
+    world.upload_shards(*ALL_SHARDS)
+    with pytest.raises(VersionNotWholeError, match="refused as a set for 1 reasons") as caught:
+        request_run(VERSION, {}, trigger="http", services=world.services)
+    assert "record counts in dataset.json" in caught.value.missing[0]
+
+
+def test_all_reasons_are_said_and_not_the_first() -> None:
+    """In the history, the notifications and the API: same content, a count that differs, a shard far too small."""
+    world = counting_world(small_shard_ratio=0.5)
+    sizes = {f"train-{index:05d}-of-00004.tfrecord": count for index, count in enumerate((4, 4, 4, 1))}
+    for index, (name, count) in enumerate(sizes.items()):
+        label = 1 if index == 1 else index
+        world.deliver(world.put(name, shard_content(*[label] * count)))
+    world.deliver(world.put(TRAIN_SHARDS[0].replace("-of-00002", "-of-00004"), shard_content(1, 1, 1, 1)))
+    world.shards.put(COUNTS, stated([4, 4, 3, 1], [3]))
+    world.deliver(world.put(VALIDATION_SHARDS[0], shard_content(4, 5, 6)))
+    codes = {"set_same_content", "set_small_shard", "set_count_differs"}
+    (messages,) = refusals(world)
+    reasons = world.topic.received[-1].content["reasons"]
+    assert (codes, messages) == ({reason["code"] for reason in reasons}, [reason["message"] for reason in reasons])
+    assert tuple(messages) == describe_version(VERSION, world.services).refusal
+
+
+def test_other_reasons_for_the_same_shards_are_notified_again() -> None:
+    """dataset.json was corrected, and it is still wrong in another way."""
+    world = World()
+    world.shards.put(COUNTS, stated([1, 1], [3]))
+    upload_with_counts(world)
+    for counts in (stated([1, 3], [3]), stated([1, 3], [3])):
+        world.shards.put(COUNTS, counts)
+        world.deliver(COUNTS)
+    assert (2, 2) == (len(refusals(world)), len(world.topic.received))
+
+
+def upload_mixed_formats(world: World) -> None:
+    """Land a plain shard of the training split, and all others compressed."""
+    for label, name in enumerate(ALL_SHARDS):
+        content = shard_content(*[label] * 3)
+        world.deliver(world.put(name, content if name == TRAIN_SHARDS[0] else gzip.compress(content)))
+
+
+def test_plain_and_compressed_shards_do_not_make_one_version() -> None:
+    """Each is good; a reader expects one compression for all of them. The reason stands among all others."""
+    world = World()
+    world.shards.put(COUNTS, b"{")
+    upload_mixed_formats(world)
+    reasons = world.topic.received[-1].content["reasons"]
+    assert ["set_counts_unreadable", "set_formats_mixed"] == [reason["code"] for reason in reasons]
+    others = f"{TRAIN_SHARDS[0]}: expected tfrecord gzip, as in most shards, got tfrecord: {TRAIN_SHARDS[0]}"
+    assert (others, None) == (refusals(world)[0][1], world.ledger.latest_generation(VERSION))
+
+
+def test_a_version_whose_plain_shard_is_compressed_too_closes() -> None:
+    """The refusal said which one it is."""
+    world = World()
+    upload_mixed_formats(world)
+    world.deliver(world.put(TRAIN_SHARDS[0], gzip.compress(shard_content(0, 0, 0))))
+    assert world.ledger.latest_generation(VERSION) is not None
+
+
+def test_verdicts_that_do_not_say_their_format_are_no_reason_to_refuse() -> None:
+    """They were written before it was kept, and their shards are not read again."""
+    world = World()
+    upload_mixed_formats(world)
+    row = world.ledger.shard_rows[VERSION, "train", 0]
+    world.ledger.shard_rows[VERSION, "train", 0] = replace(row, content_format=None)
+    sweep(world.services)
+    assert world.ledger.latest_generation(VERSION) is not None
+
+
+def test_tfds_counts_are_read_too() -> None:
+    """As TensorFlow Datasets writes them beside its shards, whenever they come."""
+    world = counting_world(counts="required")
+    upload_with_counts(world)
+    splits = [{"name": "train", "shardLengths": ["1", "2"]}, {"name": "validation", "shardLengths": ["3"]}]
+    world.shards.put("digits/v1/dataset_info.json", json.dumps({"splits": splits}).encode())
+    world.deliver("digits/v1/dataset_info.json")
+    assert world.ledger.latest_generation(VERSION) is not None

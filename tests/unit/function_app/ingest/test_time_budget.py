@@ -217,7 +217,7 @@ def test_the_sweep_leaves_a_missed_long_shard_to_the_queue() -> None:
 def test_a_compressed_shard_too_long_for_one_execution_is_rejected() -> None:
     """No execution would come further than the one before: the reason says what to do, and it is not tried again."""
     world, store = long_world(budget_s=10)
-    world.services = replace(world.services, slices=replace(world.services.slices, patience_s=12))
+    world.services = replace(world.services, time_budget=replace(world.services.time_budget, patience_s=12))
     world.deliver(world.put(NAME, gzip.compress(CONTENT, 0)))
     serve_uploads(world)
     reason = row(world).reasons[-1]

@@ -248,12 +248,12 @@ def test_a_model_whose_data_were_superseded_after_it_was_trained_says_so() -> No
     run = superseded_after_its_end(world)
     words = "generation 1 was superseded by generation 2 before the run ended"
     (model,) = world.models.registered.values()
-    told = [one.content["text"] for one in world.topic.received]
+    texts = [one.content["text"] for one in world.topic.received]
     assert (RunState.REGISTERED, words, True, True) == (
         run.state,
         model.tags["landfall.superseded"],
         words in str(run.reason),
-        words in told[-1],
+        words in texts[-1],
     )
 
 

@@ -1,9 +1,8 @@
-"""Following runs: Azure ML's word counts, ends are final, and the gate decides with numbers."""
+"""Following runs: Azure ML's status counts, and ends are final."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -11,21 +10,11 @@ from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.runs.following import handle_run_event
-from function_app.runs.registration import model_version
 from function_app.runs.transitions import move_run
 from function_app.testing.azure_ml import MemoryJobs
 from function_app.testing.ledger import MemoryLedger
-from shared.training_report import MAX_REPORT_BYTES
-from tests.support.world import World
+from tests.support.world import World, ended_run
 from tests.unit.function_app.runs.test_submission import Unavailable
-
-
-def ended(status: str = "Completed", **metrics: float) -> tuple[World, RunRecord]:
-    """A world whose run has ended, and the run after a look."""
-    world = World()
-    run = world.upload_version()
-    world.end_job(run, status, **metrics)
-    return world, world.follow(run)
 
 
 @pytest.mark.parametrize(
@@ -61,109 +50,6 @@ def test_a_run_never_goes_back() -> None:
     world.follow(run)
     world.jobs.become(run.run_id, "Queued")
     assert RunState.RUNNING == world.follow(run).state
-
-
-def test_a_completed_run_whose_gate_holds_is_registered_with_its_lineage() -> None:
-    """The model leads back to run, data and code."""
-    world, run = ended(val_accuracy=0.97, val_loss=0.1)
-    (model,) = world.models.registered.values()
-    assert (RunState.REGISTERED, "digits-cnn", model_version(run)) == (run.state, run.model_name, run.model_version)
-    assert ({"val_accuracy": 0.97, "val_loss": 0.1}, f"azureml://jobs/{run.run_id}/outputs/model") == (
-        run.metrics,
-        model.path,
-    )
-    lineage = {name: model.tags[f"landfall.{name}"] for name in ("run_id", "dataset_version", "fingerprint", "code")}
-    assert {
-        "run_id": run.run_id,
-        "dataset_version": "digits/v1",
-        "fingerprint": run.fingerprint,
-        "code": "landfall-training/versions/abc",
-    } == lineage
-
-
-def test_looking_again_registers_and_notifies_nothing_again() -> None:
-    """However often an event or the timer comes."""
-    world, run = ended()
-    for _ in range(3):
-        world.follow(run)
-    assert (1, 1, 1) == (len(world.models.registered), len(world.topic.received), len(world.people.received))
-
-
-@pytest.mark.parametrize(
-    ("metrics", "reason"),
-    [
-        ({"val_accuracy": 0.94}, "val_accuracy: expected at least 0.95, got 0.94"),
-        ({"val_loss": 0.1}, "val_accuracy is not in the training report; it has val_loss"),
-    ],
-)
-def test_a_gate_that_does_not_hold_registers_nothing_and_says_why(metrics: dict[str, float], reason: str) -> None:
-    """With the numbers that decided."""
-    world, run = ended("Completed", **metrics)
-    assert (RunState.NOT_REGISTERED, reason, metrics) == (run.state, run.reason, run.metrics)
-    assert ({}, ["not_registered"]) == (world.models.registered, [n.outcome for n in world.topic.received])
-
-
-@pytest.mark.parametrize(
-    ("report", "reason"),
-    [
-        (None, "the job completed without a training report: there is no digits/v1/"),
-        (b"{", "/report/training_report.json: not a training report"),
-        (b"x" * (MAX_REPORT_BYTES + 1), "has more than"),
-    ],
-)
-def test_a_report_that_cannot_be_read_is_no_evidence(report: bytes | None, reason: str) -> None:
-    """The run ends not registered; it does not stay completed for ever."""
-    world = World()
-    run = world.upload_version()
-    world.write_report(run, {"val_accuracy": 1.0})
-    (path,) = world.run_outputs.documents
-    if report is None:
-        del world.run_outputs.documents[path]
-    else:
-        world.run_outputs.documents[path] = report
-    world.jobs.become(run.run_id, "Completed")
-    found = world.follow(run)
-    assert RunState.NOT_REGISTERED == found.state
-    assert reason in (found.reason or "")
-
-
-def test_a_report_on_other_data_is_no_evidence() -> None:
-    """A model must lead back to the data that the run is for."""
-    world = World()
-    run = world.upload_version()
-    world.write_report(run, {"val_accuracy": 1.0}, fingerprint="e" * 64)
-    world.jobs.become(run.run_id, "Completed")
-    assert f"expected data {run.fingerprint[:12]}, got eeeeeeeeeeee" in (world.follow(run).reason or "")
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [({"register_": None}, "pipeline digits registers no model"), (None, "the dataset no longer has a pipeline")],
-)
-def test_without_a_gate_nothing_is_registered(changes: dict[str, Any] | None, reason: str) -> None:
-    """The pipeline does not say what a good model is."""
-    world = World()
-    run = world.upload_version()
-    world.end_job(run)
-    if changes is None:
-        world.services = replace(world.services, pipelines={})
-    else:
-        world.change_pipeline(**changes)
-    found = world.follow(run)
-    assert RunState.NOT_REGISTERED == found.state
-    assert (found.reason or "").startswith(reason)
-
-
-def test_a_registry_that_refuses_is_a_reason() -> None:
-    """The evidence was good; the model is not there all the same, and people must know."""
-    world = World()
-    run = world.upload_version()
-    world.models.refusal = "no right to register"
-    world.end_job(run)
-    assert (RunState.NOT_REGISTERED, "no right to register") == (
-        (found := world.follow(run)).state,
-        found.reason,
-    )
 
 
 def test_a_failed_run_keeps_error_and_log_tail_and_tells_people() -> None:
@@ -203,7 +89,7 @@ def test_a_log_that_cannot_be_read_holds_up_no_end() -> None:
 
 def test_a_canceled_run_ends_canceled() -> None:
     """Nothing follows by itself."""
-    world, run = ended("Canceled")
+    world, run = ended_run("Canceled")
     assert (RunState.CANCELED, ["canceled"]) == (run.state, [n.outcome for n in world.topic.received])
 
 
@@ -229,21 +115,9 @@ def test_a_service_that_does_not_answer_leaves_everything_as_it_is() -> None:
     assert RunState.SUBMITTED == world.only_run().state
 
 
-def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> None:
-    """Digits only, as Azure ML numbers versions itself."""
-    run = World().upload_version()
-    later = replace(run, created_at=run.created_at.replace(second=59))
-    assert model_version(run) == model_version(replace(run, state=RunState.COMPLETED))
-    assert (True, 18, True) == (
-        model_version(run).isdigit(),
-        len(model_version(run)),
-        model_version(run) < model_version(later),
-    )
-
-
 def test_an_illegal_move_changes_nothing() -> None:
     """A settled run stays settled, whatever event comes late."""
-    world, run = ended()
+    world, run = ended_run()
     found, moved = move_run(world.ledger, run, RunState.RUNNING, by=Actor.RECONCILIATION, now=world.clock())
     assert (False, RunState.REGISTERED) == (moved, found.state)
 

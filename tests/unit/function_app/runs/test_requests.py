@@ -101,6 +101,7 @@ def test_nothing_overridden_is_the_pipeline() -> None:
         ({"epochs": True}, "epochs: expected int, got 'True'"),
         ({"epochs": "2"}, "epochs: expected int, got '2'"),
         ({"learning_rate": math.nan}, "learning_rate: expected a finite number, got nan"),
+        ({"learning_rate": 10**400}, "learning_rate: expected a finite number, got 1000"),
         ({"learning_rate": 1}, "learning_rate: expected at most 0.1, got 1"),
         ({"optimizer": "${{inputs.data}}; rm -r /"}, "optimizer: expected one of"),
         ({"optimizer": "x" * 201}, "optimizer: expected at most 200 characters, got 201"),

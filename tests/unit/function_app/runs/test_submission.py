@@ -9,8 +9,7 @@ import pytest
 from function_app.config.pipelines import Attempts, Size
 from function_app.domain.errors import NotFoundError, ServiceUnavailableError
 from function_app.domain.events import TrainingRequest
-from function_app.domain.job_plan import spec_from_json
-from function_app.domain.jobs import JobSpec, JobStatus
+from function_app.domain.jobs import JobSpec, JobStatus, spec_from_json
 from function_app.domain.run_states import RunState
 from function_app.runs.requests import request_run
 from function_app.runs.submission import handle_request

@@ -10,9 +10,16 @@ import pytest
 
 from function_app.domain.errors import NotFoundError, ReplayRefusedError, ServiceUnavailableError
 from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest
-from function_app.domain.records import DeadLetter, DeadLetterState, Undelivered
+from function_app.domain.records import DeadLetter, DeadLetterState, HistoryEntry, Undelivered
 from function_app.domain.run_states import RunState
-from function_app.sweep.dead_letters import NO_ERROR_KNOWN, collect_dead_letters, failures_on_record, replay
+from function_app.sweep.dead_letters import (
+    NO_ERROR_KNOWN,
+    collect_dead_letters,
+    failures_of,
+    failures_on_record,
+    replay,
+)
+from function_app.testing.ledger import MemoryLedger
 from tests.support.ledger_records import NOON
 from tests.support.world import TRAIN_SHARDS, VERSION, World
 
@@ -185,3 +192,52 @@ def test_an_unknown_letter_is_not_found() -> None:
     """The name is in the message."""
     with pytest.raises(NotFoundError, match="dead letter unknown is not on record"):
         replay("unknown", World().services)
+
+
+def test_a_handler_that_succeeds_leaves_no_line() -> None:
+    """There is one line for each failure and none for anything else."""
+    world = World()
+    with failures_on_record(SHARD_UPLOADED, b"body", world.services):
+        pass
+    assert [] == failures_of(SHARD_UPLOADED, "body", world.services)
+
+
+def test_an_error_is_recorded_and_goes_on() -> None:
+    """The host must see it, or it would take the message for handled."""
+    world = World()
+    with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, b"body", world.services):
+        raise NotFoundError("the run is\nnot on record")
+    assert ["the run is not on record"] == [
+        line.reason for line in failures_of(SHARD_UPLOADED, "body", world.services)
+    ]
+
+
+def test_an_unforeseen_error_is_recorded_with_its_kind() -> None:
+    """A bare message of a KeyError says nothing."""
+    world = World()
+    with pytest.raises(KeyError), failures_on_record(SHARD_UPLOADED, "body", world.services):
+        raise KeyError("subject")
+    assert ["KeyError: 'subject'"] == [line.reason for line in failures_of(SHARD_UPLOADED, "body", world.services)]
+
+
+def test_messages_are_distinguished_by_source_and_body() -> None:
+    """A failure of one is no failure of another."""
+    world = World()
+    with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, "body", world.services):
+        raise NotFoundError("gone")
+    found = [failures_of(source, body, world.services) for source, body in ((SHARD_UPLOADED, "x"), ("other", "body"))]
+    assert [[], []] == found
+
+
+class SilentLedger(MemoryLedger):
+    """A ledger that cannot be written to."""
+
+    def add_history_entry(self, entry: HistoryEntry) -> None:
+        raise ServiceUnavailableError(f"{entry.subject}: storage did not answer")
+
+
+def test_where_the_ledger_fails_too_the_first_error_goes_on() -> None:
+    """What brought the handler down is what the host should log."""
+    world = World(ledger=SilentLedger())
+    with pytest.raises(NotFoundError), failures_on_record(SHARD_UPLOADED, "body", world.services):
+        raise NotFoundError("gone")

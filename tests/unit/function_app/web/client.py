@@ -4,24 +4,53 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.routing import Match
 
 from function_app.services import Services
 from function_app.web.app import build_web_app
+from function_app.web.routes import router
 from tests.support.world import World
 
 
 def ask(services: Callable[[], Services], method: str, path: str, **request: Any) -> httpx.Response:
-    """Return the response of the web app with these services."""
+    """Return the response of the web app with these services, after checking that its status is documented."""
 
     async def send() -> httpx.Response:
         transport = httpx.ASGITransport(app=build_web_app(services))
         async with httpx.AsyncClient(transport=transport, base_url="http://landfall") as client:
             return await client.request(method, path, **request)
 
-    return asyncio.run(send())
+    answer = asyncio.run(send())
+    documented = _documented(method, answer.request.url.path)
+    assert not documented or str(answer.status_code) in documented, f"{method} {path}: status {answer.status_code}"
+    return answer
+
+
+def _documented(method: str, path: str) -> set[str]:
+    """Return the statuses that the OpenAPI document lists for a request; none if no route answers it."""
+    scope = {"type": "http", "method": method, "path": path}
+    routes = (route for route in router.routes if isinstance(route, APIRoute))
+    matching = [route.path for route in routes if route.matches(scope)[0] is Match.FULL]
+    return {status for template in matching[:1] for status in _paths()[_shown(template)][method.lower()]["responses"]}
+
+
+def _shown(template: str) -> str:
+    """Return a route's path as the document shows it, without converters."""
+    return template.replace(":path}", "}")
+
+
+@cache
+def _paths() -> dict[str, Any]:
+    app = FastAPI()
+    app.include_router(router)
+    paths: dict[str, Any] = app.openapi()["paths"]
+    return paths
 
 
 def call(world: World, method: str, path: str, **request: Any) -> httpx.Response:

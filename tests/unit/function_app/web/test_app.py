@@ -53,6 +53,46 @@ def test_a_body_that_is_not_json_is_refused() -> None:
     assert (422, "invalid_request") == error(call(World(), "POST", "/api/runs", content=b"{"))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"dataset": "\ud800"}',
+        rb'{"dataset": "digits", "\ud800": 1}',
+        rb'{"dataset": "digits", "overrides": {"\ud800": 1}}',
+        rb'{"dataset": "digits", "overrides": {"optimizer": "\ud800"}}',
+        b"[" * MAX_BODY_BYTES,
+        b'{"dataset": ' + b"9" * 5000 + b"}",
+    ],
+)
+def test_a_body_that_no_answer_could_quote_is_malformed(body: bytes) -> None:
+    """A lone surrogate is valid JSON, but no text; nesting and digits have bounds."""
+    answer = call(World(), "POST", "/api/runs", content=body, headers={"Content-Type": "application/json"})
+    assert (400, "malformed_request") == error(answer)
+
+
+def test_an_error_that_quotes_a_lone_surrogate_spells_it_out() -> None:
+    """An answer is UTF-8 wherever its message comes from."""
+    answer = ask(_raising(ServiceUnavailableError("blob \ud800 did not answer")), "GET", "/api/runs")
+    assert (503, "service_unavailable") == error(answer)
+    assert "blob \\ud800 did not answer" == answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/api/runs", "GET, POST"),
+        ("OPTIONS", "/api/runs/landfall-x-a1", "GET"),
+        ("GET", "/api/reconcile", "POST"),
+        ("HEAD", "/api/why/digits/v1", "GET"),
+        ("POST", "/api/openapi.json", "GET"),
+    ],
+)
+def test_a_wrong_method_is_answered_with_those_that_are_right(method: str, path: str, allowed: str) -> None:
+    """All methods of the path, although each is a route of its own."""
+    answer = call(World(), method, path)
+    assert (405, allowed) == (answer.status_code, answer.headers["Allow"])
+
+
 def test_a_body_beyond_the_bound_is_refused() -> None:
     """No request of this API is as large."""
     answer = call(World(), "POST", "/api/runs", content=b"x" * (MAX_BODY_BYTES + 1))
@@ -98,4 +138,8 @@ def test_the_api_describes_itself() -> None:
         ("/api/dead-letters/{dead_letter_id}", "get"),
         ("/api/dead-letters/{dead_letter_id}/replay", "post"),
     } == routes
-    assert {"4XX", "5XX"} <= set(document["paths"]["/api/runs"]["get"]["responses"])
+    run = document["paths"]["/api/runs"]["post"]["responses"]
+    assert ["200", "202", "400", "401", "404", "405", "409", "413", "422", "500", "503"] == sorted(run)
+    assert {"#/components/schemas/Error"} == {
+        run[status]["content"]["application/json"]["schema"]["$ref"] for status in run if status > "401"
+    }

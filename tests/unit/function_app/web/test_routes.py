@@ -10,6 +10,7 @@ import pytest
 from function_app.domain.events import SHARD_UPLOADED
 from function_app.domain.records import Undelivered
 from function_app.testing.azure_ml import MemoryJobs
+from function_app.testing.stores import MemoryDocumentStore
 from tests.support.ledger_records import NOON
 from tests.support.synthetic import SYNTHETIC, synthetic_world
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, World, pipeline, shard_content
@@ -201,6 +202,74 @@ def test_a_forced_call_under_the_same_key_is_the_same_run() -> None:
     bare = [forced(world) for _ in range(2)]
     assert [202, 200, 202, 202] == [status for status, _ in (*keyed, *bare)]
     assert 3 == len({run_id for _, run_id in (*keyed, *bare)})
+
+
+def keyed(world: World, key: str, **body: Any) -> Any:
+    """Return the answer to a request for digits/v1 with an idempotency key."""
+    request = {"dataset": "digits", "version": "v1", **body}
+    return call(world, "POST", "/api/runs", json=request, headers={"Idempotency-Key": key})
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_key_that_was_used_for_another_request_is_refused(*, force: bool) -> None:
+    """Nothing is started, and the message names the run of the first request."""
+    world = World()
+    world.finish(world.upload_version())
+    first = keyed(world, "abc", overrides={"epochs": 5}, force=force)
+    others = [{"overrides": {"epochs": 6}, "force": force}, {"overrides": {"epochs": 5}, "force": not force}]
+    answers = [keyed(world, "abc", **other) for other in others]
+    assert [(422, "idempotency_key_reused")] * 2 == [error(answer) for answer in answers]
+    assert first.json()["run_id"] in answers[0].json()["error"]["message"]
+    assert 2 == len(world.ledger.runs())
+
+
+def test_a_key_leads_to_its_run_whatever_has_happened_since() -> None:
+    """A request that is repeated after the data changed does not train on the new data."""
+    world = World()
+    world.finish(world.upload_version())
+    first = keyed(world, "abc", overrides={"epochs": 5})
+    world.serve_requests()
+    world.change_shard(5)
+    world.change_pipeline(train=pipeline().train.model_copy(update={"overrides": {}}))
+    again = keyed(world, "abc", overrides={"epochs": 5})
+    assert (202, 200, first.json()["run_id"]) == (first.status_code, again.status_code, again.json()["run_id"])
+    assert (422, "override_not_allowed") == error(keyed(world, "def", overrides={"epochs": 5}))
+
+
+def test_a_refused_request_leaves_its_key_free() -> None:
+    """The caller mends the request and sends it again."""
+    world = World()
+    world.finish(world.upload_version())
+    answers = [keyed(world, "abc", overrides={"epochs": epochs}) for epochs in (1000, 5)]
+    assert [422, 202] == [answer.status_code for answer in answers]
+
+
+def test_a_key_whose_caller_died_before_its_run_was_added_is_served() -> None:
+    """The repeated request adds the run."""
+    world = World()
+    world.finish(world.upload_version())
+    first = keyed(world, "abc", overrides={"epochs": 5})
+    del world.ledger.run_rows[first.json()["run_id"]]
+    again = keyed(world, "abc", overrides={"epochs": 5})
+    assert (202, first.json()["run_id"]) == (again.status_code, again.json()["run_id"])
+
+
+def test_of_two_requests_with_one_key_at_the_same_moment_one_wins() -> None:
+    """The slower one sees no claim when it looks, and then finds its key taken."""
+    world = World()
+    world.finish(world.upload_version())
+
+    class Overtaken(MemoryDocumentStore):
+        def write_once(self, path: str, content: bytes) -> bool:
+            world.services = replace(world.services, documents=documents)
+            assert 202 == keyed(world, "abc", overrides={"epochs": 6}).status_code
+            return documents.write_once(path, content)
+
+    documents, overtaken = world.documents, Overtaken()
+    overtaken.documents = documents.documents
+    world.services = replace(world.services, documents=overtaken)
+    assert (422, "idempotency_key_reused") == error(keyed(world, "abc", overrides={"epochs": 5}))
+    assert 2 == len(world.ledger.runs())
 
 
 def test_a_key_is_bounded() -> None:

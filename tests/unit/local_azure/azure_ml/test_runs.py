@@ -1,4 +1,4 @@
-"""Moves between states of a run, and their record."""
+"""The states of runs, their moves, and the events about them that reach a topic, also one that starts later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The twin's folder: one twin at a time, secrets for the user alone, files whole or absent."""
+"""The folder and ports of a twin: one twin at a time, secrets for the user alone, files whole or absent."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from shard_validation.examples.layout import (
     compile_walk,
 )
 from shard_validation.examples.message import example_class
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.support.example_bytes import example_bytes
 from tests.support.shards import LABEL, framed, labelled, place, verdict_on
 

@@ -18,7 +18,7 @@ from shard_validation.parquet.byte_arrays import PageDecoder
 from shard_validation.parquet.footer import column_chunks, read_footer
 from shard_validation.parquet.pages import Page, walk_pages
 from shard_validation.reasons import FaultError
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.support.shards import BytesSource, image_bytes, only_reason, place
 
 NAME = "train-00000-of-00001.parquet"

@@ -20,7 +20,7 @@ from shard_validation import (
     validate_shard,
     validate_shard_within,
 )
-from shared.example_schema import FeatureSpec
+from shared.manifest import FeatureSpec
 from tests.support.shards import BytesSource, image_bytes
 
 NAME = "train-00000-of-00001.parquet"

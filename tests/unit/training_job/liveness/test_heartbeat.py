@@ -105,7 +105,7 @@ def pass_half_a_timeout(clock: Clock, *heard: tuple[Rank, int]) -> None:
 
 
 def verdict(rank: Rank, clock: Clock, meanwhile: Callable[[], object] = lambda: None) -> str:
-    """Let time pass, in which this rank hears nobody but itself, until it gives up; return what it says."""
+    """Let time pass, in which this rank receives only its own heartbeats, until it gives up; return what it says."""
 
     def verdicts() -> list[str]:
         meanwhile()

@@ -1,4 +1,4 @@
-"""Scripted faults."""
+"""Scripted faults of calls: which calls they match, and in which order."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def kills_from(offset: int) -> Callable[[int], None]:
 def short_world() -> tuple[World, SmallChunkStore]:
     """A world in which every shard is a short one, as most are."""
     world, store = long_world()
-    world.services = replace(world.services, slices=replace(world.services.slices, min_bytes=1 << 30))
+    world.services = replace(world.services, time_budget=replace(world.services.time_budget, min_bytes=1 << 30))
     return world, store
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from function_app.domain.job_plan import plan_run, report_path, spec_from_json, spec_to_json
-from function_app.domain.jobs import SPEC_HASH_TAG
+from function_app.domain.jobs import SPEC_HASH_TAG, plan_run, report_path, spec_from_json, spec_to_json
 from function_app.domain.records import DatasetVersion, Generation
 from shared.job_arguments import JobArguments
 from tests.support.world import VERSION, WORKSPACE, pipeline

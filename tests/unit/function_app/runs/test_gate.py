@@ -1,0 +1,77 @@
+"""The gate: a model is registered only where the training report meets each requirement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from function_app.domain.run_states import RunState
+from shared.training_report import MAX_REPORT_BYTES
+from tests.support.world import World, ended_run
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        ({"val_accuracy": 0.94}, "val_accuracy: expected at least 0.95, got 0.94"),
+        ({"val_loss": 0.1}, "val_accuracy is not in the training report; it has val_loss"),
+    ],
+)
+def test_a_gate_that_does_not_hold_registers_nothing_and_says_why(metrics: dict[str, float], reason: str) -> None:
+    """With the numbers that decided."""
+    world, run = ended_run("Completed", **metrics)
+    assert (RunState.NOT_REGISTERED, reason, metrics) == (run.state, run.reason, run.metrics)
+    assert ({}, ["not_registered"]) == (world.models.registered, [n.outcome for n in world.topic.received])
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (None, "the job completed without a training report: there is no digits/v1/"),
+        (b"{", "/report/training_report.json: not a training report"),
+        (b"x" * (MAX_REPORT_BYTES + 1), "has more than"),
+    ],
+)
+def test_a_report_that_cannot_be_read_is_no_evidence(report: bytes | None, reason: str) -> None:
+    """The run ends not registered; it does not stay completed for ever."""
+    world = World()
+    run = world.upload_version()
+    world.write_report(run, {"val_accuracy": 1.0})
+    (path,) = world.run_outputs.documents
+    if report is None:
+        del world.run_outputs.documents[path]
+    else:
+        world.run_outputs.documents[path] = report
+    world.jobs.become(run.run_id, "Completed")
+    found = world.follow(run)
+    assert RunState.NOT_REGISTERED == found.state
+    assert reason in (found.reason or "")
+
+
+def test_a_report_on_other_data_is_no_evidence() -> None:
+    """A model must lead back to the data that the run is for."""
+    world = World()
+    run = world.upload_version()
+    world.write_report(run, {"val_accuracy": 1.0}, fingerprint="e" * 64)
+    world.jobs.become(run.run_id, "Completed")
+    assert f"expected data {run.fingerprint[:12]}, got eeeeeeeeeeee" in (world.follow(run).reason or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [({"register_": None}, "pipeline digits registers no model"), (None, "the dataset no longer has a pipeline")],
+)
+def test_without_a_gate_nothing_is_registered(changes: dict[str, Any] | None, reason: str) -> None:
+    """The pipeline does not say what a good model is."""
+    world = World()
+    run = world.upload_version()
+    world.end_job(run)
+    if changes is None:
+        world.services = replace(world.services, pipelines={})
+    else:
+        world.change_pipeline(**changes)
+    found = world.follow(run)
+    assert RunState.NOT_REGISTERED == found.state
+    assert (found.reason or "").startswith(reason)

@@ -1,0 +1,59 @@
+"""Registration: a completed run becomes one model version, whose tags lead back to run, data and code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from function_app.domain.run_states import RunState
+from function_app.runs.registration import model_version
+from tests.support.world import World, ended_run
+
+
+def test_a_completed_run_whose_gate_holds_is_registered_with_its_lineage() -> None:
+    """The model leads back to run, data and code."""
+    world, run = ended_run(val_accuracy=0.97, val_loss=0.1)
+    (model,) = world.models.registered.values()
+    assert (RunState.REGISTERED, "digits-cnn", model_version(run)) == (run.state, run.model_name, run.model_version)
+    assert ({"val_accuracy": 0.97, "val_loss": 0.1}, f"azureml://jobs/{run.run_id}/outputs/model") == (
+        run.metrics,
+        model.path,
+    )
+    lineage = {name: model.tags[f"landfall.{name}"] for name in ("run_id", "dataset_version", "fingerprint", "code")}
+    assert {
+        "run_id": run.run_id,
+        "dataset_version": "digits/v1",
+        "fingerprint": run.fingerprint,
+        "code": "landfall-training/versions/abc",
+    } == lineage
+
+
+def test_looking_again_registers_and_notifies_nothing_again() -> None:
+    """However often an event or the timer comes."""
+    world, run = ended_run()
+    for _ in range(3):
+        world.follow(run)
+    assert (1, 1, 1) == (len(world.models.registered), len(world.topic.received), len(world.people.received))
+
+
+def test_a_registry_that_refuses_is_a_reason() -> None:
+    """The evidence was good; the model is not there all the same, and people must know."""
+    world = World()
+    run = world.upload_version()
+    world.models.refusal = "no right to register"
+    world.end_job(run)
+    assert (RunState.NOT_REGISTERED, "no right to register") == (
+        (found := world.follow(run)).state,
+        found.reason,
+    )
+
+
+def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> None:
+    """Digits only, as Azure ML numbers versions itself."""
+    run = World().upload_version()
+    later = replace(run, created_at=run.created_at.replace(second=59))
+    assert model_version(run) == model_version(replace(run, state=RunState.COMPLETED))
+    assert (True, 18, True) == (
+        model_version(run).isdigit(),
+        len(model_version(run)),
+        model_version(run) < model_version(later),
+    )

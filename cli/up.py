@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from cli.api_client import ApiClient
 from cli.errors import Interrupted, ending_on_signals
 from local_azure.twin.places import TwinOptions
 from local_azure.twin.twin import Twin, running_twin
 
 CHECK_EVERY_S = 1.0
+MAX_PROBLEMS = 20
+"""Problems of one file that are printed; the API lists all of them."""
 R = TypeVar("R")
 
 
@@ -70,9 +73,28 @@ def up(options: TwinOptions, *, own_host: bool) -> None:
         if own_host:
             port = twin.places.ports["functions"]
             click.echo(f"  your host      cp {twin.places.local_settings} . && func start --port {port}")
+        elif broken := out_of_service(twin):
+            click.echo("\n".join(broken))
         click.echo("Ready. Ctrl-C stops everything.")
         watch_until_interrupted(twin)
     click.echo("Stopped.")
+
+
+def out_of_service(twin: Twin) -> list[str]:
+    """Return lines on the pipelines that cannot be used. Raises CliError where the function app cannot be used."""
+    with ApiClient(twin.places.functions_url, twin.places.secrets.function_key) as client:
+        return list(describe_outages(client.get("/api/pipelines")["pipelines"]))
+
+
+def describe_outages(pipelines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines on the pipelines that are out of service, as the API lists them."""
+    broken = [pipeline for pipeline in pipelines if pipeline["state"] == "out_of_service"]
+    for pipeline in broken:
+        whose = f"dataset {pipeline['dataset']}" if pipeline["dataset"] else "a file whose dataset cannot be read"
+        yield f"Out of service: {whose}"
+        yield from (f"  {problem}" for problem in pipeline["problems"][:MAX_PROBLEMS])
+    if broken:
+        yield "Edit the files and save them: they are read again. A setting is read when the twin starts."
 
 
 def watch_until_interrupted(twin: Twin) -> None:

@@ -7,10 +7,11 @@ needs is imported by it.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from function_app.domain.errors import PipelineError, ProblemsError, SettingsError
@@ -27,17 +28,43 @@ HOST_CONNECTION = "AzureWebJobsStorage"
 DATA_CONNECTION = "DataStorage"
 QUEUES = (SHARD_UPLOADED, TRAINING_REQUESTED)
 
+PipelineMark = tuple[tuple[str, int, int], ...]
+
+logger = logging.getLogger(__name__)
 _Read = TypeVar("_Read")
 _lock = threading.Lock()
 _built: list[Services] = []
+_read: list[PipelineMark] = []
+"""The pipeline files as they were when the Services were built, or when they were last read again."""
 
 
 def services() -> Services:
-    """Return the Services of this process, built at the first call. Raises SettingsError, PipelineError."""
+    """Return the Services of this process, built at the first call. Raises SettingsError, PipelineError.
+
+    A pipeline file that was changed since is read again: where files can be edited, no restart is needed.
+    """
     with _lock:
         if not _built:
-            _built.append(build_services(os.environ))
+            mark = _current_mark(os.environ)  # before the files are read: a change in between is noticed
+            _built[:], _read[:] = [build_services(os.environ)], [mark]
+        elif _read and (mark := _current_mark(os.environ)) != _read[0]:
+            _built[:], _read[:] = [_with_pipelines_of(os.environ, _built[0])], [mark]
         return _built[0]
+
+
+def _current_mark(environ: Mapping[str, str]) -> PipelineMark:
+    from function_app.config.pipeline_files import folder_mark
+    from function_app.config.settings import pipelines_dir
+
+    return folder_mark(pipelines_dir(environ))
+
+
+def _with_pipelines_of(environ: Mapping[str, str], built: Services) -> Services:
+    """Return Services with the pipelines as the files are now, and with the clients that they have."""
+    from function_app.config.settings import read_settings
+
+    found = _pipelines(read_settings(environ), environ)
+    return replace(built, pipelines=found.pipelines, out_of_service=found.out_of_service, notifiers=found.notifiers)
 
 
 def build_services(environ: Mapping[str, str]) -> Services:
@@ -56,7 +83,8 @@ def build_services(environ: Mapping[str, str]) -> Services:
     budget_s = settings.validation_budget_s
     workspace = WorkspaceClient(settings.workspace, settings.client_id)
     return Services(
-        pipelines=found.pipelines,
+        pipelines=found.pipelines.pipelines,
+        out_of_service=found.pipelines.out_of_service,
         workspace=settings.workspace,
         data_container=settings.data_container,
         ledger=TableLedger(host),
@@ -67,7 +95,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         requests=StorageRequestQueue(host),
         jobs=AzureMLJobs(workspace),
         models=AzureMLModels(workspace),
-        notifiers=found.notifiers,
+        notifiers=found.pipelines.notifiers,
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
         read_script=functools.partial(read_script, settings.pipelines_dir),
@@ -79,20 +107,27 @@ def build_services(environ: Mapping[str, str]) -> Services:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Pipelines:
+    """The pipelines that can be used with the app settings, what delivers to their recipients, and the others."""
+
+    pipelines: Mapping[str, Pipeline]
+    out_of_service: Mapping[str, tuple[str, ...]]
+    notifiers: Mapping[str, Notifier]
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Configuration:
-    """What the app settings and the pipeline files say, once all of it can be used."""
+    """What the app settings and the pipeline files say, once the settings can be used."""
 
     host: ConnectionSettings
     data: ConnectionSettings
     settings: Settings
-    pipelines: Mapping[str, Pipeline]
-    notifiers: Mapping[str, Notifier]
+    pipelines: _Pipelines
 
 
 def _configuration(environ: Mapping[str, str]) -> _Configuration:
-    """Read and check everything. Raises SettingsError or PipelineError, listing all that is missing or wrong."""
+    """Read and check everything. Raises SettingsError or PipelineError, listing all that stops the whole app."""
     from function_app.adapters.connections import read_connection
-    from function_app.config.pipeline_files import load_pipelines
     from function_app.config.settings import check_budget, read_settings
 
     problems = _Problems()
@@ -101,13 +136,30 @@ def _configuration(environ: Mapping[str, str]) -> _Configuration:
     settings = problems.gather(lambda: read_settings(environ))
     if settings:
         problems.gather(lambda: check_budget(settings.validation_budget_s, environ))
-    pipelines = problems.gather(lambda: load_pipelines(settings.pipelines_dir)) if settings else None
-    if settings and pipelines:
-        problems.gather(lambda: _check_quarantine(pipelines, settings))
-    notifiers = _notifiers(pipelines, settings, environ, problems) if pipelines is not None and settings else {}
+    pipelines = problems.gather(lambda: _pipelines(settings, environ)) if settings else None
     if problems.found or host is None or data is None or settings is None or pipelines is None:
         raise problems.error()
-    return _Configuration(host=host, data=data, settings=settings, pipelines=pipelines, notifiers=notifiers)
+    return _Configuration(host=host, data=data, settings=settings, pipelines=pipelines)
+
+
+def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
+    """Read the pipeline files. One that is wrong, or needs a setting that is missing, stops its dataset only."""
+    from function_app.config.pipeline_files import read_pipelines
+
+    folder = read_pipelines(settings.pipelines_dir)
+    notifiers: dict[str, Notifier] = {}
+    found = {
+        dataset: tuple(
+            f"{folder.files[dataset]}: {problem}" for problem in _deployed(pipeline, settings, environ, notifiers)
+        )
+        for dataset, pipeline in folder.pipelines.items()
+    }
+    folder = folder.without(found)
+    for dataset, problems in folder.out_of_service.items():
+        whose = f"dataset {dataset}" if dataset else "a dataset that its file does not name"
+        text = "\n".join(problems)
+        logger.error(f"out of service, {whose}:\n{text}", extra={"action": "pipeline_out_of_service"})
+    return _Pipelines(pipelines=folder.pipelines, out_of_service=folder.out_of_service, notifiers=notifiers)
 
 
 def _dead_letter_sources(host_storage: StorageConnection) -> list[DeadLetterSource]:
@@ -137,21 +189,17 @@ class _Problems:
         return kind(*self.found)
 
 
-def _check_quarantine(pipelines: Mapping[str, Pipeline], settings: Settings) -> None:
-    """Raise PipelineError where copies of rejected shards would be written among the shards."""
-    wrong = [p.pipeline for p in pipelines.values() if p.quarantine in settings.own_containers]
-    if wrong:
-        raise PipelineError(
-            *(f"pipeline {name}: quarantine is one of Landfall's own containers; name another one" for name in wrong)
-        )
-
-
-def _notifiers(
-    pipelines: Mapping[str, Pipeline], settings: Settings, environ: Mapping[str, str], problems: _Problems
-) -> dict[str, Notifier]:
-    recipients = dict.fromkeys(recipient for pipeline in pipelines.values() for recipient in pipeline.notify)
-    notifiers = {r: problems.gather(lambda r=r: _notifier(r, settings, environ)) for r in recipients}  # type: ignore[misc]
-    return {recipient: notifier for recipient, notifier in notifiers.items() if notifier is not None}
+def _deployed(
+    pipeline: Pipeline, settings: Settings, environ: Mapping[str, str], notifiers: dict[str, Notifier]
+) -> Iterator[str]:
+    """Yield what keeps a pipeline from being used with these app settings; add what delivers to its recipients."""
+    if pipeline.quarantine in settings.own_containers:  # copies of rejected shards would be written among the shards
+        yield "quarantine: is one of Landfall's own containers; name another one"
+    for recipient in pipeline.notify:
+        try:
+            notifiers.setdefault(recipient, _notifier(recipient, settings, environ))
+        except SettingsError as error:
+            yield from (f"notify: {problem}" for problem in error.problems)
 
 
 def _notifier(recipient: str, settings: Settings, environ: Mapping[str, str]) -> Notifier:

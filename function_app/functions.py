@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ METHODS = (
     HttpMethod.OPTIONS,
 )
 """Every method that a caller may try, so that the API answers a wrong one with an error of its own."""
+MAX_PLACE_CHARS = 300
 
 logger = logging.getLogger(__name__)
 triggers = Blueprint()
@@ -105,15 +107,27 @@ def reconcile(timer: TimerRequest) -> None:
 @triggers.function_name("health")
 @triggers.route("api/health", methods=["GET"], auth_level=AuthLevel.ANONYMOUS)
 def health(req: HttpRequest) -> HttpResponse:
-    """Answer 200 where settings and pipelines can be read, otherwise 503. Open to all, so it says no more."""
+    """Answer 200 where the settings can be used, otherwise 503, and name the pipelines that are out of service.
+
+    Open to all, so of a problem it says only where it is; the route api/pipelines and the log say all.
+    """
     del req
     try:
-        pipelines = sorted(pipeline.pipeline for pipeline in services().pipelines.values())
+        found = services()
     except ProblemsError as error:
         logger.error(f"the app is misconfigured:\n{error}", extra={"action": "misconfigured"})  # noqa: TRY400
         problems = len(error.problems)
         return _answer(503, {"status": "misconfigured", "problems": problems, "see": "the log of function health"})
-    return _answer(200, {"status": "ok", "pipelines": pipelines})
+    pipelines = sorted(pipeline.pipeline for pipeline in found.pipelines.values())
+    if not found.out_of_service:
+        return _answer(200, {"status": "ok", "pipelines": pipelines})
+    places = {dataset or "?": _places(problems) for dataset, problems in sorted(found.out_of_service.items())}
+    return _answer(200, {"status": "degraded", "pipelines": pipelines, "out_of_service": places})
+
+
+def _places(problems: Sequence[str]) -> list[str]:
+    """Return file and field of each problem, without the values that the rest of its text may quote."""
+    return list(dict.fromkeys(": ".join(problem.split(": ")[:2])[:MAX_PLACE_CHARS] for problem in problems))
 
 
 def _answer(status: int, members: dict[str, object]) -> HttpResponse:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from function_app.config.pipeline_files import no_scripts
+from function_app.config.pipeline_files import UNIDENTIFIED, no_scripts
 from function_app.config.pipelines import Pipeline
 from function_app.config.settings import DEFAULT_BUDGET_S, PATIENCE
+from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
 from function_app.domain.jobs import Workspace
 from function_app.domain.records import HistoryEntry
 from function_app.ports import (
@@ -44,6 +45,9 @@ from shard_validation.reasons import shown
 
 logger = logging.getLogger(__name__)
 
+MAX_PROBLEMS = 5
+"""Problems of a pipeline file that one message lists; the log has all of them."""
+
 ReadScript = Callable[[str], bytes]
 Validate = Callable[[ShardSource, DataRequirements], ShardVerdict]
 ValidateWithin = Callable[..., ShardVerdict | Paused]
@@ -70,6 +74,8 @@ class NotifyServices:
 
     pipelines: Mapping[str, Pipeline]
     """Dataset → pipeline."""
+    out_of_service: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Dataset → why its pipeline cannot be used; UNIDENTIFIED for files that do not tell their dataset."""
     ledger: NotifyLedger
     notifiers: Mapping[str, Notifier]
     """Recipient, as the pipelines name it → what delivers to it."""
@@ -78,10 +84,40 @@ class NotifyServices:
     """How long one handler may take to submit or to deliver. It exceeds the clients' timeouts with all their retries,
     so an expired lease means that its holder died."""
 
+    def pipeline_of(self, dataset: str) -> Pipeline:
+        """Return a dataset's pipeline. Raises PipelineOutOfServiceError, NotFoundError."""
+        pipeline = self.pipelines.get(dataset)
+        if pipeline is not None:
+            return pipeline
+        if outage := self.outage(dataset):
+            raise PipelineOutOfServiceError(outage)
+        raise NotFoundError(f"dataset {dataset} has no pipeline")
+
+    def outage(self, dataset: str) -> str | None:
+        """Return why a dataset's pipeline cannot be used now; None where it can, or where there is none.
+
+        A file that does not tell its dataset may be the pipeline of any dataset that has no other.
+        """
+        if dataset in self.pipelines:
+            return None
+        if problems := self.out_of_service.get(dataset):
+            return f"the pipeline of dataset {dataset} is out of service: {_listed(problems)}"
+        if problems := self.out_of_service.get(UNIDENTIFIED):
+            return (
+                f"dataset {dataset} has no pipeline, unless it is in a file that cannot be understood: "
+                f"{_listed(problems)}"
+            )
+        return None
+
     @property
     def history(self) -> History:
         """Where flows record what they did and why."""
         return History(ledger=self.ledger, clock=self.clock)
+
+
+def _listed(problems: Sequence[str]) -> str:
+    more = f"; and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
+    return "; ".join(problems[:MAX_PROBLEMS]) + more
 
 
 @dataclass(frozen=True, kw_only=True)

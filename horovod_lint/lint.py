@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from horovod_lint.checks import connection, data, keras3, machine, ranks, schedule
+from horovod_lint.checks import connection, data, machine, ranks, schedule
 from horovod_lint.findings import Finding, LintReport, apply_suppressions, read_suppressions
 from horovod_lint.names import restore_names
 from horovod_lint.script import Script, parse_source, too_complex
@@ -15,7 +15,6 @@ MAX_FINDINGS = 100
 
 CHECKS: tuple[Callable[[View], Iterator[Finding]], ...] = (
     connection.check,
-    keras3.check,
     data.check,
     schedule.check,
     ranks.check,

@@ -34,9 +34,9 @@ PIPELINES_HEAD = """# Pipeline files
 Generated from `function_app/config/pipelines.py` by `python -m tools.reference_pages`; a test fails if it is stale.
 
 The folder that the setting `LANDFALL_PIPELINES_DIR` names contains one YAML file for each dataset. Unknown fields are
-errors, values are not converted, and the problems of all files are reported together, each with its file, field and
-value. `pipelines/digits.yaml` is a complete example. `docs/attempts.md` describes what happens after a failure, and
-`docs/lint.md` how to train with your own script.
+errors, values are not converted, and a wrong file takes its own dataset out of service, with all its problems by
+field and value ([operations](operations.md)). `pipelines/digits.yaml` is a complete example. `docs/attempts.md`
+describes what happens after a failure, and `docs/lint.md` how to train with your own script.
 """
 STATES_HEAD = """# States of a run
 

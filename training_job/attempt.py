@@ -9,8 +9,7 @@ from training_job import collective
 from training_job.checkpoints.variables import all_variables, assign
 from training_job.data.damage import find_damage
 from training_job.errors import DataError, UnreadableDataError
-from training_job.evaluation import evaluate
-from training_job.export import check_exported, export
+from training_job.evaluation import check_exported, evaluate, export
 from training_job.job import Job
 from training_job.liveness.interruptions import StopRequest
 from training_job.liveness.liveness import DAMAGE_PLACE

@@ -1,15 +1,25 @@
-"""Evaluation: every record of a split once, over all ranks together."""
+"""Evaluate each record of a split once, over all ranks; export the model and prove that the export is that model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+import numpy as np
 import tensorflow as tf
 
 from training_job import collective
 from training_job.data.dataset import next_batch
-from training_job.errors import DataError
+from training_job.errors import DataError, ExportError
 from training_job.metrics import MetricLayout, Sums
 from training_job.session import Session
-from training_job.steps import EvaluationStep
+from training_job.steps import EvaluationStep, evaluation_step, sums_for
+
+KERAS_FILE = "model.keras"
+SAVED_MODEL_FOLDER = "saved_model"
+RELATIVE_TOLERANCE = 1e-3
+"""Tolerance of each sum: a model loaded back may add in another order."""
 
 
 def local_sums(step: EvaluationStep, data: tf.data.Dataset, steps: int, layout: MetricLayout, rank: int = 0) -> Sums:
@@ -37,3 +47,53 @@ def evaluate(session: Session) -> tuple[Sums, Sums]:
             f"Split {plan.split!r} has {plan.num_records} records in the manifest, but {seen:.0f} were read."
         )
     return own, total
+
+
+def export(model: keras.Model, folder: Path) -> None:
+    """Write ``model.keras`` and ``saved_model/`` (endpoint ``serve``: images as decoded to logits)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save(folder / KERAS_FILE)
+    model.export(folder / SAVED_MODEL_FOLDER, format="tf_saved_model", verbose=False)
+
+
+def check_exported(session: Session, folder: Path, expected: Sums) -> None:
+    """Evaluate both exports on the root's own share and compare with its sums of the last evaluation.
+
+    Raises ExportError naming the export and the metric.
+    """
+    sums_of = sums_for(session.job.arguments.task, session.layout)
+    for name, load in ((KERAS_FILE, _load_keras), (SAVED_MODEL_FOLDER, _load_saved_model)):
+        session.watch.enter("export", session.position.step)
+        step = evaluation_step(load(folder / name), sums_of)
+        data, steps = session.inputs.validation.evaluation(), session.job.validation.steps
+        _compare(name, session, local_sums(step, data, steps, session.layout), expected)
+
+
+def _load_keras(path: Path) -> Callable[[tf.Tensor], tf.Tensor]:
+    try:
+        model = keras.saving.load_model(path, compile=False)
+    except (ValueError, TypeError) as error:
+        raise ExportError(
+            f"{path} cannot be loaded back: {error} A class of your own needs "
+            f"@keras.saving.register_keras_serializable()."
+        ) from error
+    return lambda images: model(images, training=False)
+
+
+def _load_saved_model(path: Path) -> Callable[[tf.Tensor], tf.Tensor]:
+    loaded = tf.saved_model.load(str(path))
+
+    def serve(images: tf.Tensor) -> tf.Tensor:
+        return loaded.serve(images)  # returning loaded.serve itself would drop the variables
+
+    return serve
+
+
+def _compare(name: str, session: Session, seen: Sums, expected: Sums) -> None:
+    # Histograms are left out: a score at a bucket's edge may fall to either side.
+    for i, metric in enumerate(("examples", *session.layout.names)):
+        if not np.isclose(seen[i], expected[i], rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE):
+            raise ExportError(
+                f"{name}, loaded back, sums {metric} to another value: expected {expected[i]:.6g} as in the last "
+                f"evaluation, got {seen[i]:.6g}. Some part of the model is not saved."
+            )

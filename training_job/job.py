@@ -76,10 +76,8 @@ def _check_shards(manifest: Manifest, folder: Path) -> None:
         path = folder / shard.name
         seen = path.stat().st_size if path.is_file() else None
         if seen != shard.size_bytes:
-            raise DataError(
-                f"Shard {path} should have {shard.size_bytes} bytes as the manifest says, "
-                + (f"has {seen}." if seen is not None else "is not there.")
-            )
+            found = "does not exist" if seen is None else f"has {seen} bytes"
+            raise DataError(f"Shard {path} {found}; the manifest lists it with {shard.size_bytes} bytes.")
 
 
 def _synthetic(manifest: Manifest, arguments: JobArguments) -> Manifest:

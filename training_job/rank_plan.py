@@ -46,8 +46,8 @@ class BatchShape:
         """Raise PlanError if ranks would have unequal shares."""
         if self.num_lanes % self.world_size:
             raise PlanError(
-                f"{self.num_lanes} lanes cannot be shared equally by {self.world_size} ranks: the number of "
-                f"lanes should be a multiple of the world size."
+                f"{self.num_lanes} lanes cannot be shared equally by {self.world_size} ranks: set num_lanes "
+                f"to a multiple of the world size."
             )
         if self.global_batch_size % self.num_lanes:
             raise PlanError(
@@ -114,7 +114,7 @@ def plan_evaluation(split: str, shards: Sequence[ManifestShard], batch: BatchSha
     """
     plan = _plan(split, shards, batch, "pad")
     if not plan.num_records:
-        raise PlanError(f"Split {split!r} should have records to evaluate on, has none in {plan.num_shards} shards.")
+        raise PlanError(f"Split {split!r} has no records to evaluate on in its {plan.num_shards} shards.")
     return plan
 
 

@@ -21,10 +21,10 @@ from training_job.data.inputs import Inputs, open_inputs
 from training_job.decisions import Rules
 from training_job.job import Job
 from training_job.liveness.interruptions import URL_VARIABLE, NodeNotices, StopRequest
-from training_job.liveness.rendezvous import Rendezvous
+from training_job.liveness.liveness import Rendezvous
 from training_job.liveness.watch import Watch, start_deadline, start_watch
 from training_job.metrics import MetricLayout, layout_for
-from training_job.models.build import build_model
+from training_job.models import build_model
 from training_job.optimization.optimizers import build_optimizer, rate_schedule
 from training_job.optimization.rates import RateSchedule
 from training_job.process_environment import pin_gpu, threads_per_rank

@@ -172,8 +172,7 @@ def check_equal_weights(session: Session) -> None:
     parted = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
     if parted:
         raise RanksPartedError(
-            f"After step {session.position.step} all ranks should have the same weights, "
-            f"but ranks {parted} differ from the root. "
+            f"After step {session.position.step} the weights of ranks {parted} differ from those of the root. "
             f"Something changes weights outside of the training step, or a node computes wrongly."
         )
 

@@ -23,7 +23,7 @@ def main() -> None:
     import tensorflow as tf
 
     from training_job.data.inputs import open_inputs
-    from training_job.models.build import build_model
+    from training_job.models import build_model
     from training_job.optimization.optimizers import build_optimizer
 
     threads = process_environment.threads_per_rank()

@@ -12,7 +12,7 @@ from cli.errors import CliError
 from cli.publish import assets
 from cli.publish.assets import Containers, Publication
 from cli.publish.workspace import AzureMlWorkspace, Cluster, WorkspaceId
-from function_app.config.pipeline_files import load_pipelines
+from function_app.config.pipeline_files import read_pipelines
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -102,10 +102,14 @@ def _publish(publication: Publication) -> dict[str, str]:
 def clusters_of(pipelines: Path, *, max_nodes: int) -> list[Cluster]:
     """Return each cluster that the pipelines name, large enough for all of them.
 
-    Raises PipelineError for a wrong file, CliError where two pipelines name different VM sizes for a cluster.
+    Warns of wrong files. Raises PipelineError without a folder, CliError where two pipelines name different VM sizes
+    for a cluster.
     """
     found: dict[str, Cluster] = {}
-    for pipeline in load_pipelines(pipelines).values():
+    read = read_pipelines(pipelines)
+    for problem in (problem for problems in read.out_of_service.values() for problem in problems):
+        click.echo(f"warning: left out, because its pipeline cannot be used: {problem}", err=True)
+    for pipeline in read.pipelines.values():
         train = pipeline.train
         known = found.get(train.compute)
         if known is not None and known.vm_size != train.vm_size:

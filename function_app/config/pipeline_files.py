@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,28 +29,100 @@ _MEANINGS = {
 }
 
 
+UNIDENTIFIED = ""
+"""Stands for the dataset of files that do not tell theirs."""
+
+_DATASET_LINE = re.compile(
+    rb"^dataset:[ \t]*(?P<quote>[\"']?)(?P<name>[a-z0-9][a-z0-9_-]{0,62})(?P=quote)[ \t\r]*(?:#.*)?$", re.MULTILINE
+)
+"""Finds the dataset of a file that cannot be parsed: the member of the outermost level, on a line of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineFolder:
+    """What the files of a folder say; every dataset is either in service or out of service."""
+
+    pipelines: Mapping[str, Pipeline]
+    """Dataset → pipeline."""
+    files: Mapping[str, str]
+    """Dataset → name of the file of its pipeline."""
+    out_of_service: Mapping[str, tuple[str, ...]]
+    """Dataset → why its pipeline cannot be used; UNIDENTIFIED for files that do not tell their dataset."""
+
+    def without(self, found: Mapping[str, tuple[str, ...]]) -> PipelineFolder:
+        """Return the folder with more datasets out of service: dataset → problems, of which there may be none."""
+        wrong = {dataset: problems for dataset, problems in found.items() if problems}
+        return replace(
+            self,
+            pipelines={dataset: known for dataset, known in self.pipelines.items() if dataset not in wrong},
+            out_of_service={**self.out_of_service, **wrong},
+        )
+
+
 def load_pipelines(folder: Path) -> dict[str, Pipeline]:
     """Return the pipelines in a folder by dataset. Raises PipelineError with the problems of all files."""
+    read = read_pipelines(folder)
+    if read.out_of_service:
+        raise PipelineError(*(problem for problems in read.out_of_service.values() for problem in problems))
+    return dict(read.pipelines)
+
+
+def read_pipelines(folder: Path) -> PipelineFolder:
+    """Read every file of a folder. A wrong file takes only its own dataset out of service.
+
+    Raises PipelineError where there is no folder, or too many files in it.
+    """
     if not folder.is_dir():
         raise PipelineError(f"{folder}: the folder with the pipeline files does not exist")
     paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
     if len(paths) > MAX_FILES:
         raise PipelineError(f"{folder}: must contain at most {MAX_FILES} pipeline files, got {len(paths)}")
-    loaded: dict[str, tuple[Path, Pipeline]] = {}
-    problems: list[str] = []
+    loaded: list[tuple[str, Pipeline]] = []
+    problems: dict[str, list[str]] = {}
     for path in paths:
         try:
             pipeline = load_pipeline(path)
         except PipelineError as error:
-            problems += error.problems
+            problems.setdefault(_dataset_of(path), []).extend(error.problems)
             continue
-        problems += _collisions(path, pipeline, loaded.values())
+        loaded.append((path.name, pipeline))
         if not has_script(folder, pipeline.train.script):
-            problems.append(f"{path.name}: train.script: {pipeline.train.script} does not exist in this folder")
-        loaded.setdefault(pipeline.dataset, (path, pipeline))
-    if problems:
-        raise PipelineError(*problems)
-    return {dataset: pipeline for dataset, (_, pipeline) in loaded.items()}
+            missing = f"{path.name}: train.script: {pipeline.train.script} does not exist in this folder"
+            problems.setdefault(pipeline.dataset, []).append(missing)
+    for dataset, collision in _collisions(loaded):
+        problems.setdefault(dataset, []).append(collision)
+    return PipelineFolder(
+        pipelines={one.dataset: one for _, one in loaded if one.dataset not in problems},
+        files={one.dataset: name for name, one in loaded},
+        out_of_service={dataset: tuple(found) for dataset, found in problems.items()},
+    )
+
+
+def folder_mark(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return what changes when a pipeline file or script is added, written or removed: names, times and sizes."""
+    try:
+        paths = [path for pattern in ("*.yaml", "*.yml", "scripts/*.py") for path in folder.glob(pattern)]
+    except OSError:
+        return ()  # reading it says why
+    return tuple(sorted(mark for path in paths if (mark := _file_mark(path)) is not None))
+
+
+def _file_mark(path: Path) -> tuple[str, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None  # removed since it was listed
+    return str(path), status.st_mtime_ns, status.st_size
+
+
+def _dataset_of(path: Path) -> str:
+    """Return the dataset that a wrong file names; UNIDENTIFIED where it names none."""
+    try:
+        with path.open("rb") as stream:
+            named = {match["name"].decode() for match in _DATASET_LINE.finditer(stream.read(MAX_FILE_BYTES))}
+    except OSError:
+        named = set()
+    return named.pop() if len(named) == 1 else UNIDENTIFIED
 
 
 def load_pipeline(path: Path) -> Pipeline:
@@ -76,12 +149,23 @@ def parse_pipeline(text: bytes, name: str) -> Pipeline:
         raise PipelineError(*(f"{name}: {problem}" for problem in _problems(error))) from error
 
 
-def _collisions(path: Path, pipeline: Pipeline, others: Sequence[Any] | Any) -> Iterator[str]:
-    for other_path, other in others:
-        if other.dataset == pipeline.dataset:
-            yield f"{path.name}: dataset: {other_path.name} already has the pipeline of dataset {pipeline.dataset}"
-        elif other.pipeline == pipeline.pipeline:
-            yield f"{path.name}: pipeline: {other_path.name} already uses the name {pipeline.pipeline}"
+def _collisions(loaded: Sequence[tuple[str, Pipeline]]) -> Iterator[tuple[str, str]]:
+    """Yield dataset and problem where two files have one dataset, or one name.
+
+    Nothing tells which of two files for a dataset is meant, so neither is used. Of two pipelines with one name, the
+    one whose file has that name keeps it: a copy does not stop its original.
+    """
+    datasets: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for file, pipeline in sorted(loaded, key=lambda entry: (Path(entry[0]).stem != entry[1].pipeline, entry[0])):
+        if pipeline.dataset in datasets:
+            first = datasets[pipeline.dataset]
+            yield pipeline.dataset, f"{file}: dataset: {first} already has the pipeline of dataset {pipeline.dataset}"
+        elif pipeline.pipeline in names:
+            first = names[pipeline.pipeline]
+            yield pipeline.dataset, f"{file}: pipeline: {first} already uses the name {pipeline.pipeline}"
+        datasets.setdefault(pipeline.dataset, file)
+        names.setdefault(pipeline.pipeline, file)
 
 
 class _Loader(yaml.SafeLoader):

@@ -18,6 +18,8 @@ from function_app.domain.errors import SettingsError
 from function_app.domain.jobs import Workspace
 
 MAX_SETTING_CHARS = 2048
+PIPELINES_DIR = "LANDFALL_PIPELINES_DIR"
+DEFAULT_PIPELINES_DIR = "pipelines"
 DEFAULT_MAX_CONCURRENT_RUNS = 10
 MAX_CONCURRENT_RUNS = 1000
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -85,7 +87,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         topic_endpoint=read.url("LANDFALL_NOTIFICATION_TOPIC_ENDPOINT"),
         topic_key=read.text("LANDFALL_NOTIFICATION_TOPIC_KEY"),
         client_id=read.matching("AZURE_CLIENT_ID", _GUID, "") or None,
-        pipelines_dir=Path(read.text("LANDFALL_PIPELINES_DIR") or "pipelines"),
+        pipelines_dir=Path(read.text(PIPELINES_DIR) or DEFAULT_PIPELINES_DIR),
         sweep_grace=timedelta(seconds=read.seconds("LANDFALL_SWEEP_GRACE_S", 120)),
         claim_lease=timedelta(seconds=read.seconds("LANDFALL_CLAIM_LEASE_S", 180)),
         validation_budget_s=read.seconds("LANDFALL_VALIDATION_BUDGET_S", DEFAULT_BUDGET_S),
@@ -94,6 +96,11 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     if read.problems:
         raise SettingsError(*read.problems)
     return settings
+
+
+def pipelines_dir(environ: Mapping[str, str]) -> Path:
+    """Return the folder with the pipeline files, without a check of the other settings."""
+    return Path(environ.get(PIPELINES_DIR, "").strip() or DEFAULT_PIPELINES_DIR)
 
 
 def read_url(environ: Mapping[str, str], name: str) -> str:

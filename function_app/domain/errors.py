@@ -24,6 +24,10 @@ class PipelineError(ProblemsError):
     """Pipeline files are wrong; each line names the file, the field, the problem and the fix."""
 
 
+class PipelineOutOfServiceError(LandfallError):
+    """The pipeline of the dataset that is asked for cannot be used; the message lists what is wrong with its file."""
+
+
 class InvalidEventError(LandfallError):
     """An event or queue message cannot be understood; another delivery would fail the same way."""
 

@@ -32,10 +32,8 @@ class VersionDescription:
 
 
 def describe_version(version: DatasetVersion, services: IngestServices) -> VersionDescription:
-    """Return what the ledger knows. Raises NotFoundError where that is nothing at all."""
-    pipeline = services.pipelines.get(version.dataset)
-    if pipeline is None:
-        raise NotFoundError(f"dataset {version.dataset} has no pipeline")
+    """Return what the ledger knows. Raises NotFoundError where that is nothing at all, PipelineOutOfServiceError."""
+    pipeline = services.pipeline_of(version.dataset)
     if not pipeline.data.is_synthetic and not services.ledger.split_sizes(version):
         raise NotFoundError(f"no shard of {version} was uploaded yet")
     runs = services.ledger.runs(dataset=version.dataset)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from function_app.domain.errors import NotFoundError
+from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
 from function_app.domain.records import DatasetVersion, HistoryEntry
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
 from function_app.explain.pending import awaited_of_blob, awaited_of_run, awaited_of_version
@@ -59,7 +59,7 @@ def _of_version(version: DatasetVersion, services: Services) -> Explanation:
             lines = lines + ledger.history(run.run_id)
     try:
         awaited = tuple(awaited_of_version(version, services))
-    except NotFoundError as error:
+    except (NotFoundError, PipelineOutOfServiceError) as error:
         if not lines:
             raise
         awaited = (str(error),)

@@ -46,9 +46,7 @@ logger = logging.getLogger(__name__)
 def handle_upload(upload: Upload, services: IngestServices) -> None:
     """Handle one event completely. Raises ServiceUnavailableError where it should be delivered again."""
     if upload.container != services.data_container or not _is_near_shards(upload.path, services):
-        # Counted by day, not by path: other writers in the account must not fill the ledger.
-        services.ledger.count(OTHERS_UPLOADS, f"{services.clock():%Y-%m-%d}")
-        logger.info(f"{shown(upload.path)} matches no pipeline", extra={"action": "foreign_upload"})
+        _pass_over(upload, services)
         return
     if reason := _irrelevance(upload):
         _suppress(upload.path, reason, services, event_id=upload.event_id)
@@ -97,6 +95,18 @@ def _is_near_shards(path: str, services: IngestServices) -> bool:
     """Whether a path is directly in a version's folder of a dataset that has a pipeline."""
     folders = path.split("/")
     return len(folders) == 3 and folders[0] in services.pipelines  # noqa: PLR2004 (dataset, version, shard)
+
+
+def _pass_over(upload: Upload, services: IngestServices) -> None:
+    """Leave an upload that matches no pipeline in service. The sweep finds it once its pipeline is mended."""
+    dataset = upload.path.partition("/")[0]
+    if upload.container == services.data_container and dataset in services.out_of_service:
+        reason = f"it is judged when the file is mended: {services.outage(dataset)}"
+        services.history.record(upload.path, "upload_waits", reason)
+        return
+    # Counted by day, not by path: other writers in the account must not fill the ledger.
+    services.ledger.count(OTHERS_UPLOADS, f"{services.clock():%Y-%m-%d}")
+    logger.info(f"{shown(upload.path)} matches no pipeline", extra={"action": "foreign_upload"})
 
 
 def _irrelevance(upload: Upload) -> str | None:

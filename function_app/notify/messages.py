@@ -19,6 +19,8 @@ MAX_LOG_TAIL_CHARS = 4000
 def notify_of_run(run: RunRecord, services: NotifyServices) -> bool:
     """Write and send the notifications of a run that has ended; True once all of them are sent."""
     pipeline = services.pipelines.get(run.dataset_version.dataset)
+    if services.outage(run.dataset_version.dataset):
+        return False  # its recipients are not known until the file is mended
     if pipeline is not None:
         add_notifications(pipeline, subject=run.run_id, outcome=run.state, content=_content(run), services=services)
     return deliver(run.run_id, services)

@@ -69,7 +69,7 @@ def _send(claimed: NotificationRecord, services: NotifyServices) -> bool:
     try:
         notifier = services.notifiers.get(claimed.recipient)
         if notifier is None:
-            raise NotificationError(f"no pipeline names the recipient {claimed.recipient} any longer")
+            raise NotificationError(f"no pipeline in service names the recipient {claimed.recipient}")
         notifier.send(claimed)
     except LandfallError as error:
         _postpone(claimed, str(error), services)

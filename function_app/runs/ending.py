@@ -23,6 +23,9 @@ def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
     """Do what follows from a run's end; repeating it changes nothing. A run that has not ended stays as it is."""
     if run.state not in SETTLED or run.next_run_id is not None:
         return run
+    if awaits_attempt(run) and services.outage(run.dataset_version.dataset):
+        release(run, services, by=by)
+        return run  # the attempt starts once the pipeline's file is mended
     if awaits_attempt(run):
         run = start_attempt(run, services)
         if run.next_run_id is not None:

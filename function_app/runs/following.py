@@ -13,6 +13,7 @@ from function_app.domain.records import DATA, RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import written_since_submission
 from function_app.ports import JobService
+from function_app.runs.admission import release
 from function_app.runs.attempts import failure_members, record_remedy
 from function_app.runs.ending import ask_cancel, end_run, mark_canceled
 from function_app.runs.registration import settle_completed
@@ -43,6 +44,7 @@ STATES: Mapping[str, RunState] = {
 }
 """Azure ML's status → state. Every other status (NotStarted, Starting, CancelRequested, NotResponding, Paused,
 Unknown and any future one) changes nothing: the next look decides."""
+ENDS = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELED})
 CANCELABLE = frozenset({None, RunState.QUEUED, RunState.RUNNING})
 """What the status of a job that has not ended may mean; None stands for a status that changes nothing."""
 
@@ -67,7 +69,7 @@ def follow_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.RECON
     """Bring a run, as it was just read, up to date with Azure ML, and do what follows from its end."""
     if run.state in FOLLOWED:
         run = _look(run, services, by)
-    if run.state is RunState.COMPLETED:
+    if run.state is RunState.COMPLETED and not services.outage(run.dataset_version.dataset):
         run = settle_completed(run, services, by=by)
     return end_run(run, services, by=by)
 
@@ -80,6 +82,9 @@ def _look(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     if run.cancel_requested_at is not None and target in CANCELABLE:
         ask_cancel(run, services.jobs)  # the first request may have died before the call, or its answer was lost
     if target is None or target is run.state:
+        return run
+    if target in ENDS and services.outage(run.dataset_version.dataset):
+        release(run, services, by=by)  # its pipeline, once it is mended, decides what follows from the end
         return run
     run = _moved(run, target, _members(run, target, status, services), services, by)
     return _unless_changed(run, services) if run.state is RunState.RUNNING else run

@@ -9,7 +9,6 @@ from typing import Any
 
 from function_app.config.pipelines import Limit, Pipeline
 from function_app.domain.errors import (
-    NotFoundError,
     OverrideError,
     VersionNameError,
     VersionNotWholeError,
@@ -38,8 +37,11 @@ MAX_TEXT_CHARS = 200
 
 
 def asked_version(dataset: str, version: str | None, services: RunServices) -> DatasetVersion:
-    """Return the version that a caller asks for; synthetic data need none. Raises NotFoundError, VersionNameError."""
-    is_synthetic = _pipeline(dataset, services).data.is_synthetic
+    """Return the version that a caller asks for; synthetic data need none.
+
+    Raises NotFoundError, PipelineOutOfServiceError, VersionNameError.
+    """
+    is_synthetic = services.pipeline_of(dataset).data.is_synthetic
     if is_synthetic and version in (None, SYNTHETIC):
         return DatasetVersion(dataset=dataset, version=SYNTHETIC)
     if is_synthetic:
@@ -73,7 +75,7 @@ def request_run(
     if first is not None:
         _queue(first, services)
         return first, False
-    pipeline = _pipeline(version.dataset, services)
+    pipeline = services.pipeline_of(version.dataset)
     options = overridden(pipeline, overrides)
     generation = _closing(pipeline, version, services)
     check = check_script(pipeline, services.read_script)
@@ -109,13 +111,6 @@ def _queue(run: RunRecord, services: RunServices) -> None:
             dataset_version=run.dataset_version, generation=run.generation, trigger=run.trigger, run_id=run.run_id
         )
         services.requests.send(request)
-
-
-def _pipeline(dataset: str, services: RunServices) -> Pipeline:
-    pipeline = services.pipelines.get(dataset)
-    if pipeline is None:
-        raise NotFoundError(f"dataset {dataset} has no pipeline")
-    return pipeline
 
 
 def _closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:

@@ -80,6 +80,9 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
 
 def _to_submit(run: RunRecord, services: RunServices, by: Actor) -> StoredShards | None:
     """Return a planned run's data where it is submitted now: its time has come, and it is admitted with its data."""
+    if outage := services.outage(run.dataset_version.dataset):
+        _wait(run, outage, services, by)
+        return None
     if run.not_before is not None and services.clock() < run.not_before:
         if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
             reason = f"it is not submitted before {run.not_before:%Y-%m-%d %H:%M:%S} UTC"
@@ -89,8 +92,9 @@ def _to_submit(run: RunRecord, services: RunServices, by: Actor) -> StoredShards
         _give_up(run, f"{untrainable} before it was submitted", services, by)
         return None
     stored = data_in_storage(run, services)
-    if stored.problem is not None:
-        _wait_for_data(run, stored, services, by)
+    if stored.problem is not None:  # until the data are as they were accepted, or a newer generation takes its place
+        reject_gone(stored.gone, services)
+        _wait(run, f"its data differ from those that were accepted: {stored.problem}", services, by)
     elif run.data_etags not in (None, stored.etags):
         _give_up(run, "its shards were written again since its first attempt", services, by)
     elif admit(run, services, by=by):
@@ -98,12 +102,11 @@ def _to_submit(run: RunRecord, services: RunServices, by: Actor) -> StoredShards
     return None
 
 
-def _wait_for_data(run: RunRecord, stored: StoredShards, services: RunServices, by: Actor) -> None:
-    """Let a run wait until its data are as they were accepted, or until a newer generation takes its place."""
-    reject_gone(stored.gone, services)
-    if by is Actor.SUBMISSION:
-        services.history.record(run.run_id, "request_suppressed", f"it waits for its data: {stored.problem}")
-    release(run, services, by=by)  # others of its pipeline may run meanwhile
+def _wait(run: RunRecord, reason: str, services: RunServices, by: Actor) -> None:
+    """Let a planned run wait: others may have its place, and the sweep asks for it again."""
+    if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
+        services.history.record(run.run_id, "request_suppressed", f"it waits: {reason}")
+    release(run, services, by=by)
 
 
 def _why_untrainable(run: RunRecord, services: RunServices) -> str | None:
@@ -194,9 +197,8 @@ def _claimed_run(request: TrainingRequest, services: RunServices) -> RunRecord |
         return None
     pipeline = services.pipelines.get(version.dataset)
     if pipeline is None:
-        services.history.record(
-            str(version), "request_suppressed", f"dataset {version.dataset} no longer has a pipeline"
-        )
+        reason = services.outage(version.dataset) or f"dataset {version.dataset} no longer has a pipeline"
+        services.history.record(str(version), "request_suppressed", reason)
         return None
     run = claim_run(pipeline, generation, trigger=request.trigger, services=services)
     if pipeline.on_change == "cancel_and_train":

@@ -14,6 +14,7 @@ from function_app.explain.description import VersionDescription
 from function_app.explain.history import MAX_LINES
 from function_app.ingest.completeness import MAX_LISTED, SplitDescription
 from function_app.runs.requests import MAX_TEXT_CHARS
+from function_app.services import Services
 from shard_validation import FeatureStatistics
 
 NOT_UNICODE = "string_unicode"
@@ -257,6 +258,34 @@ class RunBody(BaseModel):
             notifications=None if notifications is None else [NotificationBody.of(each) for each in notifications],
             **own,
         )
+
+
+class PipelineBody(BaseModel):
+    """One pipeline, in service or out of service."""
+
+    dataset: str | None = Field(description="Null where a file does not tell it.")
+    pipeline: str | None = Field(description="Null for a pipeline that is out of service.")
+    state: Literal["in_service", "out_of_service"]
+    problems: list[str] = Field(description="What to mend: file, field, problem; empty for a pipeline in service.")
+
+
+class PipelinesBody(BaseModel):
+    """Every pipeline: those that are out of service first."""
+
+    pipelines: list[PipelineBody]
+
+    @classmethod
+    def of_services(cls, services: Services) -> Self:
+        """Return the body of the pipelines."""
+        broken = [
+            PipelineBody(dataset=dataset or None, pipeline=None, state="out_of_service", problems=list(problems))
+            for dataset, problems in sorted(services.out_of_service.items())
+        ]
+        known = [
+            PipelineBody(dataset=dataset, pipeline=pipeline.pipeline, state="in_service", problems=[])
+            for dataset, pipeline in sorted(services.pipelines.items())
+        ]
+        return cls(pipelines=broken + known)
 
 
 class RunsBody(BaseModel):

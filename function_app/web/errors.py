@@ -18,6 +18,7 @@ from function_app.domain.errors import (
     LedgerConflictError,
     NotFoundError,
     OverrideError,
+    PipelineOutOfServiceError,
     ProblemsError,
     ReplayRefusedError,
     RunEndedError,
@@ -39,6 +40,7 @@ MALFORMED = "malformed_request"
 
 STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     NotFoundError: (404, "not_found"),
+    PipelineOutOfServiceError: (503, "pipeline_out_of_service"),
     VersionNameError: (422, "version_name"),
     VersionNotWholeError: (409, "version_not_whole"),
     VersionQuarantinedError: (409, "version_quarantined"),

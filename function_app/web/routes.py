@@ -25,6 +25,7 @@ from function_app.web.bodies import (
     DeadLetterSummary,
     Error,
     HistoryBody,
+    PipelinesBody,
     RunBody,
     RunRequest,
     RunsBody,
@@ -70,7 +71,7 @@ REFUSALS = {
     413: "The body is too large.",
     422: "A parameter or a member of the body is not valid, or not allowed by the pipeline.",
     500: "An unexpected error; the log of the function app describes it.",
-    503: "The app is misconfigured, or storage or Azure ML did not answer; see the log, and try again later.",
+    503: "The app or the pipeline cannot be used, or storage or Azure ML did not answer: see the log; try later.",
 }
 NO_KEY = "The function key is missing or wrong. The Functions host answers this, without a body."
 RUN_LOCATION = {"Location": {"description": "Path of the run.", "schema": {"type": "string"}}}
@@ -82,6 +83,12 @@ router = APIRouter(prefix="/api", responses={401: {"description": NO_KEY}, **_re
 def dataset_version(dataset: DatasetName, version: VersionName, services: AppServices) -> VersionBody:
     """Show a dataset version: its accepted, missing and rejected shards, and its runs."""
     return VersionBody.of(describe_version(DatasetVersion(dataset=dataset, version=version), services))
+
+
+@router.get("/pipelines")
+def pipelines(services: AppServices) -> PipelinesBody:
+    """List the pipelines, and the problems of those that are out of service until their files are mended."""
+    return PipelinesBody.of_services(services)
 
 
 @router.get("/runs", responses=_refusals(422))

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from horovod_lint.findings import Finding
 from horovod_lint.rules import RuleCode
 from horovod_lint.script import argument_of, last_name
-from horovod_lint.training import (
+from horovod_lint.view import (
     TapeStep,
+    View,
     callback_items,
     compiles,
     keras_fits,
@@ -18,7 +19,6 @@ from horovod_lint.training import (
     torch_steps,
     training_calls,
 )
-from horovod_lint.view import View
 
 
 def check(view: View) -> Iterator[Finding]:

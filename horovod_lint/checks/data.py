@@ -9,8 +9,7 @@ from horovod_lint.findings import Finding
 from horovod_lint.flow import Reach
 from horovod_lint.rules import RuleCode
 from horovod_lint.script import argument_of, constant_of, keyword_of, last_name
-from horovod_lint.training import Fit, keras_fits, loops_over_data
-from horovod_lint.view import View
+from horovod_lint.view import Fit, View, keras_fits, loops_over_data
 
 
 def check(view: View) -> Iterator[Finding]:

@@ -10,8 +10,7 @@ from horovod_lint.checks.connection import is_distributed
 from horovod_lint.findings import Finding
 from horovod_lint.rules import RuleCode
 from horovod_lint.script import FunctionNode, argument_of, constant_of, keyword_of, last_name
-from horovod_lint.training import CallbackItem, callback_items, compiles, keras_fits, tape_steps, torch_steps
-from horovod_lint.view import View
+from horovod_lint.view import CallbackItem, View, callback_items, compiles, keras_fits, tape_steps, torch_steps
 
 
 def check(view: View) -> Iterator[Finding]:

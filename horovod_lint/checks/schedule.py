@@ -10,8 +10,7 @@ from horovod_lint.checks.data import reads_data
 from horovod_lint.findings import Finding
 from horovod_lint.rules import RuleCode
 from horovod_lint.script import argument_of, dotted_text, keyword_of, last_name
-from horovod_lint.training import is_over_numbers, keras_fits, loops_over_data
-from horovod_lint.view import View
+from horovod_lint.view import View, is_over_numbers, keras_fits, loops_over_data
 
 
 def check(view: View) -> Iterator[Finding]:

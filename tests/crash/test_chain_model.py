@@ -110,24 +110,24 @@ def a_closing_names_its_run_twice(patch: pytest.MonkeyPatch) -> None:
 
 def a_sender_does_not_claim(patch: pytest.MonkeyPatch) -> None:
     """An outbox row is written whatever its revision is."""
-
-    def save_notification(ledger: MemoryLedger, notification: NotificationRecord) -> NotificationRecord:
-        saved = replace(notification, revision=ledger._revision())
-        ledger.notification_rows[notification.subject, notification.key] = saved
-        return saved
-
-    patch.setattr(MemoryLedger, "save_notification", save_notification)
+    patch.setattr(MemoryLedger, "save_notification", write_notification)
 
 
 def the_outbox_overwrites(patch: pytest.MonkeyPatch) -> None:
     """A notification that is there is added again, and is pending again."""
 
     def add_notification(ledger: MemoryLedger, notification: NotificationRecord) -> bool:
-        added = replace(notification, revision=ledger._revision())
-        ledger.notification_rows[notification.subject, notification.key] = added
+        write_notification(ledger, notification)
         return True
 
     patch.setattr(MemoryLedger, "add_notification", add_notification)
+
+
+def write_notification(ledger: MemoryLedger, notification: NotificationRecord) -> NotificationRecord:
+    """Write an outbox row without a check for an earlier one or for its revision."""
+    saved = replace(notification, revision=ledger._revision())
+    ledger.notification_rows[notification.subject, notification.key] = saved
+    return saved
 
 
 def runs_go_back(patch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_a_request_to_stop_finishes_the_step_and_saves(running: Running, to: str
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("meeting", "The ranks should have met within 10 s. Of 2, rank 1 gave no sign"),
+        ("meeting", "The ranks have not met within 10 s. Of 2, rank 1 gave no sign"),
         ("heartbeat", "No heartbeat ever came from rank 1 since the ranks met"),
     ],
 )

@@ -143,6 +143,17 @@ class World:
         """Deploy another version of the pipeline."""
         self.services = replace(self.services, pipelines={"digits": pipeline(**changes)})
 
+    def break_pipeline(self, dataset: str = "digits") -> None:
+        """Deploy a pipeline file that cannot be used."""
+        others = {name: known for name, known in self.services.pipelines.items() if name != dataset}
+        problems = (f"{dataset}.yaml: train: is required",)
+        self.services = replace(self.services, pipelines=others, out_of_service={dataset: problems})
+
+    def mend_pipeline(self) -> None:
+        """Deploy the pipeline as it was before it was broken."""
+        pipelines = {"digits": pipeline(), **self.services.pipelines}
+        self.services = replace(self.services, pipelines=pipelines, out_of_service={})
+
     def add_pipelines(self, *datasets: str, **changes: Any) -> None:
         """Deploy more pipelines, each like that of the digits, for a dataset of its own."""
         more = {name: pipeline(pipeline=name, dataset=name, **changes) for name in datasets}

@@ -64,7 +64,7 @@ def _bad_record(path: Path, num_records: int) -> str:
                     return f"Record {count - 1} {reason}."
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             return f"Record {count} cannot be decompressed: {error}."
-    return "" if count == num_records else f"It should have {num_records} records, has {count}."
+    return "" if count == num_records else f"It holds {count} records instead of {num_records}."
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -91,7 +91,7 @@ def _read(stream: BinaryIO, header: bytes) -> tuple[str, int]:
         return "has a damaged length", 0
     payload, trailer = stream.read(length), stream.read(TRAILER_BYTES)
     if len(payload) < length or len(trailer) < TRAILER_BYTES:
-        return f"should have {length} bytes, ends after {len(payload)}", length
+        return f"ends after {len(payload)} of {length} bytes", length
     if masked_crc32c(payload) != _TRAILER.unpack(trailer)[0]:
         return f"has a damaged payload of {length} bytes", length
     return "", length

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import tensorflow as tf
 
 from shared.manifest import ManifestShard
@@ -184,3 +185,32 @@ def _in_turns(lanes: Sequence[tf.data.Dataset], share: int) -> tf.data.Dataset:
         return lanes[0]
     turns = tf.data.Dataset.range(len(lanes)).flat_map(lambda lane: tf.data.Dataset.from_tensors(lane).repeat(share))
     return tf.data.Dataset.choose_from_datasets(list(lanes), turns.repeat())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticData:
+    """One batch of random pixels for each rank, used in every step: times the machines where reading is free."""
+
+    plan: SplitPlan
+    rank: int
+    seed: int
+    model_shape: tuple[int, ...]
+    num_classes: int
+
+    def training_epoch(self, epoch: int, skip_steps: int = 0) -> tf.data.Dataset:
+        """Return the same batch for every step."""
+        del epoch
+        return self._batches(self.plan.steps - skip_steps, self.plan.batch.accumulation)
+
+    def evaluation(self) -> tf.data.Dataset:
+        """Return the same batch for every step."""
+        return self._batches(self.plan.steps, 1)
+
+    def _batches(self, steps: int, accumulation: int) -> tf.data.Dataset:
+        generator = np.random.default_rng([self.seed, self.rank])
+        size = self.plan.batch.per_process_batch_size
+        leading = (accumulation, size) if accumulation > 1 else (size,)
+        images = generator.uniform(0, 255, (*leading, *self.model_shape)).astype(np.float32)
+        labels = generator.integers(0, self.num_classes, leading)
+        batch = (images, labels, np.ones(leading, np.float32))
+        return tf.data.Dataset.from_tensors(batch).repeat(steps).prefetch(PREFETCHED_BATCHES)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.manifest import FeatureSpec, ManifestShard
-from training_job.data.dataset import LaneData, RankData, RecordSource
+from training_job.data.dataset import LaneData, RankData, RecordSource, SyntheticData
 from training_job.data.images import decoder_for, feature, image_shapes, training_augmentation
 from training_job.data.shard_cache import ShardCache
-from training_job.data.synthetic import SyntheticData
 from training_job.data.tfrecord import TfrecordSource
 from training_job.job import Job
 from training_job.rank_plan import SplitPlan

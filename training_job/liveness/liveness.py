@@ -2,18 +2,30 @@
 
 Every rank counts the places that it passes in the training loop, and all ranks pass the same places. When nothing
 moves, the ranks with the lowest count are those that all others wait for.
+
+Ranks that do not meet at the start each leave a mark in a folder that all nodes share: a file, because everything
+else that ranks could use to communicate needs them to have met. A rank that is dead, stopped or was never started
+leaves none.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+from training_job.process_environment import launched_rank, launched_world_size, run_id
 
 DAMAGE_PLACE = "looking for damage"
 SLOW_PLACES = frozenset({"start", "first step", "first evaluation", "checkpoint", DAMAGE_PLACE, "export", "end"})
 """Places in which a compiler or a slow disk may take long."""
 _SLOW_PLACE_FACTOR = 10
+_MARKING_S = 5.0
+"""How long a rank waits for the marks of the others: ranks start within seconds of each other."""
+_LAUNCH_VARIABLE = "PMIX_NAMESPACE"
+"""Open MPI's name for one launch, the same on all its ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,3 +127,43 @@ def _standstill(heartbeats: Mapping[int, Heartbeat], timeout_s: float) -> str:
         f"{behind[0].who} has been in {behind[0].place!r} after step {behind[0].step} for more than {timeout_s:g} s "
         f"while others wait for it ({len(behind)} of {len(heartbeats)} ranks are behind). It is alive but stuck."
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendezvous:
+    """A folder that all ranks of one launch see."""
+
+    folder: Path
+    """For this launch only, so that marks of an earlier one do not count."""
+    rank: int
+    world_size: int
+
+    @classmethod
+    def under(cls, folder: Path) -> Rendezvous:
+        """Return this launch's rendezvous, in a subfolder of one that all nodes share."""
+        launch = os.environ.get(_LAUNCH_VARIABLE, run_id())
+        return cls(folder=folder / f"rendezvous-{launch}", rank=launched_rank(), world_size=launched_world_size())
+
+    def verdict(self, deadline_s: float) -> str:
+        """Leave this rank's mark, wait for those of the others, return the paragraph that names missing ranks."""
+        intro = f"The ranks have not met within {deadline_s:g} s."
+        try:
+            present = self._present()
+        except OSError as error:
+            return f"{intro} Which ranks are missing could not be found out in {self.folder}: {error.strerror}."
+        absent = [rank for rank in range(self.world_size) if rank not in present]
+        if not absent:
+            return (
+                f"{intro} All {self.world_size} are alive, but cannot reach each other: look at the network "
+                f"between the nodes."
+            )
+        return (
+            f"{intro} Of {self.world_size}, rank{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent))} gave "
+            f"no sign: dead, stopped or not started. Look at the log of each."
+        )
+
+    def _present(self) -> set[int]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / str(self.rank)).touch()
+        time.sleep(_MARKING_S)
+        return {int(mark.name) for mark in self.folder.iterdir() if mark.name.isdecimal()}

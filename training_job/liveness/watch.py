@@ -10,8 +10,7 @@ from dataclasses import replace
 from training_job import collective
 from training_job.errors import RankLostError, print_error
 from training_job.liveness.heartbeat import HeartbeatThread, RootAddress, open_root_socket, this_process
-from training_job.liveness.liveness import Heartbeat, Liveness
-from training_job.liveness.rendezvous import Rendezvous
+from training_job.liveness.liveness import Heartbeat, Liveness, Rendezvous
 from training_job.process_environment import launched_rank
 
 _ROOT = 0

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.tables import TableLedger
@@ -82,23 +82,23 @@ class LedgerModel(RuleBasedStateMachine):
             self.shards[key] = shard
         assert stored == self.ledger.record_shard(shard)
 
-    @rule(version=VERSIONS, number=st.integers(1, 3))
-    def add_generation(self, version: DatasetVersion, number: int) -> None:
+    @rule(version=VERSIONS, is_next=st.booleans())
+    def add_generation(self, version: DatasetVersion, *, is_next: bool) -> None:
+        """Steps close one after the other: a generation is the next one, or one that is there already."""
         closings = self.closings.setdefault(version, [])
-        is_next = number == len(closings) + 1
-        if number > len(closings) + 1:
-            return  # steps close one after the other
+        is_next = is_next or not closings
         if is_next:
             closings.append(None)
-        assert is_next == self.ledger.add_generation(generation_record(number, dataset_version=version))
+        assert is_next == self.ledger.add_generation(generation_record(len(closings), dataset_version=version))
 
-    @rule(version=VERSIONS, run_id=st.sampled_from(["run-a", "run-b"]))
-    def claim_auto_run(self, version: DatasetVersion, run_id: str) -> None:
-        closings = self.closings.get(version)
-        if closings:
-            closings[-1] = closings[-1] or run_id
-            generation = generation_record(len(closings), dataset_version=version)
-            assert closings[-1] == self.ledger.claim_auto_run(generation, run_id)
+    @precondition(lambda self: self.closings)
+    @rule(position=st.integers(0, 2), run_id=st.sampled_from(["run-a", "run-b"]))
+    def claim_auto_run(self, position: int, run_id: str) -> None:
+        version = sorted(self.closings)[position % len(self.closings)]
+        closings = self.closings[version]
+        closings[-1] = closings[-1] or run_id
+        generation = generation_record(len(closings), dataset_version=version)
+        assert closings[-1] == self.ledger.claim_auto_run(generation, run_id)
 
     @rule(number=RUN_NUMBERS, state=st.sampled_from(RunState))
     def add_run(self, number: int, state: RunState) -> None:
@@ -143,10 +143,9 @@ class LedgerModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         """In the end all of it, read back: that would be too slow after every step."""
         self.check_versions()
-        found = [
-            (row.dataset_version, row.split, row.index) for v in self.all_versions() for row in self.ledger.shards(v)
-        ]
-        assert sorted(self.shards) == sorted(found)
+        found = [row for version in self.all_versions() for row in self.ledger.shards(version)]
+        assert self.shards == {(row.dataset_version, row.split, row.index): row for row in found}
+        assert len(self.shards) == len(found)
         newest_first = sorted(self.runs.values(), key=lambda run: run.created_at, reverse=True)
         assert newest_first == self.ledger.runs()
         unfinished = {

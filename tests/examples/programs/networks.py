@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from shared.job_arguments import TrainingOptions
-from training_job.models.build import build_model
+from training_job.models import build_model
 
 
 def network(members: dict[str, Any]) -> tuple[str, list[int], list[int], str]:

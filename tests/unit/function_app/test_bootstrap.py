@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from function_app import bootstrap
 from function_app.bootstrap import build_services
 from function_app.domain.errors import PipelineError, SettingsError
 from horovod_lint import ScriptError
@@ -46,20 +47,85 @@ def test_scripts_are_read_beside_the_pipelines(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_anywhere_is_reported_together(tmp_path: Path) -> None:
-    """Settings, connections and the addresses that pipelines name, in one list."""
-    changes = {"DataStorage": "", "LANDFALL_NOTIFICATION_TOPIC_ENDPOINT": "", "LANDFALL_WEBHOOK_PEOPLE": ""}
+    """Settings and connections, in one list."""
+    changes = {"DataStorage": "", "LANDFALL_CLAIM_LEASE_S": "soon", "LANDFALL_PIPELINES_DIR": str(tmp_path / "no")}
     with pytest.raises(SettingsError) as caught:
         build_services(environ(tmp_path, **changes))
     words = [problem.split(" ", 1)[0] for problem in caught.value.problems]
-    assert ["DataStorage", "LANDFALL_NOTIFICATION_TOPIC_ENDPOINT", "LANDFALL_WEBHOOK_PEOPLE"] == words
+    assert ["DataStorage", "LANDFALL_CLAIM_LEASE_S"] == words
 
 
-def test_a_wrong_pipeline_is_a_pipeline_error(tmp_path: Path) -> None:
-    """The settings are right then, and the message is about files."""
+def test_a_missing_folder_of_pipelines_is_a_pipeline_error(tmp_path: Path) -> None:
+    """Nothing tells which datasets there are."""
+    with pytest.raises(PipelineError, match="the folder with the pipeline files does not exist"):
+        build_services(environ(tmp_path, LANDFALL_PIPELINES_DIR=str(tmp_path / "no")))
+
+
+OTHER = PIPELINE.replace("pipeline: digits", "pipeline: other").replace("dataset: digits", "dataset: other")
+
+
+@pytest.mark.parametrize(
+    ("text", "dataset", "problem"),
+    [
+        ("pipeline: x\ndataset: digits\n", "digits", "digits.yaml: data: is required"),
+        ("dataset: 'digits'  # the handwritten ones\ndata: [", "digits", "digits.yaml: not valid YAML"),
+        ("pipeline: x", "", "digits.yaml: dataset: is required"),
+        ("dataset: digits\ndataset: other\n", "", "digits.yaml: not valid YAML: key 'dataset' is repeated"),
+        ("\x00", "", "digits.yaml: not valid YAML"),
+    ],
+)
+def test_a_wrong_file_takes_only_its_own_dataset_out_of_service(
+    tmp_path: Path, text: str, dataset: str, problem: str
+) -> None:
+    """The line with the dataset tells whose it is; where it cannot be read, no dataset loses the pipeline it has."""
     settings = environ(tmp_path)
-    (tmp_path / "digits.yaml").write_text("pipeline: x")
-    with pytest.raises(PipelineError, match=r"^digits.yaml: dataset: is required"):
-        build_services(settings)
+    (tmp_path / "digits.yaml").write_text(text)
+    (tmp_path / "other.yaml").write_text(OTHER)
+    services = build_services(settings)
+    assert (["other"], [dataset]) == (list(services.pipelines), list(services.out_of_service))
+    assert services.out_of_service[dataset][0].startswith(problem)
+    assert problem in str(services.outage("digits"))
+    assert services.outage("other") is None
+
+
+def test_a_missing_address_stops_the_pipelines_that_need_it(tmp_path: Path) -> None:
+    """The webhook of one dataset is not another's."""
+    settings = environ(tmp_path, LANDFALL_WEBHOOK_PEOPLE="")
+    (tmp_path / "other.yaml").write_text(OTHER.replace("  - webhook: LANDFALL_WEBHOOK_PEOPLE\n", ""))
+    services = build_services(settings)
+    problem = "digits.yaml: notify: LANDFALL_WEBHOOK_PEOPLE is not set; set it to an https address"
+    assert (["other"], {"digits": (problem,)}) == (list(services.pipelines), services.out_of_service)
+
+
+def test_a_copy_stops_its_dataset_but_not_the_name_of_its_original(tmp_path: Path) -> None:
+    """Nothing tells which of two files for one dataset is meant; a name belongs to the file that is called so."""
+    settings = environ(tmp_path)
+    (tmp_path / "a.yaml").write_text(PIPELINE.replace("dataset: digits", "dataset: other"))
+    services = build_services(settings)
+    assert ["digits"] == list(services.pipelines)
+    assert ("a.yaml: pipeline: digits.yaml already uses the name digits",) == services.out_of_service["other"]
+    (tmp_path / "a.yaml").write_text(PIPELINE.replace("pipeline: digits", "pipeline: other"))
+    services = build_services(settings)
+    assert {} == services.pipelines
+    assert ("a.yaml: dataset: digits.yaml already has the pipeline of dataset digits",) == services.out_of_service[
+        "digits"
+    ]
+
+
+def test_a_mended_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No restart is needed, and the clients stay."""
+    for name, value in environ(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(bootstrap, "_built", [])
+    monkeypatch.setattr(bootstrap, "_read", [])
+    (tmp_path / "digits.yaml").write_text("dataset: digits\n")
+    broken = bootstrap.services()
+    assert broken is bootstrap.services()
+    (tmp_path / "digits.yaml").write_text(PIPELINE)
+    mended = bootstrap.services()
+    assert (["digits"], {}) == (list(mended.pipelines), mended.out_of_service)
+    assert ["topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"] == list(mended.notifiers)
+    assert mended.ledger is broken.ledger
 
 
 @pytest.mark.parametrize("container", ["datasets", "landfall", "runs"])
@@ -67,8 +133,8 @@ def test_quarantine_needs_a_container_of_its_own(tmp_path: Path, container: str)
     """Copies of rejected shards among the shards would be uploads of shards."""
     settings = environ(tmp_path)
     (tmp_path / "digits.yaml").write_text(f"{PIPELINE}\nquarantine: {container}\n")
-    with pytest.raises(PipelineError, match="pipeline digits: quarantine is one of Landfall's own containers"):
-        build_services(settings)
+    problem = "digits.yaml: quarantine: is one of Landfall's own containers; name another one"
+    assert {"digits": (problem,)} == build_services(settings).out_of_service
 
 
 def test_the_budget_of_a_validation_is_a_setting(tmp_path: Path) -> None:

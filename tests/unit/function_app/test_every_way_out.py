@@ -157,6 +157,21 @@ def without_pipeline(world: World) -> Handling:
     return lambda: handle_request(CLOSED, world.services)
 
 
+def pipeline_out_of_service(world: World) -> Handling:
+    """A run is asked for while its pipeline's file is broken."""
+    world.upload_shards(*ALL_SHARDS)
+    run, _ = request_run(VERSION, {}, trigger="http", services=world.services)
+    world.break_pipeline()
+    return lambda: handle_request(replace(CLOSED, run_id=run.run_id), world.services)
+
+
+def upload_out_of_service(world: World) -> Handling:
+    """A shard is uploaded while its pipeline's file is broken."""
+    world.put(FIRST)
+    world.break_pipeline()
+    return lambda: world.deliver(PATH)
+
+
 def submitted_already(world: World) -> Handling:
     """The request of a run comes again."""
     run = world.upload_version()
@@ -257,6 +272,8 @@ SCENARIOS: Mapping[str, Callable[[World], Handling]] = {
     "a closing": closing,
     "an older closing": older_closing,
     "a closing without a pipeline": without_pipeline,
+    "a run whose pipeline is out of service": pipeline_out_of_service,
+    "an upload for a pipeline out of service": upload_out_of_service,
     "a run submitted already": submitted_already,
     "a run that must wait": behind_another(again=False),
     "a run that waits already": behind_another(again=True),

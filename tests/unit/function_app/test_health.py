@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -23,6 +24,18 @@ def test_a_configured_app_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """It names its pipelines, so that deployments can be distinguished."""
     monkeypatch.setattr(bootstrap, "_built", [World().services])
     assert (200, {"status": "ok", "pipelines": ["digits"]}) == ask()
+
+
+def test_a_pipeline_out_of_service_is_named_without_what_its_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The app does its work for the others, so it is in use; a value may be a secret in the wrong place."""
+    world = World()
+    world.add_pipelines("cats")
+    problems = {"digits": ("digits.yaml: notify.0: must be topic, got 'https://x.example/?sig=s3'",)}
+    broken = {"cats": world.services.pipelines["cats"]}
+    services = replace(world.services, pipelines=broken, out_of_service=problems)
+    monkeypatch.setattr(bootstrap, "_built", [services])
+    expected = {"status": "degraded", "pipelines": ["cats"], "out_of_service": {"digits": ["digits.yaml: notify.0"]}}
+    assert (200, expected) == ask()
 
 
 def test_a_misconfigured_app_says_so_without_saying_how(monkeypatch: pytest.MonkeyPatch) -> None:

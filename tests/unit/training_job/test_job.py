@@ -79,7 +79,8 @@ def test_a_synthetic_manifest_keeps_its_fingerprint(tmp_path: Path) -> None:
 def test_a_missing_shard_is_named(closed_version: ClosedVersion, tmp_path: Path) -> None:
     """With the folder it was looked for in."""
     with pytest.raises(
-        DataError, match=r"nowhere/train-00000-of-00003\.tfrecord should have \d+ bytes .* is not there"
+        DataError,
+        match=r"nowhere/train-00000-of-00003\.tfrecord does not exist; the manifest lists it with \d+ bytes",
     ):
         prepared(closed_version, tmp_path, data=str(tmp_path / "nowhere"))
 
@@ -89,7 +90,9 @@ def test_a_shard_of_another_size_is_named(tmp_path: Path) -> None:
     closed_version = write_digits(tmp_path / "digits", limit=50)
     with (closed_version.folder / "train-00003-of-00008.tfrecord").open("ab") as shard:
         shard.write(b"more")
-    with pytest.raises(DataError, match=r"train-00003-of-00008\.tfrecord should have (\d+) bytes .*, has \d+"):
+    with pytest.raises(
+        DataError, match=r"train-00003-of-00008\.tfrecord has \d+ bytes; the manifest lists it with (\d+) bytes"
+    ):
         prepared(closed_version, tmp_path)
 
 
@@ -109,5 +112,5 @@ def test_a_manifest_that_cannot_be_read_is_named(
 
 def test_a_split_that_is_not_there_is_refused(closed_version: ClosedVersion, tmp_path: Path) -> None:
     """An evaluation over nothing is no metric."""
-    with pytest.raises(PlanError, match="Split 'test' should have records to evaluate on"):
+    with pytest.raises(PlanError, match="Split 'test' has no records to evaluate on"):
         prepared(closed_version, tmp_path, validation_split="test")

@@ -83,7 +83,7 @@ def test_unequal_ranks_are_refused(shape: dict[str, int], message: str) -> None:
 
 def test_an_empty_split_cannot_be_evaluated() -> None:
     """An average over nothing is no metric."""
-    with pytest.raises(PlanError, match="should have records to evaluate on"):
+    with pytest.raises(PlanError, match="has no records to evaluate on"):
         plan_evaluation("validation", [], batch())
 
 

@@ -93,4 +93,5 @@ def test_without_its_container_an_event_is_lost(grid: EventGrid, container: Cont
     grid.publish("azureml", custom_event("e1"))
 
     grid.process.await_line(f"the dead-letter container {container.container_name} is missing, event e1 is lost")
-    grid.wait_for("/subscriptions", lambda seen: seen[0]["pending"] == 0, "nothing to be pending")
+    (subscription,) = grid.wait_for("/subscriptions", lambda seen: seen[0]["pending"] == 0, "nothing to be pending")
+    assert ("refused", 0) == (subscription["name"], subscription["pending"])

@@ -21,7 +21,7 @@ def dev_host(azurite: Azurite, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("dev_host")
     settings = fixture_settings(azurite.connection_string(), "inbox", folder / "journal", schedule="* * * * * *")
     settings["FIXTURE_SYSTEM_KEY"] = SYSTEM_KEY
-    running = start_dev_host(folder, settings, "--system-key-env", "FIXTURE_SYSTEM_KEY", "--queue-lease-s", "1")
+    running = start_dev_host(folder, settings, "--system-key-env", "FIXTURE_SYSTEM_KEY", "--queue-lease-s", "3")
     yield running
     running.process.stop()
 

@@ -105,7 +105,7 @@ def test_a_recipient_that_no_pipeline_names_any_more_stays_in_the_outbox() -> No
     world.services = replace(world.services, notifiers={})
     world.clock.move(minutes=1)
     deliver(run.run_id, world.services)
-    assert f"no pipeline names the recipient {WEBHOOK} any longer" == row(world, run).last_error
+    assert f"no pipeline in service names the recipient {WEBHOOK}" == row(world, run).last_error
 
 
 def test_a_run_whose_pipeline_has_no_recipients_is_done() -> None:

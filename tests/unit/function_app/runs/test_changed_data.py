@@ -94,7 +94,10 @@ def test_no_job_is_paid_for_whose_data_are_not_those_that_were_accepted(content:
         world.put(FIRST, content)
     world.serve_requests()
     reasons = [entry.reason for entry in world.ledger.history(run.run_id)]
-    assert ({}, f"it waits for its data: {problem}") == (world.jobs.submitted, reasons[-1])
+    assert ({}, f"it waits: its data differ from those that were accepted: {problem}") == (
+        world.jobs.submitted,
+        reasons[-1],
+    )
 
 
 def test_a_deleted_shard_reopens_its_version() -> None:

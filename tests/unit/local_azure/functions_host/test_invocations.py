@@ -8,6 +8,7 @@ import pytest
 
 from local_azure.functions_host.invocations import Invoker, Outcome
 from local_azure.functions_host.worker import TypedData
+from local_azure.processes import PATIENCE_S
 from tests.unit.local_azure.functions_host.worker_double import RecordingOutputs, RecordingWorker, make_trigger
 
 FUNCTION = make_trigger("queueTrigger", "take")
@@ -64,10 +65,10 @@ def test_draining_ends_when_nothing_runs() -> None:
         invoker = Invoker(worker=RecordingWorker(gate=gate), outputs=RecordingOutputs(), root=Path())
         idle = await invoker.drain(0.0)
         running = asyncio.create_task(invoker.invoke(FUNCTION, TypedData(string="")))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # lets the task begin; it then waits for the gate
         busy = await invoker.drain(0.0)
         gate.set()
-        drained = await invoker.drain(10.0)
+        drained = await invoker.drain(PATIENCE_S)
         await running
         return [idle, busy, drained]
 

@@ -42,10 +42,10 @@ def flipped(content: bytes, at: int) -> bytes:
         (lambda c: flipped(c, SECOND + 12), f"Record 1 (at byte {SECOND}) has a damaged payload of 10 bytes."),
         (lambda c: flipped(c, SECOND + 23), f"Record 1 (at byte {SECOND}) has a damaged payload of 10 bytes."),
         (lambda c: flipped(c, SECOND), f"Record 1 (at byte {SECOND}) has a damaged length."),
-        (lambda c: c[: SECOND + 15], f"Record 1 (at byte {SECOND}) should have 10 bytes, ends after 3."),
+        (lambda c: c[: SECOND + 15], f"Record 1 (at byte {SECOND}) ends after 3 of 10 bytes."),
         (lambda c: c[: SECOND + 5], f"Record 1 (at byte {SECOND}) ends within its header."),
-        (lambda c: c[:SECOND], "It should have 4 records, has 1."),
-        (lambda _: b"", "It should have 4 records, has 0."),
+        (lambda c: c[:SECOND], "It holds 1 records instead of 4."),
+        (lambda _: b"", "It holds 0 records instead of 4."),
     ],
 )
 def test_the_first_damaged_record_is_named(tmp_path: Path, damage: Callable[[bytes], bytes], reason: str) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from training_job.liveness.liveness import Heartbeat, Liveness
+import pytest
+
+from training_job.liveness import liveness as module
+from training_job.liveness.liveness import Heartbeat, Liveness, Rendezvous
 
 
 class Clock:
@@ -113,3 +117,38 @@ def test_a_rank_that_was_awaited_and_came_is_not_missing() -> None:
     receive(liveness, clock, 1, heartbeat(0, 1, "start"), heartbeat(1, 1, "start"))
     receive(liveness, clock, 50, heartbeat(0, 1, "start"), heartbeat(1, 1, "start"))
     assert liveness.verdict() is None
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others have left their marks before."""
+    monkeypatch.setattr(module, "_MARKING_S", 0.0)
+
+
+def present(folder: Path, *ranks: int) -> Path:
+    folder.mkdir(parents=True)
+    for rank in ranks:
+        (folder / str(rank)).touch()
+    return folder
+
+
+def test_ranks_without_a_mark_are_named(tmp_path: Path) -> None:
+    """This rank is there; 1 and 3 are not."""
+    meeting = Rendezvous(folder=present(tmp_path / "a", 2), rank=0, world_size=4)
+    assert (
+        "The ranks have not met within 900 s. Of 4, ranks 1, 3 gave no sign: dead, stopped or not started. "
+        "Look at the log of each." == meeting.verdict(900.0)
+    )
+
+
+def test_where_all_are_alive_the_network_is_blamed(tmp_path: Path) -> None:
+    """No rank is missing, and still they did not meet."""
+    meeting = Rendezvous(folder=present(tmp_path / "a", 1), rank=0, world_size=2)
+    assert "All 2 are alive, but cannot reach each other" in meeting.verdict(900.0)
+
+
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    """The deadline holds all the same, without a name."""
+    (tmp_path / "file").touch()
+    words = Rendezvous(folder=tmp_path / "file" / "a", rank=0, world_size=2).verdict(900.0)
+    assert f"Which ranks are missing could not be found out in {tmp_path}/file/a: Not a directory." in words

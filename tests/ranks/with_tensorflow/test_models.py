@@ -11,7 +11,7 @@ import pytest
 
 from shared.job_arguments import ModelOptions
 from training_job.errors import ModelError
-from training_job.models.build import build_model
+from training_job.models import build_model
 
 SMALL = (64, 64, 3)
 
@@ -113,7 +113,7 @@ def test_a_users_module_builds_the_model(tmp_path: Path) -> None:
         ("def build_model(s, n):\n    return 'm'", "must return a keras.Model: it returned str"),
         (
             GOOD.replace("Dense(num_classes)", "Dense(9)"),
-            r"logits with shape \(None, 3\), its output has \(None, 9\)",
+            r"returned a model with output \(None, 9\); return logits of shape \(None, 3\)",
         ),
     ],
 )

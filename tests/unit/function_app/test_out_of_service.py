@@ -1,0 +1,158 @@
+"""A pipeline whose file cannot be used: its dataset waits, nothing of it is lost, and the others go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from function_app.domain.run_states import RunState
+from function_app.explain.history import why
+from function_app.runs.cancellation import cancel_run
+from function_app.runs.requests import request_run
+from function_app.sweep.sweep import run_sweep
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World
+from tests.unit.function_app.web.client import call, error
+
+OUTAGE = "the pipeline of dataset digits is out of service: digits.yaml: train: is required"
+
+
+def swept(world: World) -> None:
+    """Sweep, when everything is old enough to be swept, until nothing is left to do."""
+    for _ in range(2):
+        world.clock.move(minutes=10)
+        assert () == run_sweep(world.services).problems
+        world.serve_requests()
+
+
+def two_datasets() -> World:
+    """A world in which the digits' pipeline is broken and that of the cats is not."""
+    world = World()
+    world.add_pipelines("cats")
+    world.break_pipeline()
+    return world
+
+
+def test_what_is_uploaded_meanwhile_is_judged_and_trained_when_the_file_is_mended() -> None:
+    """The events have come and gone; none of them became a dead letter."""
+    world = two_datasets()
+    world.upload_shards(*ALL_SHARDS)
+    assert ["upload_waits"] == world.actions(f"{VERSION}/{TRAIN_SHARDS[0]}")
+    swept(world)
+    assert [] == world.ledger.runs()
+    world.mend_pipeline()
+    swept(world)
+    assert RunState.SUBMITTED is world.only_run().state
+
+
+def test_what_is_uploaded_for_a_file_that_does_not_tell_its_dataset_is_judged_too() -> None:
+    """Its events count as other people's, since any dataset may be meant; the sweep lists the dataset afterwards."""
+    world = World()
+    world.services = replace(world.services, pipelines={}, out_of_service={"": ("x.yaml: not valid YAML",)})
+    world.upload_shards(*ALL_SHARDS)
+    assert {"2026-11-20": len(ALL_SHARDS)} == world.ledger.counts("upload_events_of_others")
+    world.mend_pipeline()
+    swept(world)
+    assert RunState.SUBMITTED is world.only_run().state
+
+
+def test_the_others_go_on() -> None:
+    """One dataset's file stops no upload, submission, end or sweep of another."""
+    world = two_datasets()
+    run = world.train(dataset="cats")
+    assert RunState.REGISTERED is world.finish(run).state
+
+
+@pytest.mark.parametrize(("status", "state"), [("Completed", RunState.REGISTERED), ("Failed", RunState.FAILED)])
+def test_a_run_that_ends_meanwhile_is_settled_by_the_mended_file(status: str, state: RunState) -> None:
+    """Its requirements, attempts and recipients are in the file; until then it holds up no other."""
+    world = World()
+    world.services = replace(world.services, max_concurrent_runs=1)
+    world.add_pipelines("cats")
+    run = world.train()
+    world.break_pipeline()
+    assert RunState.SUBMITTED is world.finish(run, status).state
+    assert [] == world.topic.received
+    assert any(OUTAGE in line for line in why(run.run_id, world.services).awaited)
+    assert RunState.SUBMITTED is world.train(dataset="cats").state
+    world.mend_pipeline()
+    swept(world)
+    assert state is world.stands(run).state
+    assert [state] == [sent.outcome for sent in world.topic.received if sent.subject == run.run_id]
+
+
+def test_a_planned_run_waits_for_the_mended_file_and_leaves_its_place_to_others() -> None:
+    """Also where the whole app has place for one run only."""
+    world = World()
+    world.services = replace(world.services, max_concurrent_runs=1)
+    world.add_pipelines("cats")
+    first = world.train()
+    second, _ = request_run(VERSION, {"epochs": 5}, trigger="http", services=world.services)
+    world.serve_requests()
+    world.break_pipeline()
+    world.finish(first)
+    assert RunState.PLANNED is world.stands(second).state
+    other = world.train(dataset="cats")
+    assert RunState.SUBMITTED is other.state
+    world.finish(other)
+    world.mend_pipeline()
+    swept(world)
+    assert RunState.SUBMITTED is world.stands(second).state
+
+
+def test_people_are_notified_of_a_cancellation_when_the_file_is_mended() -> None:
+    """Who the recipients are is in the file."""
+    world = World()
+    run = world.train()
+    world.break_pipeline()
+    cancel_run(run.run_id, canceled_by="person", reason="not needed", services=world.services)
+    world.end_job(run, "Canceled")
+    swept(world)
+    world.mend_pipeline()
+    swept(world)
+    assert RunState.CANCELED is world.stands(run).state
+    assert ["canceled"] == [sent.outcome for sent in world.topic.received]
+
+
+def test_a_request_is_made_again_by_the_sweep() -> None:
+    """The message of the closing is answered and gone; the closing still owes its run."""
+    world = World()
+    world.upload_shards(*ALL_SHARDS)
+    world.break_pipeline()
+    world.serve_requests()
+    assert OUTAGE in [entry.reason for entry in world.ledger.history(str(VERSION))]
+    world.mend_pipeline()
+    swept(world)
+    assert RunState.SUBMITTED is world.only_run().state
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", f"/api/datasets/{VERSION}", None),
+        ("POST", "/api/runs", {"dataset": "digits", "version": "v1"}),
+    ],
+)
+def test_the_api_says_why(method: str, path: str, body: dict[str, str] | None) -> None:
+    """503: asking again helps once the file is mended."""
+    answer = call(two_datasets(), method, path, json=body)
+    assert (503, "pipeline_out_of_service") == error(answer)
+    assert OUTAGE == answer.json()["error"]["message"]
+
+
+def test_the_api_lists_the_pipelines() -> None:
+    """Those to mend come first, with everything that is wrong."""
+    listed = call(two_datasets(), "GET", "/api/pipelines").json()["pipelines"]
+    problems = ["digits.yaml: train: is required"]
+    assert [
+        {"dataset": "digits", "pipeline": None, "state": "out_of_service", "problems": problems},
+        {"dataset": "cats", "pipeline": "cats", "state": "in_service", "problems": []},
+    ] == listed
+
+
+def test_the_history_says_what_a_version_and_a_blob_wait_for() -> None:
+    """An upload that waits is explained like any other."""
+    world = two_datasets()
+    world.upload_shards(*ALL_SHARDS)
+    for subject in (str(VERSION), f"{VERSION}/{TRAIN_SHARDS[0]}"):
+        assert any(OUTAGE in line for line in why(subject, world.services).awaited)

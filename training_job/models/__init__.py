@@ -1,1 +1,0 @@
-"""Models: images as decoded (0 to 255) to logits, whatever stands between."""

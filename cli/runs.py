@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
-import yaml
 
 from cli.api_client import ApiClient
 from cli.options import RUN_ID, TRAINABLE, as_json_option, limit_option, with_api
@@ -71,17 +71,22 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
     name = "key=value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        """Split at the first ``=``; read numbers and booleans as YAML does, and leave anything else a text."""
+        """Split at the first ``=``; read numbers, true and false as JSON does, and leave anything else a text."""
         if isinstance(value, tuple):
             return value
         key, separator, text = str(value).partition("=")
         if not separator or not key:
             self.fail(f"{value!r} is not KEY=VALUE, such as epochs=3.", param, ctx)
         try:
-            parsed = yaml.safe_load(text)
-        except yaml.YAMLError:
+            parsed = json.loads(text)
+        except (ValueError, RecursionError):
             parsed = text
-        return key, parsed if isinstance(parsed, (int, float, bool)) else text
+        return key, parsed if isinstance(parsed, (int, bool)) or _is_finite(parsed) else text
+
+
+def _is_finite(parsed: Any) -> bool:
+    """Whether a value is a number that JSON can carry; Python's parser also takes NaN and 1e999."""
+    return isinstance(parsed, float) and math.isfinite(parsed)
 
 
 @click.command(epilog="Example: landfall submit digits/2026-11-20 --set epochs=3")

@@ -98,6 +98,15 @@ def test_a_request_that_leads_to_an_ended_run_starts_nothing_and_says_so(state: 
         ("optimizer=adam", ("optimizer", "adam")),
         ("note=a=b", ("note", "a=b")),
         ("date=2026-11-20", ("date", "2026-11-20")),
+        ("learning_rate=1e-3", ("learning_rate", 0.001)),
+        ("nesterov=true", ("nesterov", True)),
+        ("epochs=010", ("epochs", "010")),
+        ("epochs=!!bool maybe", ("epochs", "!!bool maybe")),
+        ("date=2026-13-45", ("date", "2026-13-45")),
+        ("epochs=1e999", ("epochs", "1e999")),
+        ("epochs=NaN", ("epochs", "NaN")),
+        ("epochs=" + "[" * 100_000, ("epochs", "[" * 100_000)),
+        ("epochs=" + "9" * 5000, ("epochs", "9" * 5000)),
     ],
 )
 def test_overrides_are_read_as_numbers_where_they_are_numbers(text: str, expected: tuple[str, object]) -> None:

@@ -32,5 +32,7 @@ class ExitCode(IntEnum):
     """A checkpoint exists but cannot be resumed from."""
     RANKS_PARTED = 17
     """Ranks that should have equal weights differ."""
+    DATA_CHANGED = 18
+    """A shard's content is not the one that was accepted; the log names the shard."""
     INTERRUPTED = 75
     """SIGTERM or SIGUSR1: the step was finished and a checkpoint saved; the next attempt continues (EX_TEMPFAIL)."""

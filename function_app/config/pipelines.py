@@ -294,6 +294,9 @@ class Register(Section):
     """Name of the registered model."""
     require: tuple[Requirement, ...] = Field(default=(), max_length=50)
     """Conditions on the training report; a model is only registered if all hold."""
+    superseded: Literal["register", "keep"] = "register"
+    """What is done with a model whose data were superseded while it trained: register it, with a tag that says so, or
+    keep it with its run."""
 
 
 def _recipient(entry: Any) -> Any:

@@ -23,6 +23,7 @@ class FailureClass(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     COMMUNICATION = "communication"
     DATA = "data"
+    DATA_CHANGED = "data_changed"
     USER_CODE = "user_code"
     TIMEOUT = "timeout"
     CANCELED = "canceled"
@@ -55,6 +56,7 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.OUT_OF_MEMORY: Remedy.SMALLER_BATCH,
     FailureClass.COMMUNICATION: Remedy.RESUME,
     FailureClass.DATA: Remedy.QUARANTINE,
+    FailureClass.DATA_CHANGED: Remedy.STOP,
     FailureClass.USER_CODE: Remedy.STOP,
     FailureClass.TIMEOUT: Remedy.STOP,
     FailureClass.CANCELED: Remedy.STOP,
@@ -95,6 +97,7 @@ EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
     ExitCode.RANK_LOST: (FailureClass.COMMUNICATION, "a rank is dead or stuck"),
     ExitCode.CHECKPOINT: (FailureClass.USER_CODE, "the checkpoint cannot be resumed from"),
     ExitCode.RANKS_PARTED: (FailureClass.COMMUNICATION, "ranks have parted"),
+    ExitCode.DATA_CHANGED: (FailureClass.DATA_CHANGED, "a shard was replaced after it had been accepted"),
     ExitCode.INTERRUPTED: (FailureClass.PREEMPTED, "interrupted, with a checkpoint saved"),
     137: (FailureClass.OUT_OF_MEMORY, "killed, as a node without memory left does"),
     143: (FailureClass.PREEMPTED, "ended by SIGTERM"),

@@ -14,6 +14,7 @@ from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.runs.gate import (
     GateError,
+    check_contents,
     check_gate,
     check_superseded,
     read_report,
@@ -32,6 +33,7 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
         metrics = dict(report.metrics)
         _check_data(run)
         register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
+        check_contents(run, report)
         superseded = check_superseded(run, register, services.ledger)
         registration = _registration(run, register.model, report, superseded)
         services.models.register(registration)

@@ -32,5 +32,7 @@ class ExitCode(IntEnum):
     """A checkpoint exists but cannot be resumed from."""
     RANKS_PARTED = 17
     """Ranks that should have equal weights differ."""
+    CONFIGURATION = 19
+    """The options of the pipeline do not fit the data or the training; nothing is wrong with the data."""
     INTERRUPTED = 75
     """SIGTERM or SIGUSR1: the step was finished and a checkpoint saved; the next attempt continues (EX_TEMPFAIL)."""

@@ -10,7 +10,8 @@ from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.jobs import TAG, ModelRegistration
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
-from function_app.runs.gate import GateError, check_gate, read_report
+from function_app.runs.attempts import configuration_members
+from function_app.runs.gate import GateError, MissingMetricError, check_gate, read_report
 from function_app.runs.script_check import SCRIPT_ERRORS_TAG
 from function_app.runs.transitions import move_run
 from function_app.services import RunServices
@@ -27,7 +28,8 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
         registration = _registration(run, register.model, report)
         services.models.register(registration)
     except (GateError, SubmissionRefusedError) as error:
-        return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, metrics=metrics)
+        found = configuration_members(run, str(error)) if isinstance(error, MissingMetricError) else {}
+        return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, metrics=metrics, **found)
     text = f"model {registration.name} version {registration.version}"
     members = {"model_name": registration.name, "model_version": registration.version}
     return _settled(run, RunState.REGISTERED, text, services, by=by, metrics=metrics, **members)

@@ -260,6 +260,15 @@ class RunBody(BaseModel):
         )
 
 
+class HoldBody(BaseModel):
+    """What a release has lifted."""
+
+    dataset: str
+    version: str
+    released: bool = Field(description="False where the version was not on hold.")
+    reason: str | None = Field(description="Why it was on hold; null where it was not.")
+
+
 class PipelineBody(BaseModel):
     """One pipeline, in service or out of service."""
 
@@ -302,6 +311,7 @@ class VersionBody(BaseModel):
     state: str = Field(description="open until the version is complete for the first time, then closed.")
     pipeline: str
     splits: dict[str, SplitBody]
+    hold: str | None = Field(description="Why requests for runs are refused until the hold is lifted; null: no hold.")
     refusal: list[str] = Field(description="Why the shards, although complete, are not accepted as a set.")
     drift: list[str] = Field(
         description="Differences from the data of the current model that exceed their thresholds."
@@ -325,6 +335,7 @@ class VersionBody(BaseModel):
             state="open" if described.generation is None else "closed",
             pipeline=described.pipeline.pipeline,
             splits={split.split: SplitBody.of(split) for split in described.splits},
+            hold=described.hold,
             refusal=list(described.refusal),
             drift=list(described.drift.messages),
             drift_measures=[MeasureBody.model_validate(measure) for measure in described.drift.measures],

@@ -133,9 +133,9 @@ def test_without_memory_half_the_batch_is_tried() -> None:
     """The global batch stays: twice as many batches for each step."""
     world = World()
     second = fail(world, world.upload_version(), OUT_OF_MEMORY)
-    assert "--per-process-batch-size 16 --gradient-accumulation 2 " in second.spec["command"]
+    assert "--per-process-batch-size 2 --gradient-accumulation 2 " in second.spec["command"]
     third = fail(world, second, OUT_OF_MEMORY)
-    assert "--per-process-batch-size 8 --gradient-accumulation 4 " in third.spec["command"]
+    assert "--per-process-batch-size 1 --gradient-accumulation 4 " in third.spec["command"]
 
 
 def test_the_pipelines_own_remedy_goes_before_the_built_in_one() -> None:

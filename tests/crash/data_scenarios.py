@@ -117,7 +117,7 @@ def uploaded_unserved(_: Serve) -> list[Step]:
 DATA = (
     Scenario(name="a shard is deleted before the closing", steps=deleted_before_closing),
     Scenario(name="a shard is deleted before the submission", steps=deleted_before_submission),
-    # whoever looks once the job has ended finds a run that is too late to cancel, and does not register it
+    # a look after the end of the job finds a run that is too late to cancel, and does not register it
     Scenario(
         name="replaced before the job starts",
         steps=replaced_before_start,

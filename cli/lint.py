@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import shutil
 import sys
@@ -14,7 +13,7 @@ import click
 
 from cli.safe_text import one_line
 from horovod_lint import MAX_SCRIPT_BYTES, LintReport, Machine, ScriptError, Severity, lint_script
-from shared.vm_sizes import vm_size, vm_size_names
+from shared.vm_sizes import similar_sizes, vm_size
 
 FOUND = 1
 UNREADABLE = 2
@@ -68,7 +67,7 @@ def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, 
 def _machine(name: str | None, pipeline: Path | None) -> Machine:
     """Return what the script will run on. Raises UsageError for an unknown VM size or a wrong pipeline file."""
     if name is not None and vm_size(name) is None:
-        raise click.UsageError(f"--vm-size {name[:100]!r} is not a known GPU size; {_suggestion(name)}")
+        raise click.UsageError(f"--vm-size {name[:100]!r} is not a known GPU size; {similar_sizes(name)}")
     if pipeline is None:
         return Machine(vm_size=name)
     from function_app.config.pipeline_files import load_pipeline
@@ -79,14 +78,6 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
     except PipelineError as error:
         raise click.UsageError(str(error)) from error
     return Machine.of_job(vm_size=name or train.vm_size, environment=train.environment_variables)
-
-
-def _suggestion(name: str) -> str:
-    known = {each.lower(): each for each in vm_size_names()}
-    near = difflib.get_close_matches(name.lower(), known, n=3)
-    if near:
-        return f"did you mean {', '.join(known[each] for each in near)}?"
-    return f"known are {', '.join(known.values())}"
 
 
 def _content(path: Path) -> bytes:

@@ -113,7 +113,10 @@ def landfall() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit. Stack traces go to a file that the message names, never to the user."""
     _open_closed_streams()
+    _show_any_character()
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # set by cli/__main__.py
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         # Python itself ends on Ctrl-C, and a second Ctrl-C can hurry it.
         with ending_on_signals(signal.SIGTERM, signal.SIGHUP):
             # Without standalone_mode click returns a command's exit status instead of exiting.
@@ -147,6 +150,13 @@ def _open_closed_streams() -> None:
             null = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(null, True)  # noqa: FBT003
             setattr(sys, name, os.fdopen(null, "r" if name == "stdin" else "w"))
+
+
+def _show_any_character() -> None:
+    """Spell out characters that an output cannot show, in file names for instance, rather than fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _report(text: str) -> None:

@@ -135,6 +135,8 @@ class TwinAddress:
     functions_url: str
     function_key: str
     data_connection: str
+    host_connection: str
+    """Connection string of the account with what jobs write."""
 
 
 def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
@@ -148,5 +150,6 @@ def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
             functions_url=twin["functions_url"],
             function_key=twin["function_key"],
             data_connection=twin["data_connection"],
+            host_connection=twin["host_connection"],
         )
     return None

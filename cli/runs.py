@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import click
-import yaml
 
 from cli.api_client import ApiClient
-from cli.options import DATASET_VERSION, RUN_ID, TRAINABLE, as_json_option, limit_option, with_api
+from cli.options import (
+    DATASET_VERSION,
+    RUN_ID,
+    TRAINABLE,
+    as_json_option,
+    limit_option,
+    running_twin_of_this_clone,
+    with_api,
+)
 
 
 @click.command(epilog="Example: landfall runs --dataset digits --limit 5")
@@ -39,9 +49,15 @@ def listing(found: Sequence[Mapping[str, Any]], dataset: str | None) -> Iterator
 @as_json_option
 @with_api
 def run(client: ApiClient, run_id: str, *, as_json: bool) -> None:
-    """Show one run: its state and the reason, its model, and who was notified."""
+    """Show one run: its state and the reason, its model and files, and who was notified."""
     found = client.run(run_id)
-    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe_run(found)))
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    twin = running_twin_of_this_clone()
+    is_local = twin is not None and twin.functions_url == client.url
+    files = files_of(found, twin.host_connection if twin and is_local else None)
+    click.echo("\n".join([*describe_run(found), *files]))
 
 
 def describe_run(run: Mapping[str, Any]) -> Iterator[str]:
@@ -66,23 +82,67 @@ def describe_run(run: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"    {line}" for line in run["log_tail"].splitlines())
 
 
+_OUTPUT = re.compile(
+    r"azureml://subscriptions/(?P<subscription>[^/]+)/resourcegroups/(?P<group>[^/]+)/workspaces/(?P<workspace>[^/]+)"
+    r"/datastores/(?P<datastore>[^/]+)/paths/(?P<path>.+)"
+)
+
+
+def files_of(run: Mapping[str, Any], connection: str | None) -> Iterator[str]:
+    """Yield where a submitted run's report, model, checkpoints and logs are, and the commands that fetch them.
+
+    ``connection`` is the storage account of the local twin, whose jobs `az ml` cannot see; None for Azure ML.
+    """
+    found = {name: match for name, uri in run["outputs"].items() if (match := _OUTPUT.fullmatch(uri))}
+    if run["submitted_at"] is None or not found:
+        return
+    yield "  files:"
+    for name, match in sorted(found.items()):
+        yield f"    {name + ':':<13}{match['path']} (datastore {match['datastore']})"
+    yield f"    {'logs:':<13}user_logs of job {run['run_id']}"
+    yield "  to fetch them:"
+    one = next(iter(found.values()))
+    job, target = run["run_id"], ["--download-path", run["run_id"]]
+    workspace = ["--subscription", one["subscription"], "--resource-group", one["group"]]
+    workspace += ["--workspace-name", one["workspace"]]
+    if connection is not None:
+        folder = f"{run['dataset']}/{run['version']}/{run['logical_run']}"
+        for source, pattern in (("runs", f"{folder}/*"), ("azureml", f"ExperimentRun/dcid.{job}/*")):
+            yield _command("az storage blob download-batch --destination . --source", source, "--pattern", pattern,
+                           "--connection-string", connection)  # fmt: skip
+        return
+    yield _command("az ml job download --all --name", job, *target, *workspace)
+    if run["model_name"]:
+        model = [run["model_name"], "--version", run["model_version"]]
+        yield _command("az ml model download --name", *model, *target, *workspace)
+
+
+def _command(start: str, *words: str) -> str:
+    return f"    {start} {shlex.join(words)}"
+
+
 class OverrideOption(click.ParamType[tuple[str, Any]]):
     """``epochs=3`` becomes ``("epochs", 3)``."""
 
     name = "key=value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        """Split at the first ``=``; read numbers and booleans as YAML does, and leave anything else a text."""
+        """Split at the first ``=``; read numbers, true and false as JSON does, and leave anything else a text."""
         if isinstance(value, tuple):
             return value
         key, separator, text = str(value).partition("=")
         if not separator or not key:
             self.fail(f"{value!r} is not KEY=VALUE, such as epochs=3.", param, ctx)
         try:
-            parsed = yaml.safe_load(text)
-        except yaml.YAMLError:
+            parsed = json.loads(text)
+        except (ValueError, RecursionError):
             parsed = text
-        return key, parsed if isinstance(parsed, (int, float, bool)) else text
+        return key, parsed if isinstance(parsed, (int, bool)) or _is_finite(parsed) else text
+
+
+def _is_finite(parsed: Any) -> bool:
+    """Whether a value is a number that JSON can carry; Python's parser also takes NaN and 1e999."""
+    return isinstance(parsed, float) and math.isfinite(parsed)
 
 
 @click.command(epilog="Example: landfall submit digits/2026-11-20 --set epochs=3")

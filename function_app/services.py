@@ -167,6 +167,7 @@ class RunServices(NotifyServices):
 
     ledger: RunsLedger
     workspace: Workspace
+    shards: ShardStore
     documents: DocumentStore
     """The state container: manifests."""
     run_outputs: DocumentStore

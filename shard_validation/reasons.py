@@ -75,6 +75,7 @@ class ReasonCode(StrEnum):
     SET_NAMES_COLLIDE = "set_names_collide"
     SET_SIZE_CONTRADICTORY = "set_size_contradictory"
     SET_SHARD_MISSING = "set_shard_missing"
+    SET_SHARD_GONE = "set_shard_gone"
     SET_SPLIT_MISSING = "set_split_missing"
     SET_SAME_CONTENT = "set_same_content"
     SET_EMPTY_SHARD = "set_empty_shard"
@@ -139,6 +140,7 @@ MEANINGS: Mapping[ReasonCode, str] = {
     _C.PARQUET_ROWS_DIFFER: "A column has another number of rows than the footer states.",
     _C.SET_NAMES_COLLIDE: "Two files have the same index in the same split.",
     _C.SET_SIZE_CONTRADICTORY: "Shards of one split disagree about the N of `-of-N`.",
+    _C.SET_SHARD_GONE: "A shard was accepted and then deleted, before a training on it was submitted.",
     _C.SET_SHARD_MISSING: "A split lacks an index.",
     _C.SET_SPLIT_MISSING: "A split that the pipeline requires has no shards.",
     _C.SET_SAME_CONTENT: "Two shards have the same bytes.",

@@ -32,6 +32,8 @@ class ExitCode(IntEnum):
     """A checkpoint exists but cannot be resumed from."""
     RANKS_PARTED = 17
     """Ranks that should have equal weights differ."""
+    DATA_CHANGED = 18
+    """A shard's content is not the one that was accepted; the log names the shard."""
     CONFIGURATION = 19
     """The options of the pipeline do not fit the data or the training; nothing is wrong with the data."""
     INTERRUPTED = 75

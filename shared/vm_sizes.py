@@ -5,6 +5,8 @@ Source: Microsoft's size and retirement pages, read in November 2026. Retirement
 
 from __future__ import annotations
 
+import difflib
+import re
 from dataclasses import dataclass
 
 
@@ -72,12 +74,23 @@ _SIZES = (
     VmSize(name="Standard_ND96asr_v4", num_gpus=8, gpu="A100", gpu_memory_gb=40, infiniband=True),
     VmSize(name="Standard_ND96amsr_A100_v4", num_gpus=8, gpu="A100", gpu_memory_gb=80, infiniband=True),
     VmSize(name="Standard_ND96isr_H100_v5", num_gpus=8, gpu="H100", gpu_memory_gb=80, infiniband=True),
+    VmSize(name="Standard_ND96isr_H200_v5", num_gpus=8, gpu="H200", gpu_memory_gb=141, infiniband=True),
+    VmSize(name="Standard_NV36ads_A10_v5", num_gpus=1, gpu="A10", gpu_memory_gb=24, infiniband=False),
+    VmSize(name="Standard_NV36adms_A10_v5", num_gpus=1, gpu="A10", gpu_memory_gb=24, infiniband=False),
+    VmSize(name="Standard_NV72ads_A10_v5", num_gpus=2, gpu="A10", gpu_memory_gb=24, infiniband=False),
     VmSize(name="Standard_NC4as_T4_v3", num_gpus=1, gpu="T4", gpu_memory_gb=16, infiniband=False),
     VmSize(name="Standard_NC8as_T4_v3", num_gpus=1, gpu="T4", gpu_memory_gb=16, infiniband=False),
     VmSize(name="Standard_NC16as_T4_v3", num_gpus=1, gpu="T4", gpu_memory_gb=16, infiniband=False),
     VmSize(name="Standard_NC64as_T4_v3", num_gpus=4, gpu="T4", gpu_memory_gb=16, infiniband=False),
 )
 _BY_NAME = {size.name.lower(): size for size in _SIZES}
+_NEWEST = 5
+"""Newest version of a size in the table; Azure may have later ones by now."""
+_NAME = re.compile(
+    r"Standard_(?P<family>[A-Z]{1,3})[0-9]+(-[0-9]+)?[a-z]*(_(?!v[0-9]+$)[A-Z][A-Za-z0-9]*)*(_v(?P<version>[0-9]{1,2}))?",
+    re.IGNORECASE,
+)
+"""https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions"""
 
 
 def vm_size(name: str) -> VmSize | None:
@@ -88,6 +101,35 @@ def vm_size(name: str) -> VmSize | None:
 def vm_size_names() -> tuple[str, ...]:
     """Return the names of the sizes in the table."""
     return tuple(size.name for size in _SIZES)
+
+
+def similar_sizes(name: str) -> str:
+    """Return a suggestion for a name that is not in the table: the nearest ones, or all of them."""
+    known = {each.lower(): each for each in vm_size_names()}
+    near = difflib.get_close_matches(name.lower(), known, n=3)
+    if near:
+        return f"did you mean {', '.join(known[each] for each in near)}?"
+    return f"known are {', '.join(known.values())}"
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a size that may exist: of one in the table, without GPUs, or newer than the table.
+
+    Raises ValueError with a suggestion for any other.
+    """
+    found = _NAME.fullmatch(name)
+    is_gpu_size = found is not None and found["family"].upper().startswith("N")
+    is_newer = found is not None and int(found["version"] or 0) > _NEWEST
+    if found is None or (is_gpu_size and not is_newer and vm_size(name) is None):
+        raise ValueError(f"must be an Azure VM size; {similar_sizes(name)}")
+    return name
+
+
+def check_gpus(name: str, processes_per_node: int) -> None:
+    """Raise ValueError where the processes of a node would have to share its GPUs."""
+    known = vm_size(name)
+    if known is not None and processes_per_node > known.num_gpus:
+        raise ValueError(f"processes_per_node must be at most {known.num_gpus}, the number of GPUs of {known.name}")
 
 
 def network_environment(name: str) -> dict[str, str]:

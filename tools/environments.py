@@ -25,7 +25,7 @@ STAMP_NAME = ".landfall-stamp"
 HOROVOD_LOADS = "import horovod.tensorflow as hvd; hvd.init(); assert hvd.size() == 1; hvd.shutdown()"
 MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-LAUNCHER = "import sys; sys.path.insert(0, {root!r}); from cli.main import main; main()"
+LAUNCHER = "import sys; sys.path.insert(0, {root!r}); import cli.__main__"
 NOT_CONSTRAINED = ("horovod", "azure-functions-runtime", "azurefunctions-extensions-base")
 """Packages that are installed in steps of their own, from other files."""
 CONSTRAINTS_HEADER = """\

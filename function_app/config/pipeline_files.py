@@ -184,7 +184,18 @@ class _Loader(yaml.SafeLoader):
         self.depth -= 1
         return node
 
+    def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 (PyYAML's own)
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, LookupError) as error:  # PyYAML's own, where a value does not fit its tag
+            tag = node.tag.removeprefix("tag:yaml.org,2002:")
+            raise yaml.YAMLError(
+                f"{node.value[:100]!r} is not a value of !!{tag}, {_place(node.start_mark)}"
+            ) from error
+
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 (PyYAML's own)
+        if not isinstance(node, yaml.MappingNode):
+            raise yaml.YAMLError(f"expected a mapping, {_place(node.start_mark)}")
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag != "tag:yaml.org,2002:str":

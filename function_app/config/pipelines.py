@@ -17,6 +17,7 @@ from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
 from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Encoding, FeatureKind, FeatureSpec, Format, RawDtype
+from shared.vm_sizes import check_gpus, checked_name
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainingOptions))
 MAX_NODES = 100
@@ -63,7 +64,7 @@ Compute = Annotated[
         "an Azure ML compute: 3 to 24 letters, digits and -, starting with a letter, not ending in - and digits",
     ),
 ]
-VmSizeName = Annotated[str, matching(r"Standard_[A-Za-z0-9_]{2,60}", "an Azure VM size, such as Standard_NC6s_v3")]
+VmSizeName = Annotated[str, AfterValidator(checked_name)]
 Container = Annotated[
     str,
     matching(CONTAINER_NAME, "a container: 3 to 63 lower-case letters, digits and single -"),
@@ -78,6 +79,12 @@ class Section(BaseModel):
 
     # Built with the first file: every cold start imports this module, and building takes most of its time.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+
+def check_order(low_name: str, low: float | None, high_name: str, high: float | None) -> None:
+    """Raise ValueError where no value can be within two bounds."""
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"{low_name} {low} is above {high_name} {high}, so that no value is allowed")
 
 
 class Feature(Section):
@@ -103,6 +110,7 @@ class Feature(Section):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         self.named(UNNAMED)
+        check_order("minimum", self.minimum, "maximum", self.maximum)
         return self
 
     def named(self, name: str) -> FeatureSpec:
@@ -173,6 +181,7 @@ class Limit(Section):
     def _limits_something(self) -> Self:
         if self.minimum is None and self.maximum is None and not self.allowed:
             raise ValueError("must have minimum, maximum or allowed: an override needs a limit")
+        check_order("minimum", self.minimum, "maximum", self.maximum)
         return self
 
 
@@ -195,7 +204,7 @@ class Train(Section):
     num_nodes: int = Field(ge=1, le=MAX_NODES)
     """Number of nodes of the MPI job."""
     processes_per_node: int = Field(ge=1, le=16)
-    """Processes on each node, usually one for each GPU."""
+    """Processes on each node, usually one for each GPU; at most one, as far as the number of GPUs is known."""
     timeout_s: int = Field(ge=60, le=MAX_TIMEOUT_S)
     """Seconds after which Azure ML ends the job; the run then fails as `timeout`."""
     shm_size: Annotated[str, matching(r"[1-9][0-9]{0,4}[bkmg]", "a size such as 8g")] = "8g"
@@ -216,6 +225,11 @@ class Train(Section):
             is_text_list = bool(limit.allowed) and all(isinstance(value, str) for value in limit.allowed)
             if isinstance(getattr(self.options, name), str) != is_text_list:
                 raise ValueError(f"overrides.{name} must list allowed texts if the option is a text, and only then")
+        return self
+
+    @model_validator(mode="after")
+    def _each_process_has_a_gpu(self) -> Self:
+        check_gpus(self.vm_size, self.processes_per_node)
         return self
 
 
@@ -269,6 +283,7 @@ class Requirement(Section):
     def _bounds_something(self) -> Self:
         if self.at_least is None and self.at_most is None:
             raise ValueError("must have at_least or at_most")
+        check_order("at_least", self.at_least, "at_most", self.at_most)
         return self
 
 
@@ -279,6 +294,9 @@ class Register(Section):
     """Name of the registered model."""
     require: tuple[Requirement, ...] = Field(default=(), max_length=50)
     """Conditions on the training report; a model is only registered if all hold."""
+    superseded: Literal["register", "keep"] = "register"
+    """What is done with a model whose data were superseded while it trained: register it, with a tag that says so, or
+    keep it with its run."""
 
 
 def _recipient(entry: Any) -> Any:
@@ -358,6 +376,15 @@ class Pipeline(Section):
         for is_broken, problem in rules:
             if is_broken:
                 raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _other_sizes_have_enough_gpus(self) -> Self:
+        for index, size in enumerate(self.attempts.other_sizes):
+            try:
+                check_gpus(size.vm_size, size.processes_per_node or self.train.processes_per_node)
+            except ValueError as error:
+                raise ValueError(f"attempts.other_sizes.{index}: {error}") from error
         return self
 
     @model_validator(mode="after")

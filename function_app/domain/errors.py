@@ -95,7 +95,7 @@ class ScriptRefusedError(LandfallError):
 class ConfigurationError(LandfallError):
     """A run was requested whose pipeline's options do not fit the data; the problems name each option."""
 
-    def __init__(self, message: str, *, problems: tuple[str, ...]) -> None:
+    def __init__(self, message: str, *, problems: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.problems = problems
 

@@ -24,6 +24,7 @@ class FailureClass(StrEnum):
     COMMUNICATION = "communication"
     DATA = "data"
     CONFIGURATION = "configuration"
+    DATA_CHANGED = "data_changed"
     USER_CODE = "user_code"
     TIMEOUT = "timeout"
     CANCELED = "canceled"
@@ -57,6 +58,7 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.COMMUNICATION: Remedy.RESUME,
     FailureClass.DATA: Remedy.QUARANTINE,
     FailureClass.CONFIGURATION: Remedy.STOP,
+    FailureClass.DATA_CHANGED: Remedy.STOP,
     FailureClass.USER_CODE: Remedy.STOP,
     FailureClass.TIMEOUT: Remedy.STOP,
     FailureClass.CANCELED: Remedy.STOP,
@@ -101,6 +103,7 @@ EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
     ExitCode.RANK_LOST: (FailureClass.COMMUNICATION, "a rank is dead or stuck"),
     ExitCode.CHECKPOINT: (FailureClass.USER_CODE, "the checkpoint cannot be resumed from"),
     ExitCode.RANKS_PARTED: (FailureClass.COMMUNICATION, "ranks have parted"),
+    ExitCode.DATA_CHANGED: (FailureClass.DATA_CHANGED, "a shard was replaced after it had been accepted"),
     ExitCode.INTERRUPTED: (FailureClass.PREEMPTED, "interrupted, with a checkpoint saved"),
     137: (FailureClass.OUT_OF_MEMORY, "killed, as a node without memory left does"),
     143: (FailureClass.PREEMPTED, "ended by SIGTERM"),

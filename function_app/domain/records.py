@@ -81,9 +81,15 @@ class Generation:
     """The run that the closing started by itself; None until it is claimed."""
 
 
+def manifest_path(version: DatasetVersion, number: int, fingerprint: str) -> str:
+    """Return the path of a closing's manifest within the state container."""
+    return f"manifests/{version}/g{number}-{fingerprint[:12]}.json"
+
+
 PERSON = "person"
 GENERATION = "generation"
-"""Who canceled a run: a person, or a newer generation of the data."""
+DATA = "data"
+"""What canceled a run: a person, a newer generation of the data, or shards that were replaced under it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +114,8 @@ class RunRecord:
     state_since: datetime
     claimed_until: datetime | None = None
     """While the run is submitting: the end of its handler's lease. After it another handler may take over."""
+    data_etags: str | None = None
+    """Digest of the names and ETags of the run's shards when it was submitted; later attempts keep it."""
     submitted_at: datetime | None = None
     ended_at: datetime | None = None
     reason: str | None = None
@@ -127,7 +135,7 @@ class RunRecord:
     """The run is not submitted before this time: an attempt that waits for nodes."""
     cancel_requested_at: datetime | None = None
     canceled_by: str | None = None
-    """``PERSON`` or ``GENERATION``; None where Landfall did not ask for a cancellation."""
+    """``PERSON``, ``GENERATION`` or ``DATA``; None where Landfall did not ask for a cancellation."""
     cancel_reason: str | None = None
     failure_class: str | None = None
     """Why the run failed: a ``failures.FailureClass``."""

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import LedgerConflictError, ServiceUnavailableError
 from function_app.domain.events import TrainingRequest
-from function_app.domain.records import NUM_BUCKETS, DatasetVersion, Generation, HistoryEntry, ShardRecord, ShardState
+from function_app.domain.records import (
+    NUM_BUCKETS,
+    DatasetVersion,
+    Generation,
+    HistoryEntry,
+    ShardRecord,
+    ShardState,
+    manifest_path,
+)
 from function_app.ingest.drift import is_blocked_by_drift
+from function_app.ingest.stored_shards import CLOCK_SKEW, accepted_in_storage, reject_gone
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.ports import HistoryLedger
 from function_app.services import IngestServices
@@ -30,9 +40,9 @@ from shard_validation import (
 from shard_validation.sets import VersionStatistics
 from shared.manifest import Manifest, ManifestShard, fingerprint
 
+logger = logging.getLogger(__name__)
+
 MAX_TRIES = 5
-CLOCK_SKEW = timedelta(seconds=30)
-"""Allowed difference between the clocks of two instances. Azure keeps them within a second."""
 CLOSED = "closed"
 """The trigger of a run that a closing starts."""
 SET_REJECTED = "set_rejected"
@@ -96,6 +106,11 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestSer
         rows = _accepted(services.ledger.shards(version), pipeline)
         if not _is_complete(rows, pipeline):
             return None  # A shard was rejected after the counters were read; the next accepted one closes.
+        stored = accepted_in_storage(version, rows, services.shards)
+        if stored.problem is not None:
+            reject_gone(stored.gone, services)
+            logger.info(f"{version} is not closed: {stored.problem}", extra={"action": "closing_awaits_shards"})
+            return None  # The next verdict closes it: an upload of a deleted shard, or that of the new content.
         manifest = _manifest(pipeline, version, rows, number=latest.number + 1 if latest else 1)
         if latest is not None and latest.fingerprint == manifest.fingerprint:
             return latest
@@ -174,7 +189,7 @@ def described(manifest: Manifest, closed_at: datetime) -> Generation:
         dataset_version=version,
         number=manifest.generation,
         fingerprint=manifest.fingerprint,
-        manifest_path=f"manifests/{version}/g{manifest.generation}-{manifest.fingerprint[:12]}.json",
+        manifest_path=manifest_path(version, manifest.generation, manifest.fingerprint),
         num_shards=len(manifest.shards),
         num_records=sum(shard.num_records for shard in manifest.shards),
         closed_at=closed_at,

@@ -52,7 +52,9 @@ def _content(run: RunRecord) -> dict[str, Any]:
 def _text(run: RunRecord) -> str:
     if run.state is RunState.REGISTERED:
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in sorted(run.metrics.items()))
-        return f"{run.dataset_version}: model {run.model_name} version {run.model_version} is registered ({metrics})."
+        note = f"; {run.reason}" if run.reason else ""
+        model = f"model {run.model_name} version {run.model_version}"
+        return f"{run.dataset_version}: {model} is registered ({metrics}){note}."
     words = {
         RunState.NOT_REGISTERED: "was trained, and no model is registered",
         RunState.FAILED: "could not be trained",

@@ -238,6 +238,7 @@ def _following(run: RunRecord, services: RunServices) -> RunRecord:
         state_since=now,
         state=RunState.PLANNED,
         forced_by=run.forced_by,
+        data_etags=run.data_etags,
         num_nodes=plan.spec.num_nodes,
         world_size=plan.spec.num_nodes * plan.spec.processes_per_node,
         not_before=now + timedelta(seconds=pipeline.attempts.wait_s) if waits and pipeline else None,

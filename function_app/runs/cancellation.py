@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from function_app.domain.errors import NotFoundError, RunEndedError
-from function_app.domain.failures import Remedy
 from function_app.domain.records import GENERATION, PERSON, RunRecord
 from function_app.domain.run_states import SETTLED, Actor, RunState
-from function_app.runs.admission import awaits_attempt, last_attempt
-from function_app.runs.ending import ask_cancel, end_run
+from function_app.runs.admission import last_attempt
+from function_app.runs.ending import ask_cancel, end_run, mark_canceled
 from function_app.runs.following import FOLLOWED, follow_run
-from function_app.runs.transitions import change_run
 from function_app.services import RunServices
 
 
@@ -23,9 +19,7 @@ def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: RunServi
     attempt = last_attempt(run_id, services.ledger)
     if attempt is None:
         raise NotFoundError(f"run {run_id} is not on record")
-    run, is_new = _marked(attempt, canceled_by, reason, services)
-    if is_new:
-        services.history.record(run.run_id, "cancel_requested", reason, canceled_by=canceled_by)
+    run = mark_canceled(attempt, canceled_by, reason, services)
     ended = run.state is RunState.COMPLETED or (run.state in SETTLED and run.state is not RunState.CANCELED)
     if ended and run.canceled_by is None:
         raise RunEndedError(f"run {run.run_id} cannot be canceled: it is {run.state}")
@@ -48,24 +42,3 @@ def cancel_superseded(run: RunRecord, services: RunServices) -> None:
             cancel_run(active.first_run_id, canceled_by=GENERATION, reason=reason, services=services)
         except RunEndedError as error:
             services.history.record(active.first_run_id, "cancel_suppressed", str(error))
-
-
-def _marked(run: RunRecord, canceled_by: str, reason: str, services: RunServices) -> tuple[RunRecord, bool]:
-    """Write down that a run is to end canceled; return it, and whether this call did it."""
-    is_new, now = False, services.clock()
-
-    def change(run: RunRecord) -> RunRecord | None:
-        nonlocal is_new
-        known = run.canceled_by in (PERSON, canceled_by)
-        ended = run.state is RunState.COMPLETED or (run.state in SETTLED and not awaits_attempt(run))
-        is_new = not (known or ended)
-        if not is_new:
-            return None
-        run = replace(run, cancel_requested_at=now, canceled_by=canceled_by, cancel_reason=reason)
-        if run.state in SETTLED:
-            return replace(run, remedy=Remedy.STOP, remedy_reason=reason)
-        if run.state is not RunState.PLANNED:
-            return run
-        return replace(run, state=RunState.CANCELED, state_since=now, ended_at=now, reason=reason)
-
-    return change_run(services.ledger, run, change), is_new

@@ -6,8 +6,8 @@ import logging
 from dataclasses import replace
 
 from function_app.domain.errors import SubmissionRefusedError
-from function_app.domain.failures import Remedy
-from function_app.domain.records import RunRecord
+from function_app.domain.failures import FailureClass, Remedy
+from function_app.domain.records import DATA, PERSON, RunRecord
 from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.notify.messages import notify_of_run
 from function_app.ports import JobService
@@ -50,3 +50,29 @@ def ask_cancel(run: RunRecord, jobs: JobService) -> None:
         jobs.cancel(run.run_id)
     except SubmissionRefusedError as error:
         logger.warning(f"run {run.run_id}: {error}", extra={"action": "cancel_refused", "run_id": run.run_id})
+
+
+def mark_canceled(run: RunRecord, canceled_by: str, reason: str, services: RunServices) -> RunRecord:
+    """Write down that a run is to end canceled, and record it in its history; repeating it changes nothing."""
+    is_new, now = False, services.clock()
+
+    def change(run: RunRecord) -> RunRecord | None:
+        nonlocal is_new
+        known = run.canceled_by in (PERSON, canceled_by)
+        ended = run.state is RunState.COMPLETED or (run.state in SETTLED and not awaits_attempt(run))
+        is_new = not (known or ended)
+        if not is_new:
+            return None
+        run = replace(run, cancel_requested_at=now, canceled_by=canceled_by, cancel_reason=reason)
+        if canceled_by == DATA:
+            run = replace(run, failure_class=FailureClass.DATA_CHANGED, failure_evidence=reason)
+        if run.state in SETTLED:
+            return replace(run, remedy=Remedy.STOP, remedy_reason=reason)
+        if run.state is not RunState.PLANNED:
+            return run
+        return replace(run, state=RunState.CANCELED, state_since=now, ended_at=now, reason=reason)
+
+    run = change_run(services.ledger, run, change)
+    if is_new:
+        services.history.record(run.run_id, "cancel_requested", reason, canceled_by=canceled_by)
+    return run

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from function_app.domain.failures import brief_reason
+from function_app.domain.failures import FailureClass, brief_reason
 from function_app.domain.jobs import PREFIX, JobStatus
-from function_app.domain.records import RunRecord
+from function_app.domain.records import DATA, RunRecord
 from function_app.domain.run_states import Actor, RunState
+from function_app.ingest.stored_shards import written_since_submission
 from function_app.ports import JobService
 from function_app.runs.admission import release
 from function_app.runs.attempts import failure_members, record_remedy
-from function_app.runs.ending import ask_cancel, end_run
+from function_app.runs.ending import ask_cancel, end_run, mark_canceled
 from function_app.runs.registration import settle_completed
 from function_app.runs.transitions import move_run
 from function_app.services import RunServices
@@ -85,7 +86,19 @@ def _look(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     if target in ENDS and services.outage(run.dataset_version.dataset):
         release(run, services, by=by)  # its pipeline, once it is mended, decides what follows from the end
         return run
+    if target is RunState.RUNNING:
+        run = _unless_changed(run, services)  # before the move: who finds the run running does not ask again
     return _moved(run, target, _members(run, target, status, services), services, by)
+
+
+def _unless_changed(run: RunRecord, services: RunServices) -> RunRecord:
+    """Cancel a run whose data changed before it started: its model could not be registered."""
+    changed = written_since_submission(run, services)
+    if changed is None:
+        return run
+    run = mark_canceled(run, DATA, f"its data changed before it started: {changed}", services)
+    ask_cancel(run, services.jobs)
+    return run
 
 
 def _unknown_job(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
@@ -103,6 +116,8 @@ def _unknown_job(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
 def _members(run: RunRecord, target: RunState, status: JobStatus, services: RunServices) -> dict[str, Any]:
     """Return what a run's row keeps of a job's status."""
     now = services.clock()
+    if run.canceled_by == DATA and target in (RunState.FAILED, RunState.CANCELED):
+        return {"ended_at": now, "reason": run.cancel_reason}
     if target is RunState.FAILED:
         log_tail = _log_tail(status.name, services.jobs)
         reason = brief_reason(status.error, log_tail)
@@ -114,7 +129,15 @@ def _members(run: RunRecord, target: RunState, status: JobStatus, services: RunS
         return {"ended_at": now, "reason": run.cancel_reason or unasked, **found}
     if target is RunState.RUNNING:
         return {"started_at": now}
-    return {"ended_at": now} if target is RunState.COMPLETED else {}
+    if target is RunState.COMPLETED:
+        return {"ended_at": now, **_changed_data(run, services)}
+    return {}
+
+
+def _changed_data(run: RunRecord, services: RunServices) -> dict[str, Any]:
+    """Return what the row keeps of shards that were written while the run trained."""
+    changed = written_since_submission(run, services)
+    return {} if changed is None else {"failure_class": FailureClass.DATA_CHANGED, "failure_evidence": changed}
 
 
 def _log_tail(run_id: str, jobs: JobService) -> str | None:

@@ -6,7 +6,7 @@ from function_app.config.pipelines import Pipeline, Register, Requirement
 from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.jobs import report_path, spec_from_json
 from function_app.domain.records import RunRecord
-from function_app.ports import DocumentStore
+from function_app.ports import DocumentStore, VersionLedger
 from shared.errors import LandfallError
 from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError
 
@@ -17,6 +17,20 @@ class GateError(LandfallError):
 
 class MissingMetricError(GateError):
     """The pipeline requires a metric that the report does not have: a mistake in the pipeline's file."""
+
+
+def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) -> str | None:
+    """Return which generation superseded the run's, for lineage and notification; None where it is the latest.
+
+    Raises GateError where the pipeline keeps such models unregistered.
+    """
+    latest = ledger.latest_generation(run.dataset_version)
+    if latest is None or latest.number <= run.generation:
+        return None
+    superseded = f"generation {run.generation} was superseded by generation {latest.number} before the run ended"
+    if register.superseded == "keep":
+        raise GateError(f"{superseded}, and register.superseded is keep")
+    return superseded
 
 
 def read_report(run: RunRecord, run_outputs: DocumentStore) -> TrainingReport:

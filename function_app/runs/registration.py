@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 from function_app.domain.errors import SubmissionRefusedError
+from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import TAG, ModelRegistration
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.runs.attempts import configuration_members
-from function_app.runs.gate import GateError, MissingMetricError, check_gate, read_report
+from function_app.runs.gate import (
+    GateError,
+    MissingMetricError,
+    check_gate,
+    check_superseded,
+    read_report,
+)
 from function_app.runs.script_check import SCRIPT_ERRORS_TAG
 from function_app.runs.transitions import move_run
 from function_app.services import RunServices
@@ -24,15 +32,27 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
     try:
         report = read_report(run, services.run_outputs)
         metrics = dict(report.metrics)
+        _check_data(run)
         register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
-        registration = _registration(run, register.model, report)
+        superseded = check_superseded(run, register, services.ledger)
+        registration = _registration(run, register.model, report, superseded)
         services.models.register(registration)
     except (GateError, SubmissionRefusedError) as error:
         found = configuration_members(run, str(error)) if isinstance(error, MissingMetricError) else {}
         return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, metrics=metrics, **found)
     text = f"model {registration.name} version {registration.version}"
     members = {"model_name": registration.name, "model_version": registration.version}
+    run = run if superseded is None else replace(run, reason=f"trained on superseded data: {superseded}")
     return _settled(run, RunState.REGISTERED, text, services, by=by, metrics=metrics, **members)
+
+
+def _check_data(run: RunRecord) -> None:
+    """Raise GateError where a run's shards were written while it trained; see ``following``."""
+    if run.failure_class == FailureClass.DATA_CHANGED:
+        raise GateError(
+            f"what it was trained on is not known: {run.failure_evidence}; to train on the data as they are: "
+            f"landfall submit {run.dataset_version}"
+        )
 
 
 def model_version(run: RunRecord) -> str:
@@ -44,7 +64,7 @@ def model_version(run: RunRecord) -> str:
     return f"{run.created_at:%Y%m%d%H%M%S}{digest % 10_000:04d}"
 
 
-def _registration(run: RunRecord, model: str, report: TrainingReport) -> ModelRegistration:
+def _registration(run: RunRecord, model: str, report: TrainingReport, superseded: str | None) -> ModelRegistration:
     lineage = {
         "run_id": run.run_id,
         "pipeline": run.pipeline,
@@ -55,6 +75,7 @@ def _registration(run: RunRecord, model: str, report: TrainingReport) -> ModelRe
         "environment": str(run.spec["environment_id"]).rpartition("/environments/")[2],
         "metrics": json.dumps(report.metrics, sort_keys=True)[:256],
         **({"forced": "true"} if run.forced_by is not None else {}),
+        **({"superseded": superseded} if superseded is not None else {}),
         **_script_errors(run),
     }
     return ModelRegistration(

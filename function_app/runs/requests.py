@@ -85,8 +85,7 @@ def request_run(
         refuse_bad_script(pipeline, check)
     refuse_misfit(pipeline, options, generation, services.documents)
     plan = unspent_plan(pipeline, generation, services, options=options, forced_by=forced_by)
-    plan = with_script_errors(plan, check)
-    now = services.clock()
+    plan, now = with_script_errors(plan, check), services.clock()
     planned = planned_run(plan, pipeline, generation, trigger=trigger, now=now, forced_by=forced_by)
     first = request.claim(plan.run_id, services) if request else None
     is_new = first is None and services.ledger.add_run(planned)

@@ -17,6 +17,7 @@ from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.jobs import TAG, Plan, plan_run, planned_run, signed_plan, spec_from_json
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import Actor, RunState
+from function_app.ingest.stored_shards import StoredShards, data_in_storage, reject_gone
 from function_app.ports import RunsLedger
 from function_app.runs.admission import admit, last_attempt, release, why_held
 from function_app.runs.attempts import bad_script_members, configuration_members, record_remedy, refusal_members
@@ -35,6 +36,8 @@ MAX_NAMES = 100
 """Largest number of names of one request: how often the same training may be given up before force is needed."""
 
 
+MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED})
+"""Failures after which the same request may lead to a model."""
 WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
 
 
@@ -53,9 +56,13 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
     Raises ServiceUnavailableError where Azure ML did not answer: the claim is given back, and another delivery or the
     sweep tries again.
     """
-    if run.state is RunState.PLANNED and not _may_start(run, services, by):
-        return run
-    run, claimed = _claim_submission(run, services)
+    etags = run.data_etags
+    if run.state is RunState.PLANNED:
+        stored = _to_submit(run, services, by)
+        if stored is None:
+            return run
+        etags = stored.etags
+    run, claimed = _claim_submission(run, etags, services)
     if not claimed:
         until = run.claimed_until if run.state is RunState.SUBMITTING else None
         claim = f": another handler submits it, until {until:%Y-%m-%d %H:%M:%S} UTC at the latest" if until else ""
@@ -75,22 +82,35 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
     return _submitted(run, services, by)
 
 
-def _may_start(run: RunRecord, services: RunServices, by: Actor) -> bool:
-    """Whether a planned run is submitted now: its time has come, its data are the latest, and it is admitted."""
+def _to_submit(run: RunRecord, services: RunServices, by: Actor) -> StoredShards | None:
+    """Return a planned run's data where it is submitted now: its time has come, and it is admitted with its data."""
     if outage := services.outage(run.dataset_version.dataset):
-        if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
-            services.history.record(run.run_id, "request_suppressed", f"it waits: {outage}")
-        release(run, services, by=by)  # others may have its place; the sweep asks for it again
-        return False
+        _wait(run, outage, services, by)
+        return None
     if run.not_before is not None and services.clock() < run.not_before:
         if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
             reason = f"it is not submitted before {run.not_before:%Y-%m-%d %H:%M:%S} UTC"
             services.history.record(run.run_id, "request_suppressed", reason)
-        return False
+        return None
     if untrainable := _why_untrainable(run, services):
         _give_up(run, f"{untrainable} before it was submitted", services, by)
-        return False
-    return admit(run, services, by=by)
+        return None
+    stored = data_in_storage(run, services)
+    if stored.problem is not None:  # until the data are as they were accepted, or a newer generation takes its place
+        reject_gone(stored.gone, services)
+        _wait(run, f"its data differ from those that were accepted: {stored.problem}", services, by)
+    elif run.data_etags not in (None, stored.etags):
+        _give_up(run, "its shards were written again since its first attempt", services, by)
+    elif admit(run, services, by=by):
+        return stored
+    return None
+
+
+def _wait(run: RunRecord, reason: str, services: RunServices, by: Actor) -> None:
+    """Let a planned run wait: others may have its place, and the sweep asks for it again."""
+    if by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
+        services.history.record(run.run_id, "request_suppressed", f"it waits: {reason}")
+    release(run, services, by=by)
 
 
 def _why_untrainable(run: RunRecord, services: RunServices) -> str | None:
@@ -123,7 +143,7 @@ def _mistake(run: RunRecord, services: RunServices) -> tuple[str, dict[str, Any]
     return None
 
 
-def _claim_submission(run: RunRecord, services: RunServices) -> tuple[RunRecord, bool]:
+def _claim_submission(run: RunRecord, etags: str | None, services: RunServices) -> tuple[RunRecord, bool]:
     """Claim the submission of a run; return the run, and whether this caller is to submit it."""
     claimed, now = False, services.clock()
 
@@ -134,7 +154,10 @@ def _claim_submission(run: RunRecord, services: RunServices) -> tuple[RunRecord,
         if not claimed:
             return None
         since = run.state_since if abandoned else now
-        return replace(run, state=RunState.SUBMITTING, state_since=since, claimed_until=now + services.claim_lease)
+        until = now + services.claim_lease
+        return replace(
+            run, state=RunState.SUBMITTING, state_since=since, claimed_until=until, data_etags=etags or run.data_etags
+        )
 
     return change_run(services.ledger, run, change), claimed
 
@@ -245,11 +268,12 @@ def _tagged(plan: Plan) -> Plan:
 
 
 def _is_spent(run: RunRecord, generation: Generation, ledger: RunsLedger) -> bool:
-    """Whether a run was never submitted, ended badly on an earlier generation of the same content, or can be mended.
+    """Whether a run was never submitted, ended badly on an earlier generation, or its cause can be mended.
 
-    The pipeline's mistake is mended in its file, and data that broke a run by lifting their hold.
+    A pipeline's mistake is mended in its file, shards that changed by the next look at them, and data that broke the
+    run where their hold was lifted.
     """
-    if run.state is RunState.SUPPRESSED or run.failure_class == FailureClass.CONFIGURATION:
+    if run.state is RunState.SUPPRESSED or run.failure_class in MENDABLE:
         return True
     if run.remedy == Remedy.QUARANTINE and why_held(run.dataset_version, run.generation, ledger) is None:
         return True

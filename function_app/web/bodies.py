@@ -240,6 +240,9 @@ class RunBody(BaseModel):
     failure_class: str | None = Field(description="Why the attempt failed; see docs/attempts.md for the classes.")
     remedy: str | None = Field(description="What was decided about a failed attempt; see docs/attempts.md.")
     next_run_id: str | None = Field(description="The attempt that continues this one.")
+    outputs: dict[str, str] = Field(
+        description="Folders to which the job writes: report, model and checkpoints, each as an azureml:// URI."
+    )
     notifications: list[NotificationBody] | None = Field(
         default=None, description="Notifications, sent or to be sent; null in lists of runs."
     )
@@ -250,12 +253,13 @@ class RunBody(BaseModel):
         own: dict[str, Any] = {
             name: getattr(run, name)
             for name in cls.model_fields
-            if name not in ("dataset", "version", "notifications")
+            if name not in ("dataset", "version", "notifications", "outputs")
         }
         return cls(
             dataset=run.dataset_version.dataset,
             version=run.dataset_version.version,
             notifications=None if notifications is None else [NotificationBody.of(each) for each in notifications],
+            outputs={name: output["uri"] for name, output in run.spec.get("outputs", {}).items()},
             **own,
         )
 

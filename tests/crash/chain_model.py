@@ -81,6 +81,27 @@ class ChainModel(RuleBasedStateMachine):
         content = shard_content(*labels) or NO_SHARD
         self.uploads.append(self.world.put(name, content, version))
         self.blobs[version, name] = content
+        self.promises.jobs_read()
+
+    @rule(version=versions, name=names)
+    def relabel(self, version: str, name: str) -> None:
+        """Replace a shard by one of the same size with the next labels; the third time it is the first one again."""
+        content = self.blobs.get((version, name), NO_SHARD)
+        if content != NO_SHARD:
+            own = [ALL_SHARDS.index(name) + len(ALL_SHARDS) * number for number in range(3)]
+            records = len(content) // len(shard_content(0))
+            now = next(i for i, label in enumerate(own) if content == shard_content(*[label] * records))
+            labels = [own[(now + 1) % 3]] * records
+            self.uploads.append(self.world.put(name, shard_content(*labels), version))
+            self.blobs[version, name] = shard_content(*labels)
+            self.promises.jobs_read()
+
+    @rule(version=versions, name=names)
+    def delete(self, version: str, name: str) -> None:
+        """The data owner deletes a shard; no event of it counts."""
+        self.world.remove(f"digits/{version}/{name}")
+        self.blobs.pop((version, name), None)
+        self.promises.jobs_read()
 
     @rule(version=versions)
     def upload_all(self, version: str) -> None:
@@ -92,6 +113,7 @@ class ChainModel(RuleBasedStateMachine):
         for run in self.world.ledger.runs():
             status = self.world.jobs.statuses.get(run.run_id)
             if status is not None and status.status not in ENDED:
+                self.promises.jobs_read(run.run_id)
                 self.world.end_job(run, end)
                 self.world.jobs.become(run.run_id, end, error=error if end == "Failed" else None)
                 self.run_events.append(run.run_id)
@@ -295,6 +317,7 @@ def order(dice: random.Random) -> int:
 
 RULES: tuple[Callable[[ChainModel, random.Random], object], ...] = (
     lambda m, d: m.upload(version(d), d.choice(ALL_SHARDS), d.choice(VARIANTS)),
+    lambda m, d: (m.delete if d.random() < 0.3 else m.relabel)(version(d), d.choice(ALL_SHARDS)),
     lambda m, d: m.move_jobs(d.choice(("Running", *ENDED)), d.choice(JOB_ERRORS)),
     lambda m, d: m.forget_job(number(d)),
     lambda m, d: m.wait(d.choice((1, 5, 60))),

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from crc32c import crc32c
+
 from function_app.domain.jobs import spec_from_json
 from function_app.domain.records import (
     NUM_BUCKETS,
@@ -18,6 +20,7 @@ from function_app.domain.records import (
     NotificationState,
     RunRecord,
     ShardState,
+    manifest_path,
 )
 from function_app.domain.run_states import SETTLED, TRANSITIONS, RunState
 from shared.manifest import Manifest
@@ -44,6 +47,8 @@ class Promises:
         self.closings: dict[tuple[DatasetVersion, int], Generation] = {}
         self.confirmed_cancellations: set[str] = set()
         """Runs whose cancellation was confirmed to a person."""
+        self.read: dict[str, list[dict[str, str]]] = {}
+        """What each job may have read while it ran: shard → CRC32C, once for every change in storage."""
         self.dropped: set[str] = set()
         """Logical runs that waited for a run which a person canceled: they do not start by themselves."""
 
@@ -67,6 +72,7 @@ class Promises:
         self.one_job_goes_at_a_time()
         self.every_job_is_on_record_under_its_own_spec()
         self.a_run_has_one_model_at_most()
+        self.a_model_was_trained_on_what_was_accepted()
         self.what_a_person_cancels_leads_to_nothing()
         self.attempts_are_bounded()
         self.a_run_has_one_end()
@@ -138,6 +144,33 @@ class Promises:
             [name for name in made if rows[name].state not in WITH_A_MODEL],
         )
 
+    def jobs_read(self, *ending: str) -> None:
+        """Every job that is running, or about to end, may read the shards as they are now."""
+        for name, status in self.world.jobs.statuses.items():
+            run = self.world.ledger.run_rows.get(name)
+            if run is not None and (status.status == "Running" or name in ending):
+                self.read.setdefault(name, []).append(self.in_storage(run.dataset_version))
+
+    def in_storage(self, version: DatasetVersion) -> dict[str, str]:
+        prefix = f"{version}/"
+        blobs = self.world.shards.blobs.items()
+        return {
+            path.removeprefix(prefix): f"{crc32c(content):08x}"
+            for path, (_, content) in blobs
+            if path.startswith(prefix)
+        }
+
+    def accepted_for(self, run: RunRecord) -> dict[str, str]:
+        path = manifest_path(run.dataset_version, run.generation, run.fingerprint)
+        manifest = Manifest.from_json(self.world.documents.documents[path])
+        return {shard.name: shard.crc32c for shard in manifest.shards}
+
+    def a_model_was_trained_on_what_was_accepted(self) -> None:
+        for model in self.world.models.registered.values():
+            run = self.world.ledger.run_rows[model.path.split("/")[3]]
+            accepted = self.accepted_for(run)
+            assert [accepted] * len(self.read[run.run_id]) == self.read[run.run_id], f"{run.run_id} read other data"
+
     def what_a_person_cancels_leads_to_nothing(self) -> None:
         runs = self.world.ledger.runs()
         marked = [run for run in runs if run.canceled_by == PERSON or run.run_id in self.confirmed_cancellations]
@@ -175,11 +208,15 @@ class Promises:
         for version in ("v1", "v2"):
             self.what_is_whole_is_closed(version, [blobs.get((version, name), NO_SHARD) for name in ALL_SHARDS])
 
+    def waits_for_its_data(self, run: RunRecord) -> bool:
+        """Whether a run waits because the shards in storage are not those that were accepted for it."""
+        return run.state is RunState.PLANNED and self.in_storage(run.dataset_version) != self.accepted_for(run)
+
     def nothing_is_left_to_do(self) -> None:
         ledger, queue = self.world.ledger, self.world.ledger.queue
-        assert ([], []) == (list(ledger.unfinished_runs()), list(ledger.unsent_notifications()))
+        unfinished = [run.run_id for run in ledger.unfinished_runs() if not self.waits_for_its_data(run)]
+        assert ([], []) == (unfinished, list(ledger.unsent_notifications()))
         assert ((), (), ()) == (queue.running, queue.queued, queue.dropped)
-        assert [] == [run.run_id for run in ledger.runs() if run.state not in SETTLED]
         assert {run.run_id for run in ledger.runs() if run.state is RunState.REGISTERED} == {
             model.path.split("/")[3] for model in self.world.models.registered.values()
         }

@@ -53,7 +53,7 @@ def test_a_binary_task_has_one_logit() -> None:
 
 def test_an_unknown_name_is_refused_with_a_list_of_names() -> None:
     """small_cnn and all of keras.applications."""
-    with pytest.raises(ConfigurationError, match='model_name: there is no model "ResNet51"; .*ResNet50'):
+    with pytest.raises(ConfigurationError, match=r'model_name: there is no model "ResNet51"; .*ResNet50'):
         build_model(ModelOptions(model_name="ResNet51"), SMALL)
 
 

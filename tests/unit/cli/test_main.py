@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.errors import ending_on_signals
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, child_environment
 from tests.support.terminal import landfall
 
 
@@ -80,6 +80,59 @@ def test_no_file_takes_the_place_of_a_closed_stream() -> None:
         check=True,
     )
     assert "/dev/null" == ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("encoding", "arguments", "shown"),
+    [
+        ("ascii", ["validate", "xé.tfrecord"], "x\\xe9.tfrecord"),
+        ("utf-8", ["validate", "x\udcff.tfrecord"], "x\\udcff.tfrecord"),
+        ("latin-1", ["pack", "images", "--help"], "FOLDER/<split>/<class>/\\u2026"),
+    ],
+)
+def test_what_an_output_cannot_show_is_spelt_out(
+    tmp_path: Path, encoding: str, arguments: list[str], shown: str
+) -> None:
+    """Names of files and our own messages, on terminals and in files with other encodings."""
+    if arguments[0] == "validate":
+        (tmp_path / arguments[1]).write_bytes(b"x")
+    ended = subprocess.run(
+        [sys.executable, "-m", "cli", *arguments],
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env=child_environment(PYTHONIOENCODING=encoding, PYTHONPATH=str(REPOSITORY)),
+        check=False,
+    )
+    assert shown in ended.stdout.decode(encoding)
+
+
+def test_ctrl_c_while_the_command_is_imported_shows_no_stack_trace(tmp_path: Path) -> None:
+    """The process ends by the signal, as a shell expects, and says nothing."""
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport nothing\n")
+    script = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    script += "runpy.run_module('cli', run_name='__main__')"
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        cwd=tmp_path,
+        env=child_environment(PYTHONPATH=f"{tmp_path}:{REPOSITORY}"),
+        check=False,
+    )
+    assert (-signal.SIGINT, b"", b"") == (ended.returncode, ended.stdout, ended.stderr)
+
+
+def test_ctrl_c_later_is_answered() -> None:
+    """main() has Python's own handler again, which runs what cleans up."""
+    script = "import cli.main, os, signal; cli.main.landfall.main = lambda **_: os.kill(os.getpid(), signal.SIGINT); "
+    script += "import cli.__main__"
+    ended = subprocess.run(
+        [sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); " + script],
+        capture_output=True,
+        cwd=REPOSITORY,
+        env=child_environment(),
+        check=False,
+    )
+    assert (130, b"Stopped.\n") == (ended.returncode, ended.stderr)
 
 
 def test_nohup_is_heeded() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 
-from cli.runs import OverrideOption, describe_request, describe_run, listing
+from cli.runs import OverrideOption, describe_request, describe_run, files_of, listing
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 
@@ -77,6 +77,59 @@ def test_a_registered_run_shows_its_model_and_metrics() -> None:
     ] == list(describe_run(run))[3:]
 
 
+WHERE = "azureml://subscriptions/s-1/resourcegroups/my group/workspaces/w/datastores/landfall_runs/paths/"
+ENDED = RUN | {
+    "dataset": "d",
+    "version": "v",
+    "logical_run": "landfall-x",
+    "submitted_at": "12:00",
+    "model_name": None,
+    "outputs": {
+        "report": f"{WHERE}d/v/landfall-x/a1/report",
+        "checkpoints": f"{WHERE}d/v/landfall-x/checkpoints",
+    },
+}
+
+
+def test_a_run_says_where_its_files_are_and_how_to_fetch_them() -> None:
+    """The paths, and a command that a shell takes as it is."""
+    assert [
+        "  files:",
+        "    checkpoints: d/v/landfall-x/checkpoints (datastore landfall_runs)",
+        "    report:      d/v/landfall-x/a1/report (datastore landfall_runs)",
+        "    logs:        user_logs of job landfall-x-a1",
+        "  to fetch them:",
+        (
+            "    az ml job download --all --name landfall-x-a1 --download-path landfall-x-a1 --subscription s-1"
+            " --resource-group 'my group' --workspace-name w"
+        ),
+    ] == list(files_of(ENDED, None))
+
+
+def test_a_registered_model_can_be_fetched_too() -> None:
+    """By its name and version in the registry."""
+    *_, last = files_of(ENDED | {"model_name": "m", "model_version": "7"}, None)
+    assert last.startswith(
+        "    az ml model download --name m --version 7 --download-path landfall-x-a1 --subscription s-1 "
+    )
+
+
+def test_files_of_the_local_twin_are_fetched_from_its_storage() -> None:
+    """`az ml` talks to Azure only; outputs and logs are in two containers."""
+    *_, outputs, logs = files_of(ENDED, "AccountKey=k;X=1")
+    fetch = "    az storage blob download-batch --destination . --source"
+    assert [
+        f"{fetch} runs --pattern 'd/v/landfall-x/*' --connection-string 'AccountKey=k;X=1'",
+        f"{fetch} azureml --pattern 'ExperimentRun/dcid.landfall-x-a1/*' --connection-string 'AccountKey=k;X=1'",
+    ] == [outputs, logs]
+
+
+@pytest.mark.parametrize("members", [{"submitted_at": None}, {"outputs": {}}])
+def test_a_run_without_a_job_has_no_files(members: dict[str, Any]) -> None:
+    """A run that was never submitted, or one of an older deployment."""
+    assert [] == list(files_of(ENDED | members, None))
+
+
 @pytest.mark.parametrize(
     ("state", "words"),
     [
@@ -98,6 +151,15 @@ def test_a_request_that_leads_to_an_ended_run_starts_nothing_and_says_so(state: 
         ("optimizer=adam", ("optimizer", "adam")),
         ("note=a=b", ("note", "a=b")),
         ("date=2026-11-20", ("date", "2026-11-20")),
+        ("learning_rate=1e-3", ("learning_rate", 0.001)),
+        ("nesterov=true", ("nesterov", True)),
+        ("epochs=010", ("epochs", "010")),
+        ("epochs=!!bool maybe", ("epochs", "!!bool maybe")),
+        ("date=2026-13-45", ("date", "2026-13-45")),
+        ("epochs=1e999", ("epochs", "1e999")),
+        ("epochs=NaN", ("epochs", "NaN")),
+        ("epochs=" + "[" * 100_000, ("epochs", "[" * 100_000)),
+        ("epochs=" + "9" * 5000, ("epochs", "9" * 5000)),
     ],
 )
 def test_overrides_are_read_as_numbers_where_they_are_numbers(text: str, expected: tuple[str, object]) -> None:

@@ -35,7 +35,7 @@ from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeli
 FILES = [str(module.__file__) for module in (uploads, submission, run_events)]
 FUNCTIONS = (
     *("handle_upload", "handle_request", "handle_run_event"),
-    *("judge_shard", "_verdict_on", "_judge", "submit_run", "_may_start", "_claimed_run"),
+    *("judge_shard", "_verdict_on", "_judge", "submit_run", "_to_submit", "_claimed_run"),
 )
 """The handlers, and what decides in their place whether there is anything to do."""
 CLOSED = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed")
@@ -221,6 +221,14 @@ def planned_on_older_data(world: World) -> Handling:
     return lambda: handle_request(replace(CLOSED, run_id=run.run_id), world.services)
 
 
+def planned_on_deleted_data(world: World) -> Handling:
+    """A run is about to be submitted, and one of its shards has been deleted."""
+    world.upload_shards(*ALL_SHARDS)
+    run, _ = request_run(VERSION, {}, trigger="http", services=world.services)
+    world.remove(f"digits/v1/{FIRST}")
+    return lambda: handle_request(replace(CLOSED, run_id=run.run_id), world.services)
+
+
 def canceled_before_azure_ml_had_it(world: World) -> Handling:
     """A handler died over the submission, and a person has canceled since."""
     run = world.upload_version()
@@ -273,6 +281,7 @@ SCENARIOS: Mapping[str, Callable[[World], Handling]] = {
     "a refused job": refused,
     "a bad script": bad_script,
     "a run planned on older data": planned_on_older_data,
+    "a run planned on deleted data": planned_on_deleted_data,
     "canceled before Azure ML had it": canceled_before_azure_ml_had_it,
     "a new state of a run": run_event("Completed"),
     "a known state of a run": run_event("NotStarted"),

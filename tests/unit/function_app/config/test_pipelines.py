@@ -38,6 +38,41 @@ def problems(old: str, new: str) -> tuple[str, ...]:
         ("num_nodes: 2", "num_nodes: true", "train.num_nodes: must be a valid integer, got true"),
         ("compute: landfall-gpu", "compute: gpu-1", "train.compute: must be an Azure ML compute: 3 to 24 letters"),
         ("epochs: {minimum: 1, maximum: 100}", "epochs: {}", "train.overrides.epochs: must have minimum, maximum"),
+        (
+            "epochs: {minimum: 1, maximum: 100}",
+            "epochs: {minimum: 10, maximum: 5}",
+            "train.overrides.epochs: minimum 10 is above maximum 5, so that no value is allowed",
+        ),
+        (
+            "minimum: 0, maximum: 9}",
+            "minimum: 9, maximum: 0}",
+            "data.features.label: minimum 9 is above maximum 0, so that no value is allowed",
+        ),
+        (
+            "at_least: 0.95",
+            "at_least: 0.95, at_most: 0.5",
+            "register.require.0: at_least 0.95 is above at_most 0.5, so that no value is allowed",
+        ),
+        (
+            "processes_per_node: 1",
+            "processes_per_node: 2",
+            "train: processes_per_node must be at most 1, the number of GPUs of Standard_NC6s_v3",
+        ),
+        (
+            "register:",
+            "attempts: {other_sizes: [{compute: gpu, vm_size: Standard_NC24s_v3, processes_per_node: 8}]}\nregister:",
+            "the file: attempts.other_sizes.0: processes_per_node must be at most 4, the number of GPUs of",
+        ),
+        (
+            "vm_size: Standard_NC6s_v3",
+            "vm_size: Standard_NC6s_v4",
+            "train.vm_size: must be an Azure VM size; did you mean Standard_NC6s_v3",
+        ),
+        (
+            "vm_size: Standard_NC6s_v3",
+            "vm_size: two GPUs",
+            "train.vm_size: must be an Azure VM size; known are Standard_NC6s_v3",
+        ),
         ("optimizer: {allowed: [adam, sgd]}", "optimizer: {minimum: 1}", "train: overrides.optimizer must list"),
         (
             "on_change: notify",
@@ -90,6 +125,24 @@ def problems(old: str, new: str) -> tuple[str, ...]:
 def test_an_error_names_file_field_problem_and_value(old: str, new: str, problem: str) -> None:
     """The message is enough to correct the file."""
     assert any(found.startswith(f"digits.yaml: {problem}") for found in problems(old, new))
+
+
+@pytest.mark.parametrize(
+    "size", ["Standard_D4s_v3", "Standard_E64-16s_v4", "standard_nc6s_v3", "Standard_ND128isr_X_v9"]
+)
+def test_sizes_without_gpus_and_sizes_newer_than_the_table_are_accepted(size: str) -> None:
+    """Azure ML knows which of them exist."""
+    text = PIPELINE.replace("Standard_NC6s_v3", size)
+    assert size == parse_pipeline(text.encode(), "digits.yaml").train.vm_size
+
+
+def test_a_smaller_size_to_fall_back_to_needs_its_own_number_of_processes() -> None:
+    """Left out, it is that of the pipeline's own compute."""
+    text = PIPELINE.replace("NC6s_v3", "NC24s_v3").replace("processes_per_node: 1", "processes_per_node: 4")
+    other = "attempts: {other_sizes: [{compute: gpu, vm_size: Standard_NC6s_v3%s}]}\nregister:"
+    with pytest.raises(PipelineError, match="must be at most 1, the number of GPUs of Standard_NC6s_v3"):
+        parse_pipeline(text.replace("register:", other % "").encode(), "digits.yaml")
+    parse_pipeline(text.replace("register:", other % ", processes_per_node: 1").encode(), "digits.yaml")
 
 
 def test_a_script_is_our_module_or_a_file_beside_the_pipelines() -> None:

@@ -189,6 +189,8 @@ def test_data_that_have_changed_are_not_tried_again() -> None:
     world = World()
     world.change_pipeline(on_change="train")
     first = world.upload_version()
+    world.jobs.become(first.run_id, "Running")
+    world.follow(first)
     second = world.change_shard(5)
     fail(world, first)
     stored = world.stands(first)

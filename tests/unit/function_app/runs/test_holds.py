@@ -82,5 +82,5 @@ def test_what_lifts_a_hold_is_said_wherever_it_shows() -> None:
 
 
 def test_a_version_that_was_never_whole_cannot_be_on_hold() -> None:
-    """A typing error in its name is told from a version without a hold."""
+    """A typing error in its name is not taken for a version without a hold."""
     assert (404, "not_found") == error(call(World(), "POST", "/api/datasets/digits/v9/release"))

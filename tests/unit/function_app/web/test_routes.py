@@ -102,6 +102,10 @@ def test_a_run_shows_how_it_ended_and_its_notifications() -> None:
         body["model_name"],
         body["metrics"],
     )
+    assert {"report", "model", "checkpoints"} == set(body["outputs"])
+    assert body["outputs"]["model"].endswith(
+        f"/datastores/landfall_runs/paths/digits/v1/{body['logical_run']}/a1/model"
+    )
     assert [("topic", "sent"), ("webhook:LANDFALL_WEBHOOK_PEOPLE", "sent")] == [
         (one["recipient"], one["state"]) for one in body["notifications"]
     ]

@@ -1,0 +1,168 @@
+"""Compare the shards that lie in storage now with those that were accepted: what is trained on is what was judged.
+
+One listing for a version, not one request for each shard. An ETag changes with every write, so a shard whose ETag is
+that of its verdict has the content that was judged, and equal ETags at the submission and at the end of a run mean
+that nothing was written in between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from function_app.domain.errors import DocumentTooLargeError
+from function_app.domain.records import BlobFacts, DatasetVersion, RunRecord, ShardRecord, ShardState, manifest_path
+from function_app.ports import ShardStore
+from function_app.services import IngestServices, RunServices
+from shard_validation import Reason, ReasonCode
+from shared.errors import LandfallError
+from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError, ManifestShard
+
+logger = logging.getLogger(__name__)
+
+MAX_NAMED = 5
+"""Shards that a message names."""
+CLOCK_SKEW = timedelta(seconds=30)
+"""Allowed difference between the clocks of two machines. Azure keeps them within a second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredShards:
+    """How shards in storage differ from what was accepted."""
+
+    gone: tuple[ShardRecord, ...] = ()
+    """Verdicts on shards that were deleted since."""
+    replaced: tuple[str, ...] = ()
+    """Names of shards that now have another content, which was judged, or whose verdict is another file's."""
+    unjudged: tuple[str, ...] = ()
+    """Names of shards that were written again and whose new content has no verdict yet."""
+    etags: str = ""
+    """Digest of the names and ETags of the shards that a run trains on; empty where there are none."""
+
+    @property
+    def problem(self) -> str | None:
+        """What differs, in words; None where nothing does."""
+        return _in_words(
+            {
+                "deleted": [row.name for row in self.gone],
+                "replaced by other content": self.replaced,
+                "written again and not yet judged": self.unjudged,
+            }
+        )
+
+
+def accepted_in_storage(version: DatasetVersion, accepted: Iterable[ShardRecord], store: ShardStore) -> StoredShards:
+    """Compare accepted shards with storage, before their version is closed."""
+    stored = _stored(version, store)
+    rows = list(accepted)
+    return StoredShards(
+        gone=tuple(row for row in rows if row.name not in stored),
+        unjudged=tuple(row.name for row in rows if row.name in stored and stored[row.name].etag != row.etag),
+    )
+
+
+def data_in_storage(run: RunRecord, services: RunServices) -> StoredShards:
+    """Compare the shards that a run is to train on with their verdicts and with storage, before its submission."""
+    try:
+        shards = _shards(run, services)
+    except _ManifestGoneError as error:
+        return StoredShards(replaced=(str(error),))
+    if not shards:
+        return StoredShards()
+    rows = {(row.split, row.index): row for row in services.ledger.shards(run.dataset_version)}
+    stored = _stored(run.dataset_version, services.shards)
+    found = _Differences()
+    for shard in shards:
+        found.add(shard, rows.get((shard.split, shard.index)), stored.get(shard.name))
+    etags = _digest(shards, stored)
+    return StoredShards(
+        gone=tuple(found.gone), replaced=tuple(found.replaced), unjudged=tuple(found.unjudged), etags=etags
+    )
+
+
+@dataclass(frozen=True)
+class _Differences:
+    gone: list[ShardRecord] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    unjudged: list[str] = field(default_factory=list)
+
+    def add(self, shard: ManifestShard, row: ShardRecord | None, facts: BlobFacts | None) -> None:
+        if row is None or row.name != shard.name:
+            self.replaced.append(shard.name)
+        elif facts is None:
+            self.gone.append(row)
+        elif row.etag != facts.etag:
+            self.unjudged.append(shard.name)
+        elif row.state is not ShardState.ACCEPTED or (row.size_bytes, row.crc32c) != (shard.size_bytes, shard.crc32c):
+            self.replaced.append(shard.name)
+
+
+def written_since_submission(run: RunRecord, services: RunServices) -> str | None:
+    """Return which of a run's shards were written or deleted since its submission; None where none was."""
+    try:
+        shards = _shards(run, services)
+    except _ManifestGoneError as error:
+        return _in_words({"replaced by other content": [str(error)]})
+    if not shards or run.data_etags is None:
+        return None
+    stored = _stored(run.dataset_version, services.shards)
+    if run.data_etags == _digest(shards, stored):
+        return None
+    since = (run.submitted_at or run.state_since) - CLOCK_SKEW
+    young = [shard.name for shard in shards if shard.name in stored and stored[shard.name].last_modified >= since]
+    gone = [shard.name for shard in shards if shard.name not in stored]
+    return _in_words({"deleted": gone, "written again": young}) or "shards were written again"
+
+
+def reject_gone(rows: Iterable[ShardRecord], services: IngestServices | RunServices) -> None:
+    """Reject accepted shards that were deleted: they must not count, and their version is open again."""
+    code = str(ReasonCode.SET_SHARD_GONE)
+    for row in rows:
+        if row.state is not ShardState.ACCEPTED:
+            continue
+        message = f"{row.name} was deleted after it had been accepted; upload it again"
+        reason = Reason(code=ReasonCode.SET_SHARD_GONE, shard=row.name, message=message)
+        now = services.clock()
+        services.ledger.record_shard(replace(row, state=ShardState.REJECTED, reasons=(reason,), validated_at=now))
+        version = str(row.dataset_version)
+        services.history.record(f"{version}/{row.name}", "shard_rejected", message, code=code)
+        services.history.record(version, "shard_rejected", message, code=code, shard=row.name)
+
+
+class _ManifestGoneError(LandfallError):
+    """The manifest of a closing cannot be read; the message is its path."""
+
+
+def _shards(run: RunRecord, services: RunServices) -> tuple[ManifestShard, ...]:
+    path = manifest_path(run.dataset_version, run.generation, run.fingerprint)
+    try:
+        content = services.documents.read(path, max_bytes=MAX_MANIFEST_BYTES)
+        return Manifest.from_json(content or b"").shards
+    except (ManifestError, DocumentTooLargeError) as error:
+        logger.warning(f"run {run.run_id}: {path}: {error}", extra={"run_id": run.run_id})
+        raise _ManifestGoneError(path) from error
+
+
+def _stored(version: DatasetVersion, store: ShardStore) -> Mapping[str, BlobFacts]:
+    prefix = f"{version}/"
+    return {facts.path.removeprefix(prefix): facts for facts in store.list(prefix)}
+
+
+def _digest(shards: Iterable[ManifestShard], stored: Mapping[str, BlobFacts]) -> str:
+    found = ((shard.name, stored[shard.name].etag if shard.name in stored else "") for shard in shards)
+    return hashlib.sha256("\n".join(f"{name} {etag}" for name, etag in found).encode()).hexdigest()
+
+
+def _in_words(found: Mapping[str, Sequence[str]]) -> str | None:
+    parts = [
+        f"{_listed(names)} {'were' if len(names) > 1 else 'was'} {what}" for what, names in found.items() if names
+    ]
+    return "; ".join(parts) or None
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more

@@ -279,6 +279,9 @@ class PipelineBody(BaseModel):
     dataset: str | None = Field(description="Null where a file does not tell it.")
     pipeline: str | None = Field(description="Null for a pipeline that is out of service.")
     state: Literal["in_service", "out_of_service"]
+    splits: list[str] | None = Field(
+        description="Splits whose shards it takes: none for synthetic data; null if out of service."
+    )
     problems: list[str] = Field(description="What to mend: file, field, problem; empty for a pipeline in service.")
 
 
@@ -291,11 +294,23 @@ class PipelinesBody(BaseModel):
     def of_services(cls, services: Services) -> Self:
         """Return the body of the pipelines."""
         broken = [
-            PipelineBody(dataset=dataset or None, pipeline=None, state="out_of_service", problems=list(problems))
+            PipelineBody(
+                dataset=dataset or None,
+                pipeline=None,
+                state="out_of_service",
+                splits=None,
+                problems=list(problems),
+            )
             for dataset, problems in sorted(services.out_of_service.items())
         ]
         known = [
-            PipelineBody(dataset=dataset, pipeline=pipeline.pipeline, state="in_service", problems=[])
+            PipelineBody(
+                dataset=dataset,
+                pipeline=pipeline.pipeline,
+                state="in_service",
+                splits=list(pipeline.data.splits),
+                problems=[],
+            )
             for dataset, pipeline in sorted(services.pipelines.items())
         ]
         return cls(pipelines=broken + known)

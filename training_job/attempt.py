@@ -8,7 +8,7 @@ from pathlib import Path
 from training_job import collective
 from training_job.checkpoints.variables import all_variables, assign
 from training_job.data.damage import find_damage
-from training_job.errors import DataError, NonFiniteLossError, UnreadableDataError
+from training_job.errors import ConfigurationError, DataError, NonFiniteLossError, UnreadableDataError
 from training_job.evaluation import check_exported, evaluate, export
 from training_job.job import Job
 from training_job.liveness.interruptions import StopRequest
@@ -30,6 +30,9 @@ def run(job: Job, stop: StopRequest) -> None:
         finish(session)
     except NonFiniteLossError:
         agree_on_contents(session)  # other data than were accepted are no mistake in the options
+        raise
+    except ConfigurationError:
+        _damage(session)  # nor are labels that only these other data have
         raise
     except UnreadableDataError as error:
         raise DataError(f"{error} {_damage(session)}") from error

@@ -88,6 +88,15 @@ def test_shards_replaced_by_others_of_the_same_size_are_not_trained_on(
     assert not (tmp_path / "checkpoints" / "latest.json").exists()
 
 
+def test_a_label_that_only_replaced_data_have_is_no_mistake_in_the_options(tmp_path: Path) -> None:
+    """The label is read before the check of the content has ended, or after."""
+    data = version(tmp_path, [[GOOD] * 8])
+    shard = data.folder / "train-00000-of-00001.tfrecord"
+    shard.write_bytes(frame_record(example_bytes({"image": [0.5] * 4, "label": 99})) * 8)
+    with pytest.raises(DataChangedError, match=f"Shard {shard} has CRC32C "):
+        attempt(data, tmp_path)
+
+
 def test_a_loss_that_replaced_data_make_nan_is_blamed_on_the_data(tmp_path: Path) -> None:
     """The step in which it happened is reached before the end of the first epoch."""
     data = version(tmp_path, [[GOOD] * 8])

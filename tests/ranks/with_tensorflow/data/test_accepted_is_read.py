@@ -55,14 +55,6 @@ BINARY = (
     pa.string_view(),
     pa.binary(3),
 )
-    pa.binary(),
-    pa.large_binary(),
-    pa.string(),
-    pa.large_string(),
-    pa.binary_view(),
-    pa.string_view(),
-    pa.binary(3),
-)
 LISTS = (pa.list_, pa.large_list, lambda item: pa.list_(item, 2), pa.list_view, pa.large_list_view)
 NUMBERS = (pa.float32(), pa.float64(), pa.int32(), pa.int64(), pa.bool_())
 
@@ -117,7 +109,8 @@ def test_every_type_of_bytes(tmp_path: Path, kind: pa.DataType, wrapped: str) ->
         if kind in {pa.binary_view(), pa.string_view()}:
             pytest.skip("pyarrow writes no dictionary of views")
         column = column.dictionary_encode()
-    path = parquet(tmp_path, column, pa.array(LABELS))
+    # pyarrow cannot cut structures of views into row groups.
+    path = parquet(tmp_path, column, pa.array(LABELS), row_group_size=len(BYTES))
     assert_read(path, "bytes", BYTES)
 
 
@@ -148,7 +141,7 @@ def specs(kind: FeatureKind) -> tuple[FeatureSpec, FeatureSpec]:
 
 def parquet(folder: Path, image: pa.Array, label: pa.Array, **options: Any) -> Path:
     path = folder / "train-00000-of-00001.parquet"
-    pq.write_table(pa.table({"image": image, "label": label}), path, row_group_size=16, **options)
+    pq.write_table(pa.table({"image": image, "label": label}), path, **{"row_group_size": 16, **options})
     return path
 
 

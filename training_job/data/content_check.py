@@ -47,7 +47,7 @@ class ContentCheck:
         except TrainingError as error:
             self._failure = error
         except Exception as error:  # noqa: BLE001 - whatever it is, the main thread has to hear of it
-            # Otherwise the thread would end silently, and shards that nobody has read would count as checked.
+            # Otherwise the thread would end silently, and unread shards would count as checked.
             self._failure = DataError(f"The content of this rank's shards cannot be checked: {error!r}.")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -36,6 +36,9 @@ _ITEM_FORMATS: dict[str, _ItemFormat] = {"uint8": "B", "int32": "i", "int64": "q
 _LIST_NAMES = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
 MAX_LABEL_BYTES = 64
 """Longer texts are not counted in the histogram."""
+MAX_NAMED = 10
+MAX_NAME_CHARS = 60
+"""Bounds of the list in a message about a missing feature."""
 
 
 def compile_payload_check(requirements: DataRequirements, statistics: ShardStatistics) -> PayloadCheck:
@@ -92,7 +95,7 @@ def _compile_parsing_check(requirements: DataRequirements, check_values: list[Va
         features = example.features.feature
         faults: list[Fault] | None = None
         for name, check_feature, spec in checks:
-            fault = check_feature(features[name], index) if name in features else _absent(spec)
+            fault = check_feature(features[name], index) if name in features else _absent(spec, features)
             if fault is not None:
                 faults = [*(faults or ()), fault]
         size = len(payload)
@@ -125,8 +128,8 @@ def _missing_or_wrong(spec: FeatureSpec, feature: Any, list_name: str) -> Fault 
     return _absent(spec)
 
 
-def _absent(spec: FeatureSpec) -> Fault | None:
-    return missing(spec) if spec.required else None
+def _absent(spec: FeatureSpec, present: Iterable[str] = ()) -> Fault | None:
+    return missing(spec, present) if spec.required else None
 
 
 def _not_protobuf(error: Exception) -> Fault:
@@ -161,10 +164,16 @@ def compile_values_check(
     return _compile_numbers(spec, statistics)
 
 
-def missing(spec: FeatureSpec) -> Fault:
-    """Return the fault of a required feature without a value."""
+def missing(spec: FeatureSpec, present: Iterable[str] = ()) -> Fault:
+    """Return the fault of a required feature without a value; ``present`` are the names that there are instead."""
+    names = sorted(present)
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    listed = ", ".join(name[:MAX_NAME_CHARS] for name in names[:MAX_NAMED])
     return Fault(
-        code=ReasonCode.FEATURE_MISSING, feature=spec.name, expected=f"a value of kind {spec.kind}", seen="none"
+        code=ReasonCode.FEATURE_MISSING,
+        feature=spec.name,
+        expected=f"a value of kind {spec.kind}",
+        seen=f"none, but {listed}{more}" if names else "none",
     )
 
 

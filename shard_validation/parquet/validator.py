@@ -189,7 +189,7 @@ def _match_columns(
     for spec in features:
         index = next((by_path[spec.name + leaf] for leaf in _LEAVES if spec.name + leaf in by_path), None)
         if index is None:
-            faults += [missing(spec)] if spec.required else []
+            faults += [missing(spec, by_path)] if spec.required else []
         elif fault := _type_fault(spec, leaves[index]):
             faults.append(fault)
         else:

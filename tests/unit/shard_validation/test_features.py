@@ -82,6 +82,15 @@ def test_bad_numbers(values: list[float], code: Code, seen: str) -> None:
     assert (code, "x", seen) == (reason.code, reason.feature, reason.seen)
 
 
+def test_a_missing_feature_is_reported_with_the_names_that_are_there() -> None:
+    """A few of them: the writer sees which name was meant."""
+    few = only_reason(verdict_on(framed([example_bytes({"lable": 1, "image": b""})]), LABEL))
+    assert "none, but image, lable" == few.seen
+    many = example_bytes({f"key{i:02}": 1 for i in range(30)})
+    seen = only_reason(verdict_on(framed([many]), LABEL)).seen
+    assert seen.endswith("key09 and 20 more")
+
+
 def test_values_whose_sum_overflows() -> None:
     """Large finite numbers are accepted, also where their sum is infinite."""
     spec = FeatureSpec(name="x", kind="float", shape=(None,))

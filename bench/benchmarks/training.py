@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shlex
 from collections.abc import Sequence
 
 from bench.figures import Context, Figure, median
+from bench.timed_worker import Worker
 from bench.trainings import Training, Turn, imaging, jpeg_job, pictures, synthetic_job, taking_turns
 
 BATCH_SIZE = 32
@@ -36,6 +38,9 @@ STORED = {"width": 500, "height": 375, "quality": 98}
 NUM_PICTURES = 48
 NUM_RECORDS = 480
 """Pictures, repeated: an epoch is longer than the benchmark."""
+
+CHECK_ROUNDS = 11
+MAX_CHECK = 2.0
 
 SMALL_BATCH_SIZE = 16
 STEPS_OF_EPOCH = 50
@@ -168,6 +173,29 @@ def run_input(context: Context) -> list[Figure]:
         Figure(name="reading, decoding and augmenting a picture", value=cost_s * 1e3, unit="ms"),
         Figure(name="a synthetic picture's step", value=median(m.step_s for m in making) / batch_size, unit="s"),
         Figure(name="a stored picture, on average", value=size_bytes / 1e3, unit="kB"),
+    ]
+
+
+def run_check(context: Context) -> list[Figure]:
+    """Compare the input of one rank, while it also compares contents with the manifest, with the input alone.
+
+    Both take turns in one process on one core, over the same JPEG shard as `run_input`, without a model. Processor
+    time is compared, which other processes hardly change: on a core of its own it is what limits the rate.
+    """
+    job = jpeg_job(context.scratch / "check", pictures(NUM_PICTURES, **STORED), num_records=NUM_RECORDS, **READING)
+    arguments = shlex.join(job.to_argv())
+    with Worker(context, context.training_python, "reading") as worker:
+        pairs = []
+        for _ in range(1 + CHECK_ROUNDS):
+            pairs.append(
+                [worker.ask("epoch", arguments=arguments, checked=checked).result for checked in (True, False)]
+            )
+            context.say(f"an epoch: {pairs[-1][0]} µs with the check, {pairs[-1][1]} µs without")
+    cost = median(checked / alone - 1 for checked, alone in pairs[1:])  # the first round warms up
+    return [
+        Figure(
+            name="processor time of comparing contents", value=cost * 100, unit="% of the input's", at_most=MAX_CHECK
+        )
     ]
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from cli.safe_text import one_line
 from horovod_lint import MAX_SCRIPT_BYTES, LintReport, Machine, ScriptError, Severity, lint_script
+from shared.safe_text import one_line
 from shared.vm_sizes import similar_sizes, vm_size
 
 FOUND = 1

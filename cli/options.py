@@ -105,7 +105,7 @@ def with_api(command: Callable[Concatenate[ApiClient, P], R]) -> Callable[..., R
     @functools.wraps(command)
     def wrapper(*args: Any, url: str | None, key: str | None, **kwargs: Any) -> R:
         with api_client(url, key) as client:
-            client.strips_escapes = not kwargs.get("as_json")
+            client.is_escaped = not kwargs.get("as_json")
             try:
                 return command(client, *args, **kwargs)
             except KeyError as error:

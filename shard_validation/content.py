@@ -14,9 +14,10 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import ClassVar, Literal, Protocol, Self, runtime_checkable
 
-from shard_validation.reasons import Fault, Reason, ReasonCode, shown
+from shard_validation.reasons import Fault, Reason, ReasonCode
 from shared.errors import LandfallError
 from shared.record_framing import HEADER_BYTES, masked_crc32c
+from shared.safe_text import shown
 from shared.shard_names import DataFormat, ShardNameError, parse_shard_name
 
 Compression = Literal["", "gzip", "zlib"]

@@ -40,6 +40,7 @@ from local_azure.functions_host.timer_trigger import (
 from local_azure.functions_host.worker import Worker
 from local_azure.http_server import bind, port_of, serving, stop_on_signals, until_stopped
 from local_azure.storage_connections import StorageConnectionError, storage_connection
+from shared.safe_text import log_text, make_logging_safe, mask_secrets, one_line
 
 log = logging.getLogger("dev_host")
 
@@ -267,9 +268,15 @@ class LineFormatter(logging.Formatter):
         """Return the line; an exception's stack trace, where the app logs one, follows on lines of its own."""
         moment = datetime.fromtimestamp(record.created, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
         where = " ".join(part for part in (self._function_name(), record.name) if part)
-        extra = "".join(f"  {key}={value}" for key, value in vars(record).items() if key not in STANDARD_FIELDS)
+        extra = "".join(
+            f"  {key}={one_line(mask_secrets(str(value)))}"
+            for key, value in vars(record).items()
+            if key not in STANDARD_FIELDS
+        )
         line = f"{moment} {record.levelname:<7} {where}: {record.getMessage()}{extra}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if record.exc_info:
+            line += "\n" + (record.exc_text or self.formatException(record.exc_info))
+        return log_text(line)
 
     def _function_name(self) -> str:
         from azure_functions_runtime import invocation_id_cv
@@ -280,6 +287,7 @@ class LineFormatter(logging.Formatter):
 
 def configure_logging(running: Mapping[str, str], *, verbose: bool) -> None:
     """Send all records to standard output as lines; INFO and above, or everything when ``verbose``."""
+    make_logging_safe()
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(LineFormatter(running))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO, force=True)

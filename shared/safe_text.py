@@ -69,7 +69,7 @@ def safe_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [safe_json(each) for each in value]
     if isinstance(value, dict):
-        return {one_line(key): _member(key, each) for key, each in value.items()}
+        return {one_line(mask_secrets(key)): _member(key, each) for key, each in value.items()}
     return value
 
 

@@ -15,7 +15,7 @@ MAX_TEXT_CHARS = 200
 MAX_VALUE_CHARS = 36
 """Longest value of a setting that a message repeats: a GUID; keys and signatures are longer."""
 SEVERAL_LINES = frozenset({"log_tail", "payload"})
-"""Members of JSON objects whose texts have several lines; whoever prints them indents each line."""
+"""Members of JSON objects whose texts have several lines; each line is printed with an indent."""
 INDENT = "    "
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

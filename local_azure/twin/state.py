@@ -92,6 +92,7 @@ def take_state_folder(base: Path) -> StateFolder:
         folder = base / ("twin" if number == 1 else f"twin-{number}")
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)  # whatever its parts write, no other user of this machine can read it
             lock = _lock(folder / LOCK_FILE)
         except OSError as error:
             raise TwinError(f"the state folder {folder} cannot be used: {error}") from error
@@ -106,7 +107,7 @@ def running_twins(base: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in found if _is_locked(path.parent / LOCK_FILE)]
 
 
-def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
+def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:
     """Write a file whole or not at all, also where several processes write it."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -146,3 +146,11 @@ def test_a_folder_that_cannot_be_used_is_an_error_for_people(tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(TwinError, match=r"which keeps twins apart, cannot be used: .*Not a directory"):
         take_ports({"blob": 10000}, folder=tmp_path / "file" / "ports")
+
+
+def test_a_twins_folder_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Its parts write logs and storage into it; one that an older version made is closed too."""
+    (tmp_path / "twin").mkdir(mode=0o755)
+    folder = take_state_folder(tmp_path)
+    folder.release()
+    assert 0o700 == stat.S_IMODE(folder.path.stat().st_mode)

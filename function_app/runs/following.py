@@ -86,8 +86,9 @@ def _look(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     if target in ENDS and services.outage(run.dataset_version.dataset):
         release(run, services, by=by)  # its pipeline, once it is mended, decides what follows from the end
         return run
-    run = _moved(run, target, _members(run, target, status, services), services, by)
-    return _unless_changed(run, services) if run.state is RunState.RUNNING else run
+    if target is RunState.RUNNING:
+        run = _unless_changed(run, services)  # before the move: who finds the run running does not ask again
+    return _moved(run, target, _members(run, target, status, services), services, by)
 
 
 def _unless_changed(run: RunRecord, services: RunServices) -> RunRecord:

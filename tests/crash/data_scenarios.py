@@ -85,7 +85,46 @@ def begun_wrongly(serve: Serve) -> list[Step]:
     return [*upload(WRONG), lambda world: world.remove(f"{VERSION}/{WRONG}"), *uploads(*ALL_SHARDS), serve]
 
 
+def deleted_before_closing(serve: Serve) -> list[Step]:
+    """An accepted shard is deleted before the last one comes; it is uploaded again."""
+    gone: Step = lambda world: world.remove(f"{VERSION}/{ALL_SHARDS[0]}")  # noqa: E731 (one step of several)
+    return [*uploads(*ALL_SHARDS[:-1]), gone, *uploads(ALL_SHARDS[-1], ALL_SHARDS[0]), serve]
+
+
+def deleted_before_submission(serve: Serve) -> list[Step]:
+    """A shard is deleted while the run waits to be submitted; it is uploaded again."""
+    gone: Step = lambda world: world.remove(f"{VERSION}/{ALL_SHARDS[0]}")  # noqa: E731 (one step of several)
+    return [*uploads(*ALL_SHARDS), gone, serve, *uploads(ALL_SHARDS[0]), serve]
+
+
+def submitted(serve: Serve) -> list[Step]:
+    """A version is uploaded, and its run submitted."""
+    return [*uploads(*ALL_SHARDS), serve]
+
+
+def replaced_before_start(_: Serve) -> list[Step]:
+    """A shard gets other content after its run was submitted and before the job starts; no event reports it."""
+    other = shard_content(*[3] * len(ALL_SHARDS[0]))
+    replaced: Step = lambda world: world.put(ALL_SHARDS[0], other)  # noqa: E731 (one step of several)
+    return [replaced, run_jobs, deliver_run_events, deliver_run_events]
+
+
+def uploaded_unserved(_: Serve) -> list[Step]:
+    """A version is uploaded while its pipeline's file cannot be used."""
+    return uploads(*ALL_SHARDS)
+
+
 DATA = (
+    Scenario(name="a shard is deleted before the closing", steps=deleted_before_closing),
+    Scenario(name="a shard is deleted before the submission", steps=deleted_before_submission),
+    # a look after the end of the job finds a run that is too late to cancel, and does not register it
+    Scenario(
+        name="replaced before the job starts",
+        steps=replaced_before_start,
+        prelude=submitted,
+        survives_loss=False,
+    ),
+    Scenario(name="pipeline out of service", steps=uploaded_unserved, prepare=World.break_pipeline),
     Scenario(name="drift blocks", steps=drifted, prelude=registered, prepare=watch_drift("block")),
     Scenario(name="drift warns", steps=drifted, prelude=registered, prepare=watch_drift("warn")),
     Scenario(name="drift unmeasured", steps=unreadable_manifest, prelude=registered, prepare=watch_drift("block")),

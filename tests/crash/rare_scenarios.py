@@ -229,7 +229,7 @@ RARE = (
         name="changed twice and left to the timer",
         steps=lambda _: [deliver_run_events],
         prepare=retrain,
-        prelude=lambda serve: [*running(serve), *changed_twice(serve)],
+        prelude=lambda serve: [*running(serve), deliver_run_events, *changed_twice(serve)],
     ),
     Scenario(name="canceled early", steps=canceled_early, prepare=away, survives_loss=False),
     Scenario(name="waiting", steps=waiting, survives_loss=False),  # an hour later, nothing is queued any more

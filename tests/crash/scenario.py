@@ -141,8 +141,17 @@ def changed(serve: Serve) -> list[Step]:
 
 def asked(serve: Serve) -> list[Step]:
     """A person requests another run of a version that was trained on."""
+    return _asked_by(lambda w: ask(w, {"epochs": 5}), serve)
+
+
+def keyed(serve: Serve) -> list[Step]:
+    """A person requests another run with an Idempotency-Key."""
+    return _asked_by(lambda w: ask(w, {"epochs": 5}, key="key-2"), serve)
+
+
+def _asked_by(request: Step, serve: Serve) -> list[Step]:
     return [
-        lambda w: ask(w, {"epochs": 5}),
+        request,
         serve,
         run_jobs,
         lambda w: end_jobs(w, "Completed"),
@@ -150,10 +159,10 @@ def asked(serve: Serve) -> list[Step]:
     ]
 
 
-def ask(world: World, overrides: dict[str, Any]) -> None:
+def ask(world: World, overrides: dict[str, Any], key: str | None = None) -> None:
     """Request a run as the HTTP API does; a version that is still open is refused."""
     try:
-        request_run(VERSION, overrides, trigger="http", services=world.services)
+        request_run(VERSION, overrides, trigger="http", services=world.services, key=key)
     except LandfallError:
         return
 

@@ -13,7 +13,7 @@ from function_app.testing.azure_ml import MemoryNotifier
 from tests.crash.data_scenarios import DATA, SCRIPTS
 from tests.crash.process import Step
 from tests.crash.rare_scenarios import RARE
-from tests.crash.scenario import Scenario, Serve, asked, changed, retrain, trained, upload, uploads
+from tests.crash.scenario import Scenario, Serve, asked, changed, keyed, retrain, trained, upload, uploads
 from tests.crash.watched_scenarios import WATCHED
 from tests.support.world import ALL_SHARDS, VERSION, WEBHOOK, World
 
@@ -109,6 +109,7 @@ BASIC = (
     Scenario(name="contradicted", steps=contradicted),
     Scenario(name="irrelevant", steps=irrelevant, prelude=trained()),
     Scenario(name="asked", steps=asked, prelude=trained(), survives_loss=False),
+    Scenario(name="asked with a key", steps=keyed, prelude=trained(), survives_loss=False),
     Scenario(name="swept", steps=unnoticed),
 )
 

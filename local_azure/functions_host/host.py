@@ -21,9 +21,9 @@ from local_azure.functions_host.functions import SERVED_TRIGGERS, Function
 from local_azure.functions_host.http_api import DevHostApi
 from local_azure.functions_host.http_trigger import make_routes
 from local_azure.functions_host.invocations import SERVED_OUTPUTS, Invoker, OutputWriter
+from local_azure.functions_host.keys import read_keys
 from local_azure.functions_host.queue_trigger import QueueListener, create_queue
 from local_azure.functions_host.settings import (
-    DevHostError,
     HostOptions,
     QueueOptions,
     app_settings,
@@ -59,8 +59,8 @@ class Options:
     """Folder of the app: function_app.py and host.json."""
     port: int
     """0 for any free port."""
-    system_key_env: str
-    """The environment variable that holds the system key; empty for no key."""
+    keys_env: str
+    """The environment variable that holds the app's keys; empty where everything is open."""
     queue_lease_s: float
     """How long a fetched message stays invisible; the message of a killed host reappears after that."""
     grace_s: float
@@ -152,17 +152,8 @@ class DevHost:
             functions={function.name.lower(): function for function in self.functions},
             timers=listeners.timers,
             invoker=self.invoker,
-            system_key=_system_key(self.options),
+            keys=read_keys(os.environ, self.options.keys_env),
         )
-
-
-def _system_key(options: Options) -> str:
-    if not options.system_key_env:
-        return ""
-    key = os.environ.get(options.system_key_env, "")
-    if not key:
-        raise DevHostError(f"--system-key-env names {options.system_key_env}, which is not set")
-    return key
 
 
 @dataclass(kw_only=True)

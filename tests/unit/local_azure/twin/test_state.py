@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import stat
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from local_azure.processes import TwinError
 from local_azure.twin.state import (
+    ADDED_KEYS,
     STRIDE,
     is_free,
     running_twins,
@@ -154,3 +157,14 @@ def test_a_twins_folder_is_for_its_owner_only(tmp_path: Path) -> None:
     folder = take_state_folder(tmp_path)
     folder.release()
     assert 0o700 == stat.S_IMODE(folder.path.stat().st_mode)
+
+
+def test_secrets_of_an_earlier_version_get_the_keys_that_they_lack(tmp_path: Path) -> None:
+    """The others stay, so that the data stay readable."""
+    folder = take_state_folder(tmp_path)
+    whole = asdict(folder.secrets())
+    earlier = {name: key for name, key in whole.items() if name not in ADDED_KEYS}
+    (folder.path / "secrets.json").write_text(json.dumps(earlier))
+    read, again = folder.secrets(), folder.secrets()
+    folder.release()
+    assert (again, earlier) == (read, {name: getattr(read, name) for name in earlier})

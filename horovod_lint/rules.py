@@ -174,8 +174,8 @@ RULES: Mapping[RuleCode, Rule] = {
         "The script trains for a pipeline that registers models, but writes no training report.",
         "The gate decides on the report's metrics: without a report the training is paid for, and no model is "
         "registered.",
-        "On the root, write `TrainingReport(...).to_json()` of `shared.training_report` into the folder that `--report` "
-        "names, as `training_report.json`.",
+        "On the root, write `TrainingReport(...).to_json()` of `shared.training_report` as `training_report.json` "
+        "into the folder that `--report` names.",
     ),
     _C.GPU_NOT_PINNED: _warning(
         "The script does not pick a GPU for each process.",

@@ -106,6 +106,9 @@ def files_of(run: Mapping[str, Any], connection: str | None) -> Iterator[str]:
     workspace = ["--subscription", one["subscription"], "--resource-group", one["group"]]
     workspace += ["--workspace-name", one["workspace"]]
     if connection is not None:
+        connection = ";".join(
+            p for p in connection.split(";") if not p.startswith(("QueueEndpoint", "TableEndpoint"))
+        )
         folder = f"{run['dataset']}/{run['version']}/{run['logical_run']}"
         for source, pattern in (("runs", f"{folder}/*"), ("azureml", f"ExperimentRun/dcid.{job}/*")):
             yield _command("az storage blob download-batch --destination . --source", source, "--pattern", pattern,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -12,7 +13,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import click
-from azure.core.exceptions import AzureError, ResourceExistsError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError
 from azure.storage.blob import BlobServiceClient, ContainerClient, LinearRetry
 
 from cli.api_client import ApiClient, ApiError
@@ -23,6 +24,7 @@ from shared.crc import crc32c_of_file
 from shared.safe_text import one_line, public_url
 
 MAX_BLOCK_BYTES = 8 << 20
+STORAGE_SCOPE = "https://storage.azure.com/.default"
 CONCURRENCY = 4
 """Blocks of one shard that are uploaded at the same time."""
 CRC_METADATA = "landfall_crc32c"
@@ -170,6 +172,8 @@ def upload_all(
     """Upload with a progress bar that counts bytes; return how many shards were there already and left alone."""
     folder = "/".join(target)
     left = shards if overwrite else list(_not_there(shards, folder, uploader.existing(f"{folder}/")))
+    if not left:
+        return len(shards)
     total = sum(shard.stat().st_size for shard in left)
     with uploading_bar(f"uploading {len(left)} shards", total_bytes=total) as step:
         for shard in left:
@@ -260,10 +264,17 @@ class ShardUploader:
 
     @classmethod
     def signed_in(cls, account_url: str, container: str) -> ShardUploader:
-        """Open an account with the identity of this machine, as by `az login`."""
+        """Open an account with the identity of this machine, as by `az login`. Raises CliError without one."""
         from azure.identity import DefaultAzureCredential
 
-        return cls(BlobServiceClient(account_url, DefaultAzureCredential(), **_options()), container)
+        # It logs a paragraph for each way to sign in that it has tried.
+        logging.getLogger("azure.identity").setLevel(logging.ERROR)
+        credential = DefaultAzureCredential()
+        try:
+            credential.get_token(STORAGE_SCOPE)  # the client would try for a while
+        except ClientAuthenticationError as error:
+            raise CliError(f"Not signed in to Azure: run `az login`. {_first_line(error)}") from error
+        return cls(BlobServiceClient(account_url, credential, **_options()), container)
 
     def __enter__(self) -> Self:
         return self

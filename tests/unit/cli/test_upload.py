@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from azure.core.exceptions import ClientAuthenticationError
 
 from cli.errors import CliError
 from cli.options import TwinAddress
-from cli.upload import Intake, ask_for_intake, checked_account_url, find_shards, open_uploader, refuse_ignored
+from cli.upload import (
+    Intake,
+    ask_for_intake,
+    checked_account_url,
+    find_shards,
+    open_uploader,
+    refuse_ignored,
+)
 from function_app.domain.shard_paths import NotAShardError, shard_place
 from tests.support.synthetic import synthetic_pipeline
 from tests.support.terminal import landfall
@@ -215,6 +224,14 @@ def test_a_malformed_container_is_refused(container: str) -> None:
     """Storage would answer with an error about the whole request."""
     with pytest.raises(CliError, match="is malformed: 3 to 63 lower-case letters"):
         open_uploader("https://my.blob.core.windows.net", container)
+
+
+def test_a_machine_that_is_not_signed_in_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to do, whatever the SDK has tried."""
+    reason = ClientAuthenticationError("no token\nfor many reasons")
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential.get_token", Mock(side_effect=reason))
+    with pytest.raises(CliError, match=r"^Not signed in to Azure: run `az login`\. no token$"):
+        open_uploader("https://my.blob.core.windows.net", "datasets")
 
 
 def test_the_command_refuses_names_before_it_looks_for_an_account(

@@ -79,6 +79,10 @@ def _count(value: Any) -> int:
     return count
 
 
+WARNINGS = frozenset({ReasonCode.SET_SMALL_SHARD})
+"""Codes of what can be trained all the same: the version is not refused, and its closing lists them."""
+
+
 def check_set(
     shards: Iterable[ManifestShard],
     requirements: DataRequirements,
@@ -86,7 +90,7 @@ def check_set(
     counts: StatedCounts | None = None,
     formats: Mapping[str, str] | None = None,
 ) -> list[Reason]:
-    """Return every problem of accepted shards taken together; an empty list means that the set is complete.
+    """Return every problem of accepted shards taken together; the set is complete if all of them are `WARNINGS`.
 
     ``formats`` maps a shard's name to its format (``tfrecord``, ``tfrecord gzip`` …), where that is known.
     """

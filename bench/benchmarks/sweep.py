@@ -129,7 +129,7 @@ class SweepWorld:
 
     def check(self, report: SweepReport) -> None:
         """Raise BenchmarkError if a sweep had something to do, or could not do it."""
-        if report.shards_judged or report.problems:
+        if report.shards_missed or report.problems:
             raise BenchmarkError(f"the sweep found work where nothing was missed: {report}")
 
     def _upload(self, version: DatasetVersion, num_shards: int, *, missing: int = 0) -> None:

@@ -60,7 +60,9 @@ class Inventory:
     """Datasets whose listing was read completely."""
 
 
-def missed_shards(pipeline: Pipeline, services: IngestServices, inventory: Inventory) -> Iterator[ShardPlace]:
+def missed_shards(
+    pipeline: Pipeline, services: IngestServices, inventory: Inventory
+) -> Iterator[tuple[ShardPlace, BlobFacts]]:
     """Yield the shards of a dataset whose content has no verdict, except young ones whose event may still come."""
     blobs = services.shards.list(f"{pipeline.dataset}/")
     for folder, of_version in groupby(blobs, key=lambda facts: facts.path.split("/")[1:2]):
@@ -105,7 +107,7 @@ def _missed_of_version(
     facts: list[BlobFacts],
     services: IngestServices,
     inventory: Inventory,
-) -> Iterator[ShardPlace]:
+) -> Iterator[tuple[ShardPlace, BlobFacts]]:
     blobs = _digest(pipeline, facts)
     generation = services.ledger.latest_generation(version)
     if generation is not None and services.ledger.mark(_mark_name(version)) == _mark(generation, blobs):
@@ -119,7 +121,9 @@ def _missed_of_version(
     if not missed:
         inventory.looks[version] = _look(rows, pipeline, blobs=blobs if ripe else "")
     # A long shard that another execution is validating is not missed, but the version is not settled either.
-    yield from (place for place, one in missed if not is_under_way(place, one, services))
+    for place, one in missed:
+        if not (services.time_budget.is_long(one.size_bytes) and is_under_way(place, one, services)):
+            yield place, one
 
 
 def _is_absent(version: DatasetVersion, inventory: Inventory) -> bool:

@@ -64,7 +64,9 @@ def missed_shards(
     pipeline: Pipeline, services: IngestServices, inventory: Inventory
 ) -> Iterator[tuple[ShardPlace, BlobFacts]]:
     """Yield the shards of a dataset whose content has no verdict, except young ones whose event may still come."""
-    blobs = services.shards.list(f"{pipeline.dataset}/")
+    blobs = services.shards.list(
+        f"{pipeline.dataset}/", unlisted=lambda beginning: _record_unlisted(beginning, services)
+    )
     for folder, of_version in groupby(blobs, key=lambda facts: facts.path.split("/")[1:2]):
         facts = list(of_version)
         version = _version(facts, services)
@@ -72,6 +74,20 @@ def missed_shards(
             inventory.seen.add(version)
             yield from _missed_of_version(version, pipeline, facts, services, inventory)
     inventory.listed.add(pipeline.dataset)
+
+
+def _record_unlisted(beginning: str, services: IngestServices) -> None:
+    """Record once a day that a blob stands in the way of the listing."""
+    name, day = f"unlisted/{beginning}", f"{services.clock():%Y-%m-%d}"
+    if services.ledger.mark(name) == day:
+        return
+    subject = "/".join(beginning.split("/")[:2]) if beginning.count("/") > 1 else beginning.partition("/")[0]
+    reason = (
+        f"storage cannot list a blob whose name begins with {beginning!r} and goes on with an unusual character; "
+        "delete or rename it: until then every listing takes longer, and blobs with unusual names are passed over"
+    )
+    services.history.record(subject, "blob_not_listed", reason)
+    services.ledger.set_mark(name, day)
 
 
 def unchanged_closing(

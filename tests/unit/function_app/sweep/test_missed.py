@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import read_uploads
 from function_app.domain.records import BlobFacts
+from function_app.ports import passed_over
 from function_app.services import TimeBudget
 from function_app.sweep.missed import BUDGET_S, SHARDS_OF_A_TURN
 from function_app.sweep.sweep import run_sweep
@@ -88,11 +89,11 @@ def test_large_shards_fill_a_message_earlier() -> None:
 class OneUnlisted(MemoryShardStore):
     """Does not list the digits."""
 
-    def list(self, prefix: str) -> Iterator[BlobFacts]:
+    def list(self, prefix: str, *, unlisted: Callable[[str], object] = passed_over) -> Iterator[BlobFacts]:
         """See ShardStore."""
         if prefix.startswith("digits"):
             raise ServiceUnavailableError("list datasets/digits/*: storage answered 500")
-        return super().list(prefix)
+        return super().list(prefix, unlisted=unlisted)
 
 
 def test_a_dataset_that_cannot_be_listed_holds_up_no_other() -> None:

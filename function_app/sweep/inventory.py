@@ -81,7 +81,8 @@ def _record_unlisted(beginning: str, services: IngestServices) -> None:
     name, day = f"unlisted/{beginning}", f"{services.clock():%Y-%m-%d}"
     if services.ledger.mark(name) == day:
         return
-    subject = "/".join(beginning.split("/")[:2]) if beginning.count("/") > 1 else beginning.partition("/")[0]
+    folders = beginning.split("/")[:-1]
+    subject = "/".join(folders[:2])
     reason = (
         f"storage cannot list a blob whose name begins with {beginning!r} and goes on with an unusual character; "
         "delete or rename it: until then every listing takes longer, and blobs with unusual names are passed over"

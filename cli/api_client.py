@@ -62,6 +62,13 @@ class ApiClient:
         """Return a dataset version: shards, statistics, runs."""
         return self._object("GET", f"/api/datasets/{quote(dataset, safe='')}/{quote(version, safe='')}")
 
+    def pipelines(self) -> list[dict[str, Any]]:
+        """Return the pipelines: dataset, name, state and splits of each."""
+        pipelines = self._object("GET", "/api/pipelines").get("pipelines")
+        if not isinstance(pipelines, list):
+            raise CliError(f"{self.url}/api/pipelines answered without a list. Is this a Landfall function app?")
+        return pipelines
+
     def runs(self, **filters: str | int) -> list[dict[str, Any]]:
         """Return runs, newest first."""
         runs = self._object("GET", "/api/runs", params=filters).get("runs")

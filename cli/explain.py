@@ -51,6 +51,8 @@ def describe_version(version: Mapping[str, Any]) -> Iterator[str]:
         yield f"  fingerprint {generation['fingerprint']}"
     for split_name, split in version["splits"].items():
         yield from _split(split_name, split)
+    if version.get("hold"):
+        yield f"  on hold: {version['hold']}; upload a shard again, or: landfall release {name}"
     for reason in version.get("refusal", ())[:MAX_LISTED]:
         yield f"  refused as a set: {reason}"
     yield from _drift(version)

@@ -13,6 +13,7 @@ import click
 
 from cli.api_client import ApiClient
 from cli.errors import CliError
+from shared.shard_names import DATASET_MEANING, DATASET_PATTERN, VERSION_MEANING, VERSION_PATTERN
 
 ROOT = Path(__file__).resolve().parent.parent
 """The clone."""
@@ -21,7 +22,6 @@ TWINS = ROOT / ".landfall"
 P = ParamSpec("P")
 R = TypeVar("R")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
-_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print the API's answer as JSON.")
 limit_option = click.option(
@@ -41,8 +41,7 @@ class DatasetVersionArgument(click.ParamType[tuple[str, str]]):
         parts = str(value).strip("/").split("/")
         if len(parts) != 2:  # noqa: PLR2004 - a dataset and a version
             self.fail(f"{value!r} is not <dataset>/<version>, such as digits/2026-11-20.", param, ctx)
-        dataset, version = (_checked(self, part, param, ctx) for part in parts)
-        return dataset, version
+        return _dataset(self, parts[0], param, ctx), _version(self, parts[1], param, ctx)
 
 
 class TrainableArgument(click.ParamType[tuple[str, str | None]]):
@@ -54,7 +53,7 @@ class TrainableArgument(click.ParamType[tuple[str, str | None]]):
         """Split and check; the function app decides whether the dataset may stand without a version."""
         if isinstance(value, tuple) or "/" in str(value).strip("/"):
             return DATASET_VERSION.convert(value, param, ctx)
-        return _checked(self, str(value).strip("/"), param, ctx), None
+        return _dataset(self, str(value).strip("/"), param, ctx), None
 
 
 class IdArgument(click.ParamType[str]):
@@ -72,12 +71,19 @@ class IdArgument(click.ParamType[str]):
         return str(value)
 
 
-def _checked(
+def _dataset(
     argument: click.ParamType[Any], part: str, param: click.Parameter | None, ctx: click.Context | None
 ) -> str:
-    if _PART.fullmatch(part) is None:
-        problem = "a dataset and a version consist of letters, digits, '.', '_' and '-', at most 128 of them"
-        argument.fail(f"{part!r} is malformed: {problem}.", param, ctx)
+    if DATASET_PATTERN.fullmatch(part) is None:
+        argument.fail(f"{part[:100]!r} is malformed: a dataset is {DATASET_MEANING}.", param, ctx)
+    return part
+
+
+def _version(
+    argument: click.ParamType[Any], part: str, param: click.Parameter | None, ctx: click.Context | None
+) -> str:
+    if VERSION_PATTERN.fullmatch(part) is None:
+        argument.fail(f"{part[:100]!r} is malformed: a version is {VERSION_MEANING}.", param, ctx)
     return part
 
 
@@ -87,21 +93,26 @@ RUN_ID = IdArgument("a run", "landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")
 DEAD_LETTER_ID = IdArgument("a dead letter", "0123456789abcdef")
 
 
-def with_api(command: Callable[Concatenate[ApiClient, P], R]) -> Callable[..., R]:
-    """Add --url and --key to a command, and pass it an open `ApiClient` as its first argument."""
-
-    @click.option(
-        "--url",
-        envvar="LANDFALL_URL",
-        show_envvar=True,
-        help="URL of the function app (default: the local twin that is running).",
-    )
-    @click.option(
+def function_app_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add --url and --key to a command."""
+    command = click.option(
         "--key",
         envvar="LANDFALL_FUNCTION_KEY",
         show_envvar=True,
         help="Function key (default: none; the local twin needs none).",
-    )
+    )(command)
+    return click.option(
+        "--url",
+        envvar="LANDFALL_URL",
+        show_envvar=True,
+        help="URL of the function app (default: the local twin that is running).",
+    )(command)
+
+
+def with_api(command: Callable[Concatenate[ApiClient, P], R]) -> Callable[..., R]:
+    """Add --url and --key to a command, and pass it an open `ApiClient` as its first argument."""
+
+    @function_app_options
     @functools.wraps(command)
     def wrapper(*args: Any, url: str | None, key: str | None, **kwargs: Any) -> R:
         with api_client(url, key) as client:

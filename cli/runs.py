@@ -8,11 +8,13 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import click
 
 from cli.api_client import ApiClient
 from cli.options import (
+    DATASET_VERSION,
     RUN_ID,
     TRAINABLE,
     as_json_option,
@@ -104,6 +106,9 @@ def files_of(run: Mapping[str, Any], connection: str | None) -> Iterator[str]:
     workspace = ["--subscription", one["subscription"], "--resource-group", one["group"]]
     workspace += ["--workspace-name", one["workspace"]]
     if connection is not None:
+        connection = ";".join(
+            p for p in connection.split(";") if not p.startswith(("QueueEndpoint", "TableEndpoint"))
+        )
         folder = f"{run['dataset']}/{run['version']}/{run['logical_run']}"
         for source, pattern in (("runs", f"{folder}/*"), ("azureml", f"ExperimentRun/dcid.{job}/*")):
             yield _command("az storage blob download-batch --destination . --source", source, "--pattern", pattern,
@@ -176,6 +181,23 @@ def describe_request(run: Mapping[str, Any], target: str) -> Iterator[str]:
         yield f"To train again: landfall submit {target} --force"
     else:
         yield f"{run['run_id']}: {run['state']}. To follow it: landfall run {run['run_id']}"
+
+
+@click.command(epilog="Example: landfall release digits/2026-11-20")
+@click.argument("target", type=DATASET_VERSION, metavar="DATASET/VERSION")
+@as_json_option
+@with_api
+def release(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> None:
+    """Lift the hold on a version whose data made a run fail, so that runs on it can be requested again."""
+    name = "/".join(target)
+    answer = client.post(f"/api/datasets/{quote(target[0], safe='')}/{quote(target[1], safe='')}/release")
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+    elif answer["released"]:
+        click.echo(f"{name} is no longer on hold. It was, because {answer['reason']}.")
+        click.echo(f"To train on it: landfall submit {name}")
+    else:
+        click.echo(f"{name} is not on hold.")
 
 
 @click.command(epilog="Example: landfall cancel landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")

@@ -1,24 +1,39 @@
-"""``landfall upload``."""
+"""``landfall upload``: what would be ignored is refused before the first byte, and a repeated upload goes on."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import click
-from azure.core.exceptions import AzureError, ResourceExistsError
-from azure.storage.blob import BlobServiceClient, ContainerClient
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError
+from azure.storage.blob import BlobServiceClient, ContainerClient, LinearRetry
 
+from cli.api_client import ApiClient, ApiError
 from cli.errors import CliError
-from cli.options import DATASET_VERSION, running_twin_of_this_clone
+from cli.options import DATASET_VERSION, TwinAddress, function_app_options, running_twin_of_this_clone
 from cli.progress import Step, uploading_bar
+from cli.safe_text import one_line, public_url
+from shared.crc import crc32c_of_file
 
 MAX_BLOCK_BYTES = 8 << 20
+STORAGE_SCOPE = "https://storage.azure.com/.default"
 CONCURRENCY = 4
 """Blocks of one shard that are uploaded at the same time."""
+CRC_METADATA = "landfall_crc32c"
+"""Metadata of an uploaded blob: by it, a repeated upload knows that the content is there."""
+MAX_LISTED = 5
+EMULATORS = ("127.0.0.1", "localhost")
+"""Hosts on which an account's name is a part of the path."""
+UNAUTHORIZED = "unauthorized"
+"""See ApiError.code."""
 
 
 @click.command(epilog="Example: landfall upload shards --to digits/2026-11-20")
@@ -36,60 +51,199 @@ CONCURRENCY = 4
     help="URL of the data account, such as https://NAME.blob.core.windows.net (default: see above).",
 )
 @click.option("--overwrite", is_flag=True, help="Replace shards that exist already.")
+@function_app_options
 def upload(
-    sources: tuple[Path, ...], target: tuple[str, str], container: str, account_url: str | None, *, overwrite: bool
+    sources: tuple[Path, ...],
+    target: tuple[str, str],
+    *,
+    container: str,
+    account_url: str | None,
+    url: str | None,
+    key: str | None,
+    overwrite: bool,
 ) -> None:
     """Upload shards (files, or folders of files) as a dataset version.
 
     The data account is the first of these: --account-url (signed in by `az login` or a managed identity), the
     environment variable DataStorage (a connection string), DataStorage__blobServiceUri (a URL), or the local twin
     of this clone.
+
+    An upload that was interrupted is continued by the same command: shards that are there already are left alone.
     """
     shards = find_shards(sources)
-    with open_uploader(container, account_url) as uploader:
-        upload_all(uploader, shards, target, overwrite=overwrite)
-    click.echo(f"Uploaded {len(shards)} shards as {'/'.join(target)}. Next: landfall status {'/'.join(target)}")
+    refuse_ignored(shards, target[1], intake=Intake())
+    account, twin = data_account(account_url)
+    refuse_ignored(shards, target[1], intake=ask_for_intake(target[0], url, key, twin))
+    with open_uploader(account, container) as uploader:
+        num_there = upload_all(uploader, shards, target, overwrite=overwrite)
+    version = "/".join(target)
+    there = f" ({num_there} were there already)" if num_there else ""
+    click.echo(f"Uploaded {len(shards) - num_there} shards as {version}{there}. Next: landfall status {version}")
 
 
 def find_shards(sources: tuple[Path, ...]) -> list[Path]:
-    """Return the files to upload, folders in order of name. Raises CliError for no file and for two of one name."""
-    files = [f for s in sources for f in (sorted(s.iterdir()) if s.is_dir() else [s])]
-    shards = [f for f in files if f.is_file() and not f.name.startswith(".")]
+    """Return the files to upload, folders in order of name.
+
+    Raises CliError for no file, for a folder in a folder, and for two files of one name.
+    """
+    found = [f for s in sources for f in (sorted(s.iterdir()) if s.is_dir() else [s]) if not f.name.startswith(".")]
+    nested = [one_line(str(f)) for f in found if f.is_dir()]
+    if nested:
+        raise CliError(
+            f"{_listed(nested)}: a folder within a folder. A version has no folders: pass the folders of its shards."
+        )
+    shards = [f for f in found if f.is_file()]
     if not shards:
         raise CliError(f"{', '.join(str(s) for s in sources)}: there is no file to upload.")
     names = [f.name for f in shards]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise CliError(
-            f"Several files have the same name: {', '.join(twice)}. One would replace the other: rename one."
+            f"Several files have the same name: {_listed(twice)}. One would replace the other: rename one."
         )
     return shards
 
 
+@dataclass(frozen=True, kw_only=True)
+class Intake:
+    """What the function app takes for a dataset; unknown as long as it was not asked."""
+
+    pipeline: str = ""
+    splits: Collection[str] | None = None
+
+
+def refuse_ignored(shards: list[Path], version: str, *, intake: Intake) -> None:
+    """Raise CliError where the function app would never look at a file, by the rule that it applies itself."""
+    from function_app.domain.shard_paths import NotAShardError, shard_of_version
+    from shard_validation import COUNT_FILES
+
+    problems = []
+    for shard in shards:
+        try:
+            if shard.name not in COUNT_FILES:
+                shard_of_version(version, shard.name, splits=intake.splits, pipeline=intake.pipeline)
+        except NotAShardError as error:
+            problems.append(one_line(str(error)))
+    if problems:
+        raise CliError(
+            f"Nothing was uploaded: the function app would ignore {len(problems)} of {len(shards)} files. "
+            f"Rename them, or leave them out.\n  {_listed(problems, separator=chr(10) + '  ')}"
+        )
+
+
+def ask_for_intake(dataset: str, url: str | None, key: str | None, twin: TwinAddress | None) -> Intake:
+    """Return what the function app takes for a dataset; say so where it cannot be asked.
+
+    Raises CliError where no pipeline is for the dataset, or the function app refuses the key.
+    """
+    from function_app.domain.shard_paths import without_pipeline
+
+    if url is None and twin is None:
+        return _unknown(dataset, "pass --url or set LANDFALL_URL")
+    address, key = (
+        (url, key) if url is not None else (twin.functions_url, key or twin.function_key) if twin else ("", "")
+    )
+    try:
+        with ApiClient(address, key) as client:
+            pipelines = client.pipelines()
+    except CliError as error:
+        if isinstance(error, ApiError) and error.code == UNAUTHORIZED:
+            raise
+        return _unknown(dataset, error.message)
+    by_dataset = {each["dataset"]: each for each in pipelines}
+    found = by_dataset.get(dataset)
+    if found is None and None in by_dataset:
+        return _unknown(dataset, "a pipeline file without a readable dataset is out of service")
+    if found is None:
+        raise CliError(f"Nothing was uploaded: {without_pipeline(dataset, by_dataset)}.")
+    if found["state"] == "out_of_service":
+        return _unknown(dataset, "its pipeline is out of service, and the shards wait until its file is mended")
+    return Intake(pipeline=found["pipeline"], splits=found["splits"])
+
+
+def _unknown(dataset: str, reason: str) -> Intake:
+    click.echo(f"Not checked whether a pipeline takes shards of {dataset}: {reason}", err=True)
+    return Intake()
+
+
 def upload_all(
     uploader: ShardUploader, shards: list[Path], target: tuple[str, str], *, overwrite: bool = False
-) -> None:
-    """Upload with a progress bar that counts bytes."""
-    total = sum(shard.stat().st_size for shard in shards)
-    with uploading_bar(f"uploading {len(shards)} shards", total_bytes=total) as step:
-        for shard in shards:
-            uploader.upload(shard, "/".join((*target, shard.name)), step, overwrite=overwrite)
+) -> int:
+    """Upload with a progress bar that counts bytes; return how many shards were there already and left alone."""
+    folder = "/".join(target)
+    left = shards if overwrite else list(_not_there(shards, folder, uploader.existing(f"{folder}/")))
+    if not left:
+        return len(shards)
+    total = sum(shard.stat().st_size for shard in left)
+    with uploading_bar(f"uploading {len(left)} shards", total_bytes=total) as step:
+        for shard in left:
+            uploader.upload(shard, f"{folder}/{shard.name}", step, overwrite=overwrite)
+    return len(shards) - len(left)
 
 
-def open_uploader(container: str, account_url: str | None) -> ShardUploader:
-    """Return an uploader to the data account. Raises CliError where none is named and no twin runs."""
+def _not_there(shards: list[Path], folder: str, existing: Mapping[str, str | None]) -> Iterator[Path]:
+    """Yield the shards to upload. Raises CliError where one exists with another content, before any is uploaded."""
+    others = []
+    for shard in shards:
+        path = f"{folder}/{shard.name}"
+        if path not in existing:
+            yield shard
+        elif existing[path] is None or existing[path] != _crc(shard):
+            others.append(path)
+    if others:
+        raise CliError(f"{_listed(others)} exists already: pass --overwrite, or choose another version.")
+
+
+def data_account(account_url: str | None) -> tuple[str, TwinAddress | None]:
+    """Return the data account, as a URL or a connection string, and the twin if it is the twin's.
+
+    Raises CliError where none is named and no twin runs.
+    """
     if account_url is not None:
-        return ShardUploader.signed_in(account_url, container)
+        return checked_account_url(account_url, "--account-url"), None
     connection = os.environ.get("DataStorage")  # noqa: SIM112 - the Functions convention writes it so
     service_uri = os.environ.get("DataStorage__blobServiceUri")  # noqa: SIM112
     if connection:
-        return ShardUploader.connected(connection, container)
+        return connection, None
     if service_uri:
-        return ShardUploader.signed_in(service_uri, container)
+        return checked_account_url(service_uri, "DataStorage__blobServiceUri"), None
     twin = running_twin_of_this_clone()
     if twin is None:
         raise CliError("No storage account: pass --account-url, or start a local twin with `landfall up`.")
-    return ShardUploader.connected(twin.data_connection, container)
+    return twin.data_connection, twin
+
+
+def checked_account_url(url: str, name: str) -> str:
+    """Return the URL of a storage account. Raises CliError for anything else, without repeating a signature."""
+    example = "https://NAME.blob.core.windows.net"
+    try:
+        parts = urlsplit(url)
+        host, has_port = parts.hostname or "", parts.port is not None
+        if host in EMULATORS:
+            return url
+    except ValueError as error:
+        raise CliError(f"{name} is no URL: {error}. It must look like {example}.") from error
+    shown = repr(public_url(url)[:200])
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise CliError(f"{name} {shown} holds more than the account's address: it must look like {example}. "
+                       "For a signature, set DataStorage to a connection string.")  # fmt: skip
+    if parts.scheme != "https" or "." not in host or has_port or parts.path.strip("/"):
+        raise CliError(f"{name} {shown} is not the address of a storage account: it must look like {example}.")
+    if ".dfs." in host:
+        raise CliError(f"{name} {shown} is the Data Lake address: use https://{host.replace('.dfs.', '.blob.')}.")
+    return f"https://{host}"
+
+
+def open_uploader(account: str, container: str) -> ShardUploader:
+    """Return an uploader to a container of an account. Raises CliError where one of them is malformed."""
+    from function_app.config.pipelines import CONTAINER_NAME
+
+    if re.fullmatch(CONTAINER_NAME, container) is None:
+        raise CliError(
+            f"--container {container[:100]!r} is malformed: 3 to 63 lower-case letters, digits and single -."
+        )
+    is_url = account.startswith("https://")
+    return ShardUploader.signed_in(account, container) if is_url else ShardUploader.connected(account, container)
 
 
 class ShardUploader:
@@ -103,21 +257,24 @@ class ShardUploader:
     def connected(cls, connection: str, container: str) -> ShardUploader:
         """Open an account by connection string. Raises CliError for a malformed one."""
         try:
-            service = BlobServiceClient.from_connection_string(connection, max_block_size=MAX_BLOCK_BYTES)
+            service = BlobServiceClient.from_connection_string(connection, **_options())
         except ValueError as error:
             raise CliError(f"DataStorage is not a storage connection string: {error}") from error
         return cls(service, container)
 
     @classmethod
     def signed_in(cls, account_url: str, container: str) -> ShardUploader:
-        """Open an account with the identity of this machine, as by `az login`."""
+        """Open an account with the identity of this machine, as by `az login`. Raises CliError without one."""
         from azure.identity import DefaultAzureCredential
 
+        # It logs a paragraph for each way to sign in that it has tried.
+        logging.getLogger("azure.identity").setLevel(logging.ERROR)
+        credential = DefaultAzureCredential()
         try:
-            service = BlobServiceClient(account_url, DefaultAzureCredential(), max_block_size=MAX_BLOCK_BYTES)
-        except ValueError as error:
-            raise CliError(f"{account_url!r} is not the URL of a storage account: {error}") from error
-        return cls(service, container)
+            credential.get_token(STORAGE_SCOPE)  # the client would try for a while
+        except ClientAuthenticationError as error:
+            raise CliError(f"Not signed in to Azure: run `az login`. {_first_line(error)}") from error
+        return cls(BlobServiceClient(account_url, credential, **_options()), container)
 
     def __enter__(self) -> Self:
         return self
@@ -135,21 +292,57 @@ class ShardUploader:
         except AzureError as error:
             raise CliError(f"{self._service.url} cannot be listed: {_first_line(error)}") from error
 
+    def existing(self, prefix: str) -> dict[str, str | None]:
+        """Return the blobs below a prefix with the CRC32C that their uploader stated, None where it stated none.
+
+        Raises CliError where the account or the container does not exist or refuses.
+        """
+        try:
+            blobs = self._container.list_blobs(name_starts_with=prefix, include=["metadata"])
+            return {blob.name: (blob.metadata or {}).get(CRC_METADATA) for blob in blobs}
+        except AzureError as error:
+            where = public_url(self._container.url)
+            raise CliError(f"{where} cannot be listed, so nothing was uploaded: {_first_line(error)}") from error
+
     def upload(self, file: Path, path: str, step: Step, *, overwrite: bool) -> None:
         """Upload one file, calling `step` with the bytes done.
 
-        Raises CliError where the blob exists and must stay, the file cannot be read, or the account refuses.
+        Raises CliError where the blob exists and must stay, the file changes or cannot be read, or the account
+        refuses.
         """
         options: dict[str, Any] = {"max_concurrency": CONCURRENCY, "progress_hook": _differences(step)}
         try:
+            before = file.stat()
+            options["metadata"] = {CRC_METADATA: _crc(file)}
             with file.open("rb") as content:
                 self._container.upload_blob(path, content, overwrite=overwrite, **options)
+            after = file.stat()
+            if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+                raise CliError(f"{file}: it changed while it was uploaded; upload it again with --overwrite.")
         except OSError as error:
             raise CliError(f"{file}: cannot be read: {error}") from error
         except ResourceExistsError as error:
             raise CliError(f"{path} exists already: pass --overwrite, or choose another version.") from error
         except AzureError as error:
             raise CliError(f"{path} was not uploaded to {self._service.url}: {_first_line(error)}") from error
+
+
+def _options() -> dict[str, Any]:
+    """Return options of the client; by default, it would look for a mistyped account for a minute."""
+    retry = LinearRetry(backoff=2, retry_total=4, random_jitter_range=0)
+    return {"max_block_size": MAX_BLOCK_BYTES, "retry_policy": retry}
+
+
+def _crc(file: Path) -> str:
+    try:
+        return crc32c_of_file(file)
+    except OSError as error:
+        raise CliError(f"{file}: cannot be read: {error}") from error
+
+
+def _listed(names: list[str], separator: str = ", ") -> str:
+    more = [f"and {len(names) - MAX_LISTED:,} more"] if len(names) > MAX_LISTED else []
+    return separator.join([*names[:MAX_LISTED], *more])
 
 
 def _differences(step: Step) -> Callable[[int, int | None], None]:

@@ -34,5 +34,7 @@ class ExitCode(IntEnum):
     """Ranks that should have equal weights differ."""
     DATA_CHANGED = 18
     """A shard's content is not the one that was accepted; the log names the shard."""
+    CONFIGURATION = 19
+    """The options of the pipeline do not fit the data or the training; nothing is wrong with the data."""
     INTERRUPTED = 75
     """SIGTERM or SIGUSR1: the step was finished and a checkpoint saved; the next attempt continues (EX_TEMPFAIL)."""

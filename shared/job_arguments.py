@@ -46,6 +46,13 @@ class ModelOptions:
     pixel_std: str = ""
     """Standard deviation per channel, separated by commas, from 0 to 255."""
 
+    @property
+    def reported_metrics(self) -> tuple[str, ...]:
+        """Names of the metrics in the report of Landfall's training; those of the validation begin with ``val_``."""
+        if self.task == "binary":
+            return ("loss", "accuracy", "auc")
+        return ("loss", "accuracy", "top5_accuracy") if self.num_classes > _FIVE else ("loss", "accuracy")
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:

@@ -1,4 +1,4 @@
-"""Names of shards, by the conventions of TensorFlow, TensorFlow Datasets and Hugging Face.
+"""Names of datasets and versions, and of shards by the conventions of TensorFlow, TFDS and Hugging Face.
 
 Accepted names, with ``.tfrecord``, ``.tfrecords``, ``.tfrecord.gz`` or ``.parquet`` where marked ``[.ext]``::
 
@@ -19,6 +19,10 @@ MAX_SHARDS_PER_SPLIT = 100_000
 """The conventions number shards with five digits."""
 
 MAX_NAME_CHARS = 255
+DATASET_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
+DATASET_MEANING = "1 to 63 lower-case letters, digits, - and _"
+VERSION_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+VERSION_MEANING = "1 to 64 letters, digits, . - and _"
 
 _SPLIT = r"(?P<split>[A-Za-z][A-Za-z0-9_]{0,63})"
 _OF = r"(?P<index>\d{5,6})-of-(?P<count>\d{5,6})"

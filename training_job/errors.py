@@ -25,6 +25,12 @@ class DataError(TrainingError):
     exit_code = ExitCode.DATA
 
 
+class ConfigurationError(TrainingError):
+    """The options do not fit the data or the training; the message begins with the option to change."""
+
+    exit_code = ExitCode.CONFIGURATION
+
+
 class UnreadableDataError(DataError):
     """Reading failed in the middle of a training; the damaged shard and record are searched for afterwards."""
 

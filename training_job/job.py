@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.configuration import misfits
 from shared.job_arguments import JobArguments
 from shared.manifest import MAX_MANIFEST_BYTES, SYNTHETIC, Manifest, ManifestError, ManifestShard, fingerprint
 from training_job.checkpoints.position import Position, batch_shape, resumed
 from training_job.checkpoints.store import CheckpointStore
-from training_job.errors import DataError
+from training_job.errors import ConfigurationError, DataError
 from training_job.rank_plan import BatchShape, SplitPlan, plan_evaluation, plan_training
 
 
@@ -29,13 +30,15 @@ class Job:
 def prepare(arguments: JobArguments, world_size: int) -> Job:
     """Read the manifest and the latest checkpoint's position, and plan.
 
-    Raises DataError, PlanError or CheckpointError.
+    Raises DataError, ConfigurationError, PlanError or CheckpointError.
     """
     manifest = _read_manifest(Path(arguments.manifest))
     if arguments.synthetic_records:
         manifest = _synthetic(manifest, arguments)
     else:
         _check_shards(manifest, Path(arguments.data))
+        if problems := misfits(arguments, manifest, world_size=world_size):
+            raise ConfigurationError(f"{'; '.join(problems)}.")
     checkpoints = CheckpointStore(Path(arguments.checkpoints), keep=arguments.checkpoints_kept)
     latest = checkpoints.latest_position()
     training = plan_training(

@@ -24,7 +24,6 @@ Early in training, or for a rare class, a model gives nearly the same probabilit
 buckets of equal width in the probability would hardly separate such scores. These buckets span 0.002 of the logit at
 probability 0.5, 0.007 at 0.02, 0.02 at 0.001, and 0.1 at a logit of 20, where float32 rounds the probability to 1.
 """
-_TOP = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +61,9 @@ class MetricLayout:
 def layout_for(options: ModelOptions) -> MetricLayout:
     """Return the metrics of a task."""
     if options.task == "binary":
-        return MetricLayout(names=("loss", "accuracy"), auc_buckets=AUC_BUCKETS)
-    top5 = ("top5_accuracy",) if options.num_classes > _TOP else ()
-    return MetricLayout(names=("loss", "accuracy", *top5))
+        averages = tuple(name for name in options.reported_metrics if name != "auc")
+        return MetricLayout(names=averages, auc_buckets=AUC_BUCKETS)
+    return MetricLayout(names=options.reported_metrics)
 
 
 def area_under_curve(positives: Sums, negatives: Sums) -> float:

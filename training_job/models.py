@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from shared.job_arguments import ModelOptions, numbers
-from training_job.errors import ModelError
+from training_job.errors import ConfigurationError, ModelError
 
 _MIN_LOADED = 0.5
 """The least part of the weights that a file has to fit; below it the file is for another architecture."""
@@ -54,8 +54,8 @@ def _build(options: ModelOptions, input_shape: tuple[int, ...], num_outputs: int
         return small_cnn(input_shape, num_outputs, normalise)
     if options.model_name.lower() in application_names():
         return application(options.model_name, input_shape, num_outputs, normalise)
-    raise ModelError(
-        f"There is no model {options.model_name!r}; there are small_cnn and, of keras.applications, "
+    raise ConfigurationError(
+        f'model_name: there is no model "{options.model_name}"; there are small_cnn and, of keras.applications, '
         f"{', '.join(application_names().values())}."
     )
 

@@ -163,6 +163,7 @@ def as_json(judged: Judged, *, with_statistics: bool = False) -> str:
         "num_reasons": verdict.num_reasons if verdict else 1,
         "data_format": verdict.data_format if verdict else None,
         "compression": verdict.compression if verdict else "",
+        "name_problem": _name_problem(judged),
     }
     if with_statistics:
         members["statistics"] = verdict.statistics.to_json() if verdict else None
@@ -187,11 +188,19 @@ def as_text(judged: Judged) -> str:
     what = " ".join(filter(None, (verdict.data_format, verdict.compression))) or "unknown format"
     facts = f"{verdict.num_records:,} records, {readable_bytes(verdict.size_bytes)}, {what}, CRC32C {verdict.crc32c}"
     if verdict.accepted:
-        return f"accepted    {shown(judged.shard.label)}  ({facts})"
+        problem = _name_problem(judged)
+        ignored = f"\n  the function app would ignore it: {problem}" if problem else ""
+        return f"accepted    {shown(judged.shard.label)}  ({facts}){ignored}"
     listed = judged.reasons[:MAX_LISTED]
     more = verdict.num_reasons - len(listed)
     rest = f"\n  … and {more:,} more" if more else ""
     return f"REJECTED    {shown(judged.shard.label)}  ({facts})\n{_listed(listed)}{rest}"
+
+
+def _name_problem(judged: Judged) -> str | None:
+    """Return why the function app would not look at a file of this name; only --set rejects it."""
+    reason = check_name(judged.shard.name)
+    return None if reason is None else reason.message
 
 
 def set_as_text(reasons: Sequence[Reason]) -> str:

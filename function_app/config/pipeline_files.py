@@ -210,7 +210,25 @@ def _date_as_text(loader: _Loader, node: yaml.ScalarNode) -> str:
     return str(loader.construct_scalar(node))
 
 
+def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
+    """Read a number that YAML 1.1 and 1.2 read alike; 010 is 8 in one and 10 in the other."""
+    text = str(loader.construct_scalar(node))
+    if _AMBIGUOUS.fullmatch(text):
+        meant = "write a number without leading zeros, _ and :, or a text in quotes"
+        raise yaml.YAMLError(f"{text[:100]!r} is ambiguous: {meant}, {_place(node.start_mark)}")
+    is_int = node.tag == "tag:yaml.org,2002:int"
+    number: int | float = loader.construct_yaml_int(node) if is_int else loader.construct_yaml_float(node)
+    return number
+
+
+_AMBIGUOUS = re.compile(r"[-+]?0[0-9_]+|[-+]?[0-9][0-9_:.]*[_:][0-9_:.]*")
+_FLOAT_1_2 = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+")
+"""YAML 1.2 reads 1e-3 as a number; PyYAML, which reads YAML 1.1, takes it for a text without a point in it."""
+
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", _date_as_text)
+_Loader.add_constructor("tag:yaml.org,2002:int", _number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT_1_2, list("-+.0123456789"))
 
 
 def _place(mark: Any) -> str:

@@ -17,6 +17,7 @@ from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
 from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Encoding, FeatureKind, FeatureSpec, Format, RawDtype
+from shared.shard_names import DATASET_MEANING, DATASET_PATTERN
 from shared.vm_sizes import check_gpus, checked_name
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainingOptions))
@@ -47,7 +48,7 @@ def matching(pattern: str, meaning: str) -> AfterValidator:
 
 
 Number = int | float
-Name = Annotated[str, matching(r"[a-z0-9][a-z0-9_-]{0,62}", "1 to 63 lower-case letters, digits, - and _")]
+Name = Annotated[str, matching(DATASET_PATTERN.pattern, DATASET_MEANING)]
 FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
 Split = Annotated[str, matching(r"[A-Za-z][A-Za-z0-9_]{0,63}", "the name of a split, such as train")]
 Script = Annotated[

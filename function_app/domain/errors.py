@@ -92,6 +92,14 @@ class ScriptRefusedError(LandfallError):
         self.findings = findings
 
 
+class ConfigurationError(LandfallError):
+    """A run was requested whose pipeline's options do not fit the data; the problems name each option."""
+
+    def __init__(self, message: str, *, problems: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
 class SubmissionRefusedError(LandfallError):
     """Azure ML refused the submission for good; the message is the service's."""
 

@@ -23,6 +23,7 @@ class FailureClass(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     COMMUNICATION = "communication"
     DATA = "data"
+    CONFIGURATION = "configuration"
     DATA_CHANGED = "data_changed"
     USER_CODE = "user_code"
     TIMEOUT = "timeout"
@@ -56,6 +57,7 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.OUT_OF_MEMORY: Remedy.SMALLER_BATCH,
     FailureClass.COMMUNICATION: Remedy.RESUME,
     FailureClass.DATA: Remedy.QUARANTINE,
+    FailureClass.CONFIGURATION: Remedy.STOP,
     FailureClass.DATA_CHANGED: Remedy.STOP,
     FailureClass.USER_CODE: Remedy.STOP,
     FailureClass.TIMEOUT: Remedy.STOP,
@@ -90,7 +92,11 @@ class Finding:
 EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
     ExitCode.USAGE: (FailureClass.USER_CODE, "the command line is wrong"),
     ExitCode.DATA: (FailureClass.DATA, "the data are not what the manifest says"),
-    ExitCode.PLAN: (FailureClass.USER_CODE, "the data cannot be shared out at this batch size and number of ranks"),
+    ExitCode.CONFIGURATION: (FailureClass.CONFIGURATION, "the options of the pipeline do not fit the data"),
+    ExitCode.PLAN: (
+        FailureClass.CONFIGURATION,
+        "the data do not suffice for this batch size and number of ranks",
+    ),
     ExitCode.MODEL: (FailureClass.USER_CODE, "the model cannot be built"),
     ExitCode.NON_FINITE_LOSS: (FailureClass.USER_CODE, "the loss became NaN or infinite"),
     ExitCode.EXPORT: (FailureClass.USER_CODE, "the exported model is not the trained one"),

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from function_app.config.pipelines import Pipeline
 from function_app.domain.records import DatasetVersion
 from shard_validation import COUNT_FILES
-from shared.shard_names import ShardName, ShardNameError, parse_shard_name
+from shared.shard_names import VERSION_MEANING, VERSION_PATTERN, ShardName, ShardNameError, parse_shard_name
 
 PATH_PATTERN = re.compile(r"([^/]+)/([^/]+)/([^/]+)")
-VERSION_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,21 +40,34 @@ def shard_place(path: str, pipelines: Mapping[str, Pipeline]) -> ShardPlace:
     dataset, version, name = match.groups()
     pipeline = pipelines.get(dataset)
     if pipeline is None:
-        raise NotAShardError(f"dataset {dataset!r} has no pipeline; there are pipelines for {_listed(pipelines)}")
-    if pipeline.data.is_synthetic:
-        raise NotAShardError(f"pipeline {pipeline.pipeline} trains on synthetic data and takes no shards")
+        raise NotAShardError(without_pipeline(dataset, pipelines))
+    shard = shard_of_version(version, name, splits=pipeline.data.splits, pipeline=pipeline.pipeline)
+    return ShardPlace(
+        dataset_version=DatasetVersion(dataset=dataset, version=version), shard=shard, pipeline=pipeline
+    )
+
+
+def without_pipeline(dataset: str, datasets: Iterable[str]) -> str:
+    """Return why nothing looks at an upload to a dataset, and which datasets have a pipeline."""
+    return f"dataset {dataset!r} has no pipeline; there are pipelines for {_listed(datasets)}"
+
+
+def shard_of_version(version: str, name: str, *, splits: Collection[str] | None, pipeline: str) -> ShardName:
+    """Return the shard that a file name means in a version. Raises NotAShardError, also for synthetic data.
+
+    ``splits`` are those of the pipeline: empty for synthetic data, None where they are unknown.
+    """
+    if splits is not None and not splits:
+        raise NotAShardError(f"pipeline {pipeline} trains on synthetic data and takes no shards")
     if not VERSION_PATTERN.fullmatch(version):
-        raise NotAShardError(f"{version[:100]!r} is not a version: use 1 to 64 letters, digits, . - and _")
+        raise NotAShardError(f"{version[:100]!r} is not a version: use {VERSION_MEANING}")
     try:
         shard = parse_shard_name(name)
     except ShardNameError as error:
         raise NotAShardError(str(error)) from error
-    if shard.split not in pipeline.data.splits:
-        raise NotAShardError(f"pipeline {pipeline.pipeline} asks for splits {_listed(pipeline.data.splits)}, "
-                             f"not for {shard.split}")  # fmt: skip
-    return ShardPlace(
-        dataset_version=DatasetVersion(dataset=dataset, version=version), shard=shard, pipeline=pipeline
-    )
+    if splits is not None and shard.split not in splits:
+        raise NotAShardError(f"pipeline {pipeline} asks for splits {_listed(splits)}, not for {shard.split}")
+    return shard
 
 
 def counted_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion] | None:
@@ -69,5 +81,5 @@ def counted_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipel
     return pipeline, DatasetVersion(dataset=match[1], version=match[2])
 
 
-def _listed(names: Mapping[str, object] | tuple[str, ...]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"

@@ -9,6 +9,7 @@ from function_app.domain.errors import NotFoundError
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.ingest.completeness import MAX_LISTED, SplitDescription, refusal_messages, split_descriptions
 from function_app.ingest.drift import DriftFindings, drift_findings
+from function_app.runs.admission import why_held
 from function_app.services import IngestServices
 
 
@@ -23,6 +24,8 @@ class VersionDescription:
     """The latest closing; None while it was never whole."""
     superseded: tuple[Generation, ...]
     """The closings before the latest one, the last first."""
+    hold: str | None
+    """Why requests for runs on the latest closing are refused until its hold is lifted; None without a hold."""
     refusal: tuple[str, ...]
     """Why the shards, all there, do not hold as a set; empty where nothing is known against them."""
     drift: DriftFindings
@@ -47,6 +50,7 @@ def describe_version(version: DatasetVersion, services: IngestServices) -> Versi
         splits=tuple(split_descriptions(pipeline, version, services.ledger)),
         generation=generation,
         superseded=tuple(closings[1 : MAX_LISTED + 1]),
+        hold=None if generation is None else why_held(version, generation.number, services.ledger),
         refusal=refusal_messages(version, services.ledger),
         drift=DriftFindings() if generation is None else drift_findings(generation, services),
         runs=tuple(run for run in runs if run.dataset_version == version),

@@ -19,6 +19,7 @@ from function_app.domain.run_states import SETTLED, RunState
 from function_app.domain.shard_paths import ShardPlace
 from function_app.explain.description import VersionDescription, describe_version
 from function_app.notify.messages import in_words
+from function_app.runs.admission import what_lifts
 from function_app.services import Services
 
 MAX_NAMED = 10
@@ -35,6 +36,8 @@ def awaited_of_version(version: DatasetVersion, services: Services) -> Iterator[
             f"the run of generation {described.generation.number}: its request is in the queue training-requested, "
             "or the next sweep sends it"
         )
+    if described.hold:
+        yield f"a corrected upload: it is on hold, because {described.hold}; {what_lifts(version)}"
     for run in described.runs:
         yield from (f"run {run.run_id}: {text}" for text in awaited_of_run(run, services))
     yield from _unsent(str(version), services)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from function_app.config.pipelines import Pipeline
+from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.notify.outbox import add_notifications, deliver
@@ -60,7 +61,17 @@ def _text(run: RunRecord) -> str:
         RunState.CANCELED: "was not trained to the end, the run was canceled",
         RunState.LOST: "may not have been trained, the run is lost",
     }
-    return f"{run.dataset_version} {words[run.state]}: {run.reason or 'no reason stated'} (run {run.run_id})."
+    text = f"{run.dataset_version} {words[run.state]}: {run.reason or 'no reason stated'} (run {run.run_id})."
+    return f"{text} {_sentence(run.remedy_reason)}" if run.remedy_reason and _is_to_be_mended(run) else text
+
+
+def _is_to_be_mended(run: RunRecord) -> bool:
+    """Whether the reason of the remedy says what a person has to do."""
+    return run.remedy == Remedy.QUARANTINE or run.failure_class == FailureClass.CONFIGURATION
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def warn_once(

@@ -7,6 +7,8 @@ a handler that died has left.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from function_app.domain import run_queue
 from function_app.domain.errors import VersionQuarantinedError
 from function_app.domain.events import TrainingRequest
@@ -14,7 +16,7 @@ from function_app.domain.failures import RETRYING
 from function_app.domain.records import PERSON, DatasetVersion, Generation, RunRecord
 from function_app.domain.run_queue import QueueEntry, RunQueue
 from function_app.domain.run_states import SETTLED, Actor, RunState
-from function_app.ports import Notes, RunLedger
+from function_app.ports import IngestLedger, RunLedger, RunsLedger
 from function_app.runs.transitions import move_run, run_on_record
 from function_app.services import History, RunServices
 
@@ -117,29 +119,71 @@ def _suppress(run_id: str, reason: str, services: RunServices, *, by: Actor) -> 
 
 
 # -- holds ----------------------------------------------------------------------------------------------------
-def hold_data(run: RunRecord, notes: Notes, history: History) -> None:
+RELEASED = "released: "
+"""Begins the mark of a hold that a person has lifted; the rest is the hold as it was."""
+
+
+def hold_data(run: RunRecord, ledger: RunsLedger, history: History, now: datetime) -> None:
     """Hold the generation that a run failed on. A later generation has other data and is not held."""
-    name = _hold_mark(run.dataset_version, run.generation)
-    if notes.mark(name) is None:
+    version, name = run.dataset_version, _hold_mark(run.dataset_version, run.generation)
+    known = ledger.mark(name)
+    if known is None or run.run_id not in known:  # a hold that was lifted is not renewed for the same run
         reason = f"run {run.run_id} failed on its data: {run.failure_evidence}"
-        notes.set_mark(name, reason)
-        history.record(str(run.dataset_version), "version_quarantined", reason, generation=run.generation)
+        ledger.set_mark(name, f"{now.isoformat()} {reason}")
+        text = f"{reason}; {what_lifts(version)}"
+        history.record(str(version), "version_quarantined", text, generation=run.generation)
 
 
-def refuse_held(generation: Generation, notes: Notes) -> None:
+def what_lifts(version: DatasetVersion) -> str:
+    """Return what lifts a hold, for messages."""
+    return f"the hold ends when a shard is uploaded again, or with: landfall release {version}"
+
+
+def refuse_held(generation: Generation, ledger: RunsLedger) -> None:
     """Raise VersionQuarantinedError where a generation is held."""
     version = generation.dataset_version
-    reason = why_held(version, generation.number, notes)
+    reason = why_held(version, generation.number, ledger)
     if reason is not None:
         raise VersionQuarantinedError(
-            f"{version}, generation {generation.number}, is on hold: {reason}; upload corrected shards, or request "
-            "the run with force"
+            f"{version}, generation {generation.number}, is on hold: {reason}; {what_lifts(version)}"
         )
 
 
-def why_held(version: DatasetVersion, generation: int, notes: Notes) -> str | None:
-    """Return why a generation is held: which run failed on it. None where it is not held."""
-    return notes.mark(_hold_mark(version, generation))
+def why_held(version: DatasetVersion, generation: int, ledger: IngestLedger | RunsLedger) -> str | None:
+    """Return why a generation is held: which run failed on it. None where it is not held.
+
+    A shard that was uploaded since lifts the hold, also with the same content: what broke the run may have been the
+    file as it was stored.
+    """
+    mark = ledger.mark(_hold_mark(version, generation))
+    if mark is None or mark.startswith(RELEASED):
+        return None
+    since, reason = _read_hold(mark)
+    if since is not None and any(shard.validated_at > since for shard in ledger.shards(version)):
+        return None
+    return reason
+
+
+def release_data(version: DatasetVersion, services: RunServices) -> str | None:
+    """Lift the hold of a version's latest generation; return why it was held, None where it was not."""
+    generation = services.ledger.latest_generation(version)
+    reason = None if generation is None else why_held(version, generation.number, services.ledger)
+    if generation is None or reason is None:
+        return None
+    name = _hold_mark(version, generation.number)
+    services.ledger.set_mark(name, f"{RELEASED}{services.ledger.mark(name)}")
+    text = f"a person released generation {generation.number}, which was on hold: {reason}"
+    services.history.record(str(version), "version_released", text, generation=generation.number)
+    return reason
+
+
+def _read_hold(mark: str) -> tuple[datetime | None, str]:
+    """Return since when and why a generation is held; marks of earlier releases have no time."""
+    time, _, reason = mark.partition(" ")
+    try:
+        return datetime.fromisoformat(time), reason
+    except ValueError:
+        return None, mark
 
 
 def _hold_mark(version: DatasetVersion, generation: int) -> str:

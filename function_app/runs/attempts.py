@@ -16,8 +16,9 @@ from function_app.domain.errors import LedgerConflictError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import REMEDIES, RETRYING, Evidence, FailureClass, Finding, Remedy, classify
 from function_app.domain.jobs import TAG, JobSpec, JobStatus, signed_plan, spec_from_json, spec_to_json
-from function_app.domain.records import RunRecord
+from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.domain.run_states import RunState
+from function_app.runs.admission import what_lifts
 from function_app.runs.transitions import run_on_record
 from function_app.services import History, RunServices
 from shared.vm_sizes import network_environment
@@ -51,6 +52,21 @@ def bad_script_members() -> dict[str, Any]:
     finding = Finding(failure_class=FailureClass.USER_CODE, evidence="the training script has errors")
     reason = "the same script would be refused again; correct and publish it, or submit with --force"
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
+
+
+def configuration_members(run: RunRecord, problem: str) -> dict[str, Any]:
+    """Return the same for a run that fails because of a mistake in its pipeline's file."""
+    finding = Finding(failure_class=FailureClass.CONFIGURATION, evidence=problem)
+    reason = _why_final(Remedy.STOP, finding.failure_class, run.dataset_version)
+    return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
+
+
+def _why_final(remedy: Remedy, failure_class: FailureClass, version: DatasetVersion) -> str:
+    if remedy is Remedy.QUARANTINE:
+        return what_lifts(version)
+    if failure_class is FailureClass.CONFIGURATION:
+        return f"the data are not to blame; correct the pipeline's file, then: landfall submit {version}"
+    return f"{failure_class} is not tried again"
 
 
 def record_remedy(run: RunRecord, history: History) -> None:
@@ -116,7 +132,7 @@ def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRe
     wanted = pipeline.attempts.remedies.get(finding.failure_class, REMEDIES[finding.failure_class])
     remedy, size = _possible(wanted, finding.failure_class, pipeline, attempts)
     if remedy not in RETRYING:
-        return Verdict(remedy=remedy, reason=f"{finding.failure_class} is not tried again")
+        return Verdict(remedy=remedy, reason=_why_final(remedy, finding.failure_class, attempts[-1].dataset_version))
     if len(attempts) >= pipeline.attempts.max:
         return Verdict(remedy=Remedy.STOP, reason=f"{len(attempts)} of {pipeline.attempts.max} attempts were made")
     timeout_s, bound = _time_left(pipeline, attempts, size)

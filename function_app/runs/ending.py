@@ -31,7 +31,7 @@ def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
         if run.next_run_id is not None:
             return run
     if run.remedy == Remedy.QUARANTINE and run.notified_at is None:
-        hold_data(run, services.ledger, services.history)
+        hold_data(run, services.ledger, services.history, services.clock())
     if run.state is RunState.LOST and run.notified_at is None:
         ask_cancel(run, services.jobs)  # a job that is given up must not train on unseen
     release(run, services, by=by)

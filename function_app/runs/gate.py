@@ -15,6 +15,10 @@ class GateError(LandfallError):
     """The report does not allow a registration; the message names each requirement and the value."""
 
 
+class MissingMetricError(GateError):
+    """The pipeline requires a metric that the report does not have: a mistake in the pipeline's file."""
+
+
 def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) -> str | None:
     """Return which generation superseded the run's, for lineage and notification; None where it is the latest.
 
@@ -48,14 +52,18 @@ def read_report(run: RunRecord, run_outputs: DocumentStore) -> TrainingReport:
 
 
 def check_gate(pipeline: Pipeline | None, report: TrainingReport) -> Register:
-    """Return what to register. Raises GateError naming every requirement that is not met."""
+    """Return what to register. Raises GateError naming every requirement that is not met.
+
+    Raises MissingMetricError where one of them can never be met, because the report has no such metric.
+    """
     if pipeline is None:
         raise GateError("the dataset no longer has a pipeline, so there are no requirements to check")
     if pipeline.register_ is None:
         raise GateError(f"pipeline {pipeline.pipeline} registers no model{_throughput(pipeline, report)}")
     problems = [problem for require in pipeline.register_.require if (problem := _problem(require, report))]
+    missing = any(require.metric not in report.metrics for require in pipeline.register_.require)
     if problems:
-        raise GateError("; ".join(problems))
+        raise (MissingMetricError if missing else GateError)("; ".join(problems))
     return pipeline.register_
 
 

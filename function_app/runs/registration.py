@@ -12,8 +12,10 @@ from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import TAG, ModelRegistration
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
+from function_app.runs.attempts import configuration_members
 from function_app.runs.gate import (
     GateError,
+    MissingMetricError,
     check_gate,
     check_superseded,
     read_report,
@@ -36,7 +38,8 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
         registration = _registration(run, register.model, report, superseded)
         services.models.register(registration)
     except (GateError, SubmissionRefusedError) as error:
-        return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, metrics=metrics)
+        found = configuration_members(run, str(error)) if isinstance(error, MissingMetricError) else {}
+        return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, metrics=metrics, **found)
     text = f"model {registration.name} version {registration.version}"
     members = {"model_name": registration.name, "model_version": registration.version}
     run = run if superseded is None else replace(run, reason=f"trained on superseded data: {superseded}")

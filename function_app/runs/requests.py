@@ -20,6 +20,7 @@ from function_app.domain.run_states import AWAITING_SUBMISSION
 from function_app.ingest.closing import described
 from function_app.ingest.completeness import missing_shards, refusal_messages
 from function_app.runs.admission import refuse_held
+from function_app.runs.configuration import refuse_misfit
 from function_app.runs.request_keys import KeyedRequest
 from function_app.runs.script_check import (
     MAX_LISTED,
@@ -68,7 +69,7 @@ def request_run(
     run, so that a repeated call adds no second one, whatever has happened since.
 
     Raises NotFoundError, VersionNotWholeError, OverrideError, VersionQuarantinedError, ScriptRefusedError,
-    IdempotencyKeyError.
+    ConfigurationError, IdempotencyKeyError.
     """
     request = _keyed(key, version, overrides, forced_by)
     first = request.first_run(services) if request else None
@@ -82,9 +83,9 @@ def request_run(
     if forced_by is None:
         refuse_held(generation, services.ledger)
         refuse_bad_script(pipeline, check)
+    refuse_misfit(pipeline, options, generation, services.documents)
     plan = unspent_plan(pipeline, generation, services, options=options, forced_by=forced_by)
-    plan = with_script_errors(plan, check)
-    now = services.clock()
+    plan, now = with_script_errors(plan, check), services.clock()
     planned = planned_run(plan, pipeline, generation, trigger=trigger, now=now, forced_by=forced_by)
     first = request.claim(plan.run_id, services) if request else None
     is_new = first is None and services.ledger.add_run(planned)

@@ -13,14 +13,16 @@ from function_app.domain.errors import (
     SubmissionRefusedError,
 )
 from function_app.domain.events import TrainingRequest
-from function_app.domain.failures import FailureClass
+from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.jobs import TAG, Plan, plan_run, planned_run, signed_plan, spec_from_json
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import StoredShards, data_in_storage, reject_gone
+from function_app.ports import RunsLedger
 from function_app.runs.admission import admit, last_attempt, release, why_held
-from function_app.runs.attempts import bad_script_members, record_remedy, refusal_members
+from function_app.runs.attempts import bad_script_members, configuration_members, record_remedy, refusal_members
 from function_app.runs.cancellation import cancel_superseded
+from function_app.runs.configuration import misfit
 from function_app.runs.ending import ask_cancel, end_run
 from function_app.runs.script_check import script_refusal
 from function_app.runs.transitions import change_run, move_run
@@ -34,6 +36,8 @@ MAX_NAMES = 100
 """Largest number of names of one request: how often the same training may be given up before force is needed."""
 
 
+MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED})
+"""Failures after which the same request may lead to a model."""
 WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
 
 
@@ -67,8 +71,8 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
     try:
         if run.cancel_requested_at is not None and services.jobs.status(run.run_id) is None:
             return _never_submitted(run, services, by)
-        if problem := script_refusal(run, services):
-            return _refused(run, problem, bad_script_members(), services, by)
+        if found := _mistake(run, services):
+            return _refused(run, *found, services, by)
         services.jobs.submit(spec_from_json(run.spec))
     except SubmissionRefusedError as error:
         return _refused(run, str(error), refusal_members(run, str(error), services), services, by)
@@ -128,6 +132,15 @@ def _give_up(run: RunRecord, reason: str, services: RunServices, by: Actor) -> N
     if moved:
         services.history.record(run.run_id, f"run_{run.state}", reason, by=by)
     end_run(run, services, by=by)
+
+
+def _mistake(run: RunRecord, services: RunServices) -> tuple[str, dict[str, Any]] | None:
+    """Return what a person has to correct before the run can be submitted, and the members that say so."""
+    if problem := script_refusal(run, services):
+        return problem, bad_script_members()
+    if problem := misfit(run, services):
+        return problem, configuration_members(run, problem)
+    return None
 
 
 def _claim_submission(run: RunRecord, etags: str | None, services: RunServices) -> tuple[RunRecord, bool]:
@@ -240,7 +253,7 @@ def unspent_plan(
         again = "/".join([*([f"forced by {forced_by}"] if forced_by else []), *([str(number)] if number else [])])
         plan = plan_run(pipeline, generation, services.workspace, options=options, again=again or None)
         run = last_attempt(plan.run_id, services.ledger)
-        if run is None or not _is_spent(run, generation):
+        if run is None or not _is_spent(run, generation, services.ledger):
             return _tagged(plan) if forced_by else plan
     raise LedgerConflictError(
         f"{generation.dataset_version}: the same training was given up {MAX_NAMES} times; request it with force"
@@ -254,9 +267,15 @@ def _tagged(plan: Plan) -> Plan:
     )
 
 
-def _is_spent(run: RunRecord, generation: Generation) -> bool:
-    """Whether a run was never submitted, or ended badly on data that changed under it or on an earlier generation."""
-    if run.state is RunState.SUPPRESSED or run.failure_class == FailureClass.DATA_CHANGED:
+def _is_spent(run: RunRecord, generation: Generation, ledger: RunsLedger) -> bool:
+    """Whether a run was never submitted, ended badly on an earlier generation, or its cause can be mended.
+
+    A pipeline's mistake is mended in its file, shards that changed by the next look at them, and data that broke the
+    run where their hold was lifted.
+    """
+    if run.state is RunState.SUPPRESSED or run.failure_class in MENDABLE:
+        return True
+    if run.remedy == Remedy.QUARANTINE and why_held(run.dataset_version, run.generation, ledger) is None:
         return True
     undelivered = run.state in WITHOUT_A_MODEL or run.cancel_requested_at is not None
     return undelivered and run.generation != generation.number

@@ -264,12 +264,24 @@ class RunBody(BaseModel):
         )
 
 
+class HoldBody(BaseModel):
+    """What a release has lifted."""
+
+    dataset: str
+    version: str
+    released: bool = Field(description="False where the version was not on hold.")
+    reason: str | None = Field(description="Why it was on hold; null where it was not.")
+
+
 class PipelineBody(BaseModel):
     """One pipeline, in service or out of service."""
 
     dataset: str | None = Field(description="Null where a file does not tell it.")
     pipeline: str | None = Field(description="Null for a pipeline that is out of service.")
     state: Literal["in_service", "out_of_service"]
+    splits: list[str] | None = Field(
+        description="Splits whose shards it takes: none for synthetic data; null if out of service."
+    )
     problems: list[str] = Field(description="What to mend: file, field, problem; empty for a pipeline in service.")
 
 
@@ -282,11 +294,23 @@ class PipelinesBody(BaseModel):
     def of_services(cls, services: Services) -> Self:
         """Return the body of the pipelines."""
         broken = [
-            PipelineBody(dataset=dataset or None, pipeline=None, state="out_of_service", problems=list(problems))
+            PipelineBody(
+                dataset=dataset or None,
+                pipeline=None,
+                state="out_of_service",
+                splits=None,
+                problems=list(problems),
+            )
             for dataset, problems in sorted(services.out_of_service.items())
         ]
         known = [
-            PipelineBody(dataset=dataset, pipeline=pipeline.pipeline, state="in_service", problems=[])
+            PipelineBody(
+                dataset=dataset,
+                pipeline=pipeline.pipeline,
+                state="in_service",
+                splits=list(pipeline.data.splits),
+                problems=[],
+            )
             for dataset, pipeline in sorted(services.pipelines.items())
         ]
         return cls(pipelines=broken + known)
@@ -306,6 +330,7 @@ class VersionBody(BaseModel):
     state: str = Field(description="open until the version is complete for the first time, then closed.")
     pipeline: str
     splits: dict[str, SplitBody]
+    hold: str | None = Field(description="Why requests for runs are refused until the hold is lifted; null: no hold.")
     refusal: list[str] = Field(description="Why the shards, although complete, are not accepted as a set.")
     drift: list[str] = Field(
         description="Differences from the data of the current model that exceed their thresholds."
@@ -329,6 +354,7 @@ class VersionBody(BaseModel):
             state="open" if described.generation is None else "closed",
             pipeline=described.pipeline.pipeline,
             splits={split.split: SplitBody.of(split) for split in described.splits},
+            hold=described.hold,
             refusal=list(described.refusal),
             drift=list(described.drift.messages),
             drift_measures=[MeasureBody.model_validate(measure) for measure in described.drift.measures],

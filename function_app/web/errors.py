@@ -14,6 +14,7 @@ from starlette.routing import Match
 from starlette.status import HTTP_405_METHOD_NOT_ALLOWED
 
 from function_app.domain.errors import (
+    ConfigurationError,
     IdempotencyKeyError,
     LedgerConflictError,
     NotFoundError,
@@ -48,6 +49,7 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     IdempotencyKeyError: (422, "idempotency_key_reused"),
     RunEndedError: (409, "run_has_ended"),
     ScriptRefusedError: (422, "script_refused"),
+    ConfigurationError: (422, "configuration"),
     LedgerConflictError: (409, "conflict"),
     ReplayRefusedError: (409, "replay_refused"),
     ServiceUnavailableError: (503, "service_unavailable"),
@@ -99,6 +101,8 @@ async def _landfall_error(_: Request, error: Exception) -> JSONResponse:
 def _details(error: Exception) -> Sequence[str]:
     if isinstance(error, ScriptRefusedError):
         return error.findings
+    if isinstance(error, ConfigurationError):
+        return error.problems
     return error.missing if isinstance(error, VersionNotWholeError) else ()
 
 

@@ -14,6 +14,7 @@ from function_app.domain.records import PERSON, DatasetVersion
 from function_app.domain.run_states import RunState
 from function_app.explain.description import describe_version
 from function_app.explain.history import why as history_of
+from function_app.runs.admission import release_data
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
 from function_app.services import Services
@@ -25,6 +26,7 @@ from function_app.web.bodies import (
     DeadLetterSummary,
     Error,
     HistoryBody,
+    HoldBody,
     PipelinesBody,
     RunBody,
     RunRequest,
@@ -83,6 +85,19 @@ router = APIRouter(prefix="/api", responses={401: {"description": NO_KEY}, **_re
 def dataset_version(dataset: DatasetName, version: VersionName, services: AppServices) -> VersionBody:
     """Show a dataset version: its accepted, missing and rejected shards, and its runs."""
     return VersionBody.of(describe_version(DatasetVersion(dataset=dataset, version=version), services))
+
+
+@router.post("/datasets/{dataset}/{version}/release", responses=_refusals(404, 422))
+def release(dataset: DatasetName, version: VersionName, services: AppServices) -> HoldBody:
+    """Lift the hold on the latest generation of a version, whose data made a run fail.
+
+    Nothing is trained by that: request a run afterwards.
+    """
+    named = DatasetVersion(dataset=dataset, version=version)
+    if services.ledger.latest_generation(named) is None:
+        raise NotFoundError(f"{named} has never been whole, so nothing of it can be on hold")
+    reason = release_data(named, services)
+    return HoldBody(dataset=dataset, version=version, released=reason is not None, reason=reason)
 
 
 @router.get("/pipelines")

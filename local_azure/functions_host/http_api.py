@@ -48,7 +48,7 @@ class DevHostApi:
         application.router.add_post("/admin/functions/{name}", self._start_function)
         for method in ("POST", "OPTIONS"):
             application.router.add_route(method, "/runtime/webhooks/eventgrid", self._event_grid)
-        application.router.add_route("*", "/{path:.*}", self._http_function)
+        application.router.add_route("*", "/{path:(?s:.*)}", self._http_function)
         return application
 
     async def _http_function(self, request: web.Request) -> web.Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from function_app.domain.events import TrainingRequest
 from function_app.domain.jobs import JobStatus
 from function_app.domain.run_states import RunState
+from function_app.runs.admission import release_data
 from function_app.runs.submission import handle_request
 from tests.crash.process import Step
 from tests.crash.scenario import BAD_DATA, PREEMPTED, Scenario, Serve, swept, trained, uploads
@@ -42,6 +43,11 @@ def requested_early(world: World) -> None:
                 dataset_version=run.dataset_version, generation=run.generation, trigger="retry", run_id=run.run_id
             )
             handle_request(request, world.services)
+
+
+def released(_: Serve) -> list[Step]:
+    """A person lifts the hold on data that made a run fail."""
+    return [lambda world: release_data(VERSION, world.services)]
 
 
 def without_capacity(serve: Serve) -> list[Step]:
@@ -101,6 +107,7 @@ WATCHED = (
     Scenario(name="preempted", steps=trained(PREEMPTED), job_end=PREEMPTED),
     Scenario(name="no capacity", steps=without_capacity, job_end=NO_CAPACITY),
     Scenario(name="bad data", steps=trained(BAD_DATA), job_end=BAD_DATA),
+    Scenario(name="released", steps=released, prelude=trained(BAD_DATA), survives_loss=False),
     Scenario(name="waiting long", steps=waiting_long, prelude=submitted, survives_loss=False),
     Scenario(name="without a cluster", steps=without_cluster, prelude=submitted, survives_loss=False),
     Scenario(name="unknown jobs", steps=unknown_jobs, prelude=trained()),

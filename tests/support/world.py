@@ -54,7 +54,7 @@ train:
   num_nodes: 2
   processes_per_node: 1
   timeout_s: 3600
-  options: {epochs: 3}
+  options: {epochs: 3, image_feature: label, per_process_batch_size: 1}
   overrides:
     epochs: {minimum: 1, maximum: 100}
     learning_rate: {minimum: 0.0001, maximum: 0.1}

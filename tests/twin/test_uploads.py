@@ -74,6 +74,7 @@ def test_a_shard_that_is_there_is_not_overwritten_unasked(twin: TwinUnderTest, s
     """The error names the blob and both ways out; --overwrite replaces it."""
     with ShardUploader.connected(twin.twin.places.data_connection, "datasets") as uploader:
         upload_all(uploader, shards, ("unknown", "v2"))
+        shards[0].write_bytes(b"c" * 1000)
         with pytest.raises(CliError, match="unknown/v2/a exists already: pass --overwrite"):
             upload_all(uploader, shards, ("unknown", "v2"))
         upload_all(uploader, shards, ("unknown", "v2"), overwrite=True)
@@ -81,7 +82,9 @@ def test_a_shard_that_is_there_is_not_overwritten_unasked(twin: TwinUnderTest, s
 
 def test_a_container_that_is_not_there_is_one_sentence(twin: TwinUnderTest, shards: list[Path]) -> None:
     """The account's own word, without a stack trace."""
-    refused = pytest.raises(CliError, match=r"was not uploaded to http://127\.0\.0\.1:.*: The specified container")
+    refused = pytest.raises(
+        CliError, match=r"http://127\.0\.0\.1:.* cannot be listed, so nothing was uploaded: The specified container"
+    )
     with ShardUploader.connected(twin.twin.places.data_connection, "nowhere") as uploader, refused:
         upload_all(uploader, shards, ("unknown", "v3"))
 

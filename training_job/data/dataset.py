@@ -6,6 +6,7 @@ images), int64 [B], float32 [B]. Records that pad the last batch have weight 0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -15,11 +16,14 @@ import tensorflow as tf
 
 from shared.manifest import ManifestShard
 from training_job.data.images import Augmentation, Decoder, fit
-from training_job.errors import UnreadableDataError
+from training_job.errors import ConfigurationError, UnreadableDataError
 from training_job.rank_plan import Lane, SplitPlan, cut_lanes, lane_seed, order_of_epoch
 
 PREFETCHED_BATCHES = 2
 _MAX_CAUSE_CHARS = 600
+
+_BUT_A_LABEL = ", but there is a label"
+_WRONG_LABEL = re.compile(r"\[(num_classes: [^\]]*" + _BUT_A_LABEL + r")\]\s*\[*(-?\d+)")
 
 T = TypeVar("T")
 
@@ -139,19 +143,19 @@ class LaneData:
     def _labelled(self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, ...]:
         labels -= self.label_offset
         wrong = tf.boolean_mask(labels, (labels < 0) | (labels >= self.num_classes))
+        options = f"num_classes: {self.num_classes} and label_offset: {self.label_offset}"
         check = tf.debugging.Assert(
-            tf.equal(tf.size(wrong), 0),
-            [
-                f"after label_offset {self.label_offset} labels must be 0 to {self.num_classes - 1}; there was",
-                wrong,
-            ],
+            tf.equal(tf.size(wrong), 0), [options + _BUT_A_LABEL, tf.reduce_max(wrong) + self.label_offset]
         )
         with tf.control_dependencies([check]):
             return images, tf.identity(labels), weights
 
 
 def next_batch(batches: Iterator[T], rank: int) -> T:
-    """Return the next batch. Raises UnreadableDataError where there is none, or it cannot be read."""
+    """Return the next batch. Raises UnreadableDataError where there is none, or it cannot be read.
+
+    Raises ConfigurationError for a label that the options do not allow.
+    """
     try:
         return next(batches)
     except StopIteration as error:
@@ -159,6 +163,8 @@ def next_batch(batches: Iterator[T], rank: int) -> T:
             f"Rank {rank} has no more batches: a shard holds fewer records than the manifest says."
         ) from error
     except tf.errors.OpError as error:
+        if wrong := _WRONG_LABEL.search(str(error.message)):
+            raise ConfigurationError(f"{wrong[1]} {wrong[2]}.") from error
         raise UnreadableDataError(f"Rank {rank} cannot read its data: {_cause(error)}") from error
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from shared.job_arguments import TrainingOptions
 from shared.manifest import FeatureSpec
-from training_job.errors import DataError
+from training_job.errors import ConfigurationError
 
 Shape = tuple[int | None, ...]
 Decoder = Callable[[tf.Tensor], tf.Tensor]
@@ -31,12 +31,12 @@ _CROP_ASPECT = (3 / 4, 4 / 3)
 
 
 def feature(features: Sequence[FeatureSpec], name: str) -> FeatureSpec:
-    """Return the feature of that name. Raises DataError listing the features that exist."""
+    """Return the feature of that name. Raises ConfigurationError listing the features that exist."""
     found = next((f for f in features if f.name == name), None)
     if found is None:
-        raise DataError(
-            f"The manifest has no feature {name!r}, only {[f.name for f in features]}. "
-            f"Name the right one with --image-feature or --label-feature."
+        raise ConfigurationError(
+            f'image_feature or label_feature: the data have no feature "{name}", only '
+            f"{', '.join(f.name for f in features)}."
         )
     return found
 
@@ -52,18 +52,20 @@ class ImageShapes:
 
 
 def image_shapes(spec: FeatureSpec, options: TrainingOptions) -> ImageShapes:
-    """Return both shapes. Raises DataError if neither the manifest nor an option states the model's."""
+    """Return both shapes. Raises ConfigurationError if neither the manifest nor an option states the model's."""
     stored: Shape = spec.shape or (None,) * _AXES
     wanted = (options.image_height, options.image_width, options.image_channels)
     if len(stored) != _AXES:
         if any(wanted) or None in stored:
-            raise DataError(f"Feature {spec.name!r} is no image that can be resized: its shape is {stored}.")
+            raise ConfigurationError(
+                f'image_feature: "{spec.name}" is no image that can be resized: its shape is {stored}.'
+            )
         return ImageShapes(stored=stored, model=tuple(size or 0 for size in stored))
     model = tuple(option or in_manifest or 0 for option, in_manifest in zip(wanted, stored, strict=True))
     if not all(model):
-        raise DataError(
-            f"Feature {spec.name!r} has no complete shape in the manifest: {stored}. "
-            f"State the model's input with --image-height, --image-width and --image-channels."
+        raise ConfigurationError(
+            f"image_height, image_width and image_channels: state them, because data.features gives {spec.name!r} an "
+            f"incomplete shape: {stored}."
         )
     return ImageShapes(stored=stored, model=model)
 

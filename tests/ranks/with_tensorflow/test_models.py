@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shared.job_arguments import ModelOptions
-from training_job.errors import ModelError
+from training_job.errors import ConfigurationError, ModelError
 from training_job.models import build_model
 
 SMALL = (64, 64, 3)
@@ -53,7 +53,7 @@ def test_a_binary_task_has_one_logit() -> None:
 
 def test_an_unknown_name_is_refused_with_a_list_of_names() -> None:
     """small_cnn and all of keras.applications."""
-    with pytest.raises(ModelError, match=r"There is no model 'ResNet51'; there are small_cnn and, .*ResNet50"):
+    with pytest.raises(ConfigurationError, match=r'model_name: there is no model "ResNet51"; .*ResNet50'):
         build_model(ModelOptions(model_name="ResNet51"), SMALL)
 
 

@@ -116,7 +116,7 @@ def test_a_registered_model_can_be_fetched_too() -> None:
 
 def test_files_of_the_local_twin_are_fetched_from_its_storage() -> None:
     """`az ml` talks to Azure only; outputs and logs are in two containers."""
-    *_, outputs, logs = files_of(ENDED, "AccountKey=k;X=1")
+    *_, outputs, logs = files_of(ENDED, "AccountKey=k;X=1;QueueEndpoint=q;TableEndpoint=t")
     fetch = "    az storage blob download-batch --destination . --source"
     assert [
         f"{fetch} runs --pattern 'd/v/landfall-x/*' --connection-string 'AccountKey=k;X=1'",

@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from azure.core.exceptions import ClientAuthenticationError
 
 from cli.errors import CliError
-from cli.upload import find_shards
+from cli.options import TwinAddress
+from cli.upload import (
+    Intake,
+    ask_for_intake,
+    checked_account_url,
+    find_shards,
+    open_uploader,
+    refuse_ignored,
+)
+from function_app.domain.shard_paths import NotAShardError, shard_place
+from tests.support.synthetic import synthetic_pipeline
+from tests.support.terminal import landfall
+from tests.support.world import pipeline
+from tests.unit.cli.fake_function_app import served
+
+Capture = pytest.CaptureFixture[str]
+SHARD = "train-00000-of-00001.tfrecord"
+CLOSED_PORT = "http://127.0.0.1:9"
 
 
 def touch(folder: Path, *names: str) -> list[Path]:
@@ -19,10 +39,19 @@ def touch(folder: Path, *names: str) -> list[Path]:
 
 
 def test_folders_give_their_files_in_order_of_name(tmp_path: Path) -> None:
-    """Files of a folder are sorted; hidden files and folders within are not shards."""
+    """Files of a folder are sorted; hidden files and folders are left out."""
     touch(tmp_path, "b.tfrecord", "a.tfrecord", ".DS_Store")
-    touch(tmp_path / "nested", "c.tfrecord")
+    touch(tmp_path / ".git", "c.tfrecord")
     assert [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"] == find_shards((tmp_path,))
+
+
+def test_a_folder_within_a_folder_is_refused(tmp_path: Path) -> None:
+    """Its shards would be missed; passed by itself, it is a source like any other."""
+    touch(tmp_path, "a.tfrecord")
+    nested = touch(tmp_path / "nested", "c.tfrecord")
+    with pytest.raises(CliError, match=f"{tmp_path}/nested: a folder within a folder"):
+        find_shards((tmp_path,))
+    assert nested == find_shards((tmp_path / "nested",))
 
 
 def test_files_and_folders_may_be_mixed(tmp_path: Path) -> None:
@@ -43,3 +72,181 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     """Nothing to upload is an error that names the folder."""
     with pytest.raises(CliError, match=f"{tmp_path}: there is no file to upload"):
         find_shards((tmp_path,))
+
+
+def is_refused(name: str, intake: Intake, version: str = "v1") -> bool:
+    """Whether an upload of this file is refused."""
+    try:
+        refuse_ignored([Path(name)], version, intake=intake)
+    except CliError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        SHARD,
+        "train-00000-of-00001",
+        "validation-00003-of-00002.tfrecord",
+        "test-00000-of-00001.tfrecord",
+        "notes.txt",
+        "Train 1.tfrecord",
+        "train-00000-of-00001.tfrecord.tmp",
+        "x" * 300,
+    ],
+)
+@pytest.mark.parametrize("version", ["v1", "v" * 64, "v" * 65, "-v", "v 1"])
+@pytest.mark.parametrize("own", [pipeline(), synthetic_pipeline()], ids=["data", "synthetic"])
+def test_an_upload_is_refused_exactly_where_the_function_app_would_ignore_it(
+    name: str, version: str, own: Any
+) -> None:
+    """One rule for both: what `handle_upload` would suppress is never sent."""
+    try:
+        shard_place(f"{own.dataset}/{version}/{name}", {own.dataset: own})
+        is_ignored = False
+    except NotAShardError:
+        is_ignored = True
+    intake = Intake(pipeline=own.pipeline, splits=own.data.splits)
+    assert is_ignored == is_refused(name, intake, version)
+
+
+def test_stated_record_counts_are_uploaded() -> None:
+    """They are no shards, but the function app reads them."""
+    assert [False, False] == [is_refused(name, Intake()) for name in ("dataset.json", "dataset_info.json")]
+
+
+def test_a_refusal_lists_some_files_and_says_how_many_there_are() -> None:
+    """Control characters of a name are spelt out."""
+    files = [Path(SHARD), *(Path(f"x{number}\n.txt") for number in range(9))]
+    with pytest.raises(CliError) as caught:
+        refuse_ignored(files, "v1", intake=Intake())
+    assert "the function app would ignore 9 of 10 files" in str(caught.value)
+    assert "'x0\\n.txt' is not a shard name" in str(caught.value)
+    assert str(caught.value).endswith("  and 4 more")
+
+
+def answered(*pipelines: dict[str, Any]) -> dict[str, Any]:
+    """What the function app answers."""
+    return {"pipelines": list(pipelines)}
+
+
+DIGITS = {"dataset": "digits", "pipeline": "p", "state": "in_service", "splits": ["train"], "problems": []}
+BROKEN = {"dataset": "digits", "pipeline": None, "state": "out_of_service", "splits": None, "problems": ["x"]}
+
+
+def test_the_function_app_says_which_splits_it_takes() -> None:
+    """Its answer is looked up by the dataset that is uploaded."""
+    with served(answered(DIGITS), status=200) as url:
+        assert Intake(pipeline="p", splits=["train"]) == ask_for_intake("digits", url, "key", None)
+
+
+def test_a_dataset_without_a_pipeline_is_refused() -> None:
+    """The error names those that have one."""
+    with (
+        served(answered(DIGITS), status=200) as url,
+        pytest.raises(CliError, match="dataset 'digist' has no pipeline; there are pipelines for digits"),
+    ):
+        ask_for_intake("digist", url, "key", None)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "pipelines", "reason"),
+    [
+        ("digits", [BROKEN], "its pipeline is out of service"),
+        ("letters", [DIGITS, BROKEN | {"dataset": None}], "a pipeline file without a readable dataset"),
+    ],
+)
+def test_shards_of_a_broken_pipeline_may_be_uploaded_and_wait(
+    capsys: Capture, dataset: str, pipelines: list[dict[str, Any]], reason: str
+) -> None:
+    """They are judged when the file is mended."""
+    with served(answered(*pipelines), status=200) as url:
+        assert Intake() == ask_for_intake(dataset, url, "key", None)
+    assert f"Not checked whether a pipeline takes shards of {dataset}: {reason}" in capsys.readouterr().err
+
+
+def test_a_function_app_that_does_not_answer_stops_no_upload(capsys: Capture) -> None:
+    """Events wait for it; the note says that nothing was checked, and why."""
+    twin = TwinAddress(functions_url=CLOSED_PORT, function_key="k", data_connection="", host_connection="")
+    assert [Intake()] * 3 == [
+        ask_for_intake("digits", None, None, None),
+        ask_for_intake("digits", CLOSED_PORT, None, None),
+        ask_for_intake("digits", None, None, twin),
+    ]
+    notes = capsys.readouterr().err.splitlines()
+    assert "pass --url or set LANDFALL_URL" in notes[0]
+    assert all("cannot be reached" in note for note in notes[1:])
+
+
+def test_a_wrong_key_is_an_error() -> None:
+    """Its user believes that the dataset was checked."""
+    with served({}, status=401) as url, pytest.raises(CliError, match="does not accept the key"):
+        ask_for_intake("digits", url, "wrong", None)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("https://my.dfs.core.windows.net", "is the Data Lake address: use https://my.blob.core.windows.net"),
+        ("https://my.blob.core.windows.net/datasets", "is not the address of a storage account"),
+        ("http://my.blob.core.windows.net", "is not the address of a storage account"),
+        ("my.blob.core.windows.net", "is not the address of a storage account"),
+        ("https://my", "is not the address of a storage account"),
+        ("https://my.blob.core.windows.net/?sv=1&sig=topsecret", "set DataStorage to a connection string"),
+        ("https://me:topsecret@my.blob.core.windows.net", "holds more than the account's address"),
+        ("https://[my", "is no URL"),
+    ],
+)
+def test_an_address_that_is_no_account_is_refused_without_its_secret(url: str, problem: str) -> None:
+    """Before anything is read or sent."""
+    with pytest.raises(CliError) as caught:
+        checked_account_url(url, "--account-url")
+    assert problem in str(caught.value)
+    assert "topsecret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "used"),
+    [
+        ("https://my.blob.core.windows.net/", "https://my.blob.core.windows.net"),
+        ("https://my.blob.core.chinacloudapi.cn", "https://my.blob.core.chinacloudapi.cn"),
+        ("http://127.0.0.1:10000/devstoreaccount1", "http://127.0.0.1:10000/devstoreaccount1"),
+    ],
+)
+def test_addresses_of_accounts_are_accepted(address: str, used: str) -> None:
+    """In any cloud, and on an emulator."""
+    assert used == checked_account_url(address, "--account-url")
+
+
+@pytest.mark.parametrize("container", ["ab", "Datasets", "a--b", "a/b", ""])
+def test_a_malformed_container_is_refused(container: str) -> None:
+    """Storage would answer with an error about the whole request."""
+    with pytest.raises(CliError, match="is malformed: 3 to 63 lower-case letters"):
+        open_uploader("https://my.blob.core.windows.net", container)
+
+
+def test_a_machine_that_is_not_signed_in_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to do, whatever the SDK has tried."""
+    reason = ClientAuthenticationError("no token\nfor many reasons")
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential.get_token", Mock(side_effect=reason))
+    with pytest.raises(CliError, match=r"^Not signed in to Azure: run `az login`\. no token$"):
+        open_uploader("https://my.blob.core.windows.net", "datasets")
+
+
+def test_the_command_refuses_names_before_it_looks_for_an_account(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is asked and nothing is sent."""
+    monkeypatch.setenv("DataStorage", "BlobEndpoint=http://127.0.0.1:9/x;AccountName=x;AccountKey=eA==")
+    touch(tmp_path, "notes.txt")
+    status, out, err = landfall(capsys, "upload", tmp_path, "--to", "digits/v1")
+    assert (1, "") == (status, out)
+    assert "Nothing was uploaded: the function app would ignore 1 of 1 files" in err
+
+
+@pytest.mark.parametrize("target", ["digits/" + "v" * 65, "Digits/v1", "x" * 64 + "/v1"])
+def test_a_target_that_the_function_app_would_ignore_is_wrong_usage(capsys: Capture, target: str) -> None:
+    """The same bounds as in its own rule."""
+    status, _, err = landfall(capsys, "upload", __file__, "--to", target)
+    assert (2, True) == (status, "is malformed: a " in err)

@@ -145,8 +145,14 @@ def test_the_api_lists_the_pipelines() -> None:
     listed = call(two_datasets(), "GET", "/api/pipelines").json()["pipelines"]
     problems = ["digits.yaml: train: is required"]
     assert [
-        {"dataset": "digits", "pipeline": None, "state": "out_of_service", "problems": problems},
-        {"dataset": "cats", "pipeline": "cats", "state": "in_service", "problems": []},
+        {"dataset": "digits", "pipeline": None, "state": "out_of_service", "splits": None, "problems": problems},
+        {
+            "dataset": "cats",
+            "pipeline": "cats",
+            "state": "in_service",
+            "splits": ["train", "validation"],
+            "problems": [],
+        },
     ] == listed
 
 

@@ -10,7 +10,7 @@ import pytest
 from shared.job_arguments import JobArguments
 from shared.manifest import Manifest, fingerprint
 from tests.ranks.versions import ClosedVersion, write_digits
-from training_job.errors import DataError, PlanError
+from training_job.errors import ConfigurationError, DataError
 from training_job.job import Job, prepare
 
 
@@ -112,5 +112,5 @@ def test_a_manifest_that_cannot_be_read_is_named(
 
 def test_a_split_that_is_not_there_is_refused(closed_version: ClosedVersion, tmp_path: Path) -> None:
     """An evaluation over nothing is no metric."""
-    with pytest.raises(PlanError, match="Split 'test' has no records to evaluate on"):
+    with pytest.raises(ConfigurationError, match=r'^validation_split: the data have no split "test"; they have '):
         prepared(closed_version, tmp_path, validation_split="test")

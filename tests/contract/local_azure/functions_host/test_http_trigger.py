@@ -54,6 +54,13 @@ def test_fastapi_behind_the_catch_all_sees_the_request(dev_host: DevHost) -> Non
     assert {"name": "bob x", "query": {"a": "b"}, "header": "seen"} == answer.json()
 
 
+def test_any_character_of_a_path_reaches_the_app(dev_host: DevHost) -> None:
+    """A line break too: the app itself has to answer for it."""
+    assert ["a\nb", "a\x00"] == [
+        dev_host.request("GET", f"/web/hello/{name}").json()["name"] for name in ("a%0Ab", "a%00")
+    ]
+
+
 def test_bytes_and_cookies_survive_the_asgi_app(dev_host: DevHost) -> None:
     """Any byte comes back, with the status and the cookie's attributes that FastAPI set."""
     body = bytes(range(256)) * 40

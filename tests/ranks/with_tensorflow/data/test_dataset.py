@@ -25,7 +25,7 @@ from training_job.data.dataset import LaneData, RecordSource, SyntheticData, nex
 from training_job.data.images import decoder_for, image_shapes, training_augmentation
 from training_job.data.parquet import ParquetSource
 from training_job.data.tfrecord import TfrecordSource
-from training_job.errors import UnreadableDataError
+from training_job.errors import ConfigurationError, UnreadableDataError
 from training_job.rank_plan import BatchShape, RecordRange, SplitPlan, plan_evaluation, plan_training
 
 IMAGE = FeatureSpec(name="image", kind="float", shape=(1, 2, 1))
@@ -190,8 +190,10 @@ def test_pixels_are_those_that_were_written(written_shards: Any) -> None:
 def test_a_label_out_of_range_is_named(written_shards: Any) -> None:
     """Rather than a loss that is no number, or an index behind the end."""
     data = data_of(written_shards, 0, shape(1, 8), num_classes=20, label_offset=1)
-    with pytest.raises(Exception, match=r"after label_offset 1 labels must be 0 to 19; there was"):
-        labels(data.training_epoch(0))
+    batches = iter(data.training_epoch(0))
+    message = r"^num_classes: 20 and label_offset: 1, but there is a label \d+\.$"
+    with pytest.raises(ConfigurationError, match=message):
+        list(iter(lambda: next_batch(batches, 0), None))
 
 
 def test_a_rank_keeps_its_shards_where_a_cache_wants_it(written_shards: Any) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from shared.job_arguments import TrainingOptions
 from shared.manifest import Encoding, FeatureSpec
 from training_job.data.images import decoder_for, feature, fit, image_shapes, training_augmentation
-from training_job.errors import DataError
+from training_job.errors import ConfigurationError
 
 COLOURS = np.arange(6 * 4 * 3, dtype=np.uint8).reshape(6, 4, 3) * 3
 
@@ -66,13 +66,13 @@ def test_grey_images_become_coloured_where_the_model_wants_it() -> None:
 
 def test_an_open_shape_needs_an_option() -> None:
     """The message names the options."""
-    with pytest.raises(DataError, match="State the model's input with --image-height"):
+    with pytest.raises(ConfigurationError, match=r"^image_height, image_width and image_channels: state them"):
         image_shapes(spec("jpeg", (None, None, 3)), TrainingOptions())
 
 
 def test_a_feature_that_is_not_there_is_named_with_those_that_are() -> None:
     """And the option that chooses another."""
-    with pytest.raises(DataError, match=r"has no feature 'picture', only \['image'\]. Name the right one with"):
+    with pytest.raises(ConfigurationError, match='the data have no feature "picture", only image'):
         feature([spec("png")], "picture")
 
 

@@ -38,6 +38,16 @@ def test_accepted(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
         assert f"accepted    {path}  (20 records" in out
 
 
+def test_a_name_that_would_be_ignored_is_said_without_set(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The content is sound and the exit status 0, but an upload under this name would change nothing."""
+    path = tmp_path / "digits.tfrecord"
+    path.write_bytes(SOUND)
+    status, out, _ = landfall(capsys, "validate", path)
+    assert (0, True) == (status, "the function app would ignore it: 'digits.tfrecord' is not a shard name;" in out)
+    _, out, _ = landfall(capsys, "validate", path, "--json")
+    assert json.loads(out)["name_problem"].startswith("'digits.tfrecord' is not a shard name")
+
+
 def test_rejected(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
     """A folder's shards are listed in order, reasons below; anything rejected makes the exit status 1."""
     status, out, _ = landfall(capsys, "validate", shards, "--jobs", 1)

@@ -53,6 +53,20 @@ def test_hostile_yaml_is_refused(text: bytes, problem: str) -> None:
     assert problem in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["1e-3", "1E-3", "1.0e-3", "0.001", "+1e-03", ".1e-2"])
+def test_a_number_with_an_exponent_is_a_number(text: str) -> None:
+    """As in YAML 1.2; the PyYAML of YAML 1.1 reads 1e-3 as a text."""
+    changed = PIPELINE.replace("epochs: 3,", f"epochs: 3, learning_rate: {text},")
+    assert 0.001 == parse_pipeline(changed.encode(), "x.yaml").train.options.learning_rate
+
+
+@pytest.mark.parametrize("text", ["010", "-007", "1_000", "1:30", "1:30.5", "1_0.5"])
+def test_a_number_that_yaml_versions_read_differently_is_refused(text: str) -> None:
+    """010 is 8 to one reader and 10 to another, and 1:30 is 90."""
+    with pytest.raises(PipelineError, match=r"is ambiguous: write a number without leading .*, line 1, column 4$"):
+        parse_pipeline(f"a: {text}".encode(), "x.yaml")
+
+
 def test_two_pipelines_for_one_dataset_are_an_error(tmp_path: Path) -> None:
     """A shard has to meet the requirements of one pipeline."""
     (tmp_path / "a.yaml").write_text(PIPELINE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from function_app.domain.run_states import RunState
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import request_run
 from function_app.sweep.sweep import sweep
-from tests.support.world import VERSION, World
+from tests.support.world import VERSION, World, pipeline
 
 PREEMPTED = "The job was preempted"
 NO_QUOTA = "Not enough quota for Standard_NC6s_v3"
@@ -131,11 +132,14 @@ def test_an_attempt_that_waits_starts_when_its_time_has_come() -> None:
 
 def test_without_memory_half_the_batch_is_tried() -> None:
     """The global batch stays: twice as many batches for each step."""
-    world = World()
+    world, train = World(), pipeline().train
+    world.change_pipeline(
+        train=train.model_copy(update={"options": replace(train.options, per_process_batch_size=4)})
+    )
     second = fail(world, world.upload_version(), OUT_OF_MEMORY)
-    assert "--per-process-batch-size 16 --gradient-accumulation 2 " in second.spec["command"]
+    assert "--per-process-batch-size 2 --gradient-accumulation 2 " in second.spec["command"]
     third = fail(world, second, OUT_OF_MEMORY)
-    assert "--per-process-batch-size 8 --gradient-accumulation 4 " in third.spec["command"]
+    assert "--per-process-batch-size 1 --gradient-accumulation 4 " in third.spec["command"]
 
 
 def test_the_pipelines_own_remedy_goes_before_the_built_in_one() -> None:

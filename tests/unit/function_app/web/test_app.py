@@ -128,6 +128,7 @@ def test_the_api_describes_itself() -> None:
     routes = {(path, method) for path, methods in document["paths"].items() for method in methods}
     assert {
         ("/api/datasets/{dataset}/{version}", "get"),
+        ("/api/datasets/{dataset}/{version}/release", "post"),
         ("/api/pipelines", "get"),
         ("/api/runs", "get"),
         ("/api/runs", "post"),

@@ -1,0 +1,77 @@
+"""The check of a pipeline's options against the data, before a job is paid for: what does not fit is refused.
+
+A mistake in a pipeline file says nothing against the data: they are not held, and once the file is mended the same
+version can be requested again without force.
+"""
+
+from __future__ import annotations
+
+from function_app.config.pipelines import Pipeline, is_own_script
+from function_app.domain.errors import ConfigurationError, DocumentTooLargeError
+from function_app.domain.records import Generation, RunRecord
+from function_app.ingest.closing import CLOSED
+from function_app.ports import DocumentStore
+from function_app.services import RunServices
+from shared.configuration import misfits
+from shared.job_arguments import TrainingOptions
+from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError
+
+
+def refuse_misfit(
+    pipeline: Pipeline, options: TrainingOptions, generation: Generation, documents: DocumentStore
+) -> None:
+    """Raise ConfigurationError where the training cannot work on these data; each problem names its option."""
+    problems = _problems(pipeline, options, generation, documents)
+    if problems:
+        raise ConfigurationError(f"pipeline {pipeline.pipeline}: {'; '.join(problems)}", problems=problems)
+
+
+def misfit(run: RunRecord, services: RunServices) -> str | None:
+    """Return why a run that its data's closing has started cannot work; None where it may.
+
+    Other runs were checked when they were requested. A job that Azure ML already has, because the handler that
+    submitted it died before it wrote that down, passes.
+    """
+    pipeline = services.pipelines.get(run.dataset_version.dataset)
+    generation = services.ledger.latest_generation(run.dataset_version)
+    if pipeline is None or generation is None or run.trigger != CLOSED or run.attempt > 1:
+        return None
+    problems = _problems(pipeline, pipeline.train.options, generation, services.documents)
+    if not problems or services.jobs.status(run.run_id) is not None:
+        return None
+    return "; ".join(problems)
+
+
+def _problems(
+    pipeline: Pipeline, options: TrainingOptions, generation: Generation, documents: DocumentStore
+) -> tuple[str, ...]:
+    """Return what does not fit. A script of one's own decides itself what the options mean."""
+    if is_own_script(pipeline.train.script):
+        return ()
+    problems = _unreported_metrics(pipeline, options)
+    manifest = None if pipeline.data.is_synthetic else _manifest(generation, documents)
+    if manifest is not None:
+        world_size = pipeline.train.num_nodes * pipeline.train.processes_per_node
+        problems += misfits(options, manifest, world_size=world_size)
+    return tuple(problems)
+
+
+def _unreported_metrics(pipeline: Pipeline, options: TrainingOptions) -> list[str]:
+    if pipeline.register_ is None:
+        return []
+    own = options.reported_metrics
+    reported = (*own, *(f"val_{name}" for name in own))
+    return [
+        f"register.require: the training reports no {require.metric}; it reports {', '.join(reported)}"
+        for require in pipeline.register_.require
+        if require.metric not in reported
+    ]
+
+
+def _manifest(generation: Generation, documents: DocumentStore) -> Manifest | None:
+    """Return the manifest; None where it cannot be read, which the training then reports."""
+    try:
+        text = documents.read(generation.manifest_path, max_bytes=MAX_MANIFEST_BYTES)
+        return None if text is None else Manifest.from_json(text)
+    except (DocumentTooLargeError, ManifestError):
+        return None

@@ -123,5 +123,5 @@ IN_MEMORY = (Scenario(name="a name that cannot be listed", steps=unlistable), *S
 SCENARIOS = (*BASIC, *RARE, *WATCHED, *DATA, *IN_MEMORY)
 SURVIVING_LOSS = [scenario for scenario in SCENARIOS if scenario.survives_loss]
 IN_STORAGE = {scenario.name: scenario for scenario in SCENARIOS if scenario not in IN_MEMORY}
-"""By name, those that are also run on real storage: a check of scripts makes no requests of its own, and a listing that
-fails is repeated for a long time."""
+"""By name, those that are also run on real storage: a check of scripts makes no requests of its own, and a
+listing that fails is repeated for a long time."""

@@ -156,7 +156,7 @@ def test_a_shard_is_read_from_several_threads(shards: Shards) -> None:
 
 
 def test_a_name_that_cannot_be_listed_keeps_no_other_from_being_listed(shards: Shards) -> None:
-    """Azurite answers 500 for the whole folder. What is left out is reported by the longest plain beginning of its name."""
+    """Azurite answers 500 for the whole folder. The longest plain beginning of the name is reported."""
     names = ["train-00000-of-00002", "train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"]
     for name in (*names, "train-00000\x1b[31m-of-00002.tfrecord"):
         shards.put(f"digits/v1/{name}", b"")

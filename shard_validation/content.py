@@ -12,14 +12,13 @@ from mmap import mmap
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 from shard_validation.reasons import Fault, Reason, ReasonCode, shown
 from shared.errors import LandfallError
-from shared.record_framing import HEADER_BYTES, masked_crc32c
+from shared.record_framing import GZIP_MAGIC, Compression, compression_of, is_record_header
 from shared.shard_names import DataFormat, ShardNameError, parse_shard_name
 
-Compression = Literal["", "gzip", "zlib"]
 Chunk = bytes | memoryview
 
 DEFAULT_CHUNK_BYTES = 8 << 20
@@ -36,7 +35,6 @@ JPEG_MAGIC = b"\xff\xd8\xff"
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 PARQUET_MAGIC = b"PAR1"
 PARQUET_ENCRYPTED_MAGIC = b"PARE"
-GZIP_MAGIC = b"\x1f\x8b"
 
 _KNOWN_CONTENT = (
     (JPEG_MAGIC, "a JPEG image"),
@@ -312,14 +310,12 @@ class Content:
 
 def recognise(head: bytes) -> Content:
     """Return what a file is. Unknown content counts as a TFRecord shard, which may be a damaged one."""
-    if _is_record_header(head):
+    if is_record_header(head):
         return Content(data_format="tfrecord", seen="a TFRecord shard")
     if head.startswith((PARQUET_MAGIC, PARQUET_ENCRYPTED_MAGIC)):
         return Content(data_format="parquet", seen="a Parquet shard")
-    if head.startswith(GZIP_MAGIC):
-        return Content(data_format="tfrecord", compression="gzip", seen="GZIP data")
-    if _is_zlib_header(head):
-        return Content(data_format="tfrecord", compression="zlib", seen="ZLIB data")
+    if compression := compression_of(head):
+        return Content(data_format="tfrecord", compression=compression, seen=f"{compression.upper()} data")
     if words := _known_content(head):
         return Content(data_format=None, seen=words)
     return Content(data_format="tfrecord", seen="a TFRecord shard")
@@ -370,12 +366,3 @@ def _known_content(content: bytes) -> str | None:
             return words
     text = content[:64].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     return next((words for magic, words in _KNOWN_TEXT if text.startswith(magic)), None)
-
-
-def _is_record_header(head: bytes) -> bool:
-    return len(head) >= HEADER_BYTES and masked_crc32c(head[:8]) == int.from_bytes(head[8:HEADER_BYTES], "little")
-
-
-def _is_zlib_header(head: bytes) -> bool:
-    """Whether this is deflate with a 32 kB window, no dictionary and correct check bits (RFC 1950, 2.2)."""
-    return len(head) > 1 and head[0] == 0x78 and head[1] & 0x20 == 0 and int.from_bytes(head[:2], "big") % 31 == 0  # noqa: PLR2004

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 from crc32c import crc32c
 
-from shard_validation.content import HEAD_BYTES, Compression, Content, ShardSource, name_fault, read_ahead, recognise
+from shard_validation.content import HEAD_BYTES, Content, ShardSource, name_fault, read_ahead, recognise
 from shard_validation.reasons import Fault, Reason, ReasonCode
 from shard_validation.requirements import DataRequirements
+from shared.record_framing import Compression
 from shared.shard_names import DataFormat
 
 READ_ONLY = "read_only"

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from crc32c import crc32c
 
@@ -20,7 +21,10 @@ HEADER_BYTES = 12
 TRAILER_BYTES = 4
 FRAME_OVERHEAD_BYTES = HEADER_BYTES + TRAILER_BYTES
 
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
+Compression = Literal["", "gzip", "zlib"]
+"""Every compression that the validator accepts and the training reads."""
+
 _MASK_DELTA = 0xA282EAD8
 _UINT32 = 0xFFFFFFFF
 _HEADER = struct.Struct("<QI")
@@ -62,7 +66,26 @@ def frame_record(payload: bytes) -> bytes:
     return b"".join((_HEADER.pack(len(payload), masked_crc32c(length)), payload, _CRC.pack(masked_crc32c(payload))))
 
 
-def is_gzip(path: Path) -> bool:
-    """Return whether a shard is compressed with GZIP, by its content: a name may lack the suffix. Raises OSError."""
+def is_record_header(head: bytes) -> bool:
+    """Return whether bytes begin with the header of a record."""
+    return len(head) >= HEADER_BYTES and masked_crc32c(head[:8]) == int.from_bytes(head[8:HEADER_BYTES], "little")
+
+
+def compression_of(head: bytes) -> Compression:
+    """Return how a TFRecord shard is compressed, by its first bytes: a name may lack the suffix."""
+    if is_record_header(head):
+        return ""
+    if head.startswith(GZIP_MAGIC):
+        return "gzip"
+    return "zlib" if _is_zlib_header(head) else ""
+
+
+def compression_of_file(path: Path) -> Compression:
+    """Return how a TFRecord shard is compressed. Raises OSError."""
     with path.open("rb") as file:
-        return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        return compression_of(file.read(HEADER_BYTES))
+
+
+def _is_zlib_header(head: bytes) -> bool:
+    """Whether this is deflate with a 32 kB window, no dictionary and correct check bits (RFC 1950, 2.2)."""
+    return len(head) > 1 and head[0] == 0x78 and head[1] & 0x20 == 0 and int.from_bytes(head[:2], "big") % 31 == 0  # noqa: PLR2004

@@ -36,6 +36,8 @@ class TrainingReport:
     versions: Mapping[str, str]
     started_at: str
     ended_at: str
+    contents_checked: bool = False
+    """Whether every shard that was read had the content that the manifest states."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further facts, for people; nothing decides on them."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from training_job import collective
 from training_job.checkpoints.variables import all_variables, assign
 from training_job.data.damage import find_damage
-from training_job.errors import DataError, UnreadableDataError
+from training_job.errors import ConfigurationError, DataError, NonFiniteLossError, UnreadableDataError
 from training_job.evaluation import check_exported, evaluate, export
 from training_job.job import Job
 from training_job.liveness.interruptions import StopRequest
@@ -17,7 +17,7 @@ from training_job.metrics import Sums
 from training_job.reporting.communication import communication
 from training_job.reporting.report import draw_curves, make_report, write_model_card, write_report
 from training_job.session import Session, open_session
-from training_job.training_loop import train
+from training_job.training_loop import agree_on_contents, train
 
 _TRAINING_METRICS = ("loss", "accuracy", "top5_accuracy", "auc")
 
@@ -28,12 +28,19 @@ def run(job: Job, stop: StopRequest) -> None:
     try:
         train(session)
         finish(session)
+    except NonFiniteLossError:
+        agree_on_contents(session)  # other data than were accepted are no mistake in the options
+        raise
+    except ConfigurationError:
+        _damage(session)  # nor are labels that only these other data have
+        raise
     except UnreadableDataError as error:
         raise DataError(f"{error} {_damage(session)}") from error
 
 
 def finish(session: Session) -> None:
     """Export, check and report. Raises ExportError."""
+    agree_on_contents(session)  # for an attempt that resumes after the last epoch
     exported_epoch = _choose_weights(session)
     own, total = evaluate(session)
     metrics = _metrics(session, exported_epoch, total)

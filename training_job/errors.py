@@ -35,6 +35,12 @@ class UnreadableDataError(DataError):
     """Reading failed in the middle of a training; the damaged shard and record are searched for afterwards."""
 
 
+class DataChangedError(TrainingError):
+    """A shard is not the one that was accepted: its content, or its size, is not what the manifest says."""
+
+    exit_code = ExitCode.DATA_CHANGED
+
+
 class PlanError(TrainingError):
     """The data cannot be divided equally among the ranks; the message has the numbers."""
 

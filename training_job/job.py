@@ -10,7 +10,7 @@ from shared.job_arguments import JobArguments
 from shared.manifest import MAX_MANIFEST_BYTES, SYNTHETIC, Manifest, ManifestError, ManifestShard, fingerprint
 from training_job.checkpoints.position import Position, batch_shape, resumed
 from training_job.checkpoints.store import CheckpointStore
-from training_job.errors import ConfigurationError, DataError
+from training_job.errors import ConfigurationError, DataChangedError, DataError
 from training_job.rank_plan import BatchShape, SplitPlan, plan_evaluation, plan_training
 
 
@@ -30,7 +30,7 @@ class Job:
 def prepare(arguments: JobArguments, world_size: int) -> Job:
     """Read the manifest and the latest checkpoint's position, and plan.
 
-    Raises DataError, ConfigurationError, PlanError or CheckpointError.
+    Raises DataError, DataChangedError, ConfigurationError, PlanError or CheckpointError.
     """
     manifest = _read_manifest(Path(arguments.manifest))
     if arguments.synthetic_records:
@@ -80,7 +80,10 @@ def _check_shards(manifest: Manifest, folder: Path) -> None:
         seen = path.stat().st_size if path.is_file() else None
         if seen != shard.size_bytes:
             found = "does not exist" if seen is None else f"has {seen} bytes"
-            raise DataError(f"Shard {path} {found}; the manifest lists it with {shard.size_bytes} bytes.")
+            raise DataChangedError(
+                f"Shard {path} {found}; the manifest lists it with {shard.size_bytes} bytes: it changed after the "
+                f"dataset version was closed."
+            )
 
 
 def _synthetic(manifest: Manifest, arguments: JobArguments) -> Manifest:

@@ -18,6 +18,7 @@ from training_job.data.dataset import next_batch
 from training_job.decisions import after_epoch
 from training_job.errors import InterruptedTrainingError, NonFiniteLossError, RanksPartedError
 from training_job.evaluation import evaluate
+from training_job.liveness.liveness import CONTENTS_PLACE
 from training_job.metrics import Sums
 from training_job.session import Session
 from training_job.steps import Batch
@@ -71,6 +72,8 @@ def _step(session: Session, batches: Iterator[Batch], pace: _Pace) -> tuple[Sums
     """Take one step; return this rank's sums and the global flags."""
     position, began = session.position, time.perf_counter()
     session.watch.enter("reading", position.step)
+    if session.inputs.check is not None:
+        session.inputs.check.raise_failure()
     batch = next_batch(batches, session.world.rank)
     read = time.perf_counter()
     session.watch.enter("step" if position.step != session.job.start.step else "first step", position.step)
@@ -133,11 +136,10 @@ def close_epoch(session: Session, sums: Sums) -> None:
     trained = session.layout.averages(collective.sum_over_ranks(sums, "training"))
     collective.average_variables(statistics(session.model))
     check_equal_weights(session)
+    agree_on_contents(session)
     _, total = evaluate(session)
     validation = {f"val_{name}": value for name, value in session.layout.averages(total).items()}
     _advance(session, {**trained, **validation})
-    if session.inputs.cache is not None:  # before the next epoch reads the shards again
-        session.inputs.cache.wait()
     session.watch.enter("checkpoint", session.position.step)
     write_checkpoint(session, session.job.checkpoints)
     if session.job.arguments.export == "best" and session.position.standing.best_epoch == session.position.epoch:
@@ -162,6 +164,17 @@ def _advance(session: Session, metrics: dict[str, float]) -> None:
         standing=standing,
         epochs=(*position.epochs, record),
     )
+
+
+def agree_on_contents(session: Session) -> None:
+    """Return once every rank has read its part of the shards' content and found it to be what was accepted.
+
+    Raises DataChangedError on the rank that found another content; the other ranks end with it.
+    """
+    if session.inputs.check is not None:
+        session.watch.enter(CONTENTS_PLACE, session.position.step)
+        session.inputs.check.wait()
+        collective.wait_for_all("contents")
 
 
 def check_equal_weights(session: Session) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from function_app.config.pipelines import Pipeline, Register, Requirement
+from function_app.config.pipelines import Pipeline, Register, Requirement, is_own_script
 from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.jobs import report_path, spec_from_json
 from function_app.domain.records import RunRecord
@@ -49,6 +49,19 @@ def read_report(run: RunRecord, run_outputs: DocumentStore) -> TrainingReport:
     if report.fingerprint != run.fingerprint:
         raise GateError(f"{path}: expected data {run.fingerprint[:12]}, got {report.fingerprint[:12]}")
     return report
+
+
+def check_contents(run: RunRecord, report: TrainingReport) -> None:
+    """Raise GateError where Landfall's own training did not compare the content of the shards with the manifest.
+
+    A user's script need not: for it, the comparison of the shards in the container has to do.
+    """
+    script = spec_from_json(run.spec).command.split()[1]
+    if not report.contents_checked and not is_own_script(script):
+        raise GateError(
+            "the training did not compare the content of the shards with what was accepted: it is of an earlier "
+            "version; deploy the current one, then train again"
+        )
 
 
 def check_gate(pipeline: Pipeline | None, report: TrainingReport) -> Register:

@@ -16,6 +16,7 @@ from function_app.runs.attempts import configuration_members
 from function_app.runs.gate import (
     GateError,
     MissingMetricError,
+    check_contents,
     check_gate,
     check_superseded,
     read_report,
@@ -34,6 +35,7 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
         metrics = dict(report.metrics)
         _check_data(run)
         register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
+        check_contents(run, report)
         superseded = check_superseded(run, register, services.ledger)
         registration = _registration(run, register.model, report, superseded)
         services.models.register(registration)

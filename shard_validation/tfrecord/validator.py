@@ -9,7 +9,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from shard_validation.content import GZIP_MAGIC, Chunk, Compression, read_ahead
+from shard_validation.content import Chunk, read_ahead
 from shard_validation.features import compile_payload_check
 from shard_validation.reasons import Fault, FaultError, ReasonCode
 from shard_validation.requirements import Limits
@@ -17,6 +17,7 @@ from shard_validation.tfrecord.framing import FramingLostError, RecordFraming
 from shard_validation.tfrecord.native import FileSource, SoundStretch, native_records, sound_stretches
 from shard_validation.validate import Paused, ShardVerdict, Task
 from shared.crc import combined_crc32c
+from shared.record_framing import GZIP_MAGIC, Compression
 
 BLOCK_BYTES = 1 << 20
 """Most bytes inflated at a time."""

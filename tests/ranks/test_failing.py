@@ -56,8 +56,22 @@ def test_a_record_that_is_damaged_while_the_training_runs_is_named(tmp_path: Pat
         outcome = running.ended()
     finally:
         end_all(running)
-    assert_failed(outcome, ExitCode.DATA, f"Record 7 (at byte {place}) has a damaged payload of ")
+    assert_failed(outcome, ExitCode.DATA_CHANGED, f"Record 7 (at byte {place}) has a damaged payload of ")
     assert f"Shard {shard} has CRC32C " in outcome.log
+
+
+@pytest.mark.parametrize("index", range(2))
+def test_a_shard_of_the_same_size_that_was_not_accepted_ends_all_ranks(tmp_path: Path, index: int) -> None:
+    """Whichever rank reads it: all labels are shifted, so that nothing but the checksum tells it."""
+    version = write_digits(tmp_path / "versions", train_shards=2, limit=200)
+    other = write_digits(tmp_path / "others", train_shards=2, limit=200, label_shift=1)
+    name = f"train-{index:05d}-of-00002.tfrecord"
+    shard, content = version.folder / name, (other.folder / name).read_bytes()
+    assert len(content) == shard.stat().st_size
+    shard.write_bytes(content)
+    outcome = train(2, job_arguments(version, tmp_path / "out", epochs=2))
+    assert_failed(outcome, ExitCode.DATA_CHANGED, f"Shard {shard} has CRC32C ")
+    assert not (tmp_path / "out" / "checkpoints" / "latest.json").exists()
 
 
 def test_an_evaluation_that_saw_other_than_the_manifests_records_is_none(tmp_path: Path) -> None:

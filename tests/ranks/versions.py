@@ -58,14 +58,22 @@ def write_version(
 
 
 def write_digits(
-    folder: Path, *, train_shards: int = 8, limit: int | None = None, uneven_at: int | None = None
+    folder: Path,
+    *,
+    train_shards: int = 8,
+    limit: int | None = None,
+    uneven_at: int | None = None,
+    label_shift: int = 0,
 ) -> ClosedVersion:
     """Write scikit-learn's 1,797 digits: 80 % to train on, 20 % to evaluate, PNG of 8 x 8, values 0 to 255."""
     from sklearn.datasets import load_digits  # only .venv has it, and other tests write versions, too
 
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))[:limit]
-    payloads = [example_bytes({"image": _png(digits.images[i]), "label": int(digits.target[i])}) for i in order]
+    payloads = [
+        example_bytes({"image": _png(digits.images[i]), "label": (int(digits.target[i]) + label_shift) % 10})
+        for i in order
+    ]
     cut = len(payloads) * 4 // 5
     train = split_evenly(payloads[:cut], train_shards)
     if uneven_at:

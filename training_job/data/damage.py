@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import gzip
+import io
 import struct
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
-from shared.crc import crc32c_of_file
 from shared.manifest import ManifestShard
-from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES, TRAILER_BYTES, is_gzip, masked_crc32c
+from shared.record_framing import (
+    FRAME_OVERHEAD_BYTES,
+    HEADER_BYTES,
+    TRAILER_BYTES,
+    compression_of_file,
+    masked_crc32c,
+)
+from training_job.data.content_check import check_content
+from training_job.errors import DataChangedError, DataError
 
 BUDGET_S = 120.0
 """Time for the search; all ranks wait meanwhile."""
 MAX_RECORD_BYTES = 1 << 31
 """protobuf cannot parse longer records; a damaged length may have any value."""
 
+_INPUT_BYTES = 64 << 10
 _HEADER = struct.Struct("<QI")
 _TRAILER = struct.Struct("<I")
 
@@ -28,47 +37,79 @@ Suspects = Iterable[tuple[ManifestShard, Path]]
 def find_damage(
     suspects: Suspects, data_format: str, *, budget_s: float = BUDGET_S, clock: Callable[[], float] = time.monotonic
 ) -> str:
-    """Return a sentence about the first shard that differs from the manifest, or one that says that none does."""
+    """Return a sentence about the first shard that cannot be read, or one that says that none differs.
+
+    Raises DataChangedError where a shard is not the one that was accepted, naming the first damaged record.
+    """
     until, intact = clock() + budget_s, 0
     for shard, path in suspects:
         if clock() > until:
             return f"The first {intact} shards of this rank are as the manifest says; the others were not checked."
-        found = _damage(shard, path, data_format)
-        if found:
-            return found
+        try:
+            check_shard(shard, path, data_format)
+        except DataError as error:
+            return str(error)
         intact += 1
     return f"All {intact} shards of this rank are as the manifest says: its features do not fit, or reading failed."
 
 
-def _damage(shard: ManifestShard, path: Path, data_format: str) -> str:
+def check_shard(shard: ManifestShard, path: Path, data_format: str) -> None:
+    """Read a whole file. Raises DataChangedError, naming the first damaged record if there is one, or DataError."""
     try:
-        seen = crc32c_of_file(path)
-        if seen == shard.crc32c:
-            return ""
-        where = _bad_record(path, shard.num_records) if data_format == "tfrecord" else ""
-    except OSError as error:
-        return f"Shard {path} cannot be read: {error.strerror}."
-    return (
-        f"Shard {path} has CRC32C {seen} instead of the manifest's {shard.crc32c}: "
-        f"it changed after the dataset version was closed. {where}".strip()
-    )
+        check_content(shard, path)
+    except DataChangedError as error:
+        raise DataChangedError(f"{error} {_bad_record(path, shard.num_records, data_format)}".strip()) from error
 
 
-def _bad_record(path: Path, num_records: int) -> str:
-    """Return a sentence about the first damaged record; empty if there is none."""
+def _bad_record(path: Path, num_records: int, data_format: str) -> str:
+    """Return a sentence about the first damaged record; empty if there is none, or none is known."""
     count = 0
-    with _opened(path) as stream:
-        try:
+    if data_format != "tfrecord":
+        return ""
+    try:
+        with _opened(path) as stream:
             for count, reason in enumerate(_records(stream), start=1):
                 if reason:
                     return f"Record {count - 1} {reason}."
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            return f"Record {count} cannot be decompressed: {error}."
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        return f"Record {count} cannot be decompressed: {error}."
+    except OSError:
+        return ""
     return "" if count == num_records else f"It holds {count} records instead of {num_records}."
 
 
 def _opened(path: Path) -> BinaryIO:
-    return cast("BinaryIO", gzip.open(path, "rb") if is_gzip(path) else path.open("rb"))
+    """Open a shard's records, uncompressed."""
+    compression = compression_of_file(path)
+    if compression == "zlib":
+        return io.BufferedReader(_Inflated(path))
+    return cast("BinaryIO", gzip.open(path, "rb") if compression == "gzip" else path.open("rb"))
+
+
+class _Inflated(io.RawIOBase):
+    """A ZLIB stream's content; Python has a file of GZIP streams only."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._stream = zlib.decompressobj()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a part of the buffer; 0 at the end. Raises EOFError where the stream is cut off, zlib.error."""
+        block = b""
+        while not block and not self._stream.eof:
+            piece = self._stream.unconsumed_tail or self._file.read(_INPUT_BYTES)
+            if not piece:
+                raise EOFError("the ZLIB stream ended before its end was marked")
+            block = self._stream.decompress(piece, len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _records(stream: BinaryIO) -> Iterator[str]:

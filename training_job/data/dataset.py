@@ -97,6 +97,14 @@ class LaneData:
         """Return the names of what `evaluation` reads, that of the padding included."""
         return list(dict.fromkeys([self.shards[0].name, *self._names(self.shards)]))
 
+    def begun_shards(self, epoch: int | None) -> list[str]:
+        """Return the names of shards whose first record this rank reads in an epoch; None stands for evaluation.
+
+        Lanes do not overlap, so each shard of the split is begun by exactly one rank.
+        """
+        shards = self.shards if epoch is None else self._cut_for(epoch)
+        return [part.shard for _, lane in self._own(shards) for part in lane if part.start == 0]
+
     def _cut_for(self, epoch: int) -> tuple[ManifestShard, ...]:
         return order_of_epoch(self.shards, seed=self.seed, epoch=0 if self.fixed_cut else epoch)
 

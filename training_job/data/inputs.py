@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.manifest import FeatureSpec, ManifestShard
+from training_job.data.content_check import ContentCheck
+from training_job.data.damage import check_shard
 from training_job.data.dataset import LaneData, RankData, RecordSource, SyntheticData
 from training_job.data.images import decoder_for, feature, image_shapes, training_augmentation
 from training_job.data.shard_cache import ShardCache
@@ -23,20 +25,21 @@ class Inputs:
     """Height, width and channels of one image."""
     training: RankData
     validation: RankData
-    cache: ShardCache | None
+    check: ContentCheck | None
+    """Compares the shards that the attempt reads first with the manifest; None for synthetic data."""
     suspects: Callable[[int], list[tuple[ManifestShard, Path]]]
     """Maps an epoch to the shards that this rank reads in it, evaluation included: where to look for damage."""
 
 
 def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
-    """Open the job's data for one rank. Raises DataError."""
+    """Open the job's data for one rank, and start to check its content. Raises DataError."""
     shape = image_shapes(_image(job), job.arguments).model
     if job.arguments.synthetic_records:
         return Inputs(
             model_shape=shape,
             training=_synthetic(job, job.training, rank, shape),
             validation=_synthetic(job, job.validation, rank, shape),
-            cache=None,
+            check=None,
             suspects=lambda _: [],
         )
     cache = _cache(job)
@@ -48,16 +51,24 @@ def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
     def read_in(epoch: int) -> list[str]:
         return [*training.training_shards(epoch), *validation.evaluation_shards()]
 
-    if cache:
-        cache.start_copying(read_in(0))
     by_name = {shard.name: shard for shard in job.manifest.shards}
+    # Copies are made of all that a rank reads. Without a cache each shard is read by one of the ranks that share it.
+    first = read_in(job.start.epoch) if cache else _checked_by_rank(training, validation, job.start.epoch)
     return Inputs(
         model_shape=shape,
         training=training,
         validation=validation,
-        cache=cache,
+        check=ContentCheck(
+            [by_name[name] for name in first],
+            cache.copy if cache else lambda shard: check_shard(shard, path_of(shard.name), job.manifest.data_format),
+        ),
         suspects=lambda epoch: [(by_name[name], path_of(name)) for name in read_in(epoch)],
     )
+
+
+def _checked_by_rank(training: LaneData, validation: LaneData, epoch: int) -> list[str]:
+    """Return this rank's part of the shards that all ranks read in an epoch; the parts do not overlap."""
+    return list(dict.fromkeys([*training.begun_shards(epoch), *validation.begun_shards(None)]))
 
 
 def _image(job: Job) -> FeatureSpec:

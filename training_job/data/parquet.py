@@ -83,9 +83,12 @@ def _physical(file: pq.ParquetFile, columns: list[str]) -> list[str]:
 
 def _plain(column: pa.Array) -> list[Any]:
     """Return Python values; Hugging Face's images are structs of bytes and path, of which the bytes count."""
-    if pa.types.is_struct(column.type):
+    kinds = pa.types
+    if kinds.is_struct(column.type):
         column = column.field("bytes")
-    if pa.types.is_nested(column.type):  # a list of some kind
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if kinds.is_nested(column.type):  # a list of some kind
         return [np.asarray(value.values).ravel() for value in column]
     values: list[Any] = column.to_pylist()
     return values

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from shared.manifest import FeatureSpec
-from shared.record_framing import is_gzip
+from shared.record_framing import compression_of_file
 from training_job.rank_plan import Lane
 
 READ_BUFFER_BYTES = 1 << 20
@@ -61,7 +61,7 @@ def _records(path: tf.Tensor, compression: tf.Tensor, start: tf.Tensor, stop: tf
 
 @cache
 def _compression(path: Path) -> str:
-    return "GZIP" if is_gzip(path) else ""
+    return compression_of_file(path).upper()
 
 
 def _parsing(spec: FeatureSpec) -> tf.io.FixedLenFeature:

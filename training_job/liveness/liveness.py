@@ -19,7 +19,10 @@ from pathlib import Path
 from training_job.process_environment import launched_rank, launched_world_size, run_id
 
 DAMAGE_PLACE = "looking for damage"
-SLOW_PLACES = frozenset({"start", "first step", "first evaluation", "checkpoint", DAMAGE_PLACE, "export", "end"})
+CONTENTS_PLACE = "checking contents"
+SLOW_PLACES = frozenset(
+    {"start", "first step", "first evaluation", "checkpoint", CONTENTS_PLACE, DAMAGE_PLACE, "export", "end"}
+)
 """Places in which a compiler or a slow disk may take long."""
 _SLOW_PLACE_FACTOR = 10
 _MARKING_S = 5.0

@@ -41,6 +41,7 @@ def make_report(
         versions=versions(),
         started_at=session.started_at,
         ended_at=datetime.now(UTC).isoformat(),
+        contents_checked=session.inputs.check is not None,
         details={
             "best": {"epoch": position.standing.best_epoch, session.rules.monitor: position.standing.best},
             "exported_epoch": exported_epoch,

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shared.exit_codes import ExitCode
 from shared.manifest import FeatureSpec, Manifest
-from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
+from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES, frame_record
 from tests.ranks.versions import ClosedVersion, job_arguments, write_version
 from tests.support.example_bytes import example_bytes
 from training_job import collective, training_loop
 from training_job.attempt import run
 from training_job.collective import World
-from training_job.errors import DataError, ExportError, NonFiniteLossError, RanksPartedError
+from training_job.errors import DataChangedError, DataError, ExportError, NonFiniteLossError, RanksPartedError
 from training_job.job import prepare
 from training_job.liveness.interruptions import StopRequest
 
@@ -64,9 +65,45 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     data = version(tmp_path, [[GOOD] * 8])
     shard = data.folder / "train-00000-of-00001.tfrecord"
     place = damage_record(shard, 5)
-    with pytest.raises(DataError, match=rf"Record 5 \(at byte {place}\) has a damaged payload of ") as caught:
+    with pytest.raises(DataChangedError, match=rf"Record 5 \(at byte {place}\) has a damaged payload of ") as caught:
         attempt(data, tmp_path)
     assert f"Shard {shard} has CRC32C " in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["train-00001-of-00002.tfrecord", "validation-00001-of-00002.tfrecord"])
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_shards_replaced_by_others_of_the_same_size_are_not_trained_on(
+    tmp_path: Path, name: str, *, is_cached: bool
+) -> None:
+    """Every label is shifted, every record is sound: only the content of the whole file tells it."""
+    data = version(tmp_path, [[GOOD] * 8] * 2)
+    shard = data.folder / name
+    other = frame_record(example_bytes({"image": [0.5] * 4, "label": 0}))
+    content = shard.read_bytes()
+    shard.write_bytes(other * (len(content) // len(other)))
+    assert len(content) == shard.stat().st_size
+    with pytest.raises(DataChangedError, match=f"Shard {shard} has CRC32C ") as caught:
+        attempt(data, tmp_path, cache_folder=str(tmp_path / "cache") if is_cached else "")
+    assert ExitCode.DATA_CHANGED == caught.value.exit_code
+    assert not (tmp_path / "checkpoints" / "latest.json").exists()
+
+
+def test_a_label_that_only_replaced_data_have_is_no_mistake_in_the_options(tmp_path: Path) -> None:
+    """The label is read before the check of the content has ended, or after."""
+    data = version(tmp_path, [[GOOD] * 8])
+    shard = data.folder / "train-00000-of-00001.tfrecord"
+    shard.write_bytes(frame_record(example_bytes({"image": [0.5] * 4, "label": 99})) * 8)
+    with pytest.raises(DataChangedError, match=f"Shard {shard} has CRC32C "):
+        attempt(data, tmp_path)
+
+
+def test_a_loss_that_replaced_data_make_nan_is_blamed_on_the_data(tmp_path: Path) -> None:
+    """The step in which it happened is reached before the end of the first epoch."""
+    data = version(tmp_path, [[GOOD] * 8])
+    shard = data.folder / "train-00000-of-00001.tfrecord"
+    shard.write_bytes(frame_record(NAN) * 8)
+    with pytest.raises(DataChangedError, match=f"Shard {shard} has CRC32C "):
+        attempt(data, tmp_path)
 
 
 def test_an_evaluation_of_fewer_records_than_the_manifests_is_no_success(tmp_path: Path) -> None:

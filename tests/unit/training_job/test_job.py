@@ -10,7 +10,7 @@ import pytest
 from shared.job_arguments import JobArguments
 from shared.manifest import Manifest, fingerprint
 from tests.ranks.versions import ClosedVersion, write_digits
-from training_job.errors import ConfigurationError, DataError
+from training_job.errors import ConfigurationError, DataChangedError, DataError
 from training_job.job import Job, prepare
 
 
@@ -79,7 +79,7 @@ def test_a_synthetic_manifest_keeps_its_fingerprint(tmp_path: Path) -> None:
 def test_a_missing_shard_is_named(closed_version: ClosedVersion, tmp_path: Path) -> None:
     """With the folder it was looked for in."""
     with pytest.raises(
-        DataError,
+        DataChangedError,
         match=r"nowhere/train-00000-of-00003\.tfrecord does not exist; the manifest lists it with \d+ bytes",
     ):
         prepared(closed_version, tmp_path, data=str(tmp_path / "nowhere"))
@@ -91,7 +91,8 @@ def test_a_shard_of_another_size_is_named(tmp_path: Path) -> None:
     with (closed_version.folder / "train-00003-of-00008.tfrecord").open("ab") as shard:
         shard.write(b"more")
     with pytest.raises(
-        DataError, match=r"train-00003-of-00008\.tfrecord has \d+ bytes; the manifest lists it with (\d+) bytes"
+        DataChangedError,
+        match=r"train-00003-of-00008\.tfrecord has \d+ bytes; the manifest lists it with (\d+) bytes",
     ):
         prepared(closed_version, tmp_path)
 

@@ -230,6 +230,15 @@ def records_of(names: Sequence[str]) -> set[int]:
     return {int(n) for i in indices for n in range(firsts[i], firsts[i + 1])}
 
 
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
+@pytest.mark.parametrize("epoch", [None, 0, 5])
+def test_each_shard_is_begun_by_one_rank(written_shards: Any, world_size: int, epoch: int | None) -> None:
+    """So its content is checked once, however many ranks share its records."""
+    ranks = [data_of(written_shards, rank, shape(world_size, 2), num_classes=32) for rank in range(world_size)]
+    begun = [name for rank in ranks for name in rank.begun_shards(epoch)]
+    assert sorted(shard.name for shard in written_shards[1]) == sorted(begun)
+
+
 PAIR = FeatureSpec(name="image", kind="float", shape=(2,))
 LANE = (RecordRange(shard="s", start=0, stop=3),)
 

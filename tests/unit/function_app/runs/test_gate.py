@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from shared.training_report import MAX_REPORT_BYTES
-from tests.support.world import World, ended_run
+from tests.support.world import World, ended_run, pipeline
 
 
 @pytest.mark.parametrize(
@@ -75,3 +76,26 @@ def test_without_a_gate_nothing_is_registered(changes: dict[str, Any] | None, re
     found = world.follow(run)
     assert RunState.NOT_REGISTERED == found.state
     assert (found.reason or "").startswith(reason)
+
+
+def test_a_training_that_did_not_check_the_contents_is_no_evidence() -> None:
+    """The shards may have been replaced while the run was queued."""
+    world = World()
+    found = reported_unchecked(world)
+    assert RunState.NOT_REGISTERED == found.state
+    assert "did not compare the content of the shards with what was accepted" in (found.reason or "")
+
+
+def test_a_users_script_need_not_check_the_contents() -> None:
+    """For it, the app's own comparison of the shards has to do."""
+    world = World()
+    world.change_pipeline(train=pipeline().train.model_copy(update={"script": "scripts/mine.py"}))
+    world.services = replace(world.services, read_script=lambda _: b"import horovod.tensorflow as hvd\nhvd.init()\n")
+    assert RunState.REGISTERED == reported_unchecked(world).state
+
+
+def reported_unchecked(world: World) -> RunRecord:
+    run = world.upload_version()
+    world.write_report(run, {"val_accuracy": 1.0}, contents_checked=False)
+    world.jobs.become(run.run_id, "Completed")
+    return world.follow(run)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from shared.safe_text import shown
+
 
 class ReasonCode(StrEnum):
     """Stable names: they are stored in the ledger and printed by the command line; never rename one."""
@@ -155,10 +157,6 @@ MEANINGS: Mapping[ReasonCode, str] = {
 """One sentence for each code."""
 
 
-MAX_TEXT_CHARS = 200
-"""Longest `expected`, `seen` and `message`: text from a hostile file must not fill the ledger."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Reason:
     """Why a shard, or a set of shards, is rejected."""
@@ -243,9 +241,3 @@ class FaultError(ValueError):
         self.fault = Fault(code=code, expected=expected, seen=seen, feature=feature)
         self.byte_offset = byte_offset
         """Position in the file as it is stored."""
-
-
-def shown(text: str) -> str:
-    """Return text that is safe on one line of a terminal: bounded, and without control characters."""
-    cut = text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…"
-    return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from shard_validation.reasons import Reason, ReasonCode, shown
+from shard_validation.reasons import Reason, ReasonCode
 from shard_validation.requirements import DataRequirements
 from shard_validation.validate import ShardStatistics
 from shared.manifest import ManifestShard
+from shared.safe_text import shown
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
 DATASET_FILE = "dataset.json"

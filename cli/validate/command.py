@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from cli.progress import validating_bar
-from cli.safe_text import readable_bytes
 from cli.validate.inputs import ShardInput, find_counts, find_inputs
 from cli.validate.judging import Judged, judge_all
 from shard_validation import (
@@ -26,8 +25,8 @@ from shard_validation import (
     check_set,
     read_counts,
 )
-from shard_validation.reasons import shown
 from shared.manifest import ManifestShard
+from shared.safe_text import readable_bytes, shown
 from shared.shard_names import ShardNameError, parse_shard_name
 
 REJECTED = 1

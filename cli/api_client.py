@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 
 from cli.errors import CliError
-from cli.safe_text import strip_escapes
+from shared.safe_text import one_line, safe_json
 
 TIMEOUT_S = 60.0
 """A cold start of a function app may take half of this."""
@@ -39,8 +39,8 @@ class ApiClient:
                 "contains. Copy the key again."
             )
         self.url = url.rstrip("/")
-        self.strips_escapes = True
-        """False for commands that print JSON, which spells out control characters itself."""
+        self.is_escaped = True
+        """Whether answers are made safe to show; False for commands that print JSON, which escapes them itself."""
         headers = {"x-functions-key": key} if key else {}
         local = "127.0.0.1" in url or "localhost" in url
         try:
@@ -119,7 +119,7 @@ class ApiClient:
         answer = _json(response)
         if not isinstance(answer, dict):
             raise CliError(f"{self.url}{path} did not answer with a JSON object. Is this a Landfall function app?")
-        return strip_escapes(answer) if self.strips_escapes else answer
+        return safe_json(answer) if self.is_escaped else answer
 
 
 def _refusal(url: str, response: httpx.Response) -> ApiError:
@@ -131,13 +131,13 @@ def _refusal(url: str, response: httpx.Response) -> ApiError:
     if isinstance(error, dict):
         message = _with_details(str(error.get("message") or "no reason given"), error.get("details"))
         return ApiError(message, status=response.status_code, code=str(error.get("code")))
-    body = response.text[:MAX_ANSWER_CHARS] or "no body"
+    body = one_line(response.text[:MAX_ANSWER_CHARS]) or "no body"
     return ApiError(f"{url} answered {response.status_code}: {body}", status=response.status_code, code="unknown")
 
 
 def _with_details(message: str, details: object) -> str:
-    lines = [str(d) for d in details] if isinstance(details, list) else []
-    return "\n".join([message, *(f"  {line[:MAX_ANSWER_CHARS]}" for line in lines)])
+    lines = [one_line(str(d)) for d in details] if isinstance(details, list) else []
+    return "\n".join([one_line(message), *(f"  {line[:MAX_ANSWER_CHARS]}" for line in lines)])
 
 
 def _json(response: httpx.Response) -> Any:

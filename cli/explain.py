@@ -12,7 +12,7 @@ import click
 
 from cli.api_client import ApiClient
 from cli.options import DATASET_VERSION, as_json_option, with_api
-from cli.safe_text import readable_bytes
+from shared.safe_text import readable_bytes
 
 MAX_LISTED = 20
 STYLES = {

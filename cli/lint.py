@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from cli.safe_text import one_line
 from horovod_lint import MAX_SCRIPT_BYTES, LintReport, Machine, ScriptError, Severity, lint_script
+from shared.safe_text import one_line
 from shared.vm_sizes import similar_sizes, vm_size
 
 FOUND = 1
@@ -74,10 +74,15 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
     from function_app.domain.errors import PipelineError
 
     try:
-        train = load_pipeline(pipeline).train
+        loaded = load_pipeline(pipeline)
     except PipelineError as error:
         raise click.UsageError(str(error)) from error
-    return Machine.of_job(vm_size=name or train.vm_size, environment=train.environment_variables)
+    train = loaded.train
+    return Machine.of_job(
+        vm_size=name or train.vm_size,
+        environment=train.environment_variables,
+        registers=loaded.register_ is not None,
+    )
 
 
 def _content(path: Path) -> bytes:

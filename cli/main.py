@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 import click
 
 from cli.errors import DISK_FULL, Interrupted, ending_on_signals
-from cli.safe_text import mask_secrets, strip_escapes
 from shared.errors import LandfallError
+from shared.safe_text import mask_secrets, several_lines
 
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells set it."""
@@ -162,7 +162,7 @@ def _show_any_character() -> None:
 def _report(text: str) -> None:
     """Print to standard error; where that cannot be written, the exit status alone has to do."""
     with contextlib.suppress(OSError):
-        click.echo(strip_escapes(mask_secrets(text)), err=True)
+        click.echo(several_lines(mask_secrets(text)), err=True)
 
 
 def _explain(error: Exception) -> str:

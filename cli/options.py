@@ -99,7 +99,7 @@ def function_app_options(command: Callable[P, R]) -> Callable[P, R]:
         "--key",
         envvar="LANDFALL_FUNCTION_KEY",
         show_envvar=True,
-        help="Function key (default: none; the local twin needs none).",
+        help="Function key (default: that of the local twin, if the URL is its URL).",
     )(command)
     return click.option(
         "--url",
@@ -116,7 +116,7 @@ def with_api(command: Callable[Concatenate[ApiClient, P], R]) -> Callable[..., R
     @functools.wraps(command)
     def wrapper(*args: Any, url: str | None, key: str | None, **kwargs: Any) -> R:
         with api_client(url, key) as client:
-            client.strips_escapes = not kwargs.get("as_json")
+            client.is_escaped = not kwargs.get("as_json")
             try:
                 return command(client, *args, **kwargs)
             except KeyError as error:
@@ -129,14 +129,21 @@ def with_api(command: Callable[Concatenate[ApiClient, P], R]) -> Callable[..., R
 
 def api_client(url: str | None, key: str | None) -> ApiClient:
     """Return a client of the URL, or of the running twin. Raises CliError where there is neither."""
-    if url is not None:
+    if url is not None and key:
         return ApiClient(url, key)
     twin = running_twin_of_this_clone()
+    if url is not None:
+        is_twin = twin is not None and _address(url) == _address(twin.functions_url)
+        return ApiClient(url, twin.function_key if twin and is_twin else None)
     if twin is None:
         raise CliError(
             "No function app to talk to: pass --url, set LANDFALL_URL, or start a local twin with `landfall up`."
         )
     return ApiClient(twin.functions_url, key or twin.function_key)
+
+
+def _address(url: str) -> str:
+    return url.rstrip("/").replace("//localhost:", "//127.0.0.1:")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ def reconcile(client: ApiClient, *, as_json: bool) -> None:
 def describe_sweep(swept: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that describe a sweep, as the API returns it."""
     yield f"{swept['versions']:,} dataset versions, {swept['versions_unchanged']:,} of them unchanged"
-    yield f"{swept['shards_judged']:,} shards validated whose event was missing"
+    yield f"{swept['shards_missed']:,} shards sent to be validated whose event was missing"
     yield f"{swept['runs']:,} unfinished runs checked, {swept['unknown_jobs']:,} jobs found that the ledger lacks"
     yield f"{swept['notifications']:,} notifications tried, {swept['dead_letters']:,} dead letters found"
     yield from (f"failed: {problem}" for problem in swept["problems"])

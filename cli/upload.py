@@ -20,8 +20,8 @@ from cli.api_client import ApiClient, ApiError
 from cli.errors import CliError
 from cli.options import DATASET_VERSION, TwinAddress, function_app_options, running_twin_of_this_clone
 from cli.progress import Step, uploading_bar
-from cli.safe_text import one_line, public_url
 from shared.crc import crc32c_of_file
+from shared.safe_text import one_line, public_url
 
 MAX_BLOCK_BYTES = 8 << 20
 STORAGE_SCOPE = "https://storage.azure.com/.default"

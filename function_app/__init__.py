@@ -4,7 +4,9 @@ The Functions host imports this package by name and expects to find exactly one 
 """
 
 from function_app.functions import build_app
+from shared.safe_text import make_logging_safe
 
+make_logging_safe()
 app = build_app()
 
 __all__ = ["app"]

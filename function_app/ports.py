@@ -253,6 +253,11 @@ class MessageQueue(Protocol):
         ...
 
 
+def passed_over(prefix: str) -> None:
+    """Leave a blob alone that cannot be listed: the sweep records it."""
+    del prefix
+
+
 class ShardStore(Protocol):
     """The shards in the data container, read only."""
 
@@ -264,8 +269,12 @@ class ShardStore(Protocol):
         """Open a blob pinned to the ETag in ``facts``: reads raise SourceChangedError once it was overwritten."""
         ...
 
-    def list(self, prefix: str) -> Iterator[BlobFacts]:
-        """Yield the blobs below a prefix."""
+    def list(self, prefix: str, *, unlisted: Callable[[str], object] = passed_over) -> Iterator[BlobFacts]:
+        """Yield the blobs below a prefix, in the order of their names.
+
+        Where one name keeps storage from listing the others, those with names of letters, digits, ``-``, ``.``, ``_``
+        and ``/`` are yielded, and ``unlisted`` is given the longest such beginning of that name.
+        """
         ...
 
 

@@ -41,7 +41,7 @@ from shard_validation import (
     validate_shard,
     validate_shard_within,
 )
-from shard_validation.reasons import shown
+from shared.safe_text import mask_secrets, one_line, shown
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +61,12 @@ class History:
     clock: Clock
 
     def record(self, subject: str, action: str, reason: str, **details: Any) -> None:
-        """Record an entry of a version, a run or a blob, and log it."""
-        logger.info(f"{shown(subject)}: {shown(reason)}", extra={"action": action, "subject": subject})
+        """Record an entry of a version, a run or a blob, and log it.
+
+        A reason quotes names and messages from outside; it is stored as one line without secrets.
+        """
+        reason = one_line(mask_secrets(reason))
+        logger.info(f"{shown(subject)}: {shown(reason)}", extra={"action": action, "subject": shown(subject)})
         self.ledger.add_history_entry(
             HistoryEntry(subject=subject, at=self.clock(), action=action, reason=reason, details=details)
         )

@@ -41,6 +41,7 @@ class RuleCode(StrEnum):
     WRITTEN_BY_EVERY_RANK = "written_by_every_rank"
     WRONG_GPU = "wrong_gpu"
     ARGUMENTS_NOT_TAKEN = "arguments_not_taken"
+    REPORT_NOT_WRITTEN = "report_not_written"
     GPU_NOT_PINNED = "gpu_not_pinned"
     INFINIBAND_DISABLED = "infiniband_disabled"
     LOGGED_BY_EVERY_RANK = "logged_by_every_rank"
@@ -168,6 +169,13 @@ RULES: Mapping[RuleCode, Rule] = {
         "argparse exits with status 2 at the first unknown argument, after the nodes have started and cost money.",
         "Use `parse_known_args()`, or read them all with `JobArguments.from_argv(sys.argv[1:])` of "
         "`shared.job_arguments`.",
+    ),
+    _C.REPORT_NOT_WRITTEN: _error(
+        "The script trains for a pipeline that registers models, but writes no training report.",
+        "The gate decides on the report's metrics: without a report the training is paid for, and no model is "
+        "registered.",
+        "On the root, write `TrainingReport(...).to_json()` of `shared.training_report` as `training_report.json` "
+        "into the folder that `--report` names.",
     ),
     _C.GPU_NOT_PINNED: _warning(
         "The script does not pick a GPU for each process.",

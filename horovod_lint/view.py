@@ -34,12 +34,14 @@ class Machine:
     """Environment variables of the job, from the pipeline's ``environment_variables``."""
     job_flags: tuple[str, ...] = ()
     """Flags that the job passes on the command line; empty if the job is not known."""
+    registers: bool = False
+    """Whether a model is to be registered, which needs a training report."""
 
     @classmethod
-    def of_job(cls, *, vm_size: str, environment: Mapping[str, str]) -> Machine:
+    def of_job(cls, *, vm_size: str, environment: Mapping[str, str], registers: bool = False) -> Machine:
         """Return the machine of a pipeline's job."""
         flags = tuple(f"--{field.name.replace('_', '-')}" for field in fields(JobArguments))
-        return cls(vm_size=vm_size, environment=environment, job_flags=flags)
+        return cls(vm_size=vm_size, environment=environment, job_flags=flags, registers=registers)
 
 
 class View:

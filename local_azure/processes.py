@@ -30,6 +30,8 @@ PATIENCE_S = 120.0
 """Deadline for what should happen at once: long enough for a busy machine, so that only a failure reaches it."""
 POLL_S = 0.02
 TAIL_LINES = 8
+OWNER_ONLY = 0o077
+"""Umask of every process: access logs hold signatures, settings hold keys."""
 FOREIGN_PREFIXES = ("AZURE", "ARM_", "IDENTITY_", "MSI_", "LANDFALL_", "DATASTORAGE", "WEBSITE_", "FUNCTIONS_")
 """Settings of the developer's own Azure, of another project or of another twin must not reach a child (AZURE
 covers AZUREML_... and AzureWebJobsStorage). In upper case; compared without case."""
@@ -119,6 +121,7 @@ class Process:
                 cwd=ROOT,
                 env=dict(program.environment),
                 start_new_session=True,
+                umask=OWNER_ONLY,
                 pass_fds=tuple(hold),
                 preexec_fn=None if guarded else die_with_parent,  # noqa: PLW1509 (one prctl call, which takes no lock)
             )
@@ -318,10 +321,11 @@ def _is_foreign(name: str) -> bool:
 
 
 def _emptied(path: Path) -> IO[bytes]:
-    """Open an empty file for appending: writes still go to its end after it was truncated."""
+    """Open an empty file of its owner for appending: writes still go to its end after it was truncated."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"")
-    return path.open("ab")
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC, 0o600), "ab")
+    os.fchmod(file.fileno(), 0o600)  # an older one may be readable by others
+    return file
 
 
 def _text(path: Path) -> str:

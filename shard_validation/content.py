@@ -14,9 +14,10 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
-from shard_validation.reasons import Fault, Reason, ReasonCode, shown
+from shard_validation.reasons import Fault, Reason, ReasonCode
 from shared.errors import LandfallError
 from shared.record_framing import GZIP_MAGIC, Compression, compression_of, is_record_header
+from shared.safe_text import shown
 from shared.shard_names import DataFormat, ShardNameError, parse_shard_name
 
 Chunk = bytes | memoryview

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from shared.safe_text import shown
+
 
 class ReasonCode(StrEnum):
     """Stable names: they are stored in the ledger and printed by the command line; never rename one."""
@@ -145,7 +147,7 @@ MEANINGS: Mapping[ReasonCode, str] = {
     _C.SET_SPLIT_MISSING: "A split that the pipeline requires has no shards.",
     _C.SET_SAME_CONTENT: "Two shards have the same bytes.",
     _C.SET_EMPTY_SHARD: "A shard has no records.",
-    _C.SET_SMALL_SHARD: "A shard is far smaller than the others of its split (see `small_shard_ratio`).",
+    _C.SET_SMALL_SHARD: "A warning: a shard is far smaller than the others of its split (see `small_shard_ratio`).",
     _C.SET_FORMATS_MIXED: "The shards have more than one format or compression.",
     _C.SET_COUNT_DIFFERS: "A record count differs from `dataset.json` or `dataset_info.json`.",
     _C.SET_COUNTS_UNREADABLE: "`dataset.json` or `dataset_info.json` cannot be read, or is required and missing.",
@@ -153,10 +155,6 @@ MEANINGS: Mapping[ReasonCode, str] = {
     _C.DRIFT_COUNT: "The number of records changed by more than the pipeline allows.",
 }
 """One sentence for each code."""
-
-
-MAX_TEXT_CHARS = 200
-"""Longest `expected`, `seen` and `message`: text from a hostile file must not fill the ledger."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,9 +241,3 @@ class FaultError(ValueError):
         self.fault = Fault(code=code, expected=expected, seen=seen, feature=feature)
         self.byte_offset = byte_offset
         """Position in the file as it is stored."""
-
-
-def shown(text: str) -> str:
-    """Return text that is safe on one line of a terminal: bounded, and without control characters."""
-    cut = text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…"
-    return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")

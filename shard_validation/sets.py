@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from shard_validation.reasons import Reason, ReasonCode, shown
+from shard_validation.reasons import Reason, ReasonCode
 from shard_validation.requirements import DataRequirements
 from shard_validation.validate import ShardStatistics
 from shared.manifest import ManifestShard
+from shared.safe_text import shown
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
 DATASET_FILE = "dataset.json"
@@ -78,6 +79,10 @@ def _count(value: Any) -> int:
     return count
 
 
+WARNINGS = frozenset({ReasonCode.SET_SMALL_SHARD})
+"""Codes of what can be trained all the same: the version is not refused, and its closing lists them."""
+
+
 def check_set(
     shards: Iterable[ManifestShard],
     requirements: DataRequirements,
@@ -85,7 +90,7 @@ def check_set(
     counts: StatedCounts | None = None,
     formats: Mapping[str, str] | None = None,
 ) -> list[Reason]:
-    """Return every problem of accepted shards taken together; an empty list means that the set is complete.
+    """Return every problem of accepted shards taken together; the set is complete if all of them are `WARNINGS`.
 
     ``formats`` maps a shard's name to its format (``tfrecord``, ``tfrecord gzip`` …), where that is known.
     """

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shard_validation.examples.message import Value
-from shard_validation.reasons import shown
 from shared.manifest import FeatureSpec
+from shared.safe_text import shown
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -14,9 +14,9 @@ from pathlib import Path
 from cli.errors import CliError
 from cli.pack.collection import Entry, note
 from cli.pack.images import entries_by_class, image_files, read_file, refuse_two_validations
-from cli.safe_text import one_line
 from shard_validation.examples.message import Value
 from shared.manifest import FeatureSpec
+from shared.safe_text import one_line
 
 IMAGE, LABEL = "image/encoded", "image/class/label"
 SYNSET, FILENAME = "image/class/synset", "image/filename"

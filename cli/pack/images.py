@@ -8,10 +8,9 @@ from pathlib import Path
 
 from cli.errors import CliError
 from cli.pack.collection import Entry, note, split_off
-from cli.safe_text import one_line
 from shard_validation.examples.message import Value
-from shard_validation.reasons import shown
 from shared.manifest import FeatureSpec
+from shared.safe_text import one_line, shown
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png"})
 _SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}

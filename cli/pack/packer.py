@@ -14,9 +14,9 @@ from typing import Any
 from cli.errors import CliError
 from cli.pack.collection import Collection, Entry, deal
 from shard_validation import DataRequirements, ImagePolicy, LocalFileSource, encode_example, validate_shard
-from shard_validation.reasons import shown
 from shard_validation.sets import DATASET_FILE, FORMAT_VERSION
 from shared.record_framing import frame_record
+from shared.safe_text import shown
 
 PLAN_FILE = ".landfall-pack.json"
 """In the target folder until packing has finished: the plan's digest, and the shards that are done."""

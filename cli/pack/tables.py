@@ -15,8 +15,8 @@ from typing import Any
 from cli.errors import DISK_FULL, CliError
 from cli.pack.collection import Entry, split_off
 from shard_validation.examples.message import Value
-from shard_validation.reasons import shown
 from shared.manifest import FeatureKind, FeatureSpec
+from shared.safe_text import shown
 
 BATCH_BYTES = 8 << 20
 MAX_BATCH_ROWS = 1 << 16

@@ -18,9 +18,9 @@ from pathlib import Path
 from cli.errors import CliError
 from cli.pack.collection import Entry, note
 from cli.pack.images import read_file
-from cli.safe_text import one_line
 from shard_validation.examples.message import Value
 from shared.manifest import FeatureSpec
+from shared.safe_text import one_line
 
 TABLES = "Data_Entry_2017*.csv"
 TEST_LIST = "test_list.txt"

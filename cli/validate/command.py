@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from cli.progress import validating_bar
-from cli.safe_text import readable_bytes
 from cli.validate.inputs import ShardInput, find_counts, find_inputs
 from cli.validate.judging import Judged, judge_all
 from shard_validation import (
@@ -26,8 +25,9 @@ from shard_validation import (
     check_set,
     read_counts,
 )
-from shard_validation.reasons import shown
+from shard_validation.sets import WARNINGS
 from shared.manifest import ManifestShard
+from shared.safe_text import readable_bytes, shown
 from shared.shard_names import ShardNameError, parse_shard_name
 
 REJECTED = 1
@@ -80,7 +80,7 @@ def validate(
         click.echo(set_as_json(reasons) if is_json else set_as_text(reasons))
     if not is_json and len(every) > 1:
         click.echo(summary(every))
-    if reasons or not all(judged.accepted for judged in every):
+    if refusals(reasons) or not all(judged.accepted for judged in every):
         raise click.exceptions.Exit(REJECTED)
 
 
@@ -174,7 +174,7 @@ def set_as_json(reasons: Sequence[Reason]) -> str:
     """Return the line for all shards together."""
     members = {
         "set": True,
-        "verdict": "rejected" if reasons else "accepted",
+        "verdict": "rejected" if refusals(reasons) else "accepted",
         "reasons": [r.to_json() for r in reasons],
     }
     return json.dumps(members)
@@ -203,10 +203,17 @@ def _name_problem(judged: Judged) -> str | None:
     return None if reason is None else reason.message
 
 
+def refusals(reasons: Sequence[Reason]) -> list[Reason]:
+    """Return the reasons for which a version is refused; the others are warnings."""
+    return [reason for reason in reasons if reason.code not in WARNINGS]
+
+
 def set_as_text(reasons: Sequence[Reason]) -> str:
     """Return the lines for all shards together."""
     if not reasons:
         return "accepted    all shards together"
+    if not refusals(reasons):
+        return f"accepted    all shards together, with warnings\n{_listed(reasons)}"
     return f"REJECTED    all shards together\n{_listed(reasons)}"
 
 

@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from cli.safe_text import mask_secrets, public_url
 from shard_validation import (
     COUNT_FILES,
     ShardSource,
@@ -21,7 +20,7 @@ from shard_validation import (
     SourceUnavailableError,
     check_name,
 )
-from shard_validation.reasons import shown
+from shared.safe_text import mask_secrets, public_url, shown
 
 _SCHEMES = ("https://", "http://")
 _EXAMPLE = "https://ACCOUNT.blob.core.windows.net/CONTAINER/PATH"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import CliError
-from cli.safe_text import mask_secrets
 from cli.validate.inputs import ShardInput, open_url
 from shard_validation import (
     DataRequirements,
@@ -22,6 +21,7 @@ from shard_validation import (
     SourceError,
     validate_shard,
 )
+from shared.safe_text import mask_secrets
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor

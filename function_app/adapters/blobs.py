@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.failures import storage_errors
+from function_app.adapters.listing import list_blobs
 from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.records import BlobFacts, normalise_etag
+from function_app.ports import passed_over
 from shard_validation import (
     ShardSource,
     SourceChangedError,
@@ -53,10 +55,10 @@ class BlobShardStore:
         """See ShardStore. No operation: the first read shows whether the blob still exists."""
         return BlobShardSource(self._container.get_blob_client(facts.path), facts)
 
-    def list(self, prefix: str) -> Iterator[BlobFacts]:
+    def list(self, prefix: str, *, unlisted: Callable[[str], object] = passed_over) -> Iterator[BlobFacts]:
         """See ShardStore. One operation for every 5,000 blobs."""
         with storage_errors(f"list {self._container_name}/{prefix}*"):
-            for properties in self._container.list_blobs(name_starts_with=prefix):
+            for properties in list_blobs(self._container, prefix, unlisted):
                 yield _facts(properties.name, properties)
 
     @property

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from function_app.domain.errors import SettingsError
+from shared.safe_text import setting_value
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -74,7 +75,9 @@ def read_connection(
     client_id = _bounded(settings, f"{name}__clientId")
     credential = _bounded(settings, f"{name}__credential")
     if credential not in (None, "managedidentity"):
-        raise SettingsError(f"{name}__credential is {credential!r}; set it to managedidentity, or remove it")
+        raise SettingsError(
+            f"{name}__credential is {setting_value(credential)}; set it to managedidentity, or remove it"
+        )
     return ConnectionSettings(
         name=name,
         service_uris=uris,
@@ -107,7 +110,8 @@ def _service_uris(settings: Mapping[str, str], name: str) -> dict[Service, str]:
     account = _bounded(settings, f"{name}__accountName")
     if account is not None and not _ACCOUNT_NAME.fullmatch(account):
         raise SettingsError(
-            f"{name}__accountName is {account!r}; an account name has 3 to 24 lower-case letters and digits"
+            f"{name}__accountName is {setting_value(account)}; "
+            "an account name has 3 to 24 lower-case letters and digits"
         )
     uris: dict[Service, str] = {}
     for service in ALL_SERVICES:

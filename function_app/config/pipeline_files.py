@@ -142,11 +142,20 @@ def parse_pipeline(text: bytes, name: str) -> Pipeline:
     try:
         document = json.dumps(yaml.load(text, Loader=_Loader), allow_nan=False)  # noqa: S506 (a SafeLoader)
     except (yaml.YAMLError, TypeError, ValueError) as error:
-        raise PipelineError(f"{name}: not valid YAML: {' '.join(str(error).split())[:500]}") from error
+        raise PipelineError(f"{name}: not valid YAML: {_yaml_problem(error)}") from error
     try:
         return Pipeline.model_validate_json(document)
     except ValidationError as error:
         raise PipelineError(*(f"{name}: {problem}" for problem in _problems(error))) from error
+
+
+def _yaml_problem(error: Exception) -> str:
+    """Return the problem without the line that PyYAML quotes: it may hold a secret."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        for mark in (error.context_mark, error.problem_mark):
+            if mark is not None:
+                mark.buffer = None
+    return " ".join(str(error).split())[:500]
 
 
 def _collisions(loaded: Sequence[tuple[str, Pipeline]]) -> Iterator[tuple[str, str]]:
@@ -241,7 +250,9 @@ def _problems(error: ValidationError) -> Iterator[str]:
         location = [part for part in found["loc"] if part != "[key]"]
         message = _MEANINGS.get(found["type"]) or found["msg"].replace("Input should be", "must be")
         message = message.removeprefix("Value error, ").removeprefix(f"feature {UNNAMED}: ")
-        seen = "" if found["type"] == "missing" or isinstance(found["input"], dict | list) else _shown(found["input"])
+        is_secret = location[:1] == ["notify"]  # perhaps an address, put where its setting's name belongs
+        is_omitted = is_secret or found["type"] == "missing" or isinstance(found["input"], dict | list)
+        seen = "" if is_omitted else _shown(found["input"])
         hint = _did_you_mean(location) if found["type"] in ("extra_forbidden", "unexpected_keyword_argument") else ""
         yield f"{'.'.join(str(part) for part in location) or 'the file'}: {message}{seen}{hint}"
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from function_app.config.pipelines import CONTAINER_NAME
 from function_app.domain.errors import SettingsError
 from function_app.domain.jobs import Workspace
+from shared.safe_text import setting_value
 
 MAX_SETTING_CHARS = 2048
 PIPELINES_DIR = "LANDFALL_PIPELINES_DIR"
@@ -130,6 +131,11 @@ def _workspace(read: _Reader) -> Workspace:
     )
 
 
+def _scheme(scheme: str) -> str:
+    """Say which scheme a wrong address has, if it is a known one: a secret may have a colon too."""
+    return f"got scheme {scheme}" if scheme in {"http", "https", "ftp"} else "got another scheme or none"
+
+
 class _Reader:
     """Reads settings one by one and collects their problems."""
 
@@ -150,7 +156,7 @@ class _Reader:
         if value is None:
             self.problems.append(f"{name} is not set; it must match {pattern}")
         elif value != default and not re.fullmatch(pattern, value, re.IGNORECASE if "/" in pattern else 0):
-            self.problems.append(f"{name} must match {pattern}, got {value!r}")
+            self.problems.append(f"{name} must match {pattern}, got {setting_value(value)}")
         return value or ""
 
     def url(self, name: str) -> str | None:
@@ -165,20 +171,22 @@ class _Reader:
             self.problems.append(f"{name} must be an https address")
             return None
         if not host or not (parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK)):
-            self.problems.append(f"{name} must be an https address with a host, got scheme {parts.scheme or 'none'}")
+            self.problems.append(f"{name} must be an https address with a host, {_scheme(parts.scheme)}")
         return value
 
     def seconds(self, name: str, default: int) -> int:
         value = self.text(name) or str(default)
         if not re.fullmatch(r"[0-9]{1,6}", value):
-            self.problems.append(f"{name} must be a whole number of seconds, got {value!r}")
+            self.problems.append(f"{name} must be a whole number of seconds, got {setting_value(value)}")
             return default
         return int(value)
 
     def count(self, name: str, default: int) -> int:
         value = self.text(name) or str(default)
         if not re.fullmatch(r"[0-9]{1,6}", value) or not 1 <= int(value) <= MAX_CONCURRENT_RUNS:
-            self.problems.append(f"{name} must be a whole number from 1 to {MAX_CONCURRENT_RUNS}, got {value!r}")
+            self.problems.append(
+                f"{name} must be a whole number from 1 to {MAX_CONCURRENT_RUNS}, got {setting_value(value)}"
+            )
             return default
         return int(value)
 
@@ -214,7 +222,9 @@ def _seconds(source: str, text: object) -> int | None:
         return DEFAULT_TIMEOUT_S
     match = _TIME_SPAN.fullmatch(str(text))
     if match is None and text != _UNLIMITED:
-        raise SettingsError(f"{source} must be a time such as 00:30:00, or -1 for no limit, got {text!r}")
+        raise SettingsError(
+            f"{source} must be a time such as 00:30:00, or -1 for no limit, got {setting_value(str(text))}"
+        )
     if match is None:
         return None
     parts = {name: int(number or 0) for name, number in match.groupdict().items()}

@@ -6,14 +6,18 @@ A message names the thing, the problem and the fix; data that a handler needs ar
 from __future__ import annotations
 
 from shared.errors import LandfallError
+from shared.safe_text import mask_addresses, one_line
 
 
 class ProblemsError(LandfallError):
-    """Several problems at once; the message lists them all."""
+    """Several problems at once; the message lists them all, one on a line.
+
+    Of an address only the host is shown: files and settings hold webhooks, whose paths and queries are secrets.
+    """
 
     def __init__(self, *problems: str) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+        self.problems = tuple(one_line(mask_addresses(problem)) for problem in problems)
+        super().__init__("\n".join(self.problems))
 
 
 class SettingsError(ProblemsError):

@@ -37,7 +37,7 @@ from shard_validation import (
     check_set,
     read_counts,
 )
-from shard_validation.sets import VersionStatistics
+from shard_validation.sets import WARNINGS, VersionStatistics
 from shared.manifest import Manifest, ManifestShard, fingerprint
 
 logger = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestSer
         generation = described(manifest, services.clock())
         services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
         if services.ledger.add_generation(generation):
-            _record_closing(generation, services)
+            _record_closing(generation, _warnings(pipeline, manifest), services)
             return generation
     raise LedgerConflictError(
         f"{version}: other handlers closed it {MAX_TRIES} times in a row; the next delivery or sweep tries again"
@@ -196,14 +196,22 @@ def described(manifest: Manifest, closed_at: datetime) -> Generation:
     )
 
 
-def _record_closing(generation: Generation, services: IngestServices) -> None:
+def _warnings(pipeline: Pipeline, manifest: Manifest) -> list[str]:
+    """Return what is unusual in a set that can be trained."""
+    requirements = replace(pipeline.data.requirements(), counts="ignore")
+    return [reason.message for reason in check_set(manifest.shards, requirements) if reason.code in WARNINGS]
+
+
+def _record_closing(generation: Generation, warnings: list[str], services: IngestServices) -> None:
+    warned = f"; {len(warnings)} warnings: {warnings[0]}" if warnings else ""
     services.history.record(
         str(generation.dataset_version),
         "version_closed" if generation.number == 1 else "version_changed",
         f"whole with {generation.num_shards} shards and {generation.num_records} records: "
-        f"generation {generation.number}",
+        f"generation {generation.number}{warned}",
         fingerprint=generation.fingerprint,
         manifest=generation.manifest_path,
+        **({"warnings": warnings[:MAX_LISTED_REASONS]} if warnings else {}),
     )
     if generation.number > 1:
         before, number = generation.number - 1, generation.number
@@ -306,7 +314,8 @@ def _set_reasons(
     except CountsError as error:
         reasons.append(Reason(code=ReasonCode.SET_COUNTS_UNREADABLE, shard=COUNT_FILES[0], message=str(error)))
         requirements = replace(requirements, counts="ignore")  # they are not compared with anything
-    return reasons + check_set(manifest.shards, requirements, counts=counts, formats=formats)
+    found = check_set(manifest.shards, requirements, counts=counts, formats=formats)
+    return reasons + [reason for reason in found if reason.code not in WARNINGS]
 
 
 def _stated_counts(version: DatasetVersion, services: IngestServices) -> StatedCounts | None:

@@ -12,7 +12,8 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 from urllib.parse import quote
 
 from function_app.domain.events import SHARD_UPLOADED
@@ -63,11 +64,6 @@ def is_under_way(place: ShardPlace, facts: BlobFacts, services: IngestServices) 
     return services.clock() - stored.saved_at < max(patience, UNDER_WAY)
 
 
-def needs_own_execution(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> bool:
-    """Whether the sweep must not validate a shard itself: it takes long, or an execution died on it."""
-    return services.time_budget.is_long(facts.size_bytes) or load_checkpoint(place, facts, services) is not None
-
-
 def send_to_queue(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> None:
     """Have a shard validated by an execution of its own, resuming where the last one stopped."""
     stored = load_checkpoint(place, facts, services) or StoredCheckpoint()
@@ -78,15 +74,19 @@ def send_to_queue(place: ShardPlace, facts: BlobFacts, services: IngestServices)
 
 def continuation_message(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> str:
     """Return the text of the message that continues a validation."""
-    event = {
+    return json.dumps(continuation_event(place, facts, services.clock(), services))
+
+
+def continuation_event(place: ShardPlace, facts: BlobFacts, at: datetime, services: IngestServices) -> dict[str, Any]:
+    """Return the event that has a shard validated, or its validation continued."""
+    return {
         "id": f"{facts.etag}-continued",
         "eventType": CONTINUED,
         "subject": f"/blobServices/default/containers/{services.data_container}/blobs/{quote(place.path)}",
-        "eventTime": services.clock().isoformat(),
+        "eventTime": at.isoformat(),
         "dataVersion": "1",
         "data": {"api": "Continue", "eTag": facts.etag},
     }
-    return json.dumps(event)
 
 
 def _slices(

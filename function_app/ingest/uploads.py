@@ -31,7 +31,7 @@ from shard_validation import (
     SourceGoneError,
     SourceUnavailableError,
 )
-from shard_validation.reasons import shown
+from shared.safe_text import shown
 
 MAX_ROUNDS = 5
 """A shard that is overwritten more often than this during validation is left to its next delivery."""

@@ -13,6 +13,7 @@ from function_app.domain.errors import LedgerConflictError, NotificationError
 from function_app.domain.records import NotificationRecord, NotificationState
 from function_app.services import NotifyServices
 from shared.errors import LandfallError
+from shared.safe_text import safe_json
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,11 @@ def add_notifications(
     content: Mapping[str, Any],
     services: NotifyServices,
 ) -> None:
-    """Write one row for each recipient; rows that exist stay. ``occasion`` tells equal outcomes apart."""
+    """Write one row for each recipient; rows that exist stay. ``occasion`` tells equal outcomes apart.
+
+    Texts of the content come from outside, and leave the system: they are stored without escapes and secrets.
+    """
+    content = safe_json(dict(content))
     for recipient in dict.fromkeys(pipeline.notify):
         key = "/".join(part for part in (subject, outcome, occasion, recipient) if part)
         row = NotificationRecord(

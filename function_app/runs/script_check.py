@@ -48,7 +48,11 @@ def check_script(pipeline: Pipeline, read_script: ReadScript) -> ScriptCheck:
         report = lint_script(
             read_script(train.script),
             train.script,
-            Machine.of_job(vm_size=train.vm_size, environment=train.environment_variables),
+            Machine.of_job(
+                vm_size=train.vm_size,
+                environment=train.environment_variables,
+                registers=pipeline.register_ is not None,
+            ),
         )
     except ScriptError as error:
         return ScriptCheck(errors=(str(error),), codes=("unreadable",))

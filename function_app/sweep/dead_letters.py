@@ -23,6 +23,7 @@ from function_app.notify.outbox import add_notifications
 from function_app.runs.following import handle_run_event
 from function_app.services import NotifyServices, Services
 from shared.errors import LandfallError
+from shared.safe_text import mask_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -204,7 +205,7 @@ def failures_of(source: str, identity: str, services: NotifyServices) -> list[Hi
 
 def in_words(error: Exception) -> str:
     """Return an error as one bounded line; an unexpected one with its class name."""
-    text = " ".join(str(error).split())[:MAX_ERROR_CHARS]
+    text = mask_secrets(" ".join(str(error).split()))[:MAX_ERROR_CHARS]
     return text if isinstance(error, LandfallError) and text else f"{type(error).__name__}: {text}"
 
 

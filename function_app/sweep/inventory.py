@@ -60,9 +60,13 @@ class Inventory:
     """Datasets whose listing was read completely."""
 
 
-def missed_shards(pipeline: Pipeline, services: IngestServices, inventory: Inventory) -> Iterator[ShardPlace]:
+def missed_shards(
+    pipeline: Pipeline, services: IngestServices, inventory: Inventory
+) -> Iterator[tuple[ShardPlace, BlobFacts]]:
     """Yield the shards of a dataset whose content has no verdict, except young ones whose event may still come."""
-    blobs = services.shards.list(f"{pipeline.dataset}/")
+    blobs = services.shards.list(
+        f"{pipeline.dataset}/", unlisted=lambda beginning: _record_unlisted(beginning, services)
+    )
     for folder, of_version in groupby(blobs, key=lambda facts: facts.path.split("/")[1:2]):
         facts = list(of_version)
         version = _version(facts, services)
@@ -70,6 +74,21 @@ def missed_shards(pipeline: Pipeline, services: IngestServices, inventory: Inven
             inventory.seen.add(version)
             yield from _missed_of_version(version, pipeline, facts, services, inventory)
     inventory.listed.add(pipeline.dataset)
+
+
+def _record_unlisted(beginning: str, services: IngestServices) -> None:
+    """Record once a day that a blob stands in the way of the listing."""
+    name, day = f"unlisted/{beginning}", f"{services.clock():%Y-%m-%d}"
+    if services.ledger.mark(name) == day:
+        return
+    folders = beginning.split("/")[:-1]
+    subject = "/".join(folders[:2])
+    reason = (
+        f"storage cannot list a blob whose name begins with {beginning!r} and goes on with an unusual character; "
+        "delete or rename it: until then every listing takes longer, and blobs with unusual names are passed over"
+    )
+    services.history.record(subject, "blob_not_listed", reason)
+    services.ledger.set_mark(name, day)
 
 
 def unchanged_closing(
@@ -105,7 +124,7 @@ def _missed_of_version(
     facts: list[BlobFacts],
     services: IngestServices,
     inventory: Inventory,
-) -> Iterator[ShardPlace]:
+) -> Iterator[tuple[ShardPlace, BlobFacts]]:
     blobs = _digest(pipeline, facts)
     generation = services.ledger.latest_generation(version)
     if generation is not None and services.ledger.mark(_mark_name(version)) == _mark(generation, blobs):
@@ -119,7 +138,9 @@ def _missed_of_version(
     if not missed:
         inventory.looks[version] = _look(rows, pipeline, blobs=blobs if ripe else "")
     # A long shard that another execution is validating is not missed, but the version is not settled either.
-    yield from (place for place, one in missed if not is_under_way(place, one, services))
+    for place, one in missed:
+        if not (services.time_budget.is_long(one.size_bytes) and is_under_way(place, one, services)):
+            yield place, one
 
 
 def _is_absent(version: DatasetVersion, inventory: Inventory) -> bool:

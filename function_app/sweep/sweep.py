@@ -6,16 +6,12 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import TypeVar
 
 from function_app.config.pipelines import Pipeline
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import AWAITING_SUBMISSION, Actor
-from function_app.domain.shard_paths import ShardPlace
 from function_app.ingest.closing import close_version, follow_up
-from function_app.ingest.time_budget import needs_own_execution, send_to_queue
-from function_app.ingest.uploads import judge_shard
 from function_app.notify.outbox import deliver_one
 from function_app.runs.admission import sweep_run_queue
 from function_app.runs.following import follow_run
@@ -23,14 +19,12 @@ from function_app.runs.submission import submit_run
 from function_app.services import IngestServices, Services
 from function_app.sweep.adoption import care_for_unknown_jobs
 from function_app.sweep.dead_letters import collect_dead_letters
-from function_app.sweep.inventory import Inventory, look_at, missed_shards, remember, unchanged_closing
+from function_app.sweep.inventory import Inventory, look_at, remember, unchanged_closing
+from function_app.sweep.missed import send_missed
 from function_app.sweep.watchdog import warn_if_stalled, watch_run
 from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
-
-MAX_SHARDS = 500
-"""Shards of one dataset that one sweep judges; the next sweep continues."""
 
 _Thing = TypeVar("_Thing")
 
@@ -43,7 +37,7 @@ class SweepError(LandfallError):
 class SweepReport:
     """What a sweep found and did."""
 
-    shards_judged: int
+    shards_missed: int
     versions: int
     versions_unchanged: int
     runs: int
@@ -68,9 +62,8 @@ def run_sweep(services: Services) -> SweepReport:
     def each(name: str, things: Iterable[_Thing], care: Callable[[_Thing], object]) -> None:
         problems.extend(_each(_counted(things, name, tally), care))
 
-    for pipeline in services.pipelines.values():
-        missed = islice(missed_shards(pipeline, services, inventory), MAX_SHARDS)
-        each("shards_judged", missed, lambda place: _judge_missed(place, services))
+    shards_missed, failures = send_missed(services, inventory)
+    problems += failures
     each("versions", ledger.versions(), lambda version: _care_for_version(version, inventory, services))
     each("runs", ledger.unfinished_runs(), lambda run: _care_for_run(run, services))
     problems += _each([services], sweep_run_queue)
@@ -78,7 +71,7 @@ def run_sweep(services: Services) -> SweepReport:
         problems.extend(_each([services], lambda world, name=name, care=care: tally.update({name: care(world)})))  # type: ignore[misc]
     each("notifications", ledger.unsent_notifications(), lambda row: deliver_one(row, services))
     return SweepReport(
-        shards_judged=tally["shards_judged"],
+        shards_missed=shards_missed,
         versions=tally["versions"],
         versions_unchanged=len(inventory.unchanged),
         runs=tally["runs"],
@@ -107,15 +100,6 @@ def _each(things: Iterable[_Thing], care: Callable[[_Thing], object]) -> Iterato
     except LandfallError as error:
         logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
         yield str(error)
-
-
-def _judge_missed(place: ShardPlace, services: IngestServices) -> None:
-    """Judge a missed shard. A long one, or one on which an execution died, goes to the queue instead."""
-    facts = services.shards.facts(place.path)
-    if facts is not None and needs_own_execution(place, facts, services):
-        send_to_queue(place, facts, services)
-    else:
-        judge_shard(place, services, is_counted=True)
 
 
 def _care_for_version(version: DatasetVersion, inventory: Inventory, services: IngestServices) -> None:

@@ -45,24 +45,32 @@ def _watch_queue(run: RunRecord, pipeline: Pipeline, services: RunServices) -> N
     waited_s = (services.clock() - since).total_seconds()
     if waited_s < pipeline.watch.queued_after_s:
         return
+    size = size_of_attempt(run, pipeline)
     text = (
         f"Run {run.run_id} of {run.dataset_version} has waited {in_words(waited_s)} for {run.num_nodes} nodes of "
-        f"{pipeline.train.vm_size} on cluster {run.spec.get('compute')}. {quota_advice(run, pipeline)}"
+        f"{size} on cluster {run.spec.get('compute')}. {quota_advice(run, pipeline)}"
     )
     content = {
         "text": text,
         "run_id": run.run_id,
         "compute": run.spec.get("compute"),
-        "vm_size": pipeline.train.vm_size,
+        "vm_size": size,
         "num_nodes": run.num_nodes,
         "waiting_since": since.isoformat(timespec="seconds"),
     }
     warn_once(pipeline, subject=run.run_id, outcome="run_waiting", content=content, services=services)
 
 
+def size_of_attempt(run: RunRecord, pipeline: Pipeline) -> str:
+    """Return the VM size of the cluster that this attempt was submitted to; it may be one of ``other_sizes``."""
+    compute = run.spec.get("compute")
+    others = (size.vm_size for size in pipeline.attempts.other_sizes if size.compute == compute)
+    return pipeline.train.vm_size if compute == pipeline.train.compute else next(others, pipeline.train.vm_size)
+
+
 def quota_advice(run: RunRecord, pipeline: Pipeline) -> str:
     """Return what quota the run needs, and what is known about its VM size."""
-    size = pipeline.train.vm_size
+    size = size_of_attempt(run, pipeline)
     match = re.match(r"Standard_[A-Za-z]+(\d+)", size)
     vcpus = f", {int(match[1]) * run.num_nodes} vCPUs in all" if match else ""
     words = (

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from function_app.adapters.blobs import check_size
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import BlobFacts
-from function_app.ports import Clock, utcnow
+from function_app.ports import Clock, passed_over, utcnow
 from shard_validation import ShardSource, SourceChangedError, SourceGoneError
+
+_PLAIN = re.compile(r"[A-Za-z0-9._/-]*")
 
 
 class MemoryShardStore:
@@ -45,10 +48,14 @@ class MemoryShardStore:
         """See ShardStore."""
         return MemoryShardSource(self, facts)
 
-    def list(self, prefix: str) -> Iterator[BlobFacts]:
-        """See ShardStore."""
+    def list(self, prefix: str, *, unlisted: Callable[[str], object] = passed_over) -> Iterator[BlobFacts]:
+        """See ShardStore. Names with control characters cannot be listed, as on Azurite."""
         with self._lock:
-            return iter([facts for path, (facts, _) in sorted(self.blobs.items()) if path.startswith(prefix)])
+            found = [facts for path, (facts, _) in sorted(self.blobs.items()) if path.startswith(prefix)]
+        bad = [facts.path for facts in found if not facts.path.isprintable()]
+        for beginning in sorted({_PLAIN.match(path)[0] for path in bad}):  # type: ignore[index]  # matches any text
+            unlisted(beginning)
+        return iter([facts for facts in found if not bad or _PLAIN.fullmatch(facts.path)])
 
 
 @dataclass(frozen=True)

@@ -388,7 +388,7 @@ class HistoryBody(RecordBody):
 class SweepBody(BaseModel):
     """What a sweep found and did."""
 
-    shards_judged: int = Field(description="Uploaded shards without an event, which were validated now.")
+    shards_missed: int = Field(description="Uploaded shards without an event, which were sent to be validated.")
     versions: int
     versions_unchanged: int = Field(description="Closed versions whose blobs have not changed since the last sweep.")
     runs: int = Field(description="Unfinished runs that were checked.")

@@ -32,6 +32,7 @@ from function_app.domain.errors import (
 from function_app.web.bodies import NOT_UNICODE
 from function_app.web.routes import router
 from shared.errors import LandfallError
+from shared.safe_text import mask_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +67,8 @@ def error_answer(
 
 
 def _encodable(text: str) -> str:
-    """Spell out lone surrogates, which JSON can carry into a request but UTF-8 cannot carry out."""
-    return text.encode(errors="backslashreplace").decode()
+    """Mask secrets, and spell out lone surrogates, which JSON can carry into a request but UTF-8 cannot carry out."""
+    return mask_secrets(text).encode(errors="backslashreplace").decode()
 
 
 def add_error_handlers(app: FastAPI) -> None:

@@ -21,6 +21,7 @@ def check(view: View) -> Iterator[Finding]:
     yield from _check_gpus(view)
     yield from _check_network(view)
     yield from _check_arguments(view)
+    yield from _check_report(view)
     yield from _check_keras3(view)
 
 
@@ -144,6 +145,26 @@ def _check_arguments(view: View) -> Iterator[Finding]:
             more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
             message = f"the job passes {', '.join(missing[:_MAX_NAMED])}{more}, which this parser does not accept"
             yield view.finding(RuleCode.ARGUMENTS_NOT_TAKEN, call, message)
+
+
+# -- report_not_written
+_RUNS_OTHER_CODE = ("subprocess", "runpy", "importlib", "multiprocessing")
+
+
+def _check_report(view: View) -> Iterator[Finding]:
+    """Find scripts in which nothing is called a report; modules of the author may write one."""
+    trainings = training_calls(view)
+    if not view.machine.registers or not trainings or view.modules.own:
+        return
+    if any(view.modules.uses(library) for library in _RUNS_OTHER_CODE) or any(map(_names_report, view.script.nodes)):
+        return
+    message = "the script trains, but writes no training report, so no model can be registered"
+    yield view.finding(RuleCode.REPORT_NOT_WRITTEN, trainings[-1], message)
+
+
+def _names_report(node: ast.AST) -> bool:
+    texts = (getattr(node, name, None) for name in ("id", "attr", "arg", "name", "value", "module"))
+    return any(isinstance(text, str) and "report" in text.lower() for text in texts)
 
 
 def _known_options(view: View) -> set[str] | None:

@@ -20,10 +20,12 @@ from local_azure.azure_ml.settings import Settings, SettingsError, read_settings
 from local_azure.azure_ml.storage import Storage
 from local_azure.azure_ml.workspace import COMPUTES, Store
 from local_azure.http_server import PortError, bind, port_of, serving, stop_on_signals, until_stopped
+from shared.safe_text import make_logging_safe
 
 
 def main() -> int:
     """Run to the end; return exit code 2 where the emulator cannot start."""
+    make_logging_safe()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("azure").setLevel(logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -17,6 +17,7 @@ from local_azure.event_grid.http_api import EventGridApi, Webhooks
 from local_azure.event_grid.storage_source import BlobEventMaker, LogTail, StorageSource, load_state
 from local_azure.http_server import PortError, bind, port_of, serving, stop_on_signals, until_stopped
 from local_azure.storage_connections import StorageConnectionError, storage_connection
+from shared.safe_text import make_logging_safe
 
 log = logging.getLogger("event_grid")
 
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True, help="JSON file; state is kept in its folder")
     options = parser.parse_args(arguments)
     line = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
+    make_logging_safe()
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format=line, datefmt="%H:%M:%S")
     logging.getLogger("azure").setLevel(logging.WARNING)  # it logs every request at INFO
     try:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from local_azure.functions_host.host import Options, run
+from local_azure.functions_host.keys import FORM
 from local_azure.functions_host.settings import DevHostError
 from local_azure.http_server import PortError
 from local_azure.storage_connections import StorageConnectionError
@@ -28,7 +29,7 @@ def _options(arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--root", type=Path, required=True, help="folder with function_app.py and host.json")
     parser.add_argument("--port", type=int, default=7071, help="loopback port, 0 for any (default 7071)")
     parser.add_argument(
-        "--system-key-env", default="", help="variable with the key that Event Grid's code must equal"
+        "--keys-env", default="", help=f"variable with the app's keys, {FORM} (default: everything is open)"
     )
     parser.add_argument(
         "--queue-lease-s", type=float, default=30.0, help="a killed host's messages reappear after it"

@@ -21,9 +21,9 @@ from local_azure.functions_host.functions import SERVED_TRIGGERS, Function
 from local_azure.functions_host.http_api import DevHostApi
 from local_azure.functions_host.http_trigger import make_routes
 from local_azure.functions_host.invocations import SERVED_OUTPUTS, Invoker, OutputWriter
+from local_azure.functions_host.keys import read_keys
 from local_azure.functions_host.queue_trigger import QueueListener, create_queue
 from local_azure.functions_host.settings import (
-    DevHostError,
     HostOptions,
     QueueOptions,
     app_settings,
@@ -40,6 +40,7 @@ from local_azure.functions_host.timer_trigger import (
 from local_azure.functions_host.worker import Worker
 from local_azure.http_server import bind, port_of, serving, stop_on_signals, until_stopped
 from local_azure.storage_connections import StorageConnectionError, storage_connection
+from shared.safe_text import log_text, make_logging_safe, mask_secrets, one_line
 
 log = logging.getLogger("dev_host")
 
@@ -58,8 +59,8 @@ class Options:
     """Folder of the app: function_app.py and host.json."""
     port: int
     """0 for any free port."""
-    system_key_env: str
-    """The environment variable that holds the system key; empty for no key."""
+    keys_env: str
+    """The environment variable that holds the app's keys; empty where everything is open."""
     queue_lease_s: float
     """How long a fetched message stays invisible; the message of a killed host reappears after that."""
     grace_s: float
@@ -151,17 +152,8 @@ class DevHost:
             functions={function.name.lower(): function for function in self.functions},
             timers=listeners.timers,
             invoker=self.invoker,
-            system_key=_system_key(self.options),
+            keys=read_keys(os.environ, self.options.keys_env),
         )
-
-
-def _system_key(options: Options) -> str:
-    if not options.system_key_env:
-        return ""
-    key = os.environ.get(options.system_key_env, "")
-    if not key:
-        raise DevHostError(f"--system-key-env names {options.system_key_env}, which is not set")
-    return key
 
 
 @dataclass(kw_only=True)
@@ -267,9 +259,15 @@ class LineFormatter(logging.Formatter):
         """Return the line; an exception's stack trace, where the app logs one, follows on lines of its own."""
         moment = datetime.fromtimestamp(record.created, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
         where = " ".join(part for part in (self._function_name(), record.name) if part)
-        extra = "".join(f"  {key}={value}" for key, value in vars(record).items() if key not in STANDARD_FIELDS)
+        extra = "".join(
+            f"  {key}={one_line(mask_secrets(str(value)))}"
+            for key, value in vars(record).items()
+            if key not in STANDARD_FIELDS
+        )
         line = f"{moment} {record.levelname:<7} {where}: {record.getMessage()}{extra}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if record.exc_info:
+            line += "\n" + (record.exc_text or self.formatException(record.exc_info))
+        return log_text(line)
 
     def _function_name(self) -> str:
         from azure_functions_runtime import invocation_id_cv
@@ -280,6 +278,7 @@ class LineFormatter(logging.Formatter):
 
 def configure_logging(running: Mapping[str, str], *, verbose: bool) -> None:
     """Send all records to standard output as lines; INFO and above, or everything when ``verbose``."""
+    make_logging_safe()
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(LineFormatter(running))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.INFO, force=True)

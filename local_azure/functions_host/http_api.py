@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -17,6 +16,7 @@ from local_azure.functions_host import http_trigger
 from local_azure.functions_host.functions import Function
 from local_azure.functions_host.http_trigger import Route, find_route
 from local_azure.functions_host.invocations import Invoker
+from local_azure.functions_host.keys import EVENT_GRID_KEY, Keys, Level
 from local_azure.functions_host.timer_trigger import TimerListener
 from local_azure.functions_host.worker import TypedData
 from local_azure.http_server import json_object, refusal
@@ -35,17 +35,17 @@ class DevHostApi:
     timers: Mapping[str, TimerListener]
     """By function name."""
     invoker: Invoker
-    system_key: str
-    """Key that Event Grid's requests must carry; empty where none is required."""
+    keys: Keys | None
+    """None where everything is open."""
     started: float = field(default_factory=time.monotonic)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def application(self) -> web.Application:
         """Return the application: the host's own paths first, all others go to the app's routes."""
         application = web.Application(client_max_size=http_trigger.MAX_BODY_BYTES)
-        application.router.add_get("/admin/host/status", self._status)
-        application.router.add_get("/admin/functions", self._list_functions)
-        application.router.add_post("/admin/functions/{name}", self._start_function)
+        application.router.add_get("/admin/host/status", self._for_admins(self._status))
+        application.router.add_get("/admin/functions", self._for_admins(self._list_functions))
+        application.router.add_post("/admin/functions/{name}", self._for_admins(self._start_function))
         for method in ("POST", "OPTIONS"):
             application.router.add_route(method, "/runtime/webhooks/eventgrid", self._event_grid)
         application.router.add_route("*", "/{path:(?s:.*)}", self._http_function)
@@ -56,11 +56,26 @@ class DevHostApi:
         match = find_route(self.routes, request.method, request.raw_path.partition("?")[0])
         if match is None:
             return web.Response(status=404)
+        level = str(match.function.trigger.get("authLevel") or Level.FUNCTION)
+        if self.keys is not None and not self.keys.open_function(request, match.function.name, level):
+            return web.Response(status=401)
         return await http_trigger.answer(request, match, self.invoker)
 
     async def _event_grid(self, request: web.Request) -> web.Response:
         served = {name: one for name, one in self.functions.items() if one.trigger_is("eventGridTrigger")}
-        return await receive_events(request, served, self.invoker, self.system_key)
+        if self.keys is not None and not self.keys.open_webhook(request, EVENT_GRID_KEY):
+            return refusal(401, "the code in the query is not the system key")
+        return await receive_events(request, served, self.invoker)
+
+    def _for_admins(
+        self, handler: Callable[[web.Request], Awaitable[web.Response]]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def answer(request: web.Request) -> web.Response:
+            if self.keys is not None and not self.keys.open_admin(request):
+                return web.Response(status=401)
+            return await handler(request)
+
+        return answer
 
     async def _status(self, _request: web.Request) -> web.Response:
         return web.json_response(
@@ -120,17 +135,13 @@ def _trigger_data(function: Function, value: Any) -> TypedData:
     return TypedData(json=text or "{}")
 
 
-async def receive_events(
-    request: web.Request, functions: Mapping[str, Function], invoker: Invoker, system_key: str
-) -> web.Response:
+async def receive_events(request: web.Request, functions: Mapping[str, Function], invoker: Invoker) -> web.Response:
     """Answer one request of Event Grid to `/runtime/webhooks/eventgrid?functionName=X&code=KEY`.
 
     Behaviour after the Event Grid extension of the Functions host: it answers the handshakes itself, calls the
     function once per event, and fails the whole request when one event fails.
     """
     name = request.query.get("functionName", "")
-    if system_key and not hmac.compare_digest(request.query.get("code", "").encode(), system_key.encode()):
-        return refusal(401, "the code in the query is not the system key")
     function = functions.get(name.lower())
     if function is None:
         return refusal(404, f"there is no function with an Event Grid trigger called {name!r}")

@@ -33,7 +33,12 @@ class TwinClient:
         verify = ssl.create_default_context(cafile=places.ca_file)
         self._azure_ml = httpx.Client(base_url=places.azure_ml_url, verify=verify, trust_env=False, timeout=TIMEOUT_S)
         self._event_grid = httpx.Client(base_url=places.event_grid_url, trust_env=False, timeout=TIMEOUT_S)
-        self._functions = httpx.Client(base_url=places.functions_url, trust_env=False, timeout=TIMEOUT_S)
+        self._functions = httpx.Client(
+            base_url=places.functions_url,
+            headers={"x-functions-key": places.secrets.master_key},
+            trust_env=False,
+            timeout=TIMEOUT_S,
+        )
 
     def __enter__(self) -> Self:
         return self

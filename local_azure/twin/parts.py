@@ -12,6 +12,7 @@ from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueServiceClient
 
 from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT, HOST_ACCOUNT_KEY, SERVICES, azurite_program
+from local_azure.functions_host.keys import EVENT_GRID_KEY
 from local_azure.processes import (
     ROOT,
     Program,
@@ -37,10 +38,10 @@ from local_azure.twin.places import (
     Places,
     TwinOptions,
 )
-from local_azure.twin.state import write_atomically
+from local_azure.twin.state import Secrets, write_atomically
 
-SYSTEM_KEY_SETTING = "LANDFALL_TWIN_FUNCTION_KEY"
-"""Setting of the dev host, not of the function app: the code that Event Grid's deliveries must contain."""
+KEYS_SETTING = "LANDFALL_TWIN_KEYS"
+"""Setting of the dev host, not of the function app: the keys that requests must carry."""
 UPLOAD_EVENTS = ["Microsoft.Storage.BlobCreated"]
 TRAINING_IMAGE = "landfall-training:local"
 """Stands for an image: the Azure ML emulator runs the training in .venv-training."""
@@ -103,7 +104,7 @@ def functions_host(places: Places, settings: Mapping[str, str], options: TwinOpt
         root=ROOT,
         settings=settings,
         port=places.ports["functions"],
-        options=["--system-key-env", SYSTEM_KEY_SETTING, "--queue-lease-s", str(options.queue_lease_s)],
+        options=["--keys-env", KEYS_SETTING, "--queue-lease-s", str(options.queue_lease_s)],
     )
 
 
@@ -136,7 +137,7 @@ def published_file(places: Places) -> Path:
 
 def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]:
     """Return the emulator's configuration: the topics, and the subscriptions that a deployment creates."""
-    code = places.secrets.function_key
+    code = places.secrets.system_key
     hook = f"{places.functions_url}/runtime/webhooks/eventgrid?functionName=run_changed&code={code}"
     common = {
         "dead_letter_container": DEAD_LETTER_CONTAINER,
@@ -178,9 +179,18 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
         "LANDFALL_RECONCILE_SCHEDULE": options.reconcile_schedule,
         "LANDFALL_CLAIM_LEASE_S": str(options.claim_lease_s),
         "LANDFALL_SWEEP_GRACE_S": str(options.sweep_grace_s),
-        SYSTEM_KEY_SETTING: places.secrets.function_key,
+        KEYS_SETTING: json.dumps(keys(places.secrets)),
         "AZURE_CLIENT_ID": FUNCTION_APP_IDENTITY,
         **options.more_settings,
+    }
+
+
+def keys(secrets: Secrets) -> dict[str, object]:
+    """Return the function app's keys in the form of `az functionapp keys list`."""
+    return {
+        "masterKey": secrets.master_key,
+        "functionKeys": {"default": secrets.function_key},
+        "systemKeys": {EVENT_GRID_KEY: secrets.system_key},
     }
 
 

@@ -28,6 +28,8 @@ MAX_TWINS = 20
 TWIN_FILE = "twin.json"
 LOCK_FILE = "lock"
 SECRETS_FILE = "secrets.json"
+ADDED_KEYS = ("master_key", "system_key")
+"""Keys that state folders of earlier versions lack."""
 
 DEFAULT_PORTS: Mapping[str, int] = {
     **AZURITE_PORTS,
@@ -47,6 +49,11 @@ class Secrets:
 
     data_account_key: str
     function_key: str
+    """Opens every function; `landfall` uses it."""
+    master_key: str
+    """Opens the host's admin endpoints too."""
+    system_key: str
+    """Opens the webhook for Event Grid."""
     topic_key: str
     identity_header: str
 
@@ -56,6 +63,8 @@ class Secrets:
         return cls(
             data_account_key=random_account_key(),
             function_key=secrets.token_urlsafe(32),
+            master_key=secrets.token_urlsafe(32),
+            system_key=secrets.token_urlsafe(32),
             topic_key=base64.b64encode(secrets.token_bytes(32)).decode(),
             identity_header=secrets.token_urlsafe(32),
         )
@@ -78,8 +87,13 @@ class StateFolder:
         if not path.exists():
             write_atomically(path, json.dumps(asdict(Secrets.random()), indent=1), mode=0o600)
         try:
-            return Secrets(**json.loads(path.read_text()))
-        except (ValueError, TypeError) as error:
+            stored = json.loads(path.read_text())
+            if stored and not stored.keys() >= set(ADDED_KEYS):  # of an earlier version
+                new = asdict(Secrets.random())
+                stored = {name: new[name] for name in ADDED_KEYS} | stored
+                write_atomically(path, json.dumps(stored, indent=1), mode=0o600)
+            return Secrets(**stored)
+        except (ValueError, TypeError, AttributeError) as error:
             raise TwinError(f"{path} is damaged ({error}). Remove the folder {self.path}.") from error
 
 
@@ -92,6 +106,7 @@ def take_state_folder(base: Path) -> StateFolder:
         folder = base / ("twin" if number == 1 else f"twin-{number}")
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)  # whatever its parts write, no other user of this machine can read it
             lock = _lock(folder / LOCK_FILE)
         except OSError as error:
             raise TwinError(f"the state folder {folder} cannot be used: {error}") from error
@@ -106,7 +121,7 @@ def running_twins(base: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in found if _is_locked(path.parent / LOCK_FILE)]
 
 
-def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
+def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:
     """Write a file whole or not at all, also where several processes write it."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -118,6 +118,7 @@ class Twin:
             "azure_ml_url": self.places.azure_ml_url,
             "event_grid_url": self.places.event_grid_url,
             "function_key": self.places.secrets.function_key,
+            "master_key": self.places.secrets.master_key,
             "data_connection": self.places.data_connection,
             "host_connection": self.places.host_connection,
             "ca_file": str(self.places.ca_file),

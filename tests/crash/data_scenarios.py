@@ -116,7 +116,8 @@ def uploaded_unserved(_: Serve) -> list[Step]:
 
 DATA = (
     Scenario(name="a shard is deleted before the closing", steps=deleted_before_closing),
-    Scenario(name="a shard is deleted before the submission", steps=deleted_before_submission),
+    # the timer that comes instead of a lost step also submits the run, before the shard is deleted
+    Scenario(name="a shard is deleted before the submission", steps=deleted_before_submission, survives_loss=False),
     # a look after the end of the job finds a run that is too late to cancel, and does not register it
     Scenario(
         name="replaced before the job starts",

@@ -58,12 +58,13 @@ class Scenario:
 
 
 def settle(world: World, job_end: str, serve: Serve) -> None:
-    """Let an hour pass: the queue is served, jobs end, the timer fires."""
+    """Let an hour pass: the queue is served, jobs end, the timer fires, and what it sent is handled."""
     world.clock.move(hours=1)
     serve(world)
     end_jobs(world, job_end)
     collect_dead_letters(world.services)
     swept(world)
+    serve(world)
 
 
 def swept(world: World) -> None:

@@ -95,6 +95,12 @@ def unnoticed(_: Serve) -> list[Step]:
     return [lambda world: [world.put(name) for name in ALL_SHARDS], lambda world: world.clock.move(hours=1)]
 
 
+def unlistable(_: Serve) -> list[Step]:
+    """Among shards whose events are lost lies a blob whose name storage cannot list."""
+    names = (*ALL_SHARDS, "train-0\x1b")
+    return [lambda world: [world.put(name) for name in names], lambda world: world.clock.move(hours=1)]
+
+
 BASIC = (
     Scenario(name="registered", steps=trained()),
     Scenario(name="not registered", steps=trained(), prepare=require_more),
@@ -113,7 +119,9 @@ BASIC = (
     Scenario(name="swept", steps=unnoticed),
 )
 
-SCENARIOS = (*BASIC, *RARE, *WATCHED, *DATA, *SCRIPTS)
+IN_MEMORY = (Scenario(name="a name that cannot be listed", steps=unlistable), *SCRIPTS)
+SCENARIOS = (*BASIC, *RARE, *WATCHED, *DATA, *IN_MEMORY)
 SURVIVING_LOSS = [scenario for scenario in SCENARIOS if scenario.survives_loss]
-IN_STORAGE = {scenario.name: scenario for scenario in SCENARIOS if scenario not in SCRIPTS}
-"""By name, those that are also run on real storage: a check of scripts makes no requests of its own."""
+IN_STORAGE = {scenario.name: scenario for scenario in SCENARIOS if scenario not in IN_MEMORY}
+"""By name, those that are also run on real storage: a check of scripts makes no requests of its own, and a
+listing that fails is repeated for a long time."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -18,7 +18,7 @@ from function_app.bootstrap import build_services
 from function_app.domain.events import CREATED, Upload
 from function_app.domain.records import BlobFacts
 from function_app.ingest.uploads import handle_upload
-from function_app.ports import DocumentStore, ShardStore
+from function_app.ports import DocumentStore, ShardStore, passed_over
 from function_app.services import TimeBudget
 from shard_validation import ShardSource
 
@@ -64,9 +64,9 @@ class ReportingShards:
         """See ShardStore."""
         return ReportingSource(self.store.open(facts))
 
-    def list(self, prefix: str) -> Iterator[BlobFacts]:
+    def list(self, prefix: str, *, unlisted: Callable[[str], object] = passed_over) -> Iterator[BlobFacts]:
         """See ShardStore."""
-        return self.store.list(prefix)
+        return self.store.list(prefix, unlisted=unlisted)
 
 
 @dataclass

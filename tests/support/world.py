@@ -10,7 +10,14 @@ from uuid import uuid4
 
 from function_app.config.pipeline_files import parse_pipeline
 from function_app.config.pipelines import Pipeline
-from function_app.domain.events import CREATED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, Upload
+from function_app.domain.events import (
+    CREATED,
+    SHARD_UPLOADED,
+    TRAINING_REQUESTED,
+    TrainingRequest,
+    Upload,
+    read_uploads,
+)
 from function_app.domain.jobs import Workspace, report_path, spec_from_json
 from function_app.domain.records import DatasetVersion, RunRecord, Undelivered
 from function_app.ingest.uploads import handle_upload
@@ -207,7 +214,10 @@ class World:
             self.deliver(self.put(name, version=version, dataset=dataset))
 
     def serve_requests(self) -> None:
-        """Handle everything that is in the queue."""
+        """Handle everything that is in the queues."""
+        while self.uploads.messages:
+            for upload in read_uploads(self.uploads.messages.pop(0)):
+                handle_upload(upload, self.services)
         while self.requests.messages:
             handle_request(TrainingRequest.from_json(self.requests.messages.pop(0)), self.services)
 

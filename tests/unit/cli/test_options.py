@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cli.options import TwinAddress, api_client
 from tests.support.terminal import landfall
 
 Capture = pytest.CaptureFixture[str]
@@ -51,3 +52,27 @@ def test_an_unreachable_function_app_is_no_stack_trace(capsys: Capture) -> None:
     """A refused connection names the URL and asks whether it is right."""
     status, _, err = landfall(capsys, "runs", "--url", "http://127.0.0.1:9")
     assert (1, True, False) == (status, "http://127.0.0.1:9 cannot be reached" in err, "Traceback" in err)
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "sent"),
+    [
+        (None, None, "twins-key"),
+        ("http://127.0.0.1:7071/", None, "twins-key"),
+        ("http://localhost:7071", None, "twins-key"),
+        ("http://localhost:7071", "own", "own"),
+        (None, "own", "own"),
+        ("http://127.0.0.1:7072", None, None),
+        ("https://app.example", None, None),
+    ],
+)
+def test_the_twins_key_is_sent_to_the_twin_alone(
+    monkeypatch: pytest.MonkeyPatch, url: str | None, key: str | None, sent: str | None
+) -> None:
+    """However its address is given, without the user doing anything."""
+    twin = TwinAddress(
+        functions_url="http://127.0.0.1:7071", function_key="twins-key", data_connection="", host_connection=""
+    )
+    monkeypatch.setattr("cli.options.running_twin_of_this_clone", lambda: twin)
+    with api_client(url, key) as client:
+        assert sent == client._http.headers.get("x-functions-key")

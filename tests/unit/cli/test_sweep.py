@@ -13,7 +13,7 @@ from tests.unit.cli.fake_function_app import served
 NUMBERS = (
     "versions",
     "versions_unchanged",
-    "shards_judged",
+    "shards_missed",
     "runs",
     "unknown_jobs",
     "notifications",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,14 @@ def test_a_program_that_ends_by_itself_must_succeed(tmp_path: Path) -> None:
     run(program(tmp_path / "good.log", ""))
     with pytest.raises(TwinError, match="the part ended with status 4"):
         run(program(tmp_path / "bad.log", "raise SystemExit(4)"))
+
+
+def test_what_a_program_writes_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Its logs, one of which an older version left, and every file that it makes."""
+    log, made = tmp_path / "part.log", tmp_path / "made"
+    log.touch(0o644)
+    run(program(log, f"open({str(made)!r}, 'w').close()"))
+    assert [0o600, 0o600] == [stat.S_IMODE(path.stat().st_mode) for path in (log, made)]
 
 
 @pytest.mark.parametrize("guarded", [True, False])

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shard_validation import MEANINGS, Limits, Reason, ReasonCode
-from shard_validation.reasons import MAX_TEXT_CHARS, Fault, shown
+from shard_validation.reasons import Fault
+from shared.safe_text import MAX_TEXT_CHARS, shown
 
 PAGE = (Path(__file__).parents[3] / "docs" / "validation.md").read_text(encoding="utf-8")
 

@@ -27,8 +27,10 @@ def test_an_upload_and_an_event_reach_their_functions(azurite: Azurite, tmp_path
     config["topics"].append("azureml")
     config["subscriptions"].append({"name": "runs", "topic": "azureml", "webhook": webhook})
     grid = start_event_grid(tmp_path, config, storage_settings(azurite))
-    settings = fixture_settings(azurite.connection_string(), "with-dev-host", tmp_path / "journal") | {"KEY": KEY}
-    host = start_dev_host(tmp_path, settings, "--system-key-env", "KEY", port=port)
+    settings = fixture_settings(azurite.connection_string(), "with-dev-host", tmp_path / "journal") | {
+        "KEYS": json.dumps({"masterKey": "m", "systemKeys": {"eventgrid_extension": KEY}})
+    }
+    host = start_dev_host(tmp_path, settings, "--keys-env", "KEYS", port=port)
 
     grid.publish("azureml", custom_event("e1", n=1))
     with ContainerClient.from_connection_string(

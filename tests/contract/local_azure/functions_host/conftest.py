@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +14,21 @@ from azure.storage.queue import QueueClient
 from local_azure.azurite import Azurite
 from tests.contract.local_azure.dev_host import DevHost, fixture_settings, start_dev_host
 
-SYSTEM_KEY = "fixture-system-key"
+SYSTEM_KEY, MASTER_KEY = "fixture-system-key", "fixture-master-key"
+KEYS = {
+    "masterKey": MASTER_KEY,
+    "functionKeys": {"default": "fixture-host-key"},
+    "systemKeys": {"eventgrid_extension": SYSTEM_KEY},
+    "functions": {"guarded": {"default": "fixture-function-key"}},
+}
 
 
 @pytest.fixture(scope="session")
 def dev_host(azurite: Azurite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevHost]:
     folder = tmp_path_factory.mktemp("dev_host")
     settings = fixture_settings(azurite.connection_string(), "inbox", folder / "journal", schedule="* * * * * *")
-    settings["FIXTURE_SYSTEM_KEY"] = SYSTEM_KEY
-    running = start_dev_host(folder, settings, "--system-key-env", "FIXTURE_SYSTEM_KEY", "--queue-lease-s", "3")
+    settings["FIXTURE_KEYS"] = json.dumps(KEYS)
+    running = start_dev_host(folder, settings, "--keys-env", "FIXTURE_KEYS", "--queue-lease-s", "3")
     yield running
     running.process.stop()
 

@@ -1,34 +1,53 @@
 from __future__ import annotations
 
+from typing import Any
+
+import httpx
 import pytest
 
 from local_azure.processes import wait_until
 from tests.contract.local_azure.dev_host import DevHost
+from tests.contract.local_azure.functions_host.conftest import MASTER_KEY, SYSTEM_KEY
 
+HEADERS = {"x-functions-key": MASTER_KEY}
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
+
+
+def _admin(dev_host: DevHost, method: str, path: str, **arguments: Any) -> httpx.Response:
+    return dev_host.request(method, path, headers=HEADERS, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/admin/host/status"), ("GET", "/admin/functions"), ("POST", "/admin/functions/take")],
+)
+def test_only_the_master_key_opens_the_admin_endpoints(dev_host: DevHost, method: str, path: str) -> None:
+    """401 without a key, and with the key of the host, of a function or of an extension."""
+    others = [{}, *({"x-functions-key": key} for key in ("fixture-host-key", "fixture-function-key", SYSTEM_KEY))]
+    assert [401] * 4 == [dev_host.request(method, path, headers=headers).status_code for headers in others]
 
 
 def test_the_status_says_that_the_host_runs(dev_host: DevHost) -> None:
     """Running, with the number of functions and the runtime's version."""
-    status = dev_host.request("GET", "/admin/host/status").json()
+    status = _admin(dev_host, "GET", "/admin/host/status").json()
 
-    assert ("Running", 8) == (status["state"], status["functionCount"])
+    assert ("Running", 10) == (status["state"], status["functionCount"])
     assert "azure-functions-runtime 1.3.0" == status["version"]
 
 
 def test_functions_are_listed_with_their_bindings(dev_host: DevHost) -> None:
     """Every function is there, settings in its bindings are resolved, and HTTP functions have a URL."""
-    listed = {one["name"]: one for one in dev_host.request("GET", "/admin/functions").json()}
+    listed = {one["name"]: one for one in _admin(dev_host, "GET", "/admin/functions").json()}
 
-    names = {"http_app_func", "item", "special", "broken", "enqueue", "take", "tick", "on_event"}
-    assert names == set(listed)
+    http = {"http_app_func", "item", "special", "broken", "guarded", "masters"}
+    assert http | {"enqueue", "take", "tick", "on_event"} == set(listed)
     assert "inbox" == listed["take"]["bindings"][0]["queueName"]
     assert f"{dev_host.url}/broken" == listed["broken"]["invoke_url_template"]
 
 
 def test_a_queue_function_can_be_started_by_hand(dev_host: DevHost) -> None:
     """202, and the function gets the input as if it had been a message."""
-    answer = dev_host.request("POST", "/admin/functions/take", json={"input": "by hand"})
+    answer = _admin(dev_host, "POST", "/admin/functions/take", json={"input": "by hand"})
 
     assert 202 == answer.status_code
     dev_host.wait_for_bodies("by hand")
@@ -37,7 +56,7 @@ def test_a_queue_function_can_be_started_by_hand(dev_host: DevHost) -> None:
 def test_a_timer_can_be_started_by_hand(dev_host: DevHost) -> None:
     """202, and it ticks once more; its schedule goes on."""
     before = len(dev_host.journalled("timer"))
-    answer = dev_host.request("POST", "/admin/functions/tick", json={})
+    answer = _admin(dev_host, "POST", "/admin/functions/tick", json={})
 
     assert 202 == answer.status_code
     wait_until(lambda: len(dev_host.journalled("timer")) > before, what="a tick")
@@ -46,7 +65,7 @@ def test_a_timer_can_be_started_by_hand(dev_host: DevHost) -> None:
 def test_an_event_grid_function_can_be_started_by_hand(dev_host: DevHost) -> None:
     """The input is the event."""
     event = {"id": "by-hand", "subject": "s", "eventType": "t", "topic": "t", "data": {}, "dataVersion": "1"}
-    answer = dev_host.request("POST", "/admin/functions/on_event", json={"input": event})
+    answer = _admin(dev_host, "POST", "/admin/functions/on_event", json={"input": event})
 
     assert 202 == answer.status_code
     wait_until(lambda: [one for one in dev_host.journalled("event") if one["id"] == "by-hand"], what="the event")
@@ -55,9 +74,9 @@ def test_an_event_grid_function_can_be_started_by_hand(dev_host: DevHost) -> Non
 def test_what_cannot_be_started_is_refused_with_a_reason(dev_host: DevHost) -> None:
     """Unknown functions, HTTP functions and bodies that are no object."""
     answers = [
-        dev_host.request("POST", "/admin/functions/absent", json={}),
-        dev_host.request("POST", "/admin/functions/broken", json={}),
-        dev_host.request("POST", "/admin/functions/take", content=b"[]"),
+        _admin(dev_host, "POST", "/admin/functions/absent", json={}),
+        _admin(dev_host, "POST", "/admin/functions/broken", json={}),
+        _admin(dev_host, "POST", "/admin/functions/take", content=b"[]"),
     ]
 
     assert [404, 400, 400] == [answer.status_code for answer in answers]

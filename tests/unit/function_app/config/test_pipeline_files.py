@@ -103,3 +103,24 @@ def test_the_shipped_pipelines_are_valid() -> None:
     image = FeatureSpec(name="image", kind="bytes", encoding="png", shape=(8, 8, 1))
     assert image == digits.data.requirements().features[0]
     assert ("topic", "webhook:LANDFALL_WEBHOOK_PEOPLE") == digits.notify
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "  - webhook: https://h.example/SECRET?sig=SECRET",
+        "  - https://h.example/SECRET?sig=SECRET",
+        "  - webhook:h.example/SECRET",
+        "  - webhook: SECRET_key",
+        "  - {teams: https://h.example/SECRET}",
+        "  - 'https://h.example/SECRET': [1, 'https://h.example/SECRET'",
+        "  - webhook: h.example/SECRET: x: y",
+        "webhook_url: https://h.example/SECRET?sig=SECRET",
+        "AccountName=a;AccountKey=SECRET==: x",
+    ],
+)
+def test_a_secret_in_a_pipeline_file_is_not_repeated(entry: str) -> None:
+    """A webhook's address where the name of its setting belongs, below notify or anywhere else."""
+    with pytest.raises(PipelineError) as caught:
+        parse_pipeline(PIPELINE.replace("  - topic", entry).encode(), "digits.yaml")
+    assert ("digits.yaml: ", False) == (str(caught.value)[:13], "SECRET" in str(caught.value))

@@ -82,6 +82,30 @@ def test_a_secret_address_is_not_repeated() -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", [*REQUIRED, "LANDFALL_DATA_CONTAINER", "AZURE_CLIENT_ID", "LANDFALL_CLAIM_LEASE_S"])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "https://prod.logic.example/workflows/SECRET/run?sig=SECRET",
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=SECRET==;EndpointSuffix=x",
+        "SECRET" * 15 + "+/==",
+    ],
+)
+def test_a_secret_in_the_wrong_setting_is_not_repeated(name: str, secret: str) -> None:
+    """An address, a connection string or a key where a name, an id or a number belongs."""
+    with pytest.raises(SettingsError) as caught:
+        read_settings(REQUIRED | {name: secret})
+    assert (True, False) == (name in str(caught.value), "SECRET" in str(caught.value))
+
+
+@pytest.mark.parametrize("address", ["SECRET:x", "https:/SECRET", "ftp://h/SECRET", "SECRET"])
+def test_what_is_no_address_is_not_repeated_either(address: str) -> None:
+    """Not even what looks like its scheme."""
+    with pytest.raises(SettingsError) as caught:
+        read_url({"LANDFALL_WEBHOOK_PEOPLE": address}, "LANDFALL_WEBHOOK_PEOPLE")
+    assert "secret" not in str(caught.value).lower()
+
+
 def test_the_topic_key_is_not_in_the_repr_of_settings() -> None:
     """Settings may be logged."""
     assert "hush" not in repr(read_settings(REQUIRED | {"LANDFALL_NOTIFICATION_TOPIC_KEY": "hush"}))

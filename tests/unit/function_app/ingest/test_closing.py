@@ -298,7 +298,7 @@ def test_asking_for_a_run_on_a_refused_set_says_why() -> None:
 
 
 def test_all_reasons_are_said_and_not_the_first() -> None:
-    """In the history, the notifications and the API: same content, a count that differs, a shard far too small."""
+    """In the history, the notifications and the API: same content, a count that differs; not a small shard."""
     world = counting_world(small_shard_ratio=0.5)
     sizes = {f"train-{index:05d}-of-00004.tfrecord": count for index, count in enumerate((4, 4, 4, 1))}
     for index, (name, count) in enumerate(sizes.items()):
@@ -307,7 +307,7 @@ def test_all_reasons_are_said_and_not_the_first() -> None:
     world.deliver(world.put(TRAIN_SHARDS[0].replace("-of-00002", "-of-00004"), shard_content(1, 1, 1, 1)))
     world.shards.put(COUNTS, stated([4, 4, 3, 1], [3]))
     world.deliver(world.put(VALIDATION_SHARDS[0], shard_content(4, 5, 6)))
-    codes = {"set_same_content", "set_small_shard", "set_count_differs"}
+    codes = {"set_same_content", "set_count_differs"}
     (messages,) = refusals(world)
     reasons = world.topic.received[-1].content["reasons"]
     assert (codes, messages) == ({reason["code"] for reason in reasons}, [reason["message"] for reason in reasons])
@@ -369,3 +369,14 @@ def test_tfds_counts_are_read_too() -> None:
     world.shards.put("digits/v1/dataset_info.json", json.dumps({"splits": splits}).encode())
     world.deliver("digits/v1/dataset_info.json")
     assert world.ledger.latest_generation(VERSION) is not None
+
+
+def test_a_small_shard_is_a_warning_and_the_version_closes() -> None:
+    """It can be trained; the closing's entry in the history names it."""
+    world = counting_world(small_shard_ratio=0.5)
+    for index, count in enumerate((4, 4, 4, 1)):
+        name = f"train-{index:05d}-of-00004.tfrecord"
+        world.deliver(world.put(name, shard_content(*[index] * count)))
+    world.deliver(world.put(VALIDATION_SHARDS[0], shard_content(4, 5, 6)))
+    closed = [entry for entry in world.ledger.history("digits/v1") if entry.action == "version_closed"]
+    assert ([], 1, True) == (refusals(world), len(closed), "; 1 warnings: train-00003-of-00004" in closed[0].reason)

@@ -329,6 +329,7 @@ def test_a_sweep_finds_the_shards_that_were_refused_before() -> None:
     delete(world, WRONG[0])
     world.clock.move(minutes=10)
     sweep(world.services)
+    world.serve_requests()
     generation = world.ledger.latest_generation(VERSION)
     assert 3 == (generation and generation.num_shards)
 

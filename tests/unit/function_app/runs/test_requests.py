@@ -250,7 +250,7 @@ def test_uploads_to_synthetic_data_close_nothing() -> None:
         world.deliver(world.put(name, b"{}", "synthetic", SYNTHETIC))
     world.clock.move(hours=1)
     report = run_sweep(world.services)
-    assert (0, (), None) == (report.shards_judged, report.problems, world.ledger.latest_generation(SYNTHETIC_VERSION))
+    assert (0, (), None) == (report.shards_missed, report.problems, world.ledger.latest_generation(SYNTHETIC_VERSION))
     actions = [world.actions(f"{SYNTHETIC}/synthetic/{name}") for name in names]
     assert [["event_suppressed"]] * 2 == actions
 

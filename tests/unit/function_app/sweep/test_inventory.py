@@ -128,3 +128,14 @@ def test_young_blobs_leave_no_mark() -> None:
     world.clock.move(seconds=10)
     run_sweep(world.services)
     assert [] == [name for name in world.ledger.mark_rows if name.startswith("inventory/")]
+
+
+def test_a_name_that_cannot_be_listed_is_in_the_history_once_a_day() -> None:
+    """The other shards of its version are found all the same."""
+    world = World()
+    for name in (*ALL_SHARDS, "train-00009\x1b[31m"):
+        world.put(name)
+    swept(world, times=3)
+    reasons = [entry.reason for entry in world.ledger.history(str(VERSION)) if entry.action == "blob_not_listed"]
+    assert 1 == len(world.ledger.generation_rows)
+    assert [True] == ["'digits/v1/train-00009'" in reason for reason in reasons]

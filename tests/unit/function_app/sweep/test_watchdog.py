@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from function_app.config.pipelines import Watch
+from dataclasses import replace
+
+from function_app.config.pipelines import Attempts, Size, Watch
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.sweep.sweep import run_sweep
@@ -32,6 +34,16 @@ def test_a_run_that_waits_too_long_is_notified_with_what_to_ask_for() -> None:
     assert f"Run {run.run_id} of digits/v1 has waited 2 h 10 min for 2 nodes of Standard_NC6s_v3" in text
     assert "2 nodes, 12 vCPUs in all" in text
     assert "its successor is Standard_NC40ads_H100_v5" in text
+
+
+def test_a_warning_names_the_size_of_the_attempt_that_it_is_about() -> None:
+    """A later attempt may train on another size; its quota is what people have to ask for."""
+    world, run = started("Queued")
+    world.change_pipeline(attempts=Attempts(other_sizes=(Size(compute="big", vm_size="Standard_ND96asr_v4"),)))
+    world.ledger.run_rows[run.run_id] = replace(run, spec={**run.spec, "compute": "big"})
+    (text,) = notified_after(world, "run_waiting", minutes=130)
+    assert ("2 nodes of Standard_ND96asr_v4 on cluster big" in text, "NC6s" in text) == (True, False)
+    assert "2 nodes, 192 vCPUs in all" in text
 
 
 def test_a_waiting_run_is_notified_once() -> None:

@@ -178,3 +178,38 @@ print(hvd.local_rank())
 opt = hvd.DistributedOptimizer(tf.compat.v1.train.AdamOptimizer(0.1))
 """
     assert [] == found(script)
+
+
+def reports_of(script: str, machine: Machine) -> list[str]:
+    """Return the findings about the training report."""
+    report = lint_script(script.encode(), "mine.py", machine)
+    return [f.message for f in report.findings if f.code == "report_not_written"]
+
+
+@pytest.mark.parametrize("script", [FIT, TAPE, TORCH])
+def test_a_script_that_writes_no_report_is_found_where_models_are_registered(script: str) -> None:
+    """It would train for nothing; a pipeline without `register`, and a script by itself, need no report."""
+    message = "the script trains, but writes no training report, so no model can be registered"
+    assert [message] == reports_of(script, Machine(registers=True))
+    assert [] == reports_of(script, Machine())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from shared.training_report import TrainingReport",
+        "open(folder + '/training_report.json', 'w')",
+        "job.report_folder",
+        "finish(report=1)",
+        "from mine import finish",
+        "import subprocess",
+    ],
+)
+def test_a_script_that_writes_a_report_or_may_write_one_is_not_found(code: str) -> None:
+    """Whatever is called a report, modules of the author, and other programs."""
+    assert [] == reports_of(f"{code}\n{FIT}", Machine(registers=True))
+
+
+def test_a_script_that_trains_nothing_needs_no_report() -> None:
+    """It may only define what another module trains."""
+    assert [] == reports_of("import horovod.tensorflow as hvd\nhvd.init()\n", Machine(registers=True))

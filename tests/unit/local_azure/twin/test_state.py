@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import stat
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from local_azure.processes import TwinError
 from local_azure.twin.state import (
+    ADDED_KEYS,
     STRIDE,
     is_free,
     running_twins,
@@ -146,3 +149,22 @@ def test_a_folder_that_cannot_be_used_is_an_error_for_people(tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(TwinError, match=r"which keeps twins apart, cannot be used: .*Not a directory"):
         take_ports({"blob": 10000}, folder=tmp_path / "file" / "ports")
+
+
+def test_a_twins_folder_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Its parts write logs and storage into it; one that an older version made is closed too."""
+    (tmp_path / "twin").mkdir(mode=0o755)
+    folder = take_state_folder(tmp_path)
+    folder.release()
+    assert 0o700 == stat.S_IMODE(folder.path.stat().st_mode)
+
+
+def test_secrets_of_an_earlier_version_get_the_keys_that_they_lack(tmp_path: Path) -> None:
+    """The others stay, so that the data stay readable."""
+    folder = take_state_folder(tmp_path)
+    whole = asdict(folder.secrets())
+    earlier = {name: key for name, key in whole.items() if name not in ADDED_KEYS}
+    (folder.path / "secrets.json").write_text(json.dumps(earlier))
+    read, again = folder.secrets(), folder.secrets()
+    folder.release()
+    assert (again, earlier) == (read, {name: getattr(read, name) for name in earlier})

@@ -1,0 +1,93 @@
+"""Listings that storage cannot answer because of one blob's name, narrowed down until the rest is listed.
+
+Azurite answers 500 where a name has a control character, and a proxy or a service may do the same for other reasons.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from azure.storage.blob import BlobProperties, ContainerClient
+
+PLAIN = sorted({*string.ascii_letters, *string.digits, *"-._/"})
+"""The characters of paths that Landfall looks at, in the order of a listing."""
+MAX_REQUESTS = 4000
+"""For one listing: a name of sixty characters. Beyond that the whole listing fails."""
+MAX_FAILING = 8
+"""Where more of the characters that may follow a prefix fail, storage itself is away."""
+
+_SERVER_ERRORS = range(500, 600)
+
+Unlisted = Callable[[str], object]
+"""Is given the prefix below which a blob cannot be listed."""
+
+
+def list_blobs(container: ContainerClient, prefix: str, unlisted: Unlisted) -> Iterator[BlobProperties]:
+    """Yield the blobs below a prefix, one operation for every 5,000.
+
+    Where storage cannot list them, those with plain names are yielded that can be listed, and ``unlisted`` is called
+    for each prefix below which another name stands in the way. Raises the SDK's errors.
+    """
+    from azure.core.exceptions import HttpResponseError
+
+    last = ""
+    try:
+        for blob in container.list_blobs(name_starts_with=prefix):
+            yield blob
+            last = blob.name
+    except HttpResponseError as error:
+        if error.status_code not in _SERVER_ERRORS:
+            raise
+        found = _Narrowed(container=container, unlisted=unlisted).below(prefix, error)
+        yield from (blob for blob in found if blob.name > last)  # a listing is in the order of names
+
+
+@dataclass(kw_only=True)
+class _Narrowed:
+    """One listing in parts."""
+
+    container: ContainerClient
+    unlisted: Unlisted
+    num_requests: int = field(default=0, init=False)
+
+    def below(self, prefix: str, error: Exception) -> list[BlobProperties]:
+        """Return what can be listed below a prefix that cannot be listed as a whole, which ``error`` says."""
+        found, failing = self._named(prefix), 0
+        for character in PLAIN:
+            part = self._part(prefix + character, error)
+            if part is None:
+                failing += 1
+                if failing > MAX_FAILING:
+                    raise error
+                part = self.below(prefix + character, error)
+            found += part
+        if not failing:
+            self.unlisted(prefix)
+        return found
+
+    def _named(self, path: str) -> list[BlobProperties]:
+        """Return the blob that has exactly this name, if there is one: no longer prefix lists it."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        try:
+            return [self.container.get_blob_client(path).get_blob_properties()] if not path.endswith("/") else []
+        except ResourceNotFoundError:
+            return []
+
+    def _part(self, prefix: str, error: Exception) -> list[BlobProperties] | None:
+        """Return the blobs below a prefix, None where they cannot be listed. Raises ``error`` out of requests."""
+        from azure.core.exceptions import HttpResponseError
+
+        self.num_requests += 1
+        if self.num_requests > MAX_REQUESTS:
+            raise error
+        try:
+            return list(self.container.list_blobs(name_starts_with=prefix, retry_total=0))
+        except HttpResponseError as own:
+            if own.status_code not in _SERVER_ERRORS:
+                raise
+            return None

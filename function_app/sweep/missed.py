@@ -1,0 +1,100 @@
+"""What was uploaded without an event becomes messages in the queue of uploads, in fair turns between datasets.
+
+The sweep itself reads no shard: one dataset with thousands of them neither delays the others nor the sweep.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from function_app.domain.events import SHARD_UPLOADED
+from function_app.domain.records import BlobFacts
+from function_app.domain.shard_paths import ShardPlace
+from function_app.ingest.time_budget import UNDER_WAY, continuation_event, send_to_queue
+from function_app.services import IngestServices
+from function_app.sweep.inventory import Inventory, missed_shards
+from shared.errors import LandfallError
+
+MAX_SHARDS = 2000
+"""Shards of one dataset that one sweep sends; the next sweep continues."""
+BUDGET_S = 20.0
+"""After this time the sweep goes on to its other work; the next sweep continues."""
+SHARDS_OF_A_TURN = 10
+"""Shards of one message: a tenth of the requests, and still far below the size of a message."""
+BYTES_OF_A_TURN = 64 << 20
+"""A message is full once its shards have this size, so that one execution handles it."""
+
+logger = logging.getLogger(__name__)
+
+
+def send_missed(services: IngestServices, inventory: Inventory) -> tuple[int, list[str]]:
+    """Send the missed shards to the queue; return how many, and the message of each dataset's failure."""
+    end_s, problems = services.time_budget.seconds() + BUDGET_S, list[str]()
+    datasets = [
+        _Missed.of(name, missed_shards(pipeline, services, inventory), services)
+        for name, pipeline in services.pipelines.items()
+    ]
+    waiting = deque(datasets)
+    while waiting and services.time_budget.seconds() < end_s:
+        dataset = waiting.popleft()
+        try:
+            if dataset.send_turn(services):
+                waiting.append(dataset)
+        except LandfallError as error:
+            logger.exception("a part of the sweep failed", extra={"action": "sweep_failed"})
+            problems.append(str(error))
+    return sum(dataset.num_sent for dataset in datasets), problems
+
+
+@dataclass(kw_only=True)
+class _Missed:
+    """The missed shards of a dataset, as far as they were sent."""
+
+    name: str
+    shards: Iterator[tuple[ShardPlace, BlobFacts]]
+    """In the order of their paths."""
+    sent_to: str
+    """The last path of which a message was sent a short while ago, by this sweep or an earlier one."""
+    num_sent: int = field(default=0, init=False)
+
+    @classmethod
+    def of(cls, name: str, shards: Iterator[tuple[ShardPlace, BlobFacts]], services: IngestServices) -> _Missed:
+        """Continue behind what an earlier sweep has sent, while those messages may still lie in the queue."""
+        at, _, path = (services.ledger.mark(_mark_name(name)) or "").partition(" ")
+        is_young = bool(path) and services.clock() - datetime.fromisoformat(at) < UNDER_WAY
+        return cls(name=name, shards=shards, sent_to=path if is_young else "")
+
+    def send_turn(self, services: IngestServices) -> bool:
+        """Send one message; return whether there may be more."""
+        turn, size_bytes, is_more = list[tuple[ShardPlace, BlobFacts]](), 0, True
+        while len(turn) < SHARDS_OF_A_TURN and size_bytes < BYTES_OF_A_TURN and is_more:
+            place, facts = next(self.shards, (None, None))
+            is_more = place is not None
+            if place is None or facts is None or place.path <= self.sent_to:
+                continue
+            if services.time_budget.is_long(facts.size_bytes):
+                send_to_queue(place, facts, services)
+                self.num_sent += 1
+                break
+            turn.append((place, facts))
+            size_bytes += facts.size_bytes
+        self._send(turn, services)
+        return is_more and self.num_sent < MAX_SHARDS
+
+    def _send(self, turn: list[tuple[ShardPlace, BlobFacts]], services: IngestServices) -> None:
+        if not turn:
+            return
+        events = [continuation_event(place, facts, facts.last_modified, services) for place, facts in turn]
+        services.queues[SHARD_UPLOADED].send_text(json.dumps(events))
+        self.num_sent += len(turn)
+        self.sent_to = turn[-1][0].path
+        services.ledger.set_mark(_mark_name(self.name), f"{services.clock().isoformat()} {self.sent_to}")
+
+
+def _mark_name(dataset: str) -> str:
+    return f"missed/{dataset}"

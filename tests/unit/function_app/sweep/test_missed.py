@@ -1,0 +1,106 @@
+"""Missed shards become messages: many shards of one dataset hold up neither the sweep nor other datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.events import read_uploads
+from function_app.domain.records import BlobFacts
+from function_app.ports import passed_over
+from function_app.services import TimeBudget
+from function_app.sweep.missed import BUDGET_S, SHARDS_OF_A_TURN
+from function_app.sweep.sweep import run_sweep
+from function_app.testing.stores import MemoryShardStore
+from tests.support.world import World
+
+MANY = SHARDS_OF_A_TURN * 3
+
+
+def missing(world: World, number: int, dataset: str, content: bytes | None = None) -> list[str]:
+    """Upload shards whose events are lost; return their paths."""
+    names = [f"train-{index:05d}-of-{number:05d}.tfrecord" for index in range(number)]
+    return [world.put(name, content, dataset=dataset) for name in names]
+
+
+def messages(world: World) -> list[list[str]]:
+    """Return the paths that each message names."""
+    return [[upload.path for upload in read_uploads(message)] for message in world.uploads.messages]
+
+
+def two_datasets() -> World:
+    """A world with many missed shards of the digits, and one of the letters."""
+    world = World()
+    world.add_pipelines("letters")
+    missing(world, MANY, "digits")
+    missing(world, 1, "letters")
+    world.clock.move(minutes=5)
+    return world
+
+
+def test_datasets_take_turns() -> None:
+    """The one shard of the letters comes right after the first message of the digits, not after all of them."""
+    world = two_datasets()
+    assert MANY + 1 == run_sweep(world.services).shards_missed
+    datasets = [paths[0].partition("/")[0] for paths in messages(world)]
+    assert ["digits", "letters", "digits", "digits"] == datasets
+
+
+def test_the_sweep_reads_no_shard() -> None:
+    """It sends their messages; the executions of the queue judge them."""
+    world = two_datasets()
+    run_sweep(world.services)
+    assert {} == world.ledger.shard_rows
+    world.serve_requests()
+    assert MANY + 1 == len(world.ledger.shard_rows)
+
+
+def test_what_was_sent_is_not_sent_again_while_it_may_lie_in_the_queue() -> None:
+    """The queue must not grow with every sweep while the app is busy; later the message may have been given up."""
+    world = two_datasets()
+    run_sweep(world.services)
+    world.clock.move(minutes=5)
+    assert 0 == run_sweep(world.services).shards_missed
+    world.clock.move(minutes=6)
+    assert MANY + 1 == run_sweep(world.services).shards_missed
+
+
+def test_a_sweep_out_of_time_is_continued_by_the_next_one() -> None:
+    """It goes on to its other work, and the next sweep sends what is behind the last message."""
+    world, looks = two_datasets(), iter([0.0, 0.0, *[BUDGET_S] * 100])
+    all_time = world.services
+    world.services = replace(all_time, time_budget=TimeBudget(seconds=lambda: next(looks)))
+    assert SHARDS_OF_A_TURN == run_sweep(world.services).shards_missed
+    assert MANY + 1 - SHARDS_OF_A_TURN == run_sweep(all_time).shards_missed
+    sent = [path for paths in messages(world) for path in paths]
+    assert MANY + 1 == len(set(sent)) == len(sent)
+
+
+def test_large_shards_fill_a_message_earlier() -> None:
+    """One execution handles one message, and has a time limit."""
+    world = World()
+    missing(world, 3, "digits", bytes(40 << 20))
+    world.clock.move(minutes=5)
+    run_sweep(world.services)
+    assert [2, 1] == [len(paths) for paths in messages(world)]
+
+
+class OneUnlisted(MemoryShardStore):
+    """Does not list the digits."""
+
+    def list(self, prefix: str, *, unlisted: Callable[[str], object] = passed_over) -> Iterator[BlobFacts]:
+        """See ShardStore."""
+        if prefix.startswith("digits"):
+            raise ServiceUnavailableError("list datasets/digits/*: storage answered 500")
+        return super().list(prefix, unlisted=unlisted)
+
+
+def test_a_dataset_that_cannot_be_listed_holds_up_no_other() -> None:
+    """The report names the failure."""
+    world = two_datasets()
+    store = OneUnlisted()
+    store.blobs = world.shards.blobs
+    world.services = replace(world.services, shards=store)
+    report = run_sweep(world.services)
+    assert (1, ("list datasets/digits/*: storage answered 500",)) == (report.shards_missed, report.problems)

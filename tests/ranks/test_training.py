@@ -140,6 +140,6 @@ def test_tensorboard_mlflow_and_timeline_are_written_by_the_root_alone(outcome: 
 def test_a_split_below_one_global_batch_is_refused_with_numbers(digits: ClosedVersion, tmp_path: Path) -> None:
     """The root says so in one paragraph, without a stack trace, before TensorFlow is loaded."""
     refused = train(2, job_arguments(digits, tmp_path, per_process_batch_size=2000))
-    assert 11 == refused.exit_code
-    assert 1 == refused.log.count("1437 records in 8 shards, less than one global batch of 4000")
+    assert 19 == refused.exit_code
+    assert 1 == refused.log.count("needs 4000 records for each step, but split train has 1437")
     assert "Traceback" not in refused.log

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from function_app.domain.events import SHARD_UPLOADED
 from function_app.domain.records import BlobFacts
@@ -26,6 +26,8 @@ BUDGET_S = 20.0
 """After this time the sweep goes on to its other work; the next sweep continues."""
 SHARDS_OF_A_TURN = 10
 """Shards of one message: a tenth of the requests, and still far below the size of a message."""
+LAST_MODIFIED_STEP = timedelta(seconds=1)
+"""Storage states the time of a write in whole seconds."""
 BYTES_OF_A_TURN = 64 << 20
 """A message is full once its shards have this size, so that one execution handles it."""
 
@@ -59,15 +61,19 @@ class _Missed:
     shards: Iterator[tuple[ShardPlace, BlobFacts]]
     """In the order of their paths."""
     sent_to: str
-    """The last path of which a message was sent a short while ago, by this sweep or an earlier one."""
+    """The last path of which a message was sent since ``sent_at``, by this sweep or an earlier one."""
+    sent_at: datetime
+    """When the first of these sweeps began."""
     num_sent: int = field(default=0, init=False)
 
     @classmethod
     def of(cls, name: str, shards: Iterator[tuple[ShardPlace, BlobFacts]], services: IngestServices) -> _Missed:
         """Continue behind what an earlier sweep has sent, while those messages may still lie in the queue."""
+        now = services.clock()
         at, _, path = (services.ledger.mark(_mark_name(name)) or "").partition(" ")
-        is_young = bool(path) and services.clock() - datetime.fromisoformat(at) < UNDER_WAY
-        return cls(name=name, shards=shards, sent_to=path if is_young else "")
+        if not path or now - datetime.fromisoformat(at) >= UNDER_WAY:
+            return cls(name=name, shards=shards, sent_to="", sent_at=now)
+        return cls(name=name, shards=shards, sent_to=path, sent_at=datetime.fromisoformat(at))
 
     def send_turn(self, services: IngestServices) -> bool:
         """Send one message; return whether there may be more."""
@@ -75,7 +81,7 @@ class _Missed:
         while len(turn) < SHARDS_OF_A_TURN and size_bytes < BYTES_OF_A_TURN and is_more:
             place, facts = next(self.shards, (None, None))
             is_more = place is not None
-            if place is None or facts is None or place.path <= self.sent_to:
+            if place is None or facts is None or self._was_sent(place, facts, services):
                 continue
             if services.time_budget.is_long(facts.size_bytes):
                 send_to_queue(place, facts, services)
@@ -86,14 +92,19 @@ class _Missed:
         self._send(turn, services)
         return is_more and self.num_sent < MAX_SHARDS
 
+    def _was_sent(self, place: ShardPlace, facts: BlobFacts, services: IngestServices) -> bool:
+        """Whether an earlier sweep sent this content: it lay there, long enough to be missed, when that one began."""
+        missed_since = facts.last_modified + LAST_MODIFIED_STEP + services.sweep_grace
+        return place.path <= self.sent_to and missed_since <= self.sent_at
+
     def _send(self, turn: list[tuple[ShardPlace, BlobFacts]], services: IngestServices) -> None:
         if not turn:
             return
         events = [continuation_event(place, facts, facts.last_modified, services) for place, facts in turn]
         services.queues[SHARD_UPLOADED].send_text(json.dumps(events))
         self.num_sent += len(turn)
-        self.sent_to = turn[-1][0].path
-        services.ledger.set_mark(_mark_name(self.name), f"{services.clock().isoformat()} {self.sent_to}")
+        self.sent_to = max(self.sent_to, turn[-1][0].path)
+        services.ledger.set_mark(_mark_name(self.name), f"{self.sent_at.isoformat()} {self.sent_to}")
 
 
 def _mark_name(dataset: str) -> str:

@@ -66,6 +66,16 @@ def test_what_was_sent_is_not_sent_again_while_it_may_lie_in_the_queue() -> None
     assert MANY + 1 == run_sweep(world.services).shards_missed
 
 
+def test_what_was_missed_since_is_sent_although_its_path_comes_before_what_was_sent() -> None:
+    """Another version of the same dataset lost its event after the sweep before."""
+    world = two_datasets()
+    run_sweep(world.services)
+    world.put("train-00000-of-00001.tfrecord", version="a-version")
+    world.clock.move(minutes=5)
+    assert 1 == run_sweep(world.services).shards_missed
+    assert ["digits/a-version/train-00000-of-00001.tfrecord"] == messages(world)[-1]
+
+
 def test_a_sweep_out_of_time_is_continued_by_the_next_one() -> None:
     """It goes on to its other work, and the next sweep sends what is behind the last message."""
     world, looks = two_datasets(), iter([0.0, 0.0, *[BUDGET_S] * 100])

@@ -95,7 +95,12 @@ def test_why_explains_a_rejected_shard(twin: TwinUnderTest) -> None:
     name, content = next(iter(whole_version().items()))
     twin.upload("steady/asked-why", {name: flip_bit(content, offset=len(content) // 2)})
     wait_until(lambda: twin.rejected("steady/asked-why"), what="the shard to be rejected")
-    answer = twin.api.get(f"/api/why/steady/asked-why/{name}")
+
+    def explained() -> dict[str, Any] | None:
+        answer: dict[str, Any] = twin.api.get(f"/api/why/steady/asked-why/{name}")
+        return answer if answer["lines"] else None  # the verdict is written before its entry in the history
+
+    answer = wait_until(explained, what="the rejection to be in the history")
     assert ("blob", ["shard_rejected"]) == (answer["kind"], [line["action"] for line in answer["lines"]])
     assert ["a corrected upload; the current content was rejected"] == answer["awaited"]
     version = twin.api.get("/api/why/steady/asked-why")["awaited"]

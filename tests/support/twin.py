@@ -77,7 +77,13 @@ class TwinUnderTest:
             run = self.api.run(runs[0]["run_id"]) if runs else {}
             return run if run.get("state") in SETTLED and run.get("notified_at") else None
 
-        return wait_until(settled, what=f"the run of {dataset_version} to settle", timeout_s=within_s, poll_s=poll_s)
+        try:
+            return wait_until(
+                settled, what=f"the run of {dataset_version} to settle", timeout_s=within_s, poll_s=poll_s
+            )
+        except TimeoutError as error:
+            waiting = f"{self.client.pending_deliveries()} deliveries and {self.queued_messages()} messages wait"
+            raise TimeoutError(f"{error}; {waiting}; {self.version(dataset_version)}") from error
 
     def await_quiet(self) -> None:
         """Return when no event, message or function is under way: what has not happened by then never will."""

@@ -60,11 +60,11 @@ class Answering(ContainerClient):
 
     def __init__(self, status: int) -> None:
         self.status = status
-        self.prefixes: list[str | None] = []
+        self.prefixes = list[str]()
 
-    def list_blobs(self, name_starts_with: str | None = None, **_: Any) -> Any:
+    def list_blobs(self, *_: Any, **options: Any) -> Any:
         """See ContainerClient."""
-        self.prefixes.append(name_starts_with)
+        self.prefixes.append(options["name_starts_with"])
         raise answered(self.status)
 
 

@@ -65,7 +65,7 @@ def false_models(plan: ChaosPlan, evidence: Evidence) -> int:
     def is_true(model: Model) -> bool:
         shards = {shard.name: shard.crc32c for shard in model.manifest.shards}
         whole = hashlib.sha256(b"".join(bytes_of[name, shards[name]] for name in sorted(shards)))
-        return shards == model.read["shards"] and whole.hexdigest() == model.read["sha256"]
+        return (shards, whole.hexdigest()) == (model.read["shards"], model.read["sha256"])
 
     return sum(not is_true(model) for model in evidence.models)
 

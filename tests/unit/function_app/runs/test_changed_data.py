@@ -238,7 +238,9 @@ def test_an_attempt_does_not_continue_on_shards_that_were_written_since_the_firs
     assert (2, RunState.CANCELED, reason) == (attempt.attempt, attempt.state, attempt.reason)
 
 
-@pytest.mark.parametrize("error", ["The job was preempted", "exited with status code 10.", "exited with status code 1."])
+@pytest.mark.parametrize(
+    "error", ["The job was preempted", "exited with status code 10.", "exited with status code 1."]
+)
 def test_a_job_that_fails_while_its_data_change_is_not_to_blame(error: str) -> None:
     """Neither another attempt nor a hold nor the script's author: the same content may be requested again."""
     world = World()
@@ -283,7 +285,11 @@ def test_content_that_comes_back_as_a_newer_generation_is_trained_on(is_waiting:
     ended = world.finish(world.follow(newest))
     closings = [(closing.number, closing.fingerprint) for closing in world.ledger.generations(VERSION)]
     assert (3, True) == (len(closings), closings[0][1] == closings[2][1])
-    assert (3, RunState.REGISTERED, False) == (ended.generation, ended.state, world.stands(run).model_name is not None)
+    assert (3, RunState.REGISTERED, False) == (
+        ended.generation,
+        ended.state,
+        world.stands(run).model_name is not None,
+    )
 
 
 def test_data_on_hold_are_not_what_a_change_leads_to() -> None:

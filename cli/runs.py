@@ -114,8 +114,8 @@ def files_of(run: Mapping[str, Any], connection: str | None) -> Iterator[str]:
         )
         folder = f"{run['dataset']}/{run['version']}/{run['logical_run']}"
         for source, pattern in (("runs", f"{folder}/*"), ("azureml", f"ExperimentRun/dcid.{job}/*")):
-            yield _command("az storage blob download-batch --destination . --source", source, "--pattern", pattern,
-                           "--connection-string", connection)  # fmt: skip
+            words = [source, "--pattern", pattern, "--connection-string", connection]
+            yield _command("az storage blob download-batch --overwrite true --destination . --source", *words)
         return
     yield _command("az ml job download --all --name", job, *target, *workspace)
     if run["model_name"]:

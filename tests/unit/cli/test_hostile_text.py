@@ -134,7 +134,7 @@ def test_names_of_metrics_are_harmless(
     _connect(world, monkeypatch)
     with _logged() as output:
         run = world.upload_version()
-        world.end_job(run, **{HOSTILE: 0.5}, **others)
+        world.end_job(run, "Completed", **{HOSTILE: 0.5}, **others)
         world.follow(run)
     shown = [output.getvalue()]
     for command in ("why", "run", "runs"):

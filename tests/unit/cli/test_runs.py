@@ -134,12 +134,12 @@ def test_a_registered_model_can_be_fetched_too() -> None:
 
 
 def test_files_of_the_local_twin_are_fetched_from_its_storage() -> None:
-    """`az ml` talks to Azure only; outputs and logs are in two containers.
+    """`az ml` talks to Azure only; outputs and logs are in two containers. Without `--overwrite` a second call fails.
 
     Options: https://learn.microsoft.com/cli/azure/storage/blob#az-storage-blob-download-batch.
     """
     *_, outputs, logs = files_of(ENDED, "AccountKey=k;X=1;QueueEndpoint=q;TableEndpoint=t")
-    fetch = "    az storage blob download-batch --destination . --source"
+    fetch = "    az storage blob download-batch --overwrite true --destination . --source"
     assert [
         f"{fetch} runs --pattern 'd/v/landfall-x/*' --connection-string 'AccountKey=k;X=1'",
         f"{fetch} azureml --pattern 'ExperimentRun/dcid.landfall-x-a1/*' --connection-string 'AccountKey=k;X=1'",

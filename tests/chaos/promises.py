@@ -91,9 +91,8 @@ def promises_of_versions(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
     once = [name for name in plan.datasets if name not in disturbed]
     runs = Counter(run.dataset_version.dataset for run in evidence.runs)
     unchanged = sum(a == b for closings in evidence.closings.values() for a, b in pairwise(closings))
-    closed = sum(
-        evidence.closings.get(name, [""])[-1] == fingerprint for name, fingerprint in plan.last_fingerprints().items()
-    )
+    newest = {name: closings[-1] for name, closings in evidence.closings.items() if closings}
+    closed = sum(newest.get(name) == content for name, content in plan.last_fingerprints().items() if content)
     return [
         exactly(
             "whole versions whose last shards are accepted",

@@ -114,6 +114,7 @@ BROKEN = {
     ),
     "a model of another generation": replace(GOOD, models=[model(generation="2")]),
     "closed twice": replace(GOOD, closings={"chaos-000": [RUN.fingerprint, RUN.fingerprint]}),
+    "never closed": replace(GOOD, closings={"chaos-000": []}),
     "closed with other content": replace(GOOD, closings={"chaos-000": [manifest(OTHER).fingerprint]}),
     "not notified": replace(GOOD, notified=Counter({(RUN.run_id, "topic", "registered"): 1})),
     "notified twice": replace(GOOD, notified=Counter({(RUN.run_id, r, "registered"): 2 for r in ("topic", "w")})),

@@ -42,7 +42,7 @@ class Model:
     read: Mapping[str, Any]
     """What the stand-in for a training wrote into it: ``shards`` (name → CRC32C) and ``sha256`` of all bytes."""
     manifest: Manifest
-    """Of the generation that its tags name."""
+    """The manifest of the generation that the tags name."""
 
 
 @dataclass(frozen=True, kw_only=True)

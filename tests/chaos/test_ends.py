@@ -1,4 +1,4 @@
-"""When a chaos run is over: what keeps it going, and what a person is told to request again."""
+"""When a chaos run is over: what keeps it going, and what a person has to request again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RUN_ID = CHANGED.run_id
 
 
 def test_a_registered_run_of_the_last_content_is_an_end() -> None:
-    """Nothing is left, and nobody is told to do anything."""
+    """Nothing is left to do or to request again."""
     runs = [run(RunState.REGISTERED)]
     assert ([], []) == (ends(RUN_ID).unfinished(runs), ends(RUN_ID).to_ask(runs))
 

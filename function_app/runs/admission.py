@@ -106,10 +106,10 @@ def _record_waiting(run: RunRecord, queue: RunQueue, services: RunServices, *, i
         services.history.record(run.run_id, "request_suppressed", f"it {reason}")
     text = f"{run.dataset_version} {reason}. Run {run.run_id} starts by itself"
     since = (queue.waiting(run.logical_run) or QueueEntry.of(run)).waiting_since
-    _notify_version("version_waiting", run, text, services, occasion=since.isoformat())
+    _notify_version(run, text, services, outcome="version_waiting", occasion=since.isoformat())
 
 
-def _notify_version(outcome: str, run: RunRecord, text: str, services: RunServices, *, occasion: str) -> None:
+def _notify_version(run: RunRecord, text: str, services: RunServices, *, outcome: str, occasion: str) -> None:
     """Notify people once of what happened to a version instead of its run's submission."""
     version, pipeline = run.dataset_version, services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None:
@@ -164,7 +164,7 @@ def _drop(lost: Dropped, services: RunServices, *, by: Actor) -> None:
     if lost.gives_up_version and run.state is RunState.SUPPRESSED:
         version = run.dataset_version
         text = f"{version} is not trained on: {reason}. To train on it: landfall submit {version}"
-        _notify_version("version_dropped", run, text, services, occasion=run.logical_run)
+        _notify_version(run, text, services, outcome="version_dropped", occasion=run.logical_run)
 
 
 # -- holds ----------------------------------------------------------------------------------------------------

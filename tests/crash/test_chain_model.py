@@ -15,7 +15,7 @@ from function_app.domain import jobs as planning
 from function_app.domain import run_queue
 from function_app.domain.jobs import JobSpec
 from function_app.domain.records import Generation, NotificationRecord, RunRecord, counter_change
-from function_app.domain.run_queue import RunQueue
+from function_app.domain.run_queue import QueueRules, RunQueue
 from function_app.domain.run_states import RunState
 from function_app.ingest import closing
 from function_app.ingest.stored_shards import StoredShards
@@ -183,8 +183,8 @@ def what_waited_for_a_canceled_run_starts(patch: pytest.MonkeyPatch) -> None:
     """What is queued is not dropped."""
     release = run_queue.release
 
-    def all_stay_queued(queue: RunQueue, name: str, *, limit: int, **_: Any) -> RunQueue:
-        return release(queue, name, limit=limit)
+    def all_stay_queued(queue: RunQueue, name: str, rules: QueueRules, **_: Any) -> RunQueue:
+        return release(queue, name, rules)
 
     patch.setattr(run_queue, "release", all_stay_queued)
 

@@ -273,11 +273,11 @@ class Promises:
                 continue
             rows = self.world.ledger.notifications(str(run.dataset_version))
             about = [row for row in rows if row.content.get("run_id") == run.run_id]
-            told = {row.recipient for row in about if row.outcome == "version_dropped"}
+            notified = {row.recipient for row in about if row.outcome == "version_dropped"}
             for_newer_version = "when_busy" in str(run.reason)
             canceled = str(run.reason).startswith("a person canceled")
             assert not for_newer_version or self.world.services.pipelines["digits"].when_busy == "latest"
-            assert (set(RECIPIENTS) if for_newer_version or canceled else set()) == told, run.reason
+            assert (set(RECIPIENTS) if for_newer_version or canceled else set()) == notified, run.reason
 
     def what_is_whole_is_closed(self, version: str, contents: list[bytes]) -> None:
         if NO_SHARD in contents:

@@ -40,7 +40,7 @@ def await_runs(twin: TwinUnderTest, versions: list[str], states: list[str]) -> d
 
 @pytest.mark.parametrize("when_busy", ["queue", "latest"])
 def test_ten_versions_at_once(twin: TwinUnderTest, when_busy: str) -> None:
-    """One is trained at a time, in the order of closing and without a sweep; each of the others is told of once."""
+    """One is trained at a time, in the order of closing and without a sweep; people are notified of the others."""
     first, *others = [f"{when_busy}/v{number}" for number in range(NUM_VERSIONS)]
     twin.upload(first, whole_version())
     active = wait_until(lambda: twin.runs(first), what="the first run", timeout_s=WITHIN_S, poll_s=0.2)[0]
@@ -59,7 +59,7 @@ def test_ten_versions_at_once(twin: TwinUnderTest, when_busy: str) -> None:
     assert ["registered"] * len(trained) == [run["state"] for run in runs]
     assert all(one["ended_at"] <= two["submitted_at"] for one, two in pairwise(runs))
     for version in others:
-        told = twin.notifications(version)
+        got = twin.notifications(version)
         expected = {(recipient, "version_dropped") for recipient in (TOPIC, WEBHOOK) if version in dropped}
         expected |= {(recipient, "version_waiting") for recipient in (TOPIC, WEBHOOK) if version not in dropped}
-        assert (True, len(told)) == (expected <= set(told), len(set(told)))
+        assert (True, len(got)) == (expected <= set(got), len(set(got)))

@@ -147,7 +147,7 @@ def test_with_latest_only_the_newest_version_waits_whatever_the_order_of_arrival
 
 
 def test_versions_that_wait_are_dropped_when_the_pipeline_is_changed_to_latest() -> None:
-    """At the next look: nobody has to ask."""
+    """At the next look, without a request."""
     result = run_queue.admit(queue_of(*(entry(n, version=f"v{n}") for n in range(1, 5))), LATEST)
     assert ([entry(4).logical_run], 2) == (names(result.queued), len(result.dropped))
 

@@ -33,7 +33,7 @@ def busy_world(when_busy: str = "queue", on_change: str = "notify") -> World:
 
 
 def close(world: World, *versions: str) -> list[TrainingRequest]:
-    """Close versions, the first one first; return their requests, which nobody has handled yet."""
+    """Close versions, the first one first; return their requests, which no handler has got yet."""
     for version in versions:
         world.upload_shards(*ALL_SHARDS, version=version)
     requests = [TrainingRequest.from_json(message) for message in world.requests.messages]
@@ -49,7 +49,7 @@ def train_all(world: World) -> list[str]:
     return [world.ledger.run_rows[name].dataset_version.version for name in world.jobs.submissions]
 
 
-def told(world: World, outcome: str) -> list[tuple[str, str]]:
+def messages(world: World, outcome: str) -> list[tuple[str, str]]:
     """Return which versions people got such a message of, with its text."""
     return [(n.subject, str(n.content["text"])) for n in world.topic.received if n.outcome == outcome]
 
@@ -82,7 +82,7 @@ def test_handlers_at_the_same_time_keep_the_order() -> None:
 
 
 def test_a_version_whose_request_is_late_or_lost_keeps_its_turn() -> None:
-    """Whoever closed next puts it in line first, also where the handler died after its claim or after its row."""
+    """The next closing puts it in line first, also where the handler died after its claim or after its row."""
     for died_after in ("nothing", "claim", "row"):
         world = busy_world()
         first, _ = close(world, "v0", "v1")
@@ -152,7 +152,7 @@ def test_a_failed_run_gives_its_place_to_the_next_version_at_once() -> None:
     assert RunState.SUBMITTED == run_of(world, "v1").state
 
 
-def test_a_version_that_waits_says_for_what_and_people_are_told_once() -> None:
+def test_a_version_that_waits_says_for_what_and_is_notified_once() -> None:
     """Status, why and the message name the run and the number of versions before it; no sweep repeats it."""
     world = busy_world()
     for request in close(world, "v0", "v1", "v2", "v3"):
@@ -165,12 +165,12 @@ def test_a_version_that_waits_says_for_what_and_people_are_told_once() -> None:
     expected = f"waits for run {active.run_id}; 2 versions before it"
     described = describe_version(last.dataset_version, world.services)
     assert (f"run {last.run_id}: its turn: it {expected}",) == why("digits/v3", world.services).awaited
-    assert ["digits/v1", "digits/v2", "digits/v3"] == [subject for subject, _ in told(world, "version_waiting")]
-    assert f"digits/v3 {expected}. Run {last.run_id} starts by itself." == told(world, "version_waiting")[-1][1]
+    assert ["digits/v1", "digits/v2", "digits/v3"] == [subject for subject, _ in messages(world, "version_waiting")]
+    assert f"digits/v3 {expected}. Run {last.run_id} starts by itself." == messages(world, "version_waiting")[-1][1]
     assert described.queue.is_queued(last.logical_run)
 
 
-def test_a_version_whose_shards_change_while_it_waits_is_told_of_once() -> None:
+def test_a_version_whose_shards_change_while_it_waits_is_notified_once() -> None:
     """It keeps its place, and its newer generation is trained."""
     world = busy_world(on_change="train")
     for request in close(world, "v0", "v1", "v2"):
@@ -179,11 +179,11 @@ def test_a_version_whose_shards_change_while_it_waits_is_told_of_once() -> None:
         changed = world.change_shard(label, version="v1")
     assert ["v0", "v1", "v2"] == train_all(world)
     assert (3, RunState.REGISTERED) == (changed.generation, world.stands(changed).state)
-    assert (2, []) == (len(told(world, "version_waiting")), told(world, "version_dropped"))
+    assert (2, []) == (len(messages(world, "version_waiting")), messages(world, "version_dropped"))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_with_latest_the_newest_of_ten_versions_is_trained_and_the_others_are_told(seed: int) -> None:
+def test_with_latest_the_newest_of_ten_versions_is_trained_and_the_others_are_notified(seed: int) -> None:
     """The one that is running goes on; each of the others gets one message with the reason and the way out."""
     world = busy_world("latest")
     requests = close(world, *TEN) * 2
@@ -191,7 +191,7 @@ def test_with_latest_the_newest_of_ten_versions_is_trained_and_the_others_are_to
     for request in requests:
         handle_request(request, world.services)
     assert ["v0", "v9"] == train_all(world)
-    dropped = told(world, "version_dropped")
+    dropped = messages(world, "version_dropped")
     assert {f"digits/{version}" for version in TEN[1:-1]} == {subject for subject, _ in dropped}
     assert 8 == len(dropped)
     for subject, text in dropped:
@@ -223,7 +223,7 @@ def test_versions_that_wait_are_dropped_by_the_sweep_after_a_change_to_latest() 
     world.change_pipeline(when_busy="latest")
     world.clock.move(minutes=5)
     sweep(world.services)
-    assert ["digits/v1", "digits/v2"] == [subject for subject, _ in told(world, "version_dropped")]
+    assert ["digits/v1", "digits/v2"] == [subject for subject, _ in messages(world, "version_dropped")]
     assert ["v0", "v3"] == train_all(world)
 
 
@@ -240,7 +240,7 @@ def test_a_person_who_cancels_a_run_stops_it_and_no_other_version() -> None:
         cancel_run(first.run_id, canceled_by=PERSON, reason="enough", services=world.services)
         world.serve_requests()
         assert states == [run_of(world, version).state for version in ("v0", "v1")]
-        dropped = [subject for subject, _ in told(world, "version_dropped")]
+        dropped = [subject for subject, _ in messages(world, "version_dropped")]
         assert ([] if when_busy == "queue" else ["digits/v1"]) == dropped
 
 
@@ -253,7 +253,7 @@ def test_two_requests_for_one_version_have_one_place() -> None:
     for key in range(20):
         request_run(version, {}, trigger="http", services=world.services, forced_by=f"k{key}")
     world.serve_requests()
-    assert (1, []) == (len(world.ledger.queue.queued), told(world, "version_dropped"))
+    assert (1, []) == (len(world.ledger.queue.queued), messages(world, "version_dropped"))
     assert ["v0", "v1"] == train_all(world)
 
 
@@ -266,7 +266,7 @@ def test_runs_of_other_pipelines_hold_up_a_version_only_at_the_limit() -> None:
     for request in close(world, "v0", "v1"):
         handle_request(request, world.services)
     assert ["digits/v0 waits for other pipelines: 1 runs are the limit; it is next"] == [
-        text.partition(". Run ")[0] for subject, text in told(world, "version_waiting") if subject == "digits/v0"
+        text.partition(". Run ")[0] for subject, text in messages(world, "version_waiting") if subject == "digits/v0"
     ]
     assert ["v1", "v0", "v1"] == train_all(world)
 
@@ -282,7 +282,7 @@ def test_a_message_that_was_not_written_is_made_up_for() -> None:
     for _ in range(2):
         world.clock.move(minutes=5)
         sweep(world.services)
-    assert ["digits/v1"] == [subject for subject, _ in told(world, "version_waiting")]
+    assert ["digits/v1"] == [subject for subject, _ in messages(world, "version_waiting")]
 
 
 def test_the_first_version_that_was_closed_is_first_for_a_pipeline_that_was_out_of_service() -> None:

@@ -52,7 +52,7 @@ class Play:
 
     def __post_init__(self) -> None:
         self.world.change_pipeline(on_change="train")
-        self.promises = Promises(self.world)
+        self.promises = Promises(self.world, {})
         self.services = self.world.services
 
     def run(self) -> Play:

@@ -40,7 +40,7 @@ def test_a_cluster_is_created_and_read(client: MLClient) -> None:
 
 
 def test_publishing_creates_a_cluster_with_its_identity_and_then_leaves_it_alone(client: MLClient) -> None:
-    """It scales from zero, nobody logs in to its nodes, and what fits is not touched."""
+    """It scales from zero, has no SSH, and stays as it is."""
     cluster = Cluster(name="published", vm_size="Standard_NC24rs_v3", needed_nodes=2, max_nodes=4, identity=IDENTITY)
     workspace = AzureMlWorkspace(client)
     with pytest.raises(CliError, match="pass --cluster-identity with the ARM id"):

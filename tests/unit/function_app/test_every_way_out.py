@@ -144,7 +144,7 @@ def closing(world: World) -> Handling:
 
 
 def behind_many(world: World) -> Handling:
-    """A closing asks for its run, and more versions that closed earlier are not in line than one request puts there."""
+    """A closing asks for its run, and more earlier ones are not in line than one request puts there."""
     for number in range(submission.MAX_EARLIER + 1):
         world.upload_shards(*ALL_SHARDS, version=f"earlier-{number}")
     return closing(world)

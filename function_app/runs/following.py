@@ -133,7 +133,7 @@ def _members(run: RunRecord, target: RunState, status: JobStatus, services: RunS
 
 
 def _failure(run: RunRecord, status: JobStatus, services: RunServices) -> dict[str, Any]:
-    """Return what the row keeps of a failed job. Where its shards were written meanwhile, they are taken for the cause.
+    """Return what the row keeps of a failed job. Shards that were written meanwhile are taken for the cause.
 
     Another attempt could not continue on them, and neither the script nor the accepted data are to blame.
     """

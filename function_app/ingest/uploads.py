@@ -9,7 +9,7 @@ from itertools import islice
 
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import CREATED, FINAL_WRITES, Upload
-from function_app.domain.records import BlobFacts, ShardRecord, ShardState
+from function_app.domain.records import BlobFacts, RecordedShard, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, shard_place
 from function_app.ingest.checkpoints import (
     StoredCheckpoint,
@@ -39,6 +39,8 @@ OTHERS_UPLOADS = "upload_events_of_others"
 """Counter of events outside every pipeline: other containers, datasets without a pipeline."""
 MAX_NAMED = 5
 """Shards that a message names as holders of a claim."""
+
+_Judged = tuple[ShardRecord, RecordedShard]
 
 logger = logging.getLogger(__name__)
 
@@ -75,13 +77,17 @@ def judge_shard(place: ShardPlace, services: IngestServices, *, is_counted: bool
             _suppress(place.path, "the blob is gone", services)
             return
         try:
-            shard = _verdict_on(place, facts, services, is_counted=is_counted)
+            judged = _verdict_on(place, facts, services, is_counted=is_counted)
         except SourceChangedError:
             continue
-        # Another handler may have judged newer content and written first, so the last writer checks again.
-        if shard is None or _is_current(shard, services):
-            if shard is not None and shard.state is ShardState.ACCEPTED:
-                close_if_whole(place.pipeline, shard, services)
+        if judged is None:
+            return
+        shard, recorded = judged
+        # The verdict that was replaced may have been another handler's on newer content, so the last writer checks
+        # again. A first verdict replaces none: whoever judges newer content writes over it.
+        if recorded.replaced is None or _is_current(shard, services):
+            if shard.state is ShardState.ACCEPTED:
+                close_if_whole(place.pipeline, shard, services, accepted=recorded.accepted)
             return
     raise ServiceUnavailableError(f"{place.path} was overwritten {MAX_ROUNDS} times during validation")
 
@@ -120,14 +126,12 @@ def _irrelevance(upload: Upload) -> str | None:
     return None
 
 
-def _verdict_on(
-    place: ShardPlace, facts: BlobFacts, services: IngestServices, *, is_counted: bool
-) -> ShardRecord | None:
+def _verdict_on(place: ShardPlace, facts: BlobFacts, services: IngestServices, *, is_counted: bool) -> _Judged | None:
     """Return the verdict on this content, from the ledger or new; None where there can be none."""
     known = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
     if known is not None and (known.name, known.etag) == (place.shard.name, facts.etag):
         _suppress(place.path, f"this content has already been judged: {known.state}", services, etag=facts.etag)
-        return known
+        return known, RecordedShard(replaced=None)
     if reason := _position_conflict(place, known, services):
         code, message = reason
         services.history.record(place.path, "shard_rejected", message, code=str(code))
@@ -136,7 +140,7 @@ def _verdict_on(
         )
         return None
     judge = _judge_counted if is_counted or services.time_budget.is_long(facts.size_bytes) else _judge
-    return judge(place, facts, services)
+    return judge(place, facts, known, services)
 
 
 def _position_conflict(
@@ -153,14 +157,20 @@ def _position_conflict(
     )
 
 
-def _judge_counted(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> ShardRecord | None:
+def _judge_counted(
+    place: ShardPlace, facts: BlobFacts, known: ShardRecord | None, services: IngestServices
+) -> _Judged | None:
     with counted_execution(place, facts, services) as begun:
-        return _judge(place, facts, services, begun)
+        return _judge(place, facts, known, services, begun)
 
 
 def _judge(
-    place: ShardPlace, facts: BlobFacts, services: IngestServices, begun: StoredCheckpoint | None = None
-) -> ShardRecord | None:
+    place: ShardPlace,
+    facts: BlobFacts,
+    known: ShardRecord | None,
+    services: IngestServices,
+    begun: StoredCheckpoint | None = None,
+) -> _Judged | None:
     """Validate and record. Raises SourceChangedError where the content changed meanwhile."""
     try:
         verdict = _validate(place, facts, begun, services)
@@ -177,12 +187,12 @@ def _judge(
     if verdict is None:
         return None  # another message continues
     record = _record(place, facts, verdict, services)
-    services.ledger.record_shard(record)
+    recorded = services.ledger.record_shard(record, is_first=known is None)
     if begun is not None:
         forget_checkpoint(place, services)
     first = verdict.reasons[0].message if verdict.reasons else f"accepted with {verdict.num_records} records"
     services.history.record(place.path, f"shard_{record.state}", first, etag=facts.etag, crc32c=verdict.crc32c)
-    return record
+    return record, recorded
 
 
 def _validate(

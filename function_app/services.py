@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -144,6 +145,25 @@ class TimeBudget:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Turns:
+    """When the last shards of each dataset came to this process. Threads count without a lock: a few more do no harm."""
+
+    max_shards: int = 20
+    """Shards of one dataset within the window that are judged in the order of their arrival."""
+    window_s: float = 60.0
+    seconds: Callable[[], float] = time.monotonic
+    came_s: dict[str, deque[float]] = field(default_factory=dict)
+    """Dataset → when its last shards came, at most ``max_shards``."""
+
+    def has_had(self, dataset: str, num_shards: int) -> bool:
+        """Whether a dataset has had its turn before these shards, which are counted."""
+        came_s, now_s = self.came_s.setdefault(dataset, deque(maxlen=self.max_shards)), self.seconds()
+        has_had = len(came_s) == self.max_shards and now_s - came_s[0] < self.window_s
+        came_s.extend([now_s] * num_shards)
+        return has_had
+
+
+@dataclass(frozen=True, kw_only=True)
 class IngestServices(NotifyServices):
     """What the way from an upload to a closed version needs."""
 
@@ -161,6 +181,7 @@ class IngestServices(NotifyServices):
     validate_within: ValidateWithin = field(default=validate_shard_within)
     """For shards that may take longer than one execution."""
     time_budget: TimeBudget = field(default_factory=TimeBudget)
+    turns: Turns = field(default_factory=Turns)
     sweep_grace: timedelta = timedelta(seconds=120)
     """How long an event may take before the sweep does its work."""
 

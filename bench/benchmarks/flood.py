@@ -35,7 +35,7 @@ NUM_SHARDS = 2_000
 NUM_OTHERS = 4
 """Shards of the other dataset; the last one follows the last shard of the flood."""
 UPLOADERS = 8
-WITHIN_S, POLL_S = 600.0, 0.5
+WITHIN_S, POLL_S = 300.0, 0.5
 PARTS = {"host and app": FUNCTIONS_HOST, "Azurite": AZURITE, "Event Grid": EVENT_GRID}
 
 
@@ -64,8 +64,8 @@ class _Flood:
 
     def warm_up(self) -> None:
         """Have every function called once: a version of another dataset is trained on."""
-        for split in ("train", "validation"):
-            self._upload(f"{WARM_UP}/v1/{split}-00000-of-00001.tfrecord", 0)
+        for number, split in enumerate(("train", "validation")):
+            self._upload(f"{WARM_UP}/v1/{split}-00000-of-00001.tfrecord", number)
         self._await_submission(WARM_UP)
 
     def figures(self, context: Context) -> list[Figure]:

@@ -16,9 +16,10 @@ from function_app.domain.errors import InvalidEventError
 from function_app.domain.records import DatasetVersion
 
 SHARD_UPLOADED = "shard-uploaded"
+SHARD_UPLOADED_BULK = "shard-uploaded-bulk"
 TRAINING_REQUESTED = "training-requested"
 RUN_CHANGED = "run-changed"
-"""Where events and messages come from: two queues, and the trigger that Event Grid calls directly."""
+"""Where events and messages come from: three queues, and the trigger that Event Grid calls directly."""
 CREATED = "Microsoft.Storage.BlobCreated"
 FINAL_WRITES = frozenset({"PutBlob", "PutBlockList", "CopyBlob", "FlushWithClose"})
 """Calls after which a blob is complete; ``CreateFile`` announces one that is still empty."""

@@ -13,6 +13,7 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.events import (
     CREATED,
     SHARD_UPLOADED,
+    SHARD_UPLOADED_BULK,
     TRAINING_REQUESTED,
     TrainingRequest,
     Upload,
@@ -123,6 +124,8 @@ class World:
     undelivered: MemoryDeadLetterSource = field(default_factory=MemoryDeadLetterSource)
     uploads: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     """The queue of uploads, for what is sent to it again."""
+    bulk: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
+    """The queue of datasets that upload many shards at once."""
     services: Services = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,7 +145,11 @@ class World:
             models=self.models,
             notifiers={"topic": self.topic, WEBHOOK: self.people},
             dead_letter_sources=[self.undelivered],
-            queues={SHARD_UPLOADED: self.uploads, TRAINING_REQUESTED: self.requests},
+            queues={
+                SHARD_UPLOADED: self.uploads,
+                SHARD_UPLOADED_BULK: self.bulk,
+                TRAINING_REQUESTED: self.requests,
+            },
             clock=self.clock,
         )
 

@@ -59,7 +59,7 @@ def build_app() -> FunctionApp:
 @triggers.queue_trigger(arg_name="message", queue_name=SHARD_UPLOADED, connection=HOST_STORAGE)
 def shard_uploaded(message: QueueMessage) -> None:
     """Validate the shards whose upload Event Grid reports."""
-    from function_app.ingest.turns import handle_message
+    from function_app.ingest.uploads import handle_message
     from function_app.sweep.dead_letters import failures_on_record
 
     body = message.get_body()

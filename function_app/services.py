@@ -146,7 +146,7 @@ class TimeBudget:
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
-    """When the last shards of each dataset came to this process. Threads count without a lock: a few more do no harm."""
+    """When the last shards of each dataset came to this process. Threads count without a lock: more do no harm."""
 
     max_shards: int = 20
     """Shards of one dataset within the window that are judged in the order of their arrival."""

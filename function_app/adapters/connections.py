@@ -8,7 +8,6 @@ azure-identity finds. Source: https://learn.microsoft.com/azure/azure-functions/
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from collections.abc import Mapping
@@ -231,23 +230,28 @@ def client_options(retry_class: Any, **own: Any) -> dict[str, Any]:
 
 
 def _transport(options: Mapping[str, Any]) -> Any:
-    """Return the SDK's transport, which reads the environment's proxies once for each client.
+    """Return the SDK's transport, which looks for proxies and certificates in the environment once for each client.
 
     By itself it reads the whole environment again with each request: a sixth of the time that a request costs.
     """
     from azure.core.pipeline.transport import RequestsTransport
-    from requests.utils import get_environ_proxies
 
     class Transport(RequestsTransport):  # type: ignore[misc]  # the SDK hands it out untyped
-        found: Mapping[str, str] | None = None
+        lock, proxies = threading.Lock(), None
 
-        def send(self, request: Any, *, proxies: Mapping[str, str] | None = None, **more: Any) -> Any:
-            if self.found is None:
-                self.found = get_environ_proxies(request.url)
-            return super().send(request, proxies=proxies or self.found, **more)
+        def send(self, request: Any, *, proxies: Any = None, **more: Any) -> Any:
+            with self.lock:
+                if self.proxies is None:
+                    self._read_environment(request.url)
+            return super().send(request, proxies=proxies or self.proxies, **more)
 
-    bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
-    return Transport(**{"connection_verify": bundle or True, **options, "use_env_settings": False})
+        def _read_environment(self, url: str) -> None:
+            self.open()
+            found = self.session.merge_environment_settings(url, {}, None, self.connection_config.verify, None)
+            self.proxies, self.connection_config.verify = found["proxies"], found["verify"]
+            self.session.trust_env = False
+
+    return Transport(**options)
 
 
 def read_refusal(response: PipelineResponse[Any, Any]) -> None:

@@ -10,7 +10,7 @@ from function_app.domain.errors import InvalidEventError, NotFoundError, RunEnde
 from function_app.domain.events import CREATED, SHARD_UPLOADED
 from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
 from function_app.domain.records import PERSON
-from function_app.ingest.turns import handle_message
+from function_app.ingest.uploads import handle_message
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
 from function_app.services import Turns

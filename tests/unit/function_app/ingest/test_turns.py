@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from function_app.domain.events import CREATED
-from function_app.ingest.turns import handle_message
+from function_app.ingest.uploads import handle_message
 from function_app.services import Turns
 from tests.support.long_shards import serve_uploads
 from tests.support.world import VALIDATION_SHARDS, World, shard_content

@@ -93,6 +93,8 @@ def files_of(run: Mapping[str, Any], connection: str | None) -> Iterator[str]:
 
     ``connection`` is the storage account of the local twin, whose jobs `az ml` cannot see; None for Azure ML.
     """
+    from function_app.domain.run_states import SETTLED, RunState
+
     found = {name: match for name, uri in run["outputs"].items() if (match := _OUTPUT.fullmatch(uri))}
     if run["submitted_at"] is None or not found:
         return
@@ -100,7 +102,8 @@ def files_of(run: Mapping[str, Any], connection: str | None) -> Iterator[str]:
     for name, match in sorted(found.items()):
         yield f"    {name + ':':<13}{match['path']} (datastore {match['datastore']})"
     yield f"    {'logs:':<13}user_logs of job {run['run_id']}"
-    yield "  to fetch them:"
+    has_ended = run["state"] in {*SETTLED, RunState.COMPLETED}  # `az ml job download` refuses any other job
+    yield "  to fetch them:" if has_ended or connection is not None else "  to fetch them once the job has ended:"
     one = next(iter(found.values()))
     job, target = run["run_id"], ["--download-path", run["run_id"]]
     workspace = ["--subscription", one["subscription"], "--resource-group", one["group"]]
@@ -111,8 +114,8 @@ def files_of(run: Mapping[str, Any], connection: str | None) -> Iterator[str]:
         )
         folder = f"{run['dataset']}/{run['version']}/{run['logical_run']}"
         for source, pattern in (("runs", f"{folder}/*"), ("azureml", f"ExperimentRun/dcid.{job}/*")):
-            yield _command("az storage blob download-batch --destination . --source", source, "--pattern", pattern,
-                           "--connection-string", connection)  # fmt: skip
+            words = [source, "--pattern", pattern, "--connection-string", connection]
+            yield _command("az storage blob download-batch --overwrite true --destination . --source", *words)
         return
     yield _command("az ml job download --all --name", job, *target, *workspace)
     if run["model_name"]:

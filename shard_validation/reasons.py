@@ -147,7 +147,7 @@ MEANINGS: Mapping[ReasonCode, str] = {
     _C.SET_SPLIT_MISSING: "A split that the pipeline requires has no shards.",
     _C.SET_SAME_CONTENT: "Two shards have the same bytes.",
     _C.SET_EMPTY_SHARD: "A shard has no records.",
-    _C.SET_SMALL_SHARD: "A warning: a shard is far smaller than the others of its split (see `small_shard_ratio`).",
+    _C.SET_SMALL_SHARD: "Only a warning: a shard is far smaller than the others of its split (`small_shard_ratio`).",
     _C.SET_FORMATS_MIXED: "The shards have more than one format or compression.",
     _C.SET_COUNT_DIFFERS: "A record count differs from `dataset.json` or `dataset_info.json`.",
     _C.SET_COUNTS_UNREADABLE: "`dataset.json` or `dataset_info.json` cannot be read, or is required and missing.",

@@ -20,7 +20,8 @@ MAX_REQUESTS = 4000
 MAX_FAILING = 8
 """Where more of the characters that may follow a prefix fail, storage itself is away."""
 
-_SERVER_ERRORS = range(500, 600)
+_BROKEN_BY_A_NAME = 500
+"""503 and the like are the service's own trouble: they pass, and no name is to blame."""
 
 Unlisted = Callable[[str], object]
 """Is given the prefix below which a blob cannot be listed."""
@@ -40,7 +41,7 @@ def list_blobs(container: ContainerClient, prefix: str, unlisted: Unlisted) -> I
             yield blob
             last = blob.name
     except HttpResponseError as error:
-        if error.status_code not in _SERVER_ERRORS:
+        if error.status_code != _BROKEN_BY_A_NAME:
             raise
         found = _Narrowed(container=container, unlisted=unlisted).below(prefix, error)
         yield from (blob for blob in found if blob.name > last)  # a listing is in the order of names
@@ -88,6 +89,6 @@ class _Narrowed:
         try:
             return list(self.container.list_blobs(name_starts_with=prefix, retry_total=0))
         except HttpResponseError as own:
-            if own.status_code not in _SERVER_ERRORS:
+            if own.status_code != _BROKEN_BY_A_NAME:
                 raise
             return None

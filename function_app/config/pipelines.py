@@ -137,7 +137,7 @@ class Data(Section):
     counts: CountsPolicy = "if_stated"
     """Whether record counts must be stated next to the shards."""
     small_shard_ratio: float = 0.1
-    """A version is refused if a shard has fewer records than this share of its split's median; 0 accepts any."""
+    """A notification warns of shards with fewer records than this share of their split's median; 0 warns of none."""
     drift: DriftPolicy = DriftPolicy()
     """What to do if a version differs much from the one that the current model was trained on."""
 

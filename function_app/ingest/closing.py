@@ -45,7 +45,8 @@ logger = logging.getLogger(__name__)
 MAX_TRIES = 5
 CLOSED = "closed"
 """The trigger of a run that a closing starts."""
-SET_REJECTED = "set_rejected"
+SET_REJECTED, SET_WARNED = "set_rejected", "set_warned"
+"""Outcomes of notifications about a whole version; the first one is an action of the history too."""
 MAX_LISTED_REASONS = 50
 """Reasons kept with a refusal: there may be one for each shard."""
 
@@ -120,8 +121,14 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestSer
             return None
         generation = described(manifest, services.clock())
         services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
+        if warnings := _warnings(pipeline, manifest):
+            # Before the row: a process that dies here is repeated, one that dies after the row is not.
+            text = f"whole and can be trained, with {len(warnings)} warnings: {warnings[0].message}"
+            _notify_of_set(pipeline, manifest, warnings, outcome=SET_WARNED, text=text, services=services)
         if services.ledger.add_generation(generation):
-            _record_closing(generation, _warnings(pipeline, manifest), services)
+            _record_closing(generation, [warning.message for warning in warnings], services)
+            if warnings:
+                deliver(str(version), services)
             return generation
     raise LedgerConflictError(
         f"{version}: other handlers closed it {MAX_TRIES} times in a row; the next delivery or sweep tries again"
@@ -197,10 +204,10 @@ def described(manifest: Manifest, closed_at: datetime) -> Generation:
     )
 
 
-def _warnings(pipeline: Pipeline, manifest: Manifest) -> list[str]:
+def _warnings(pipeline: Pipeline, manifest: Manifest) -> list[Reason]:
     """Return what is unusual in a set that can be trained."""
     requirements = replace(pipeline.data.requirements(), counts="ignore")
-    return [reason.message for reason in check_set(manifest.shards, requirements) if reason.code in WARNINGS]
+    return [reason for reason in check_set(manifest.shards, requirements) if reason.code in WARNINGS]
 
 
 def _record_closing(generation: Generation, warnings: list[str], services: IngestServices) -> None:
@@ -267,24 +274,36 @@ def refuse_set(pipeline: Pipeline, manifest: Manifest, formats: Mapping[str, str
     text = f"whole, but refused as a set for {len(reasons)} reasons: {messages[0]}"
     if messages != _last_messages(version, services):
         services.history.record(str(version), SET_REJECTED, text, fingerprint=manifest.fingerprint, messages=messages)
-    add_notifications(
-        pipeline,
-        subject=str(version),
-        outcome=SET_REJECTED,
-        occasion=_occasion(manifest, messages),
-        content={"text": f"{version} is {text}", "dataset": version.dataset, "version": version.version}
-        | {
-            "fingerprint": manifest.fingerprint,
-            "reasons": [reason.to_json() for reason in reasons[:MAX_LISTED_REASONS]],
-        },
-        services=services,
-    )
+    _notify_of_set(pipeline, manifest, reasons, outcome=SET_REJECTED, text=text, services=services)
     deliver(str(version), services)
     return True
 
 
+def _notify_of_set(
+    pipeline: Pipeline,
+    manifest: Manifest,
+    reasons: list[Reason],
+    *,
+    outcome: str,
+    text: str,
+    services: IngestServices,
+) -> None:
+    """Write the notifications of what was found in a set to the outbox, once for the same shards and reasons."""
+    version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
+    listed = reasons[:MAX_LISTED_REASONS]
+    add_notifications(
+        pipeline,
+        subject=str(version),
+        outcome=outcome,
+        occasion=_occasion(manifest, [reason.message for reason in listed]),
+        content={"text": f"{version} is {text}", "dataset": version.dataset, "version": version.version}
+        | {"fingerprint": manifest.fingerprint, "reasons": [reason.to_json() for reason in listed]},
+        services=services,
+    )
+
+
 def _occasion(manifest: Manifest, messages: list[str]) -> str:
-    """Identify a refusal by shards and reasons, so that each is sent once: stated counts may change alone."""
+    """Identify a finding by shards and reasons, so that each is sent once: stated counts may change alone."""
     digest = hashlib.sha256("\n".join(messages).encode()).hexdigest()
     return f"{manifest.fingerprint[:12]}-{digest[:8]}"
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from function_app.config.pipelines import Pipeline
-from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import RunState
+from function_app.ingest.stored_shards import read_manifest
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.services import IngestServices
 from shard_validation import Drift, VersionStatistics, measure_drift
-from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError
+from shared.manifest import ManifestError
 
 MAX_RUNS = 1000
 """Runs of a dataset that are searched for the current model."""
@@ -149,9 +149,9 @@ def _statistics(generation: Generation | None, services: IngestServices) -> Vers
     if generation is None:
         return None
     try:
-        content = services.documents.read(generation.manifest_path, max_bytes=MAX_MANIFEST_BYTES)
-        return VersionStatistics.from_json(Manifest.from_json(content or b"").statistics)
-    except (ManifestError, DocumentTooLargeError, KeyError, TypeError) as error:
+        manifest = read_manifest(generation.manifest_path, services.documents)
+        return VersionStatistics.from_json(manifest.statistics)
+    except (ManifestError, KeyError, TypeError) as error:
         reason = f"drift cannot be measured: {generation.manifest_path}: {error}"
         services.history.record(str(generation.dataset_version), "drift_not_measured", reason)
         return None

@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.records import BlobFacts, DatasetVersion, RunRecord, ShardRecord, ShardState, manifest_path
-from function_app.ports import ShardStore
+from function_app.ports import DocumentStore, ShardStore
 from function_app.services import IngestServices, RunServices
 from shard_validation import Reason, ReasonCode
 from shared.errors import LandfallError
@@ -126,10 +126,26 @@ def reject_gone(rows: Iterable[ShardRecord], services: IngestServices | RunServi
         message = f"{row.name} was deleted after it had been accepted; upload it again"
         reason = Reason(code=ReasonCode.SET_SHARD_GONE, shard=row.name, message=message)
         now = services.clock()
-        services.ledger.record_shard(replace(row, state=ShardState.REJECTED, reasons=(reason,), validated_at=now))
+        # The verdict is on no content: a shard that is undeleted has its old ETag, and must be judged again.
+        gone = replace(row, etag="", state=ShardState.REJECTED, reasons=(reason,), validated_at=now)
+        services.ledger.record_shard(gone)
+        services.ledger.set_mark(listing_mark(row.dataset_version), "")
         version = str(row.dataset_version)
         services.history.record(f"{version}/{row.name}", "shard_rejected", message, code=code)
         services.history.record(version, "shard_rejected", message, code=code, shard=row.name)
+
+
+def listing_mark(version: DatasetVersion) -> str:
+    """Return the name of the mark with the listing of a version that needs nothing, so that the sweep can skip it."""
+    return f"inventory/{version}"
+
+
+def read_manifest(path: str, documents: DocumentStore) -> Manifest:
+    """Return the manifest of a closing. Raises ManifestError where it cannot be read."""
+    try:
+        return Manifest.from_json(documents.read(path, max_bytes=MAX_MANIFEST_BYTES) or b"")
+    except DocumentTooLargeError as error:
+        raise ManifestError(str(error)) from error
 
 
 class _ManifestGoneError(LandfallError):
@@ -139,9 +155,8 @@ class _ManifestGoneError(LandfallError):
 def _shards(run: RunRecord, services: RunServices) -> tuple[ManifestShard, ...]:
     path = manifest_path(run.dataset_version, run.generation, run.fingerprint)
     try:
-        content = services.documents.read(path, max_bytes=MAX_MANIFEST_BYTES)
-        return Manifest.from_json(content or b"").shards
-    except (ManifestError, DocumentTooLargeError) as error:
+        return read_manifest(path, services.documents).shards
+    except ManifestError as error:
         logger.warning(f"run {run.run_id}: {path}: {error}", extra={"run_id": run.run_id})
         raise _ManifestGoneError(path) from error
 

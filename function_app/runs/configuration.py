@@ -7,14 +7,15 @@ version can be requested again without force.
 from __future__ import annotations
 
 from function_app.config.pipelines import Pipeline, is_own_script
-from function_app.domain.errors import ConfigurationError, DocumentTooLargeError
+from function_app.domain.errors import ConfigurationError
 from function_app.domain.records import Generation, RunRecord
 from function_app.ingest.closing import CLOSED
+from function_app.ingest.stored_shards import read_manifest
 from function_app.ports import DocumentStore
 from function_app.services import RunServices
 from shared.configuration import misfits
 from shared.job_arguments import TrainingOptions
-from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError
+from shared.manifest import Manifest, ManifestError
 
 
 def refuse_misfit(
@@ -71,7 +72,6 @@ def _unreported_metrics(pipeline: Pipeline, options: TrainingOptions) -> list[st
 def _manifest(generation: Generation, documents: DocumentStore) -> Manifest | None:
     """Return the manifest; None where it cannot be read, which the training then reports."""
     try:
-        text = documents.read(generation.manifest_path, max_bytes=MAX_MANIFEST_BYTES)
-        return None if text is None else Manifest.from_json(text)
-    except (DocumentTooLargeError, ManifestError):
+        return read_manifest(generation.manifest_path, documents)
+    except ManifestError:
         return None

@@ -30,12 +30,8 @@ from function_app.services import RunServices
 from shared.job_arguments import TrainingOptions
 
 FORCED_TAG = TAG + "forced"
-
-
 MAX_NAMES = 100
 """Largest number of names of one request: how often the same training may be given up before force is needed."""
-
-
 MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED})
 """Failures after which the same request may lead to a model."""
 WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})

@@ -16,6 +16,7 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.records import BlobFacts, DatasetVersion, Generation, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
 from function_app.ingest.closing import accepted_content
+from function_app.ingest.stored_shards import listing_mark
 from function_app.ingest.time_budget import is_under_way
 from function_app.services import IngestServices
 
@@ -100,7 +101,7 @@ def unchanged_closing(
     generation = services.ledger.latest_generation(version)
     if generation is None:
         return None
-    same = services.ledger.mark(_mark_name(version)) == _mark(generation, _digest(pipeline, []))
+    same = services.ledger.mark(listing_mark(version)) == _mark(generation, _digest(pipeline, []))
     return generation if same else None
 
 
@@ -115,7 +116,7 @@ def look_at(version: DatasetVersion, pipeline: Pipeline, services: IngestService
 def remember(version: DatasetVersion, generation: Generation, look: Look, services: IngestServices) -> None:
     """Note that a closed version needs nothing as it is, so that the next pass can skip it."""
     if look.blobs:
-        services.ledger.set_mark(_mark_name(version), _mark(generation, look.blobs))
+        services.ledger.set_mark(listing_mark(version), _mark(generation, look.blobs))
 
 
 def _missed_of_version(
@@ -127,7 +128,7 @@ def _missed_of_version(
 ) -> Iterator[tuple[ShardPlace, BlobFacts]]:
     blobs = _digest(pipeline, facts)
     generation = services.ledger.latest_generation(version)
-    if generation is not None and services.ledger.mark(_mark_name(version)) == _mark(generation, blobs):
+    if generation is not None and services.ledger.mark(listing_mark(version)) == _mark(generation, blobs):
         inventory.unchanged[version] = generation
         return
     rows = list(services.ledger.shards(version))
@@ -205,10 +206,6 @@ def _look(rows: Iterable[ShardRecord], pipeline: Pipeline, *, blobs: str) -> Loo
 def _digest(pipeline: Pipeline, facts: list[BlobFacts]) -> str:
     lines = [",".join(pipeline.data.splits), *(f"{one.path}\0{one.etag}" for one in facts)]
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _mark_name(version: DatasetVersion) -> str:
-    return f"inventory/{version}"
 
 
 def _mark(generation: Generation, blobs: str) -> str:

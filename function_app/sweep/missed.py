@@ -38,7 +38,7 @@ def send_missed(services: IngestServices, inventory: Inventory) -> tuple[int, li
     """Send the missed shards to the queue; return how many, and the message of each dataset's failure."""
     end_s, problems = services.time_budget.seconds() + BUDGET_S, list[str]()
     datasets = [
-        _Missed.of(name, missed_shards(pipeline, services, inventory), services)
+        _Missed(name=name, shards=missed_shards(pipeline, services, inventory), sent_at=services.clock())
         for name, pipeline in services.pipelines.items()
     ]
     waiting = deque(datasets)
@@ -60,23 +60,17 @@ class _Missed:
     name: str
     shards: Iterator[tuple[ShardPlace, BlobFacts]]
     """In the order of their paths."""
-    sent_to: str
-    """The last path of which a message was sent since ``sent_at``, by this sweep or an earlier one."""
     sent_at: datetime
-    """When the first of these sweeps began."""
+    """When the first sweep began that sent what is up to ``sent_to``: this one or an earlier one."""
+    sent_to: str = field(default="", init=False)
+    """The last path of which a message was sent since ``sent_at``."""
+    is_begun: bool = field(default=False, init=False)
     num_sent: int = field(default=0, init=False)
-
-    @classmethod
-    def of(cls, name: str, shards: Iterator[tuple[ShardPlace, BlobFacts]], services: IngestServices) -> _Missed:
-        """Continue behind what an earlier sweep has sent, while those messages may still lie in the queue."""
-        now = services.clock()
-        at, _, path = (services.ledger.mark(_mark_name(name)) or "").partition(" ")
-        if not path or now - datetime.fromisoformat(at) >= UNDER_WAY:
-            return cls(name=name, shards=shards, sent_to="", sent_at=now)
-        return cls(name=name, shards=shards, sent_to=path, sent_at=datetime.fromisoformat(at))
 
     def send_turn(self, services: IngestServices) -> bool:
         """Send one message; return whether there may be more."""
+        if not self.is_begun:
+            self._begin(services)
         turn, size_bytes, is_more = list[tuple[ShardPlace, BlobFacts]](), 0, True
         while len(turn) < SHARDS_OF_A_TURN and size_bytes < BYTES_OF_A_TURN and is_more:
             place, facts = next(self.shards, (None, None))
@@ -91,6 +85,13 @@ class _Missed:
             size_bytes += facts.size_bytes
         self._send(turn, services)
         return is_more and self.num_sent < MAX_SHARDS
+
+    def _begin(self, services: IngestServices) -> None:
+        """Continue behind what an earlier sweep has sent, while those messages may still lie in the queue."""
+        at, _, path = (services.ledger.mark(_mark_name(self.name)) or "").partition(" ")
+        if path and services.clock() - datetime.fromisoformat(at) < UNDER_WAY:
+            self.sent_at, self.sent_to = datetime.fromisoformat(at), path
+        self.is_begun = True
 
     def _was_sent(self, place: ShardPlace, facts: BlobFacts, services: IngestServices) -> bool:
         """Whether an earlier sweep sent this content: it lay there, long enough to be missed, when that one began."""

@@ -32,7 +32,7 @@ from function_app.domain.errors import (
 from function_app.web.bodies import NOT_UNICODE
 from function_app.web.routes import router
 from shared.errors import LandfallError
-from shared.safe_text import mask_secrets
+from shared.safe_text import mask_secrets, one_line
 
 logger = logging.getLogger(__name__)
 
@@ -60,15 +60,10 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
 def error_answer(
     status: int, code: str, message: str, details: Sequence[str] = (), headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """Return an error response."""
-    shown = [_encodable(detail) for detail in details[:MAX_DETAILS]]
-    body = {"error": {"code": code, "message": _encodable(message), "details": shown}}
+    """Return an error response. Its texts repeat requests, so they are shown without secrets and on one line."""
+    shown = [one_line(mask_secrets(detail)) for detail in details[:MAX_DETAILS]]
+    body = {"error": {"code": code, "message": one_line(mask_secrets(message)), "details": shown}}
     return JSONResponse(body, status_code=status, headers=headers)
-
-
-def _encodable(text: str) -> str:
-    """Mask secrets, and spell out lone surrogates, which JSON can carry into a request but UTF-8 cannot carry out."""
-    return mask_secrets(text).encode(errors="backslashreplace").decode()
 
 
 def add_error_handlers(app: FastAPI) -> None:

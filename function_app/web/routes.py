@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from starlette.convertors import Convertor, register_url_convertor
 
 from function_app.domain.errors import NotFoundError
 from function_app.domain.records import PERSON, DatasetVersion
@@ -75,6 +76,24 @@ REFUSALS = {
     500: "An unexpected error; the log of the function app describes it.",
     503: "The app or the pipeline cannot be used, or storage or Azure ML did not answer: see the log; try later.",
 }
+
+
+class AnyText(Convertor[str]):
+    """The rest of a path. Starlette's own ``path`` stops at a line break, which a blob's name may have."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        """Return the text as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the text as it is."""
+        return value
+
+
+register_url_convertor("any_text", AnyText())
+
 NO_KEY = "The function key is missing or wrong. The Functions host answers this, without a body."
 RUN_LOCATION = {"Location": {"description": "Path of the run.", "schema": {"type": "string"}}}
 
@@ -171,7 +190,7 @@ def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
     return RunBody.of(found)
 
 
-@router.get("/why/{subject:path}", responses=_refusals(404, 422))
+@router.get("/why/{subject:any_text}", responses=_refusals(404, 422))
 def why(subject: Subject, services: AppServices) -> HistoryBody:
     """Show the history of <dataset>/<version>, of a run id or of a blob's path, and what it waits for."""
     return HistoryBody.of(history_of(subject, services))

@@ -46,7 +46,7 @@ class ContentCheck:
                 self._read(shard)
         except TrainingError as error:
             self._failure = error
-        except Exception as error:  # noqa: BLE001 - whatever it is, the main thread has to hear of it
+        except Exception as error:  # noqa: BLE001 - whatever it is, the main thread must report it
             # Otherwise the thread would end silently, and unread shards would count as checked.
             self._failure = DataError(f"The content of this rank's shards cannot be checked: {error!r}.")
 

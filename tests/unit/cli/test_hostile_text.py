@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -17,9 +18,14 @@ from cli.api_client import ApiClient
 from cli.demo.following import run_view
 from cli.demo.narration import Observation, sentences
 from cli.up import describe_outages
-from function_app.domain.records import RunRecord
+from function_app.domain.jobs import JobStatus
+from function_app.domain.records import RunRecord, ShardState
 from function_app.notify.messages import notify_of_run
+from function_app.runs.admission import hold_data
+from function_app.sweep.sweep import sweep
+from function_app.testing.azure_ml import RUN_ID_TAG
 from local_azure.functions_host.host import LineFormatter
+from shard_validation import Reason, ReasonCode
 from shared.safe_text import make_logging_safe, safe_json
 from tests.support.terminal import landfall
 from tests.support.world import World
@@ -58,13 +64,19 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world.give_up(HOSTILE)
     world.undelivered.lying[0] = replace(world.undelivered.lying[0], error=HOSTILE)
 
+    _connect(world, monkeypatch)
+    return world
+
+
+def _connect(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the commands talk to the API of a world."""
+
     def answer(request: httpx.Request) -> httpx.Response:
         seen = call(world, request.method, str(request.url.raw_path, "ascii"), content=request.content)
         return httpx.Response(seen.status_code, content=seen.content)
 
     transport = httpx.MockTransport(answer)
     monkeypatch.setattr("cli.options.ApiClient", partial(ApiClient, transport=transport))
-    return world
 
 
 def _failed_run() -> RunRecord:
@@ -111,6 +123,92 @@ def test_answers_of_another_service_are_harmless(
         status, out, err = landfall(capsys, *command, "--url", URL)
         assert (1, "") == (status, out)
         assert_harmless(err)
+
+
+@pytest.mark.parametrize("others", [{}, {"val_accuracy": 0.97}], ids=["not registered", "registered"])
+def test_names_of_metrics_are_harmless(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, others: dict[str, float]
+) -> None:
+    """As a training's report states them: in the log, the history, the commands and the notifications."""
+    world = World()
+    _connect(world, monkeypatch)
+    with _logged() as output:
+        run = world.upload_version()
+        world.end_job(run, "Completed", **{HOSTILE: 0.5}, **others)
+        world.follow(run)
+    shown = [output.getvalue()]
+    for command in ("why", "run", "runs"):
+        status, out, _ = landfall(capsys, *[command, run.run_id][: 1 if command == "runs" else 2], "--url", URL)
+        assert 0 == status
+        shown += [out]
+    shown += map(str, world.people.received[0].content.values())
+    assert_harmless("\n".join(shown))
+
+
+def test_the_status_of_a_version_is_harmless(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It repeats why data are on hold, which may be the end of a job's log, and features and reasons of shards."""
+    world = World()
+    _connect(world, monkeypatch)
+    run = world.upload_version()
+    hold_data(replace(run, failure_evidence=HOSTILE), world.ledger, world.services.history, world.clock())
+    row = world.ledger.shard_rows[run.dataset_version, "train", 0]
+    reason = Reason(code=ReasonCode.FEATURE_MISSING, shard=HOSTILE, feature=HOSTILE, seen=HOSTILE, message=HOSTILE)
+    rejected = replace(row, state=ShardState.REJECTED, reasons=(reason,))
+    world.ledger.shard_rows[run.dataset_version, "train", 0] = rejected
+    status, out, _ = landfall(capsys, "status", VERSION, "--url", URL)
+    assert (0, True, True) == (status, "on hold: " in out, "rejected train-00000-of-00002" in out)
+    assert_harmless(out)
+
+
+def test_tags_of_jobs_are_harmless(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody who may submit jobs to the workspace sets them, and the status and address come from outside too."""
+    world = World()
+    _connect(world, monkeypatch)
+    tags = {RUN_ID_TAG: HOSTILE, "landfall.dataset_version": VERSION + HOSTILE, "landfall.fingerprint": HOSTILE}
+    name = "landfall-digits-v1-0123456789ab-a1"
+    world.jobs.statuses[name] = JobStatus(name=name, status=HOSTILE, tags=tags, studio_url=HOSTILE)
+    with _logged() as output:
+        sweep(world.services)
+    _, history, _ = landfall(capsys, "why", name, "--url", URL)
+    (sent,) = world.people.received
+    assert_harmless("\n".join([output.getvalue(), history, *map(str, sent.content.values())]))
+
+
+def test_the_name_of_the_caller_is_neither_kept_nor_shown() -> None:
+    """The headers in which the platform passes on who is signed in: a caller may send them too."""
+    forged = HOSTILE.replace("\u2028", " ").replace("\u202e", " ").encode("latin-1")
+    headers = dict.fromkeys((b"X-MS-CLIENT-PRINCIPAL-NAME", b"X-MS-CLIENT-PRINCIPAL", b"User-Agent"), forged)
+    world = World()
+    with _logged() as output:
+        run = world.upload_version()
+        body = {"dataset": "digits", "version": "v1", "force": True}
+        answers = [
+            call(world, "POST", f"/api/runs/{run.run_id}/cancel", headers=headers),
+            call(world, "POST", "/api/runs", json=body, headers=headers),
+            call(world, "POST", "/api/runs", json={}, headers=headers),
+            call(world, "GET", "/api/nowhere", headers=headers),
+        ]
+    kept = str([world.ledger.run_rows, world.ledger.history_rows, world.people.received])
+    said = "".join(answer.text + str(answer.headers) for answer in answers)
+    assert ("FORGED" in kept + said + output.getvalue(), [200, 202, 422, 404]) == (
+        False,
+        [answer.status_code for answer in answers],
+    )
+
+
+def test_an_error_of_the_api_repeats_nothing_that_commands_a_terminal() -> None:
+    """A program may print the message as it is."""
+    name = quote(HOSTILE.replace("/", ""), safe="")
+    for path in (
+        f"why/{name}",
+        f"why/{VERSION}/{name}",
+        f"datasets/{name}/v",
+        f"runs/{name}",
+        f"dead-letters/{name}",
+    ):
+        body = call(World(), "GET", f"/api/{path}").json()["error"]
+        assert not COMMANDS.search("".join([body["message"], *body["details"]])), path
+        assert "\n" not in body["message"]
 
 
 def test_what_people_are_sent_is_harmless() -> None:

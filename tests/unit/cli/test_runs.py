@@ -79,45 +79,67 @@ def test_a_registered_run_shows_its_model_and_metrics() -> None:
 
 WHERE = "azureml://subscriptions/s-1/resourcegroups/my group/workspaces/w/datastores/landfall_runs/paths/"
 ENDED = RUN | {
+    "state": "registered",
     "dataset": "d",
     "version": "v",
     "logical_run": "landfall-x",
     "submitted_at": "12:00",
     "model_name": None,
     "outputs": {
+        "model": f"{WHERE}d/v/landfall-x/a1/model",
         "report": f"{WHERE}d/v/landfall-x/a1/report",
         "checkpoints": f"{WHERE}d/v/landfall-x/checkpoints",
     },
 }
 
 
+WORKSPACE_WORDS = "--subscription s-1 --resource-group 'my group' --workspace-name w"
+
+
 def test_a_run_says_where_its_files_are_and_how_to_fetch_them() -> None:
-    """The paths, and a command that a shell takes as it is."""
+    """The paths, and a command that a shell takes as it is.
+
+    Options of `az ml job download`: https://learn.microsoft.com/cli/azure/ml/job#az-ml-job-download.
+    """
     assert [
         "  files:",
         "    checkpoints: d/v/landfall-x/checkpoints (datastore landfall_runs)",
+        "    model:       d/v/landfall-x/a1/model (datastore landfall_runs)",
         "    report:      d/v/landfall-x/a1/report (datastore landfall_runs)",
         "    logs:        user_logs of job landfall-x-a1",
         "  to fetch them:",
-        (
-            "    az ml job download --all --name landfall-x-a1 --download-path landfall-x-a1 --subscription s-1"
-            " --resource-group 'my group' --workspace-name w"
-        ),
+        f"    az ml job download --all --name landfall-x-a1 --download-path landfall-x-a1 {WORKSPACE_WORDS}",
     ] == list(files_of(ENDED, None))
 
 
+@pytest.mark.parametrize(
+    ("state", "heading"),
+    [
+        ("running", "  to fetch them once the job has ended:"),
+        ("completed", "  to fetch them:"),
+        ("failed", "  to fetch them:"),
+    ],
+)
+def test_files_of_a_job_that_runs_can_be_fetched_later(state: str, heading: str) -> None:
+    """`az ml job download` refuses a job that has not ended; the twin's storage can be read at any time."""
+    assert heading in list(files_of(ENDED | {"state": state}, None))
+    assert "  to fetch them:" in list(files_of(ENDED | {"state": state}, "AccountKey=k"))
+
+
 def test_a_registered_model_can_be_fetched_too() -> None:
-    """By its name and version in the registry."""
+    """By its name and version: https://learn.microsoft.com/cli/azure/ml/model#az-ml-model-download."""
     *_, last = files_of(ENDED | {"model_name": "m", "model_version": "7"}, None)
-    assert last.startswith(
-        "    az ml model download --name m --version 7 --download-path landfall-x-a1 --subscription s-1 "
-    )
+    expected = f"    az ml model download --name m --version 7 --download-path landfall-x-a1 {WORKSPACE_WORDS}"
+    assert expected == last
 
 
 def test_files_of_the_local_twin_are_fetched_from_its_storage() -> None:
-    """`az ml` talks to Azure only; outputs and logs are in two containers."""
+    """`az ml` talks to Azure only; outputs and logs are in two containers. Without `--overwrite` a second call fails.
+
+    Options: https://learn.microsoft.com/cli/azure/storage/blob#az-storage-blob-download-batch.
+    """
     *_, outputs, logs = files_of(ENDED, "AccountKey=k;X=1;QueueEndpoint=q;TableEndpoint=t")
-    fetch = "    az storage blob download-batch --destination . --source"
+    fetch = "    az storage blob download-batch --overwrite true --destination . --source"
     assert [
         f"{fetch} runs --pattern 'd/v/landfall-x/*' --connection-string 'AccountKey=k;X=1'",
         f"{fetch} azureml --pattern 'ExperimentRun/dcid.landfall-x-a1/*' --connection-string 'AccountKey=k;X=1'",

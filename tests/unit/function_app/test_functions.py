@@ -11,7 +11,8 @@ from azure.functions import HttpRequest, HttpResponse
 from azure.functions.decorators.function_app import FunctionRegister
 
 import function_app
-from function_app.functions import build_app
+from function_app.functions import _middleware, build_app
+from tests.support.world import World
 
 
 def bindings() -> dict[str, dict[str, Any]]:
@@ -73,3 +74,16 @@ def test_a_request_that_the_runtime_cannot_decode_is_malformed(url: str, headers
     answer: HttpResponse = asyncio.run(api.get_user_function()(request, None))
     body = json.loads(answer.get_body())["error"]
     assert (400, "malformed_request", []) == (answer.status_code, body["code"], body["details"])
+
+
+def test_an_encoded_line_break_reaches_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer about a blob whose name has one is the API's own, not that of a path without a route."""
+    world = World()
+    monkeypatch.setattr("function_app.functions.services", lambda: world.services)
+    _middleware.cache_clear()
+    (api,) = (one for one in build_app().get_functions() if one.get_function_name() == "http_api")
+    request = HttpRequest("GET", "http://host/api/why/digits/v1/a%0Ab", headers={}, body=b"")
+    answer: HttpResponse = asyncio.run(api.get_user_function()(request, None))
+    _middleware.cache_clear()
+    message = json.loads(answer.get_body())["error"]["message"]
+    assert (404, True) == (answer.status_code, message.startswith("digits/v1/a\\nb matches no pipeline"))

@@ -90,6 +90,26 @@ def test_set(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
     assert (1, ["set_shard_missing"]) == (status, [r["code"] for r in together["reasons"]])
 
 
+def test_a_small_shard_is_a_warning_of_set(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """It is named, for people and for programs, and the exit status is 0, because the set can be trained."""
+    for index, count in enumerate((20, 20, 20, 1)):
+        records = [labelled((index + i) % 10) for i in range(count)]
+        (tmp_path / f"train-{index:05d}-of-00004.tfrecord").write_bytes(framed(records))
+    status, out, _ = landfall(capsys, "validate", tmp_path, "--set", "--jobs", 1)
+    small = (
+        "set_small_shard: train-00003-of-00004.tfrecord: expected at least 0.1 of the median of its split, 20 records"
+    )
+    warned = ["accepted    all shards together, with warnings", f"  {small} (small_shard_ratio), got 1 records"]
+    assert (0, warned) == (status, out.splitlines()[4:6])
+    status, out, _ = landfall(capsys, "validate", tmp_path, "--set", "--json", "--jobs", 1)
+    together = json.loads(out.splitlines()[-1])
+    assert (0, "accepted", ["set_small_shard"]) == (
+        status,
+        together["verdict"],
+        [reason["code"] for reason in together["reasons"]],
+    )
+
+
 def test_counts_beside_the_shards(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
     """A dataset.json beside the shards is held against them; one that cannot be read is a reason."""
     path = shards / "train-00000-of-00001.tfrecord"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from azure.core.exceptions import (
     ClientAuthenticationError,
@@ -10,8 +12,10 @@ from azure.core.exceptions import (
     ServiceRequestError,
     ServiceResponseTimeoutError,
 )
+from azure.storage.blob import ContainerClient
 
 from function_app.adapters.failures import StorageRefusedError, storage_errors
+from function_app.adapters.listing import list_blobs
 from function_app.domain.errors import ServiceUnavailableError
 from shared.errors import LandfallError
 
@@ -49,6 +53,27 @@ def test_a_message_says_what_was_done_and_one_line_of_the_answer() -> None:
     with pytest.raises(ServiceUnavailableError) as caught, storage_errors("read row"):
         raise answered(503)
     assert "read row: storage is unavailable (503): first line" == str(caught.value)
+
+
+class Answering(ContainerClient):
+    """A container whose listings are all answered with one status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.prefixes = list[str]()
+
+    def list_blobs(self, *_: Any, **options: Any) -> Any:
+        """See ContainerClient."""
+        self.prefixes.append(options["name_starts_with"])
+        raise answered(self.status)
+
+
+def test_a_listing_is_not_narrowed_down_while_storage_is_away() -> None:
+    """No blob's name is to blame for 503, and thousands of requests would not help."""
+    container, unlisted = Answering(503), list[str]()
+    with pytest.raises(HttpResponseError):
+        list(list_blobs(container, "digits/", unlisted.append))
+    assert (["digits/"], []) == (container.prefixes, unlisted)
 
 
 def test_what_is_ours_passes() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from function_app.domain.errors import VersionNotWholeError
-from function_app.domain.records import DatasetVersion, ShardRecord
+from function_app.domain.records import DatasetVersion, Generation, ShardRecord
 from function_app.domain.run_states import RunState
 from function_app.explain.description import describe_version
 from function_app.ingest.closing import accepted_content, close_version
@@ -371,12 +371,53 @@ def test_tfds_counts_are_read_too() -> None:
     assert world.ledger.latest_generation(VERSION) is not None
 
 
-def test_a_small_shard_is_a_warning_and_the_version_closes() -> None:
-    """It can be trained; the closing's entry in the history names it."""
-    world = counting_world(small_shard_ratio=0.5)
+def upload_a_small_shard(world: World) -> None:
+    """Land a whole version; the last of its four training shards has one record instead of four."""
     for index, count in enumerate((4, 4, 4, 1)):
         name = f"train-{index:05d}-of-00004.tfrecord"
         world.deliver(world.put(name, shard_content(*[index] * count)))
     world.deliver(world.put(VALIDATION_SHARDS[0], shard_content(4, 5, 6)))
+
+
+def test_a_small_shard_is_a_warning_and_the_version_closes() -> None:
+    """It can be trained; the closing's entry in the history names it."""
+    world = counting_world(small_shard_ratio=0.5)
+    upload_a_small_shard(world)
     closed = [entry for entry in world.ledger.history("digits/v1") if entry.action == "version_closed"]
     assert ([], 1, True) == (refusals(world), len(closed), "; 1 warnings: train-00003-of-00004" in closed[0].reason)
+
+
+def test_recipients_are_warned_of_a_small_shard_once() -> None:
+    """The notification names the shard and says that the version can be trained; the sweep does not repeat it."""
+    world = counting_world(small_shard_ratio=0.5)
+    upload_a_small_shard(world)
+    sweep(world.services)
+    (sent,) = (row for row in world.topic.received if row.outcome == "set_warned")
+    small = "train-00003-of-00004.tfrecord"
+    message = (
+        f"{small}: expected at least 0.5 of the median of its split, 4 records (small_shard_ratio), got 1 records"
+    )
+    text = f"digits/v1 is whole and can be trained, with 1 warnings: {message}"
+    assert (text, [("set_small_shard", small)]) == (
+        sent.content["text"],
+        [(reason["code"], reason["shard"]) for reason in sent.content["reasons"]],
+    )
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_closing_that_dies_at_its_row_still_warns(monkeypatch: pytest.MonkeyPatch, is_written: bool) -> None:  # noqa: FBT001
+    """The warning is written before the generation, whose writing may be the last thing that a process does."""
+    world = counting_world(small_shard_ratio=0.5)
+    add = world.ledger.add_generation
+
+    def dies(generation: Generation) -> bool:
+        if is_written:
+            add(generation)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(world.ledger, "add_generation", dies)
+    with pytest.raises(KeyboardInterrupt):
+        upload_a_small_shard(world)
+    monkeypatch.undo()
+    sweep(world.services)
+    assert ["set_warned"] == [row.outcome for row in world.topic.received if row.subject == str(VERSION)]

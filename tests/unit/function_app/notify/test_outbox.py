@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from function_app.domain.errors import NotificationError
@@ -85,6 +86,30 @@ def test_a_claimed_delivery_is_left_to_its_claimer() -> None:
     assert deliver_one(stored, world.services)
     assert not deliver_one(stored, world.services)
     assert 1 == len(people.received)
+
+
+@dataclass
+class Meeting:
+    """A recipient during whose notification another handler follows the same run's end."""
+
+    meanwhile: Callable[[], object] = lambda: None
+    received: list[NotificationRecord] = field(default_factory=list)
+
+    def send(self, notification: NotificationRecord) -> None:
+        """Take it."""
+        self.received.append(notification)
+        self.meanwhile()
+
+
+def test_a_run_is_finished_where_two_handlers_each_send_a_part() -> None:
+    """Neither sends all of them; the later one sees that nothing is left."""
+    world, first, second = World(), Meeting(), Meeting()
+    world.services = replace(world.services, notifiers={"topic": first, WEBHOOK: second})
+    run = world.upload_version()
+    first.meanwhile = lambda: world.follow(run)
+    world.end_job(run)
+    world.follow(run)
+    assert (1, 1, True) == (len(first.received), len(second.received), world.only_run().notified_at is not None)
 
 
 def test_an_interrupted_delivery_is_taken_up_after_its_lease() -> None:

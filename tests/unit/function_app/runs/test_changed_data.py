@@ -100,6 +100,21 @@ def test_no_job_is_paid_for_whose_data_are_not_those_that_were_accepted(content:
     )
 
 
+def test_a_shard_that_is_undeleted_is_judged_again_and_its_run_is_submitted() -> None:
+    """Soft delete gives it back with its old ETag, and the sweep has passed over this very listing before."""
+    world = World()
+    world.finish(world.upload_version())
+    swept(world)
+    run, _ = request_run(VERSION, {}, trigger="http", services=world.services, forced_by="a key")
+    blob = world.shards.blobs[PATH]
+    world.remove(PATH)
+    world.serve_requests()
+    world.shards.blobs[PATH] = blob
+    before = world.stands(run).state
+    swept(swept(world))
+    assert (RunState.PLANNED, RunState.SUBMITTED) == (before, world.stands(run).state)
+
+
 def test_a_deleted_shard_reopens_its_version() -> None:
     """Its verdict and its count are gone with it."""
     world = World()

@@ -12,6 +12,7 @@ from function_app.ports import passed_over
 from function_app.services import TimeBudget
 from function_app.sweep.missed import BUDGET_S, SHARDS_OF_A_TURN
 from function_app.sweep.sweep import run_sweep
+from function_app.testing.ledger import MemoryLedger
 from function_app.testing.stores import MemoryShardStore
 from tests.support.world import World
 
@@ -104,6 +105,27 @@ class OneUnlisted(MemoryShardStore):
         if prefix.startswith("digits"):
             raise ServiceUnavailableError("list datasets/digits/*: storage answered 500")
         return super().list(prefix, unlisted=unlisted)
+
+
+class OneMarkUnread(MemoryLedger):
+    """Cannot say what an earlier sweep sent of the digits."""
+
+    def mark(self, name: str) -> str | None:
+        """See Ledger."""
+        if name == "missed/digits":
+            raise ServiceUnavailableError("read mark: storage answered 503")
+        return super().mark(name)
+
+
+def test_a_dataset_whose_mark_cannot_be_read_holds_up_no_other() -> None:
+    """Reading it is part of the dataset's own turn."""
+    world = World(ledger=OneMarkUnread())
+    world.add_pipelines("letters")
+    missing(world, 1, "digits")
+    missing(world, 1, "letters")
+    world.clock.move(minutes=5)
+    report = run_sweep(world.services)
+    assert (1, ("read mark: storage answered 503",)) == (report.shards_missed, report.problems)
 
 
 def test_a_dataset_that_cannot_be_listed_holds_up_no_other() -> None:

@@ -42,7 +42,7 @@ def _documented(method: str, path: str) -> set[str]:
 
 def _shown(template: str) -> str:
     """Return a route's path as the document shows it, without converters."""
-    return template.replace(":path}", "}")
+    return template.replace(":any_text}", "}")
 
 
 @cache

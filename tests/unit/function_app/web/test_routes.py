@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -327,6 +328,16 @@ def test_the_form_of_a_subject_decides_its_kind() -> None:
     run = world.upload_version()
     paths = [run.run_id, "digits/v1", f"digits/v1/{TRAIN_SHARDS[0]}"]
     assert ["run", "version", "blob"] == [call(world, "GET", f"/api/why/{path}").json()["kind"] for path in paths]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\u2028", " ", "%"])
+def test_the_history_of_a_blob_with_any_name_can_be_asked_for(end: str) -> None:
+    """A line break in a name is a character like any other."""
+    world = World()
+    path = world.put(f"{TRAIN_SHARDS[0]}{end}x")
+    world.deliver(path)
+    body = call(world, "GET", f"/api/why/{quote(path)}").json()
+    assert (path, 1) == (body["subject"], len(body["lines"]))
 
 
 def test_a_history_has_its_entries_and_what_is_awaited() -> None:

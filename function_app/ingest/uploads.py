@@ -109,7 +109,7 @@ def judge_shard(place: ShardPlace, services: IngestServices, *, is_counted: bool
             return
         shard, recorded = judged
         # The verdict that was replaced may have been another handler's on newer content, so the last writer checks
-        # again. A first verdict replaces none: whoever judges newer content writes over it.
+        # again. A first verdict replaces none: the handler that judges newer content writes over it.
         if recorded.replaced is None or _is_current(shard, services):
             if shard.state is ShardState.ACCEPTED:
                 close_if_whole(place.pipeline, shard, services, accepted=recorded.accepted)

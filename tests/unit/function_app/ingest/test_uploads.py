@@ -233,7 +233,7 @@ def test_the_last_writer_looks_again() -> None:
 
 
 def test_a_first_verdict_needs_no_second_look() -> None:
-    """Nobody's newer verdict was replaced, and whoever judges newer content replaces this one."""
+    """No newer verdict was replaced, and the handler that judges newer content replaces this one."""
     world = World()
     overwrite = lambda: world.put(NAME, shard_content(9))  # noqa: E731
     world.services = replace(world.services, validate=late_verdict(overwrite))

@@ -71,14 +71,12 @@ def shard_uploaded(message: QueueMessage) -> None:
 @triggers.queue_trigger(arg_name="message", queue_name=SHARD_UPLOADED_BULK, connection=HOST_STORAGE)
 def shard_uploaded_bulk(message: QueueMessage) -> None:
     """Validate the shards of a dataset that uploads many at once, beside those of the others."""
-    from function_app.domain.events import read_uploads
-    from function_app.ingest.uploads import handle_upload
+    from function_app.ingest.uploads import handle_passed_on
     from function_app.sweep.dead_letters import failures_on_record
 
     body = message.get_body()
     with failures_on_record(SHARD_UPLOADED_BULK, body, services()):
-        for upload in read_uploads(body, num_deliveries=message.dequeue_count or 1):
-            handle_upload(upload, services())
+        handle_passed_on(body, services(), num_deliveries=message.dequeue_count or 1)
 
 
 @triggers.function_name("training_requested")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -144,16 +145,23 @@ class TimeBudget:
         return size_bytes >= self.min_bytes
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Turns:
     """When the last shards of each dataset came to this process. Threads count without a lock: more do no harm."""
 
     max_shards: int = 20
     """Shards of one dataset within the window that are judged in the order of their arrival."""
     window_s: float = 60.0
+    pause_s: float = 0.25
+    """Where no message was passed on for so long, the queue of uploads is short."""
+    patience_s: float = 2.0
+    """Longest wait of a message that was passed on."""
     seconds: Callable[[], float] = time.monotonic
+    wait: Callable[[float], object] = time.sleep
     came_s: dict[str, deque[float]] = field(default_factory=dict)
     """Dataset → when its last shards came, at most ``max_shards``."""
+    passed_on_s: float = -math.inf
+    """When the last message was passed on."""
 
     def has_had(self, dataset: str, num_shards: int) -> bool:
         """Whether a dataset has had its turn before these shards, which are counted."""
@@ -161,6 +169,12 @@ class Turns:
         has_had = len(came_s) == self.max_shards and now_s - came_s[0] < self.window_s
         came_s.extend([now_s] * num_shards)
         return has_had
+
+    def give_way(self) -> None:
+        """Wait while messages are passed on: that is quick, and another dataset's shard may be behind them."""
+        end_s = self.seconds() + self.patience_s
+        while (left_s := min(end_s, self.passed_on_s + self.pause_s) - self.seconds()) > 0:
+            self.wait(left_s)
 
 
 @dataclass(frozen=True, kw_only=True)

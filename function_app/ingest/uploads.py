@@ -55,9 +55,17 @@ def handle_message(body: bytes, services: IngestServices, *, num_deliveries: int
     """
     uploads = read_uploads(body, num_deliveries=num_deliveries)
     if num_deliveries == 1 and _had_its_turn(uploads, services):
+        services.turns.passed_on_s = services.turns.seconds()
         services.queues[SHARD_UPLOADED_BULK].send_text(body.decode())
         return
     for upload in uploads:
+        handle_upload(upload, services)
+
+
+def handle_passed_on(body: bytes, services: IngestServices, *, num_deliveries: int = 1) -> None:
+    """Handle a message that was passed on, after those that are still to be passed on. Raises InvalidEventError."""
+    services.turns.give_way()
+    for upload in read_uploads(body, num_deliveries=num_deliveries):
         handle_upload(upload, services)
 
 

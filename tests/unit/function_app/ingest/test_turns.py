@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from function_app.domain.events import CREATED
-from function_app.ingest.uploads import handle_message
+from function_app.ingest.uploads import handle_message, handle_passed_on
 from function_app.services import Turns
+from shard_validation import validate_shard
 from tests.support.long_shards import serve_uploads
 from tests.support.world import VALIDATION_SHARDS, World, shard_content
 
@@ -23,15 +24,30 @@ class Flood:
     """A world with a second dataset, and a clock of the turns that tests move."""
 
     now_s: float = 0.0
+    arrived: list[str] = field(default_factory=list)
+    """Paths of messages that lie in the queue of uploads."""
     world: World = field(default_factory=World)
 
     def __post_init__(self) -> None:
         self.world.add_pipelines("faces")
-        self.world.services = replace(self.world.services, turns=Turns(seconds=lambda: self.now_s))
+        turns = Turns(seconds=lambda: self.now_s, wait=self.wait)
+        self.world.services = replace(self.world.services, turns=turns)
 
     def arrive(self, *paths: str, num_deliveries: int = 1, container: str = "datasets") -> None:
         """Handle one message of the queue of uploads."""
         handle_message(message(paths, container).encode(), self.world.services, num_deliveries=num_deliveries)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; meanwhile the other queue's trigger handles what has arrived, 10 ms for each message."""
+        end_s = self.now_s + seconds
+        while self.now_s < end_s and self.arrived:
+            self.now_s += 0.01
+            self.arrive(self.arrived.pop(0))
+        self.now_s = max(self.now_s, end_s)
+
+    def serve_bulk(self) -> None:
+        """Handle the first message that was passed on."""
+        handle_passed_on(self.world.bulk.messages.pop(0).encode(), self.world.services)
 
     def upload_all(self) -> None:
         """Upload a version of 200 shards, and handle its messages in the order of their arrival."""
@@ -63,6 +79,27 @@ def test_a_shard_behind_a_flood_waits_for_one_turn(flood: Flood) -> None:
     other = flood.world.put(FLOOD[0], dataset="faces")
     flood.arrive(other)
     assert (20, ["shard_accepted"]) == (before, flood.world.actions(other))
+
+
+def test_what_was_passed_on_gives_way(flood: Flood) -> None:
+    """Both queues are served at once: while there is more to pass on, none of it is judged."""
+    flood.upload_all()
+    other = flood.world.put(FLOOD[0], dataset="faces")
+    judged: list[int] = []
+    flood.world.services = replace(
+        flood.world.services, validate=lambda *task: (judged.append(flood.num_judged()), validate_shard(*task))[1]
+    )
+    flood.arrived += [*(f"digits/v1/{name}" for name in FLOOD[20:120]), other]
+    flood.serve_bulk()
+    assert (["shard_accepted"], [20, 21]) == (flood.world.actions(other), judged)
+
+
+def test_it_does_not_wait_for_ever(flood: Flood) -> None:
+    """A flood without an end must not keep its own shards from being judged."""
+    flood.upload_all()
+    flood.arrived += [f"digits/v1/{name}" for name in FLOOD] * 3
+    flood.serve_bulk()
+    assert (21, 2.0) == (flood.num_judged(), round(flood.now_s, 2))
 
 
 def test_what_was_passed_on_is_judged_and_closes_the_version(flood: Flood) -> None:

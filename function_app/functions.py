@@ -64,7 +64,8 @@ def shard_uploaded(message: QueueMessage) -> None:
 
     body = message.get_body()
     with failures_on_record(SHARD_UPLOADED, body, services()):
-        handle_message(body, services(), num_deliveries=message.dequeue_count or 1)
+        num_deliveries, inserted_at = message.dequeue_count or 1, message.insertion_time
+        handle_message(body, services(), num_deliveries=num_deliveries, inserted_at=inserted_at)
 
 
 @triggers.function_name("shard_uploaded_bulk")

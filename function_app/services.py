@@ -152,6 +152,8 @@ class Turns:
     max_shards: int = 20
     """Shards of one dataset within the window that are judged in the order of their arrival."""
     window_s: float = 60.0
+    short_wait: timedelta = timedelta(seconds=2)
+    """Where messages wait shorter in the queue of uploads, none is passed on. Storage states times in seconds."""
     pause_s: float = 0.25
     """Where no message was passed on for so long, the queue of uploads is short."""
     patience_s: float = 2.0

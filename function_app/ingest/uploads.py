@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import islice
 
 from function_app.domain.errors import ServiceUnavailableError
@@ -46,15 +47,18 @@ _Judged = tuple[ShardRecord, RecordedShard]
 logger = logging.getLogger(__name__)
 
 
-def handle_message(body: bytes, services: IngestServices, *, num_deliveries: int = 1) -> None:
-    """Handle a message of the queue of uploads, or pass it on where its dataset has had its turn.
+def handle_message(
+    body: bytes, services: IngestServices, *, num_deliveries: int = 1, inserted_at: datetime | None = None
+) -> None:
+    """Handle a message of the queue of uploads, or pass it on where messages wait and its dataset has had its turn.
 
     A queue has no order but that of arrival, so a single shard behind thousands of another dataset would wait for all
     of them. To pass a message on takes a fraction of the time that a verdict takes. A repeated delivery is not passed
     on: in another queue it would count as the first. Raises InvalidEventError.
     """
     uploads = read_uploads(body, num_deliveries=num_deliveries)
-    if num_deliveries == 1 and _had_its_turn(uploads, services):
+    had_its_turn, is_queue_long = _had_its_turn(uploads, services), _has_waited(inserted_at, services)
+    if num_deliveries == 1 and had_its_turn and is_queue_long:
         services.turns.passed_on_s = services.turns.seconds()
         services.queues[SHARD_UPLOADED_BULK].send_text(body.decode())
         return
@@ -67,6 +71,14 @@ def handle_passed_on(body: bytes, services: IngestServices, *, num_deliveries: i
     services.turns.give_way()
     for upload in read_uploads(body, num_deliveries=num_deliveries):
         handle_upload(upload, services)
+
+
+def _has_waited(inserted_at: datetime | None, services: IngestServices) -> bool:
+    """Whether a message lay in its queue for some time, and so will those behind it. Yes where that is unknown."""
+    if inserted_at is None:
+        return True
+    inserted_at = inserted_at if inserted_at.tzinfo else inserted_at.replace(tzinfo=UTC)
+    return services.clock() - inserted_at >= services.turns.short_wait
 
 
 def _had_its_turn(uploads: list[Upload], services: IngestServices) -> bool:

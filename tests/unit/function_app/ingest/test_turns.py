@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from function_app.domain.events import CREATED
 from function_app.ingest.uploads import handle_message, handle_passed_on
 from function_app.services import Turns
 from shard_validation import validate_shard
+from tests.support.ledger_records import NOON
 from tests.support.long_shards import serve_uploads
 from tests.support.world import VALIDATION_SHARDS, World, shard_content
 
@@ -33,9 +36,10 @@ class Flood:
         turns = Turns(seconds=lambda: self.now_s, wait=self.wait)
         self.world.services = replace(self.world.services, turns=turns)
 
-    def arrive(self, *paths: str, num_deliveries: int = 1, container: str = "datasets") -> None:
-        """Handle one message of the queue of uploads."""
-        handle_message(message(paths, container).encode(), self.world.services, num_deliveries=num_deliveries)
+    def arrive(self, *paths: str, waited_s: float = 2.0, **members: Any) -> None:
+        """Handle one message of the queue of uploads, which has lain there for some time."""
+        inserted_at = self.world.clock() - timedelta(seconds=waited_s)
+        handle_message(message(paths).encode(), self.world.services, **{"inserted_at": inserted_at, **members})
 
     def wait(self, seconds: float) -> None:
         """Let time pass; meanwhile the other queue's trigger handles what has arrived, 10 ms for each message."""
@@ -59,9 +63,9 @@ class Flood:
         return len(self.world.ledger.shard_rows)
 
 
-def message(paths: Sequence[str], container: str = "datasets") -> str:
+def message(paths: Sequence[str]) -> str:
     """Return a message as Event Grid sends it, with one event for each path."""
-    subject = f"/blobServices/default/containers/{container}/blobs/"
+    subject = "/blobServices/default/containers/datasets/blobs/"
     return json.dumps(
         [{"id": path, "eventType": CREATED, "subject": subject + path, "data": {"api": "PutBlob"}} for path in paths]
     )
@@ -126,6 +130,22 @@ def test_after_a_minute_a_dataset_has_another_turn(flood: Flood) -> None:
     late = flood.world.put(VALIDATION_SHARDS[0])
     flood.arrive(late)
     assert ["shard_accepted"] == flood.world.actions(late)
+
+
+def test_where_nothing_waits_nothing_is_passed_on(flood: Flood) -> None:
+    """Passing on costs another message; the second queue is only for what the first one cannot take."""
+    for name in FLOOD[:50]:
+        flood.arrive(flood.world.put(name), waited_s=1.9)
+    assert (50, 0) == (flood.num_judged(), len(flood.world.bulk.messages))
+
+
+@pytest.mark.parametrize("inserted_at", [None, NOON.replace(tzinfo=None)])
+def test_a_time_that_the_host_does_not_state_is_long_ago(flood: Flood, inserted_at: datetime | None) -> None:
+    """Passing on is always safe; a time without a zone is in UTC."""
+    flood.upload_all()
+    flood.world.clock.move(hours=1)
+    flood.arrive(flood.world.put(VALIDATION_SHARDS[0]), inserted_at=inserted_at)
+    assert NUM_SHARDS - 19 == len(flood.world.bulk.messages)
 
 
 def test_a_repeated_delivery_is_not_passed_on(flood: Flood) -> None:

@@ -12,6 +12,7 @@ from function_app.config.pipeline_files import parse_pipeline
 from function_app.config.pipelines import Pipeline
 from function_app.domain.events import (
     CREATED,
+    RUN_CHANGED,
     SHARD_UPLOADED,
     SHARD_UPLOADED_BULK,
     TRAINING_REQUESTED,
@@ -126,6 +127,7 @@ class World:
     """The queue of uploads, for what is sent to it again."""
     bulk: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     """The queue of datasets that upload many shards at once."""
+    run_events: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     services: Services = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,6 +151,7 @@ class World:
                 SHARD_UPLOADED: self.uploads,
                 SHARD_UPLOADED_BULK: self.bulk,
                 TRAINING_REQUESTED: self.requests,
+                RUN_CHANGED: self.run_events,
             },
             clock=self.clock,
         )

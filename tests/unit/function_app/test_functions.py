@@ -40,7 +40,7 @@ def test_the_functions_are_those_that_the_deployment_wires() -> None:
 def test_queue_triggers_read_the_queues_of_the_host_account() -> None:
     """A premium account has no queues."""
     found = bindings()
-    names = ("shard_uploaded", "shard_uploaded_bulk", "training_requested")
+    names = ("shard_uploaded", "shard_uploaded_bulk", "training_requested", "run_changed")
     seen = [(found[name]["queueName"], found[name]["connection"]) for name in names]
     assert [(name.replace("_", "-"), "AzureWebJobsStorage") for name in names] == seen
 

@@ -15,7 +15,6 @@ from azure.functions import (
     AuthLevel,
     Blueprint,
     Context,
-    EventGridEvent,
     FunctionApp,
     HttpMethod,
     HttpRequest,
@@ -83,15 +82,17 @@ def training_requested(message: QueueMessage) -> None:
 
 
 @triggers.function_name("run_changed")
-@triggers.event_grid_trigger(arg_name="event")
-def run_changed(event: EventGridEvent) -> None:
-    """Look at the run that the event names; the status in the event is not trusted."""
-    from function_app.domain.events import read_run_id
+@triggers.queue_trigger(arg_name="message", queue_name=RUN_CHANGED, connection=HOST_STORAGE)
+def run_changed(message: QueueMessage) -> None:
+    """Look at the runs that a message's events name; the status in an event is not trusted."""
+    from function_app.domain.events import read_run_ids
     from function_app.runs.following import handle_run_event
     from function_app.sweep.dead_letters import failures_on_record
 
-    with failures_on_record(RUN_CHANGED, event.id, services()):
-        handle_run_event(read_run_id(event.subject, event.get_json()), services())
+    body = message.get_body()
+    with failures_on_record(RUN_CHANGED, body, services()):
+        for run_id in read_run_ids(body):
+            handle_run_event(run_id, services())
 
 
 @triggers.function_name("reconcile")

@@ -18,7 +18,7 @@ from function_app.domain.records import DatasetVersion
 SHARD_UPLOADED = "shard-uploaded"
 TRAINING_REQUESTED = "training-requested"
 RUN_CHANGED = "run-changed"
-"""Where events and messages come from: two queues, and the trigger that Event Grid calls directly."""
+"""The queues. Event Grid writes to the first and the last one."""
 CREATED = "Microsoft.Storage.BlobCreated"
 FINAL_WRITES = frozenset({"PutBlob", "PutBlockList", "CopyBlob", "FlushWithClose"})
 """Calls after which a blob is complete; ``CreateFile`` announces one that is still empty."""
@@ -42,6 +42,10 @@ class Event:
 
 def read_events(payload: bytes | str) -> list[Event]:
     """Read the events of a payload. Raises InvalidEventError: another delivery would fail the same way."""
+    return [event_of(member) for member in _members(payload)]
+
+
+def _members(payload: bytes | str) -> list[Any]:
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise InvalidEventError(f"payload has {len(payload)} bytes; at most {MAX_PAYLOAD_BYTES} are read")
     try:
@@ -51,7 +55,7 @@ def read_events(payload: bytes | str) -> list[Event]:
     members = document if isinstance(document, list) else [document]
     if not 0 < len(members) <= MAX_EVENTS:
         raise InvalidEventError(f"payload holds {len(members)} events; 1 to {MAX_EVENTS} are read")
-    return [event_of(member) for member in members]
+    return members
 
 
 def event_of(members: Any) -> Event:
@@ -170,7 +174,15 @@ MAX_RUN_ID_CHARS = 300
 _RUN_SUBJECT = re.compile(r"(?:.*/)?runs/(?P<run_id>[^/]{1,300})")
 
 
-def read_run_id(subject: str | None, data: object) -> str:
+def read_run_ids(payload: bytes | str) -> list[str]:
+    """Return the ids of the runs that a message's events name, each once. Raises InvalidEventError."""
+    events = _members(payload)
+    if not all(isinstance(event, Mapping) for event in events):
+        raise InvalidEventError("run event: not a JSON object")
+    return list(dict.fromkeys(read_run_id(event.get("subject"), event.get("data")) for event in events))
+
+
+def read_run_id(subject: object, data: object) -> str:
     """Return the id of the run that an event names. Raises InvalidEventError.
 
     No other field is read: each may be null, or stand beside ``data`` instead of in it.
@@ -178,7 +190,7 @@ def read_run_id(subject: str | None, data: object) -> str:
     stated = data.get("runId") if isinstance(data, dict) else None
     if isinstance(stated, str) and 0 < len(stated) <= MAX_RUN_ID_CHARS:
         return stated
-    match = _RUN_SUBJECT.fullmatch(subject or "")
+    match = _RUN_SUBJECT.fullmatch(subject) if isinstance(subject, str) else None
     if match is None:
         raise InvalidEventError(
             f"run event: names no run, neither in data.runId nor in the subject {str(subject)[:200]!r}"

@@ -20,7 +20,6 @@ from function_app.domain.events import (
 )
 from function_app.domain.records import DeadLetter, DeadLetterState, HistoryEntry, Undelivered, dead_letter_id
 from function_app.notify.outbox import add_notifications
-from function_app.runs.following import handle_run_event
 from function_app.services import NotifyServices, Services
 from shared.errors import LandfallError
 from shared.safe_text import mask_secrets
@@ -110,16 +109,12 @@ def _deliver(letter: DeadLetter, services: Services) -> None:
             f"dead letter {name} was too large to be kept: upload the shard or submit the run again instead"
         )
     queue = services.queues.get(letter.source)
-    if queue is not None:
-        queue.send_text(letter.payload)
-    elif letter.source == RUN_CHANGED:
-        event = first_event(letter.payload)
-        handle_run_event(read_run_id(str(event.get("subject") or ""), event.get("data")), services)
-    else:
-        offered = ", ".join(sorted([*services.queues, RUN_CHANGED]))
+    if queue is None:
+        offered = ", ".join(sorted(services.queues))
         raise ReplayRefusedError(
             f"dead letter {name} comes from {letter.source}, which cannot be replayed; these can: {offered}"
         )
+    queue.send_text(letter.payload)
 
 
 def _is_later(letter: DeadLetter, known: DeadLetter) -> bool:
@@ -177,7 +172,7 @@ def subject_of(source: str, payload: str) -> str:
             return request.run_id or str(request.dataset_version)
         event = first_event(payload)
         if source == RUN_CHANGED:
-            return read_run_id(str(event.get("subject") or ""), event.get("data"))
+            return read_run_id(event.get("subject"), event.get("data"))
     except InvalidEventError:
         return ""
     blob = blob_of(str(event.get("subject") or ""))
@@ -188,7 +183,7 @@ def subject_of(source: str, payload: str) -> str:
 def failures_on_record(source: str, identity: str | bytes, services: NotifyServices) -> Iterator[None]:
     """Record a handler's error under the message's identity, then let it through to the host.
 
-    ``identity`` is a queue message's body or an event's id: what is still known once the message was given up.
+    ``identity`` is a queue message's body, which is still known once the message was given up.
     """
     try:
         yield

@@ -190,7 +190,7 @@ async def _dead_letter_containers(
 
 def _target(config: SubscriptionConfig, queues: QueueServiceClient | None, session: aiohttp.ClientSession) -> Target:
     if config.queue and queues:
-        return QueueTarget(queues.get_queue_client(config.queue))
+        return QueueTarget(queues.get_queue_client(config.queue), config.message_ttl_s)
     return WebhookTarget(config, session)
 
 

@@ -17,6 +17,12 @@ STORAGE_TOPIC = "storage"
 DEFAULT_RETRY_SCHEDULE_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Pauses before each attempt. Event Grid's own are 10 s to 12 h: too long for a person who waits."""
 
+DEFAULT_MESSAGE_TTL_S = 7 * 24 * 3600
+"""What a subscription to a queue gets that states no ``queueMessageTimeToLiveInSeconds``."""
+MAX_FILTERS, MAX_FILTER_VALUES = 25, 25
+"""Event Grid's limits for one subscription, and for all filters of it together."""
+OPERATORS = ("StringIn", "StringContains")
+
 RESOURCE_GROUP_ID = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/landfall"
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}", re.IGNORECASE)
@@ -43,6 +49,20 @@ class StorageConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdvancedFilter:
+    """One of a subscription's ``advancedFilters``: a member of the event has, or contains, one of some texts.
+
+    Source: https://learn.microsoft.com/azure/event-grid/event-filtering.
+    """
+
+    operator: str
+    """``StringIn`` or ``StringContains``."""
+    key: str
+    """``subject``, or a member of the data, such as ``data.api``."""
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class SubscriptionConfig:
     """Which events of a topic go where."""
 
@@ -52,8 +72,12 @@ class SubscriptionConfig:
     """Empty for all."""
     subject_begins_with: str = ""
     subject_ends_with: str = ""
+    advanced_filters: tuple[AdvancedFilter, ...] = ()
+    """All of them must accept an event."""
     queue: str = ""
     """A storage queue's name; empty where there is a webhook."""
+    message_ttl_s: int = DEFAULT_MESSAGE_TTL_S
+    """After this time the queue drops a message; -1 for never."""
     webhook: str = ""
     """A URL; empty where there is a queue."""
     cloud_events: bool = False
@@ -141,12 +165,43 @@ def _subscription(item: Any, topics: tuple[str, ...]) -> SubscriptionConfig:
         included_event_types=frozenset(str(kind) for kind in _list(item, "included_event_types")),
         subject_begins_with=str(item.get("subject_begins_with", "")),
         subject_ends_with=str(item.get("subject_ends_with", "")),
+        advanced_filters=_filters(item, name),
+        message_ttl_s=_ttl(item, name),
         queue=queue,
         webhook=webhook,
         cloud_events=bool(item.get("cloud_events", False)),
         retry_schedule_s=_schedule(item, name),
         dead_letter_container=str(item.get("dead_letter_container", "")),
     )
+
+
+def _filters(item: Mapping[str, Any], name: str) -> tuple[AdvancedFilter, ...]:
+    found = tuple(_filter(one, name) for one in _list(item, "advanced_filters"))
+    if len(found) > MAX_FILTERS or sum(len(one.values) for one in found) > MAX_FILTER_VALUES:
+        raise ConfigurationError(
+            f"subscription {name}: advanced_filters may be {MAX_FILTERS}, with {MAX_FILTER_VALUES} values in all"
+        )
+    return found
+
+
+def _filter(one: Any, name: str) -> AdvancedFilter:
+    where = f"subscription {name}: an advanced filter"
+    if not isinstance(one, dict):
+        raise ConfigurationError(f"{where} must be an object, not {type(one).__name__}")
+    operator, key = _text(one, "operatorType", where), _text(one, "key", where)
+    values = tuple(str(value) for value in _list(one, "values"))
+    if operator not in OPERATORS or not values or (key != "subject" and not key.startswith("data.")):
+        raise ConfigurationError(
+            f"{where} needs an operatorType of {', '.join(OPERATORS)}, a key subject or data.MEMBER, and values"
+        )
+    return AdvancedFilter(operator=operator, key=key, values=values)
+
+
+def _ttl(item: Mapping[str, Any], name: str) -> int:
+    seconds = item.get("message_ttl_s", DEFAULT_MESSAGE_TTL_S)
+    if type(seconds) is not int or (seconds != -1 and seconds < 1):
+        raise ConfigurationError(f"subscription {name}: message_ttl_s must be seconds or -1, not {seconds!r}")
+    return seconds
 
 
 def _schedule(item: Mapping[str, Any], name: str) -> tuple[float, ...]:

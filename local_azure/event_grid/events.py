@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from local_azure.event_grid.config import SubscriptionConfig
+from local_azure.event_grid.config import AdvancedFilter, SubscriptionConfig
 
 Schema = Literal["event_grid", "cloud_events"]
 
@@ -74,7 +74,19 @@ def matches(event: Event, subscription: SubscriptionConfig) -> bool:
         (not types or event.type.lower() in types)
         and subject.startswith(subscription.subject_begins_with.lower())
         and subject.endswith(subscription.subject_ends_with.lower())
+        and all(_accepts(one, event) for one in subscription.advanced_filters)
     )
+
+
+def _accepts(one: AdvancedFilter, event: Event) -> bool:
+    """Whether an advanced filter accepts the event; it does not where the member is absent or no text."""
+    data = event.body.get("data")
+    member = data.get(one.key.removeprefix("data.")) if isinstance(data, dict) else None
+    text = event.subject if one.key == "subject" else member
+    if not isinstance(text, str):
+        return False
+    wanted = [value.lower() for value in one.values]
+    return text.lower() in wanted if one.operator == "StringIn" else any(value in text.lower() for value in wanted)
 
 
 def event_time(moment: datetime) -> str:

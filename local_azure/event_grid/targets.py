@@ -74,8 +74,9 @@ class Target(Protocol):
 class QueueTarget:
     """A storage queue. A message is the base64 of one event's JSON, as Event Grid writes it."""
 
-    def __init__(self, queue: QueueClient) -> None:
+    def __init__(self, queue: QueueClient, message_ttl_s: int) -> None:
         self._queue = queue
+        self._message_ttl_s = message_ttl_s
 
     async def prepare(self) -> None:
         """Create the queue where it does not exist."""
@@ -88,7 +89,8 @@ class QueueTarget:
     async def deliver(self, event: Event, attempt: int) -> None:  # noqa: ARG002 (a message does not say which attempt it is)
         """Send the message."""
         try:
-            await self._queue.send_message(base64.b64encode(event.as_json().encode()).decode())
+            content = base64.b64encode(event.as_json().encode()).decode()
+            await self._queue.send_message(content, time_to_live=self._message_ttl_s)
         except HttpResponseError as error:
             status = error.status_code
             raise DeliveryFailedError(_first_line(error), final=status in NOT_RETRIED, status=status) from error

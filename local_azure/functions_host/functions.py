@@ -13,7 +13,7 @@ from local_azure.functions_host.settings import BindingError
 Binding = dict[str, Any]
 """A binding as function.json would hold it: name, type, direction and what its type needs."""
 
-SERVED_TRIGGERS = ("httpTrigger", "queueTrigger", "timerTrigger", "eventGridTrigger")
+SERVED_TRIGGERS = ("httpTrigger", "queueTrigger", "timerTrigger")
 
 _SETTING = re.compile(r"%([^%\s]+)%")
 

@@ -1,4 +1,4 @@
-"""Everything that the dev host answers over HTTP: its admin endpoints, Event Grid's webhook, the app's routes."""
+"""Everything that the dev host answers over HTTP: its admin endpoints and the app's routes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ from local_azure.functions_host import http_trigger
 from local_azure.functions_host.functions import Function
 from local_azure.functions_host.http_trigger import Route, find_route
 from local_azure.functions_host.invocations import Invoker
-from local_azure.functions_host.keys import EVENT_GRID_KEY, Keys, Level
+from local_azure.functions_host.keys import Keys, Level
 from local_azure.functions_host.timer_trigger import TimerListener
 from local_azure.functions_host.worker import TypedData
 from local_azure.http_server import json_object, refusal
-
-MAX_EVENTS = 5_000
-"""Event Grid's largest batch: https://learn.microsoft.com/azure/event-grid/delivery-and-retry."""
 
 
 @dataclass(kw_only=True)
@@ -46,8 +43,6 @@ class DevHostApi:
         application.router.add_get("/admin/host/status", self._for_admins(self._status))
         application.router.add_get("/admin/functions", self._for_admins(self._list_functions))
         application.router.add_post("/admin/functions/{name}", self._for_admins(self._start_function))
-        for method in ("POST", "OPTIONS"):
-            application.router.add_route(method, "/runtime/webhooks/eventgrid", self._event_grid)
         application.router.add_route("*", "/{path:(?s:.*)}", self._http_function)
         return application
 
@@ -60,12 +55,6 @@ class DevHostApi:
         if self.keys is not None and not self.keys.open_function(request, match.function.name, level):
             return web.Response(status=401)
         return await http_trigger.answer(request, match, self.invoker)
-
-    async def _event_grid(self, request: web.Request) -> web.Response:
-        served = {name: one for name, one in self.functions.items() if one.trigger_is("eventGridTrigger")}
-        if self.keys is not None and not self.keys.open_webhook(request, EVENT_GRID_KEY):
-            return refusal(401, "the code in the query is not the system key")
-        return await receive_events(request, served, self.invoker)
 
     def _for_admins(
         self, handler: Callable[[web.Request], Awaitable[web.Response]]
@@ -133,60 +122,3 @@ def _trigger_data(function: Function, value: Any) -> TypedData:
     if function.trigger["type"] == "queueTrigger":
         return TypedData(string=text)
     return TypedData(json=text or "{}")
-
-
-async def receive_events(request: web.Request, functions: Mapping[str, Function], invoker: Invoker) -> web.Response:
-    """Answer one request of Event Grid to `/runtime/webhooks/eventgrid?functionName=X&code=KEY`.
-
-    Behaviour after the Event Grid extension of the Functions host: it answers the handshakes itself, calls the
-    function once per event, and fails the whole request when one event fails.
-    """
-    name = request.query.get("functionName", "")
-    function = functions.get(name.lower())
-    if function is None:
-        return refusal(404, f"there is no function with an Event Grid trigger called {name!r}")
-    if request.method == "OPTIONS":
-        return _cloud_events_handshake(request)
-    kind = request.headers.get("aeg-event-type", "").lower()
-    if kind == "unsubscribe":
-        return web.Response(status=202)
-    return await _call_for_each(request, function, invoker, kind)
-
-
-async def _call_for_each(request: web.Request, function: Function, invoker: Invoker, kind: str) -> web.Response:
-    try:
-        events = _events(await request.read())
-    except ValueError as error:
-        return refusal(400, str(error))
-    if kind == "subscriptionvalidation":
-        return _handshake(events)
-    if kind != "notification" and "cloudevents" not in request.content_type:
-        return refusal(400, f"the header aeg-event-type has an unknown value: {kind!r}")
-    calls = [invoker.invoke(function, TypedData(json=json.dumps(event))) for event in events]
-    failed = [outcome for outcome in await asyncio.gather(*calls) if not outcome.succeeded]
-    return refusal(500, failed[0].error) if failed else web.Response(status=202)
-
-
-def _events(body: bytes) -> list[dict[str, Any]]:
-    try:
-        content = json.loads(body)
-    except ValueError as error:
-        raise ValueError(f"the body must be JSON: {error}") from error
-    events = content if isinstance(content, list) else [content]
-    if not events or len(events) > MAX_EVENTS or not all(isinstance(event, dict) for event in events):
-        raise ValueError(f"the body must be an event or an array of 1 to {MAX_EVENTS} events")
-    return events
-
-
-def _handshake(events: list[dict[str, Any]]) -> web.Response:
-    data = events[0].get("data")
-    code = data.get("validationCode") if isinstance(data, dict) else None
-    if not isinstance(code, str):
-        return refusal(400, "a SubscriptionValidation event must carry data.validationCode")
-    return web.json_response({"validationResponse": code})
-
-
-def _cloud_events_handshake(request: web.Request) -> web.Response:
-    """https://github.com/cloudevents/spec/blob/v1.0/http-webhook.md#4-abuse-protection."""
-    origin = request.headers.get("WebHook-Request-Origin", "eventgrid.azure.net")
-    return web.Response(headers={"WebHook-Allowed-Origin": origin, "WebHook-Allowed-Rate": "*"})

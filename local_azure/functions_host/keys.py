@@ -18,9 +18,7 @@ from aiohttp import web
 from local_azure.functions_host.settings import DevHostError
 
 HEADER, PARAMETER = "x-functions-key", "code"
-EVENT_GRID_KEY = "eventgrid_extension"
-"""Name of the system key that Event Grid's deliveries carry."""
-FORM = '{"masterKey": KEY, "functionKeys": {NAME: KEY}, "systemKeys": {NAME: KEY}, "functions": {NAME: {NAME: KEY}}}'
+FORM = '{"masterKey": KEY, "functionKeys": {NAME: KEY}, "functions": {NAME: {NAME: KEY}}}'
 
 
 class Level(StrEnum):
@@ -38,22 +36,16 @@ class Keys:
     master: str = field(repr=False)
     host: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Name → key that opens every function."""
-    system: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Name of an extension → key that opens its webhook."""
     functions: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     """Function in lower case → name → key that opens this function alone."""
 
     def open_function(self, request: web.Request, function: str, level: str) -> bool:
-        """Whether a request may call an HTTP function. The master key opens everything, a system key no function."""
+        """Whether a request may call an HTTP function. The master key opens everything."""
         if level.lower() == Level.ANONYMOUS:
             return True
         own = self.functions.get(function.lower(), {})
         accepted = [] if level.lower() == Level.ADMIN else [*self.host.values(), *own.values()]
         return self._has(request, accepted)
-
-    def open_webhook(self, request: web.Request, extension: str) -> bool:
-        """Whether a request may call an extension's webhook."""
-        return self._has(request, [key for name, key in self.system.items() if name == extension])
 
     def open_admin(self, request: web.Request) -> bool:
         """Whether a request may call the host's admin endpoints: with the master key alone."""
@@ -78,7 +70,6 @@ def read_keys(environment: Mapping[str, str], name: str) -> Keys | None:
         return Keys(
             master=_key(content["masterKey"]),
             host=_named(content.get("functionKeys", {})),
-            system=_named(content.get("systemKeys", {})),
             functions={str(one).lower(): _named(keys) for one, keys in content.get("functions", {}).items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError):

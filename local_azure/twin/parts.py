@@ -12,7 +12,6 @@ from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueServiceClient
 
 from local_azure.azurite import DATA_ACCOUNT, HOST_ACCOUNT, HOST_ACCOUNT_KEY, SERVICES, azurite_program
-from local_azure.functions_host.keys import EVENT_GRID_KEY
 from local_azure.processes import (
     ROOT,
     Program,
@@ -43,6 +42,8 @@ from local_azure.twin.state import Secrets, write_atomically
 KEYS_SETTING = "LANDFALL_TWIN_KEYS"
 """Setting of the dev host, not of the function app: the keys that requests must carry."""
 UPLOAD_EVENTS = ["Microsoft.Storage.BlobCreated"]
+FINAL_WRITES = ["PutBlob", "PutBlockList", "CopyBlob", "FlushWithClose"]
+"""Calls after which a blob is complete."""
 TRAINING_IMAGE = "landfall-training:local"
 """Stands for an image: the Azure ML emulator runs the training in .venv-training."""
 RUN_EVENTS = [
@@ -137,9 +138,9 @@ def published_file(places: Places) -> Path:
 
 def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]:
     """Return the emulator's configuration: the topics, and the subscriptions that a deployment creates."""
-    code = places.secrets.system_key
-    hook = f"{places.functions_url}/runtime/webhooks/eventgrid?functionName=run_changed&code={code}"
+    uploads, _, run_events = QUEUES
     common = {
+        "message_ttl_s": -1,
         "dead_letter_container": DEAD_LETTER_CONTAINER,
         "retry_schedule_s": options.event_retry_schedule_s,
     }
@@ -147,11 +148,19 @@ def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]
         "name": "shards",
         "topic": "storage",
         "included_event_types": UPLOAD_EVENTS,
-        "subject_begins_with": f"/blobServices/default/containers/{DATA_CONTAINER}/",
-        "queue": QUEUES[0],
+        "subject_begins_with": f"/blobServices/default/containers/{DATA_CONTAINER}/blobs/",
+        "advanced_filters": [{"operatorType": "StringIn", "key": "data.api", "values": FINAL_WRITES}],
+        "queue": uploads,
         **common,
     }
-    runs = {"name": "runs", "topic": "azureml", "included_event_types": RUN_EVENTS, "webhook": hook, **common}
+    runs = {
+        "name": "runs",
+        "topic": "azureml",
+        "included_event_types": RUN_EVENTS,
+        "advanced_filters": [{"operatorType": "StringContains", "key": "subject", "values": ["/runs/landfall-"]}],
+        "queue": run_events,
+        **common,
+    }
     return {
         "storage": {"access_log": str(places.access_log), "account": DATA_ACCOUNT, "connection_env": "DataStorage"},
         "queue_connection_env": "AzureWebJobsStorage",
@@ -190,7 +199,6 @@ def keys(secrets: Secrets) -> dict[str, object]:
     return {
         "masterKey": secrets.master_key,
         "functionKeys": {"default": secrets.function_key},
-        "systemKeys": {EVENT_GRID_KEY: secrets.system_key},
     }
 
 

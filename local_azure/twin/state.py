@@ -15,7 +15,7 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,6 @@ MAX_TWINS = 20
 TWIN_FILE = "twin.json"
 LOCK_FILE = "lock"
 SECRETS_FILE = "secrets.json"
-ADDED_KEYS = ("master_key", "system_key")
-"""Keys that state folders of earlier versions lack."""
-
 DEFAULT_PORTS: Mapping[str, int] = {
     **AZURITE_PORTS,
     "functions": 7071,
@@ -52,8 +49,6 @@ class Secrets:
     """Opens every function; `landfall` uses it."""
     master_key: str
     """Opens the host's admin endpoints too."""
-    system_key: str
-    """Opens the webhook for Event Grid."""
     topic_key: str
     identity_header: str
 
@@ -64,7 +59,6 @@ class Secrets:
             data_account_key=random_account_key(),
             function_key=secrets.token_urlsafe(32),
             master_key=secrets.token_urlsafe(32),
-            system_key=secrets.token_urlsafe(32),
             topic_key=base64.b64encode(secrets.token_bytes(32)).decode(),
             identity_header=secrets.token_urlsafe(32),
         )
@@ -88,9 +82,10 @@ class StateFolder:
             write_atomically(path, json.dumps(asdict(Secrets.random()), indent=1), mode=0o600)
         try:
             stored = json.loads(path.read_text())
-            if stored and not stored.keys() >= set(ADDED_KEYS):  # of an earlier version
-                new = asdict(Secrets.random())
-                stored = {name: new[name] for name in ADDED_KEYS} | stored
+            known = {field.name for field in fields(Secrets)}
+            if "master_key" not in stored or stored.keys() - known:  # of an earlier version
+                stored = {name: stored[name] for name in stored if name in known}
+                stored.setdefault("master_key", Secrets.random().master_key)
                 write_atomically(path, json.dumps(stored, indent=1), mode=0o600)
             return Secrets(**stored)
         except (ValueError, TypeError, AttributeError) as error:

@@ -12,6 +12,7 @@ from function_app.config.pipeline_files import parse_pipeline
 from function_app.config.pipelines import Pipeline
 from function_app.domain.events import (
     CREATED,
+    RUN_CHANGED,
     SHARD_UPLOADED,
     TRAINING_REQUESTED,
     TrainingRequest,
@@ -123,6 +124,7 @@ class World:
     undelivered: MemoryDeadLetterSource = field(default_factory=MemoryDeadLetterSource)
     uploads: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     """The queue of uploads, for what is sent to it again."""
+    run_events: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     services: Services = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,7 +144,7 @@ class World:
             models=self.models,
             notifiers={"topic": self.topic, WEBHOOK: self.people},
             dead_letter_sources=[self.undelivered],
-            queues={SHARD_UPLOADED: self.uploads, TRAINING_REQUESTED: self.requests},
+            queues={SHARD_UPLOADED: self.uploads, TRAINING_REQUESTED: self.requests, RUN_CHANGED: self.run_events},
             clock=self.clock,
         )
 

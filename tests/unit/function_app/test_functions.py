@@ -41,8 +41,10 @@ def test_the_functions_are_those_that_the_deployment_wires() -> None:
 def test_queue_triggers_read_the_queues_of_the_host_account() -> None:
     """A premium account has no queues."""
     found = bindings()
-    seen = [(found[n]["queueName"], found[n]["connection"]) for n in ("shard_uploaded", "training_requested")]
-    assert [("shard-uploaded", "AzureWebJobsStorage"), ("training-requested", "AzureWebJobsStorage")] == seen
+    names = ("shard_uploaded", "training_requested", "run_changed")
+    seen = [(found[n]["queueName"], found[n]["connection"]) for n in names]
+    queues = ("shard-uploaded", "training-requested", "run-changed")
+    assert [(queue, "AzureWebJobsStorage") for queue in queues] == seen
 
 
 def test_the_timer_takes_its_schedule_from_a_setting() -> None:

@@ -14,11 +14,10 @@ from azure.storage.queue import QueueClient
 from local_azure.azurite import Azurite
 from tests.contract.local_azure.dev_host import DevHost, fixture_settings, start_dev_host
 
-SYSTEM_KEY, MASTER_KEY = "fixture-system-key", "fixture-master-key"
+MASTER_KEY = "fixture-master-key"
 KEYS = {
     "masterKey": MASTER_KEY,
     "functionKeys": {"default": "fixture-host-key"},
-    "systemKeys": {"eventgrid_extension": SYSTEM_KEY},
     "functions": {"guarded": {"default": "fixture-function-key"}},
 }
 

@@ -7,7 +7,7 @@ import pytest
 
 from local_azure.processes import wait_until
 from tests.contract.local_azure.dev_host import DevHost
-from tests.contract.local_azure.functions_host.conftest import MASTER_KEY, SYSTEM_KEY
+from tests.contract.local_azure.functions_host.conftest import MASTER_KEY
 
 HEADERS = {"x-functions-key": MASTER_KEY}
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
@@ -22,16 +22,16 @@ def _admin(dev_host: DevHost, method: str, path: str, **arguments: Any) -> httpx
     [("GET", "/admin/host/status"), ("GET", "/admin/functions"), ("POST", "/admin/functions/take")],
 )
 def test_only_the_master_key_opens_the_admin_endpoints(dev_host: DevHost, method: str, path: str) -> None:
-    """401 without a key, and with the key of the host, of a function or of an extension."""
-    others = [{}, *({"x-functions-key": key} for key in ("fixture-host-key", "fixture-function-key", SYSTEM_KEY))]
-    assert [401] * 4 == [dev_host.request(method, path, headers=headers).status_code for headers in others]
+    """401 without a key, and with the key of the host or of a function."""
+    others = [{}, *({"x-functions-key": key} for key in ("fixture-host-key", "fixture-function-key"))]
+    assert [401] * 3 == [dev_host.request(method, path, headers=headers).status_code for headers in others]
 
 
 def test_the_status_says_that_the_host_runs(dev_host: DevHost) -> None:
     """Running, with the number of functions and the runtime's version."""
     status = _admin(dev_host, "GET", "/admin/host/status").json()
 
-    assert ("Running", 10) == (status["state"], status["functionCount"])
+    assert ("Running", 9) == (status["state"], status["functionCount"])
     assert "azure-functions-runtime 1.3.0" == status["version"]
 
 
@@ -40,7 +40,7 @@ def test_functions_are_listed_with_their_bindings(dev_host: DevHost) -> None:
     listed = {one["name"]: one for one in _admin(dev_host, "GET", "/admin/functions").json()}
 
     http = {"http_app_func", "item", "special", "broken", "guarded", "masters"}
-    assert http | {"enqueue", "take", "tick", "on_event"} == set(listed)
+    assert http | {"enqueue", "take", "tick"} == set(listed)
     assert "inbox" == listed["take"]["bindings"][0]["queueName"]
     assert f"{dev_host.url}/broken" == listed["broken"]["invoke_url_template"]
 
@@ -60,15 +60,6 @@ def test_a_timer_can_be_started_by_hand(dev_host: DevHost) -> None:
 
     assert 202 == answer.status_code
     wait_until(lambda: len(dev_host.journalled("timer")) > before, what="a tick")
-
-
-def test_an_event_grid_function_can_be_started_by_hand(dev_host: DevHost) -> None:
-    """The input is the event."""
-    event = {"id": "by-hand", "subject": "s", "eventType": "t", "topic": "t", "data": {}, "dataVersion": "1"}
-    answer = _admin(dev_host, "POST", "/admin/functions/on_event", json={"input": event})
-
-    assert 202 == answer.status_code
-    wait_until(lambda: [one for one in dev_host.journalled("event") if one["id"] == "by-hand"], what="the event")
 
 
 def test_what_cannot_be_started_is_refused_with_a_reason(dev_host: DevHost) -> None:

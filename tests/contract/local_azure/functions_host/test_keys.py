@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.local_azure.dev_host import DevHost
-from tests.contract.local_azure.functions_host.conftest import MASTER_KEY, SYSTEM_KEY
+from tests.contract.local_azure.functions_host.conftest import MASTER_KEY
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("functions_host")]
 
@@ -19,7 +19,6 @@ HOST_KEY, FUNCTION_KEY = "fixture-host-key", "fixture-function-key"
         ("/guarded", "", 401),
         ("/guarded", "wrong", 401),
         ("/guarded", "ü", 401),
-        ("/guarded", SYSTEM_KEY, 401),
         ("/guarded", FUNCTION_KEY, 200),
         ("/guarded", HOST_KEY, 200),
         ("/guarded", MASTER_KEY, 200),

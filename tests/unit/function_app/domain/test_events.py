@@ -20,6 +20,7 @@ from function_app.domain.events import (
     TrainingRequest,
     Upload,
     read_run_id,
+    read_run_ids,
     read_uploads,
 )
 from function_app.functions import build_app
@@ -137,6 +138,21 @@ def test_every_recorded_event_names_its_run(path: Path) -> None:
     assert expected == read_run_id(event["subject"], event["data"])
 
 
+def test_a_message_names_each_of_its_runs_once() -> None:
+    """Event Grid writes one event in a message; a replayed dead letter may hold several."""
+    (event,) = json.loads((EVENTS / "run_completed.json").read_bytes())
+    other = event | {"subject": "experiments/x/runs/other", "data": None}
+    assert [OURS] == read_run_ids(json.dumps(event))
+    assert [OURS, "other"] == read_run_ids(json.dumps([event, other, event]).encode())
+
+
+@pytest.mark.parametrize("payload", ["", "no JSON", "[]", "[1]", '"text"', "null", '{"subject": 7}'])
+def test_a_message_that_names_no_run_raises(payload: str) -> None:
+    """It becomes a dead letter with the reason."""
+    with pytest.raises(InvalidEventError):
+        read_run_ids(payload)
+
+
 @pytest.mark.parametrize("data", [None, {}, {"runId": None}, {"runId": 5}, {"runId": "x" * 301}, "text"])
 def test_without_an_id_in_data_the_subject_names_the_run(data: object) -> None:
     """It ends with the run's id."""
@@ -145,7 +161,7 @@ def test_without_an_id_in_data_the_subject_names_the_run(data: object) -> None:
 
 @pytest.mark.parametrize("subject", [None, "", "experiments/x", "runs/", "runs/a/b"])
 def test_an_event_that_names_no_run_raises(subject: str | None) -> None:
-    """Event Grid then delivers it again, and in the end dead-letters it."""
+    """Its message becomes a dead letter."""
     with pytest.raises(InvalidEventError, match="run event: names no run"):
         read_run_id(subject, {})
 

@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 
 from function_app.domain.errors import NotFoundError, ReplayRefusedError, ServiceUnavailableError
-from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest
+from function_app.domain.events import (
+    RUN_CHANGED,
+    SHARD_UPLOADED,
+    TRAINING_REQUESTED,
+    TrainingRequest,
+    read_run_ids,
+)
 from function_app.domain.records import DeadLetter, DeadLetterState, HistoryEntry, Undelivered
 from function_app.domain.run_states import RunState
+from function_app.runs.following import handle_run_event
 from function_app.sweep.dead_letters import (
     NO_ERROR_KNOWN,
     collect_dead_letters,
@@ -151,13 +158,16 @@ def test_a_replayed_training_request_leads_to_its_run_once() -> None:
 
 
 def test_a_replayed_run_event_has_its_run_looked_at() -> None:
-    """Event Grid called the function itself, so there is no queue: the step is taken at once."""
+    """It goes to its queue like any other message."""
     world = World()
     run = world.upload_version()
     world.end_job(run)
     event = {"id": "r", "eventType": "Microsoft.MachineLearningServices.RunCompleted", "data": {"runId": run.run_id}}
     letter = collected(world, undelivered(RUN_CHANGED, json.dumps(event), identity="r"))
     replay(letter.dead_letter_id, world.services)
+    [sent] = world.run_events.messages
+    for run_id in read_run_ids(sent):
+        handle_run_event(run_id, world.services)
     assert (run.run_id, RunState.REGISTERED) == (letter.subject, world.only_run().state)
 
 

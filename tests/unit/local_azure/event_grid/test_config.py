@@ -11,6 +11,7 @@ import pytest
 from local_azure.event_grid.__main__ import main
 
 SUBSCRIPTION = {"name": "s", "topic": "t", "webhook": "http://127.0.0.1:9/x"}
+FILTER = {"operatorType": "StringIn", "key": "data.api", "values": ["PutBlob"]}
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,12 @@ SUBSCRIPTION = {"name": "s", "topic": "t", "webhook": "http://127.0.0.1:9/x"}
             "webhook must be an http URL",
         ),
         ({"topics": ["t"], "subscriptions": [SUBSCRIPTION | {"retry_schedule_s": ["x"]}]}, "list of seconds"),
+        ({"topics": ["t"], "subscriptions": [SUBSCRIPTION | {"message_ttl_s": 0}]}, "must be seconds or -1, not 0"),
+        ({"topics": ["t"], "subscriptions": [SUBSCRIPTION | {"advanced_filters": [FILTER] * 26}]}, "may be 25, with"),
+        (
+            {"topics": ["t"], "subscriptions": [SUBSCRIPTION | {"advanced_filters": [FILTER | {"key": "topic"}]}]},
+            "needs an operatorType of StringIn, StringContains, a key subject or data.MEMBER, and values",
+        ),
         ({"topics": ["t"], "storage": {}}, "storage: access_log must be a text, not None"),
         (
             {"topics": ["t"], "subscriptions": [{"name": "s", "topic": "t", "queue": "q"}]},

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from local_azure.event_grid.config import SubscriptionConfig
+from local_azure.event_grid.config import AdvancedFilter, SubscriptionConfig
 from local_azure.event_grid.events import Event, InvalidEventError, matches, parse_events
 from tests.support.event_grid import custom_event
 
@@ -54,6 +54,11 @@ def test_what_is_no_event_is_refused(content_type: str, content: str, said: str)
     assert said in str(raised.value)
 
 
+def one(operator: str, key: str, *values: str) -> AdvancedFilter:
+    """An advanced filter."""
+    return AdvancedFilter(operator=operator, key=key, values=values)
+
+
 @pytest.mark.parametrize(
     ("filters", "through"),
     [
@@ -64,10 +69,17 @@ def test_what_is_no_event_is_refused(content_type: str, content: str, said: str)
         ({"subject_begins_with": "models/"}, False),
         ({"subject_ends_with": "-A1"}, True),
         ({"subject_ends_with": "-a2"}, False),
+        ({"advanced_filters": (one("StringContains", "subject", "x", "NS/X-"),)}, True),
+        ({"advanced_filters": (one("StringContains", "subject", "y"),)}, False),
+        ({"advanced_filters": (one("StringIn", "data.api", "putblob", "CopyBlob"),)}, True),
+        ({"advanced_filters": (one("StringIn", "data.api", "Put"),)}, False),
+        ({"advanced_filters": (one("StringIn", "data.absent", "x"),)}, False),
+        ({"advanced_filters": (one("StringIn", "data.n", "1"),)}, False),
+        ({"advanced_filters": (one("StringIn", "data.api", "PutBlob"), one("StringIn", "subject", "y"))}, False),
     ],
 )
 def test_filters_ignore_case(filters: dict[str, Any], *, through: bool) -> None:
-    """Each filter alone."""
-    event = Event(schema="event_grid", body=custom_event("1", "runs/x-a1"))
+    """Each filter alone; of several advanced ones all must accept the event."""
+    event = Event(schema="event_grid", body=custom_event("1", "runs/x-a1", api="PutBlob", n=1))
 
     assert through == matches(event, SubscriptionConfig(name="s", topic="t", **filters))

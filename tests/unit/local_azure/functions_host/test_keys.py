@@ -18,12 +18,11 @@ def test_without_a_variable_everything_is_open() -> None:
 
 
 def test_the_twins_keys_are_read_in_the_form_of_the_azure_cli() -> None:
-    """Master key, keys of the host and keys of extensions."""
+    """Master key and keys of the host."""
     secrets = Secrets.random()
     assert Keys(
         master=secrets.master_key,
         host={"default": secrets.function_key},
-        system={"eventgrid_extension": secrets.system_key},
     ) == read_keys({"K": json.dumps(keys(secrets))}, "K")
 
 
@@ -47,4 +46,4 @@ def test_malformed_keys_are_refused_and_not_repeated(content: str) -> None:
 
 def test_a_key_is_in_no_repr() -> None:
     """It may be logged."""
-    assert "SECRET" not in repr(Keys(master="SECRET", host={"a": "SECRET"}, system={"b": "SECRET"}))
+    assert "SECRET" not in repr(Keys(master="SECRET", host={"a": "SECRET"}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from cli.demo.following import SILENCE_S
@@ -9,8 +10,12 @@ from cli.publish.assets import CODE_NAME, DATASTORES, ENVIRONMENT_NAME
 from cli.publish.workspace import WorkspaceId
 from function_app.config.pipeline_files import load_pipelines
 from function_app.config.settings import read_settings, read_url
+from function_app.domain.events import FINAL_WRITES
+from function_app.domain.jobs import PREFIX
+from local_azure.event_grid.config import load_config
+from local_azure.event_grid.events import Event, matches
 from local_azure.twin import places as names
-from local_azure.twin.parts import app_settings, workspace_settings
+from local_azure.twin.parts import app_settings, event_grid_config, workspace_settings
 from local_azure.twin.places import Places, TwinOptions
 from local_azure.twin.state import DEFAULT_PORTS, Ports, Secrets
 
@@ -56,6 +61,41 @@ def test_every_recipient_of_this_clones_pipelines_has_its_setting(tmp_path: Path
     values = settings(tmp_path)
     expected = dict.fromkeys(webhooks, "http://127.0.0.1:10080/webhooks/people")
     assert expected == {name: read_url(values, name) for name in webhooks}
+
+
+def passes(name: str, subject: str, folder: Path, **data: str) -> bool:
+    """Whether one of the twin's subscriptions passes an event on."""
+    places = Places(folder=folder, ports=Ports(DEFAULT_PORTS), secrets=Secrets.random())
+    path = folder / "event_grid.json"
+    path.write_text(json.dumps(event_grid_config(places, TwinOptions())))
+    [subscription] = [one for one in load_config(path).subscriptions if one.name == name]
+    kind = next(iter(subscription.included_event_types))
+    event = Event(schema="event_grid", body={"eventType": kind, "subject": subject, "data": data})
+    return matches(event, subscription)
+
+
+def test_only_complete_blobs_of_the_data_container_are_announced(tmp_path: Path) -> None:
+    """The subscription filters as the deployed one does; what it lets through is what the app looks at."""
+    subject = "/blobServices/default/containers/datasets/blobs/digits/v1/train-00000-of-00001.tfrecord"
+    apis = [*FINAL_WRITES, "CreateFile", "PutBlock"]
+    assert set(FINAL_WRITES) == {api for api in apis if passes("shards", subject, tmp_path, api=api)}
+    assert not passes("shards", subject.replace("datasets", "datasets2"), tmp_path, api="PutBlob")
+
+
+def test_only_landfalls_own_runs_are_announced(tmp_path: Path) -> None:
+    """Other people's runs in the workspace cost nothing; those of a job that Landfall planned all pass."""
+    assert passes("runs", f"experiments/digits/runs/{PREFIX}digits-v1-1f3a9c2b7d5e-a1", tmp_path)
+    assert not passes("runs", "experiments/landfall/runs/calm_river_x1b2", tmp_path)
+
+
+def test_no_message_expires_and_no_address_holds_a_key(tmp_path: Path) -> None:
+    """Both subscriptions write to queues, which keep a message until it is handled."""
+    places = Places(folder=tmp_path, ports=Ports(DEFAULT_PORTS), secrets=Secrets.random())
+    path = tmp_path / "event_grid.json"
+    path.write_text(json.dumps(event_grid_config(places, TwinOptions())))
+    subscriptions = load_config(path).subscriptions
+    assert [("shard-uploaded", -1), ("run-changed", -1)] == [(one.queue, one.message_ttl_s) for one in subscriptions]
+    assert not any(key in path.read_text() for key in vars(places.secrets).values())
 
 
 def test_the_data_account_has_blobs_only(tmp_path: Path) -> None:

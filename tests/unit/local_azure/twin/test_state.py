@@ -12,7 +12,6 @@ import pytest
 
 from local_azure.processes import TwinError
 from local_azure.twin.state import (
-    ADDED_KEYS,
     STRIDE,
     is_free,
     running_twins,
@@ -65,6 +64,18 @@ def test_damaged_secrets_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(TwinError, match=r"secrets\.json is damaged .* Remove the folder"):
         folder.secrets()
     folder.release()
+
+
+def test_secrets_of_an_earlier_version_are_read(tmp_path: Path) -> None:
+    """What it lacked is added, what is no longer used goes, and the data stay readable."""
+    folder = take_state_folder(tmp_path)
+    made = asdict(folder.secrets())
+    earlier = {name: value for name, value in made.items() if name != "master_key"} | {"system_key": "x"}
+    (folder.path / "secrets.json").write_text(json.dumps(earlier))
+    read = asdict(folder.secrets())
+    folder.release()
+    assert made | {"master_key": read["master_key"]} == read
+    assert read == json.loads((folder.path / "secrets.json").read_text())
 
 
 def test_only_running_twins_are_found(tmp_path: Path) -> None:
@@ -157,14 +168,3 @@ def test_a_twins_folder_is_for_its_owner_only(tmp_path: Path) -> None:
     folder = take_state_folder(tmp_path)
     folder.release()
     assert 0o700 == stat.S_IMODE(folder.path.stat().st_mode)
-
-
-def test_secrets_of_an_earlier_version_get_the_keys_that_they_lack(tmp_path: Path) -> None:
-    """The others stay, so that the data stay readable."""
-    folder = take_state_folder(tmp_path)
-    whole = asdict(folder.secrets())
-    earlier = {name: key for name, key in whole.items() if name not in ADDED_KEYS}
-    (folder.path / "secrets.json").write_text(json.dumps(earlier))
-    read, again = folder.secrets(), folder.secrets()
-    folder.release()
-    assert (again, earlier) == (read, {name: getattr(read, name) for name in earlier})

@@ -92,7 +92,8 @@ def place_in_line(run: RunRecord, queue: RunQueue) -> str | None:
     if entry is None:
         return None
     active, num_before = queue.running_of(run.pipeline), queue.num_before(entry)
-    behind = f"run {active.first_run_id}" if active else f"other pipelines: {len(queue.running)} runs are the limit"
+    limit = f"runs of other pipelines: active runs are limited to {len(queue.running)}"
+    behind = limit if active is None else f"run {active.first_run_id}"
     before = f"{num_before} version{'s' if num_before > 1 else ''} before it" if num_before else "it is next"
     return f"waits for {behind}; {before}"
 

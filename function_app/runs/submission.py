@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 FORCED_TAG = TAG + "forced"
 MAX_NAMES = 100
 """Largest number of names of one request: how often the same training may be given up before force is needed."""
+MAX_EARLIER = 50
+"""Versions that one request puts in line before its own: each takes as long as a request."""
 MAX_RUNS = 1000
 """Runs of a dataset that are searched for those that are not in line."""
 MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED})
@@ -217,8 +219,10 @@ def _claimed_run(request: TrainingRequest, services: RunServices) -> RunRecord |
         reason = services.outage(version.dataset) or f"dataset {version.dataset} no longer has a pipeline"
         services.history.record(str(version), "request_suppressed", reason)
         return None
-    if generation.auto_run_id is None:
-        _line_up_earlier(pipeline, generation, services)
+    if generation.auto_run_id is None and not _line_up_earlier(pipeline, generation, services):
+        reason = f"more than {MAX_EARLIER} versions that closed earlier have to be put in line; the sweep asks again"
+        services.history.record(str(version), "request_suppressed", reason)
+        return None
     return _closings_run(pipeline, generation, request.trigger, services)
 
 
@@ -229,22 +233,30 @@ def _closings_run(pipeline: Pipeline, generation: Generation, trigger: str, serv
     return run
 
 
-def _line_up_earlier(pipeline: Pipeline, generation: Generation, services: RunServices) -> None:
-    """Put the versions in line that closed earlier and whose requests are late, or whose handlers died."""
+def _line_up_earlier(pipeline: Pipeline, generation: Generation, services: RunServices) -> bool:
+    """Put the versions in line that closed earlier and whose requests are late, or whose handlers died.
+
+    Return whether these were all of them.
+    """
     dataset, queue = generation.dataset_version.dataset, services.ledger.run_queue()
     known = {run.run_id: run for run in services.ledger.runs(dataset=dataset, limit=MAX_RUNS)}
     closings = [each for each in services.ledger.latest_generations(dataset) if each.closed_at < generation.closed_at]
+    num_put = 0
     for earlier in sorted(closings, key=lambda each: each.closed_at):
         run = known.get(earlier.auto_run_id or "")
         if run is not None and (run.state is not RunState.PLANNED or queue.knows(run.logical_run)):
             continue
         if run is None and earlier.auto_run_id is not None and len(known) == MAX_RUNS:
             continue  # its row is older than those that were read
+        if num_put == MAX_EARLIER:
+            return False
         try:
             if run is not None or _owes_run(pipeline, earlier, services):
                 submit_run(_closings_run(pipeline, earlier, CLOSED, services), services)
+                num_put += 1
         except LandfallError:  # a version that cannot be trained holds up no other; the sweep tries it again
             logger.exception(f"{earlier.dataset_version} is not in line", extra={"action": "earlier_not_in_line"})
+    return True
 
 
 def _owes_run(pipeline: Pipeline, closing: Generation, services: RunServices) -> bool:

@@ -27,7 +27,7 @@ from shared import manifest
 from shared.manifest import ManifestShard, fingerprint
 from tests.crash.chain_model import ChainModel, walk
 
-WALKS = (*range(20), 30, 39, 47, 49)
+WALKS = (*range(20), 29, 30, 39, 47, 49, 61)
 """Enough to notice each missing safeguard below."""
 MORE_WALKS = [seed for seed in range(200) if seed not in WALKS]
 

@@ -154,7 +154,10 @@ def test_no_more_runs_go_than_the_limit_over_all_pipelines() -> None:
     world.services = replace(world.services, max_concurrent_runs=2)
     runs = {name: world.train(dataset=name) for name in ("digits", "a", "b", "c")}
     assert [runs["digits"].run_id, runs["a"].run_id] == world.jobs.submissions
-    assert "waits for other pipelines: 2 runs are the limit" in world.ledger.history(runs["b"].run_id)[-1].reason
+    assert (
+        "waits for runs of other pipelines: active runs are limited to 2"
+        in world.ledger.history(runs["b"].run_id)[-1].reason
+    )
     world.finish(runs["a"])
     world.finish(runs["digits"])
     assert [runs["b"].run_id, runs["c"].run_id] == world.jobs.submissions[2:]

@@ -14,6 +14,7 @@ from function_app.domain.records import PERSON, Generation, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.explain.description import describe_version
 from function_app.explain.history import why
+from function_app.runs import submission
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import request_run
 from function_app.runs.submission import handle_request
@@ -125,6 +126,21 @@ class OneCannotBeClaimed(MemoryLedger):
         if generation.dataset_version.version == "v0":
             raise LedgerConflictError("v0 cannot be claimed")
         return super().claim_auto_run(generation, run_id)
+
+
+def test_a_handler_puts_a_limited_number_of_versions_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request of a version that comes after more of them is left to the sweep, so that the order is kept."""
+    monkeypatch.setattr(submission, "MAX_EARLIER", 2)
+    world = busy_world()
+    *_, last = close(world, *TEN)
+    handle_request(last, world.services)
+    assert (2, ["request_suppressed"]) == (len(world.ledger.run_rows), world.actions(last.dataset_version)[-1:])
+    for _ in range(6):
+        world.clock.move(minutes=5)
+        sweep(world.services)
+        world.requests.messages.reverse()
+        world.serve_requests()
+    assert TEN == train_all(world)
 
 
 def test_a_further_attempt_goes_before_the_versions_that_wait() -> None:
@@ -265,7 +281,7 @@ def test_runs_of_other_pipelines_hold_up_a_version_only_at_the_limit() -> None:
     world.train(dataset="other")
     for request in close(world, "v0", "v1"):
         handle_request(request, world.services)
-    assert ["digits/v0 waits for other pipelines: 1 runs are the limit; it is next"] == [
+    assert ["digits/v0 waits for runs of other pipelines: active runs are limited to 1; it is next"] == [
         text.partition(". Run ")[0] for subject, text in messages(world, "version_waiting") if subject == "digits/v0"
     ]
     assert ["v1", "v0", "v1"] == train_all(world)

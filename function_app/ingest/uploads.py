@@ -29,11 +29,14 @@ from shard_validation import (
     ReasonCode,
     ShardVerdict,
     SourceChangedError,
+    SourceError,
     SourceForbiddenError,
     SourceGoneError,
     SourceUnavailableError,
 )
+from shard_validation.sets import with_sources
 from shared.safe_text import shown
+from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
 
 MAX_ROUNDS = 5
 """A shard that is overwritten more often than this during validation is left to its next delivery."""
@@ -220,6 +223,7 @@ def _judge(
     try:
         verdict = _validate(place, facts, begun, services)
         if verdict is not None and not verdict.accepted:
+            verdict = _with_sources(place, verdict, services)
             keep_rejected(place, facts, verdict, services)  # first: a recorded verdict is not repeated
     except SourceGoneError:
         _suppress(place.path, "the blob was deleted while it was read", services)
@@ -248,6 +252,20 @@ def _validate(
     if begun is not None and services.time_budget.is_long(facts.size_bytes):
         return validate_in_slices(place, facts, begun, services)
     return services.validate(services.shards.open(facts), place.pipeline.data.requirements())
+
+
+def _with_sources(place: ShardPlace, verdict: ShardVerdict, services: IngestServices) -> ShardVerdict:
+    """Name the files that rejected records were packed from, where the version's dataset.json knows them."""
+    if all(reason.record_index is None for reason in verdict.reasons):
+        return verdict
+    try:
+        facts = services.shards.facts(f"{place.dataset_version}/{DATASET_FILE}")
+        if facts is None or facts.size_bytes > MAX_FILE_BYTES:
+            return verdict
+        content = services.shards.open(facts).read(0, facts.size_bytes)
+    except (SourceError, ServiceUnavailableError):
+        return verdict  # the messages lack a name, which is no reason to validate again
+    return with_sources(verdict, place.shard.name, content)
 
 
 def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: IngestServices) -> ShardRecord:

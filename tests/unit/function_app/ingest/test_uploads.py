@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
+from crc32c import crc32c
 
 from function_app.domain.errors import ServiceUnavailableError
-from function_app.domain.records import ShardRecord, ShardState
+from function_app.domain.records import BlobFacts, ShardRecord, ShardState
 from function_app.explain.description import describe_version
 from function_app.ingest.uploads import OTHERS_UPLOADS
 from function_app.services import Validate
@@ -384,3 +386,47 @@ def test_a_verdict_that_comes_late_for_the_former_number_does_not_close(late_ind
     assert world.ledger.latest_generation(VERSION) is None
     world.upload_shards(TRAIN_SHARDS[late_index])
     assert world.ledger.latest_generation(VERSION) is not None
+
+
+def put_packed(world: World, content: bytes, sources: list[str]) -> None:
+    """Put a shard, and a dataset.json that says what its records were packed from."""
+    world.put(NAME, content)
+    shard = {"name": NAME, "crc32c": f"{crc32c(content):08x}", "sources": sources}
+    world.put("dataset.json", json.dumps({"splits": {"train": {"shards": [shard]}}}).encode())
+
+
+def test_a_rejected_record_is_named_by_the_file_that_it_was_packed_from() -> None:
+    """In the verdict and in the history."""
+    world = World()
+    put_packed(world, shard_content(1, 12, 3), ["one.png", "twelve\n.png", "three.png"])
+    world.deliver(PATH)
+    verdict, (entry,) = row(world), world.ledger.history(PATH)
+    assert verdict is not None
+    expected = f"{NAME}, record 1 at byte 34, feature label: expected 0 to 9, got 12 (packed from twelve\\n.png)"
+    assert [expected] == [reason.message for reason in verdict.reasons] == [entry.reason]
+
+
+@pytest.mark.parametrize("problem", ["unreadable", "too large", "of other content", "not JSON"])
+def test_a_rejection_needs_no_name_of_its_source(monkeypatch: pytest.MonkeyPatch, problem: str) -> None:
+    """The verdict is the same without it, and is not postponed."""
+    world, path = World(), f"{VERSION}/dataset.json"
+    put_packed(world, shard_content(1, 12, 3), ["one.png", "twelve.png", "three.png"])
+    if problem == "of other content":
+        world.put(NAME, shard_content(2, 12, 3))
+    elif problem == "not JSON":
+        world.shards.put(path, b"{")
+    elif problem == "too large":
+        monkeypatch.setattr("function_app.ingest.uploads.MAX_FILE_BYTES", 10)
+    else:
+        facts_of = world.shards.facts
+
+        def facts(asked: str) -> BlobFacts | None:
+            if asked == path:
+                raise ServiceUnavailableError("503")
+            return facts_of(asked)
+
+        monkeypatch.setattr(world.shards, "facts", facts)
+    world.deliver(PATH)
+    verdict = row(world)
+    assert verdict is not None
+    assert [True] == [reason.message.endswith("got 12") for reason in verdict.reasons]

@@ -67,7 +67,8 @@ def _text(run: RunRecord) -> str:
 
 def _is_to_be_mended(run: RunRecord) -> bool:
     """Whether the reason of the remedy says what a person has to do."""
-    return run.remedy == Remedy.QUARANTINE or run.failure_class == FailureClass.CONFIGURATION
+    mended_by_people = (FailureClass.CONFIGURATION, FailureClass.MISSING_RESOURCES)
+    return run.remedy == Remedy.QUARANTINE or run.failure_class in mended_by_people
 
 
 def _sentence(text: str) -> str:

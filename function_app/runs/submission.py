@@ -20,7 +20,7 @@ from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import StoredShards, data_in_storage, reject_gone
 from function_app.ports import RunsLedger
 from function_app.runs.admission import admit, last_attempt, release, why_held
-from function_app.runs.attempts import bad_script_members, configuration_members, record_remedy, refusal_members
+from function_app.runs.attempts import bad_script_members, final_members, record_remedy, refusal_members
 from function_app.runs.cancellation import cancel_superseded
 from function_app.runs.configuration import misfit
 from function_app.runs.ending import ask_cancel, end_run
@@ -32,7 +32,7 @@ from shared.job_arguments import TrainingOptions
 FORCED_TAG = TAG + "forced"
 MAX_NAMES = 100
 """Largest number of names of one request: how often the same training may be given up before force is needed."""
-MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED})
+MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED, FailureClass.MISSING_RESOURCES})
 """Failures after which the same request may lead to a model."""
 WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
 
@@ -135,7 +135,7 @@ def _mistake(run: RunRecord, services: RunServices) -> tuple[str, dict[str, Any]
     if problem := script_refusal(run, services):
         return problem, bad_script_members()
     if problem := misfit(run, services):
-        return problem, configuration_members(run, problem)
+        return problem, final_members(run, FailureClass.CONFIGURATION, problem)
     return None
 
 
@@ -266,8 +266,8 @@ def _tagged(plan: Plan) -> Plan:
 def _is_spent(run: RunRecord, generation: Generation, ledger: RunsLedger) -> bool:
     """Whether a run was never submitted, ended badly on an earlier generation, or its cause can be mended.
 
-    A pipeline's mistake is mended in its file, shards that changed by the next look at them, and data that broke the
-    run where their hold was lifted.
+    A pipeline's mistake is mended in its file, missing ranks or GPUs on the cluster, shards that changed by the next
+    look at them, and data that broke the run where their hold was lifted.
     """
     if run.state is RunState.SUPPRESSED or run.failure_class in MENDABLE:
         return True

@@ -11,6 +11,9 @@ from function_app.ports import DocumentStore, VersionLedger
 from shared.errors import LandfallError
 from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError
 
+MAX_SHOWN_CHARS = 50
+"""Of a value that a report states."""
+
 
 class GateError(LandfallError):
     """The report does not allow a registration; the message names each requirement and the value."""
@@ -75,13 +78,18 @@ def check_machines(run: RunRecord, report: TrainingReport) -> None:
     own, ranks = runs_own_script(spec.command), spec.num_nodes * spec.processes_per_node
     problems = []
     if report.world_size != ranks:
-        problems.append(f"expected {ranks} ranks, the report says {report.world_size}")
+        problems.append(f"expected {ranks} ranks, the report says {_shown(report.world_size)}")
     if report.num_nodes != spec.num_nodes and not own:
-        problems.append(f"expected {spec.num_nodes} nodes, the report says {report.num_nodes}")
+        problems.append(f"expected {spec.num_nodes} nodes, the report says {_shown(report.num_nodes)}")
     if device == "gpu" and report.device not in ("gpu", "simulated") and not (own and report.device is None):
-        problems.append(f"expected a GPU for each rank, the report says {report.device}")
+        problems.append(f"expected a GPU for each rank, the report says {_shown(report.device)}")
     if problems:
         raise MissingResourcesError("; ".join(problems))
+
+
+def _shown(stated: object) -> str:
+    """Return a value of a report for a reason: a user's script may write anything of any length there."""
+    return str(stated)[:MAX_SHOWN_CHARS]
 
 
 def check_contents(run: RunRecord, report: TrainingReport) -> None:

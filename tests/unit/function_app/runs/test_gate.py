@@ -67,6 +67,7 @@ def test_a_report_on_other_data_is_no_evidence() -> None:
         ({"world_size": 1}, "expected 2 ranks, the report says 1"),
         ({"num_nodes": 1}, "expected 2 nodes, the report says 1"),
         ({"device": "cpu"}, "expected a GPU for each rank, the report says cpu"),
+        ({"world_size": "9" * 1000}, f"expected 2 ranks, the report says {'9' * 50}"),
         ({"device": None}, "expected a GPU for each rank, the report says None"),
         (
             {"world_size": 1, "num_nodes": 1, "device": "cpu"},

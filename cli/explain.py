@@ -57,7 +57,8 @@ def describe_version(version: Mapping[str, Any]) -> Iterator[str]:
         yield f"  refused as a set: {reason}"
     yield from _drift(version)
     for run in version["runs"]:
-        yield f"  run {run['run_id']}: {run['state']}"
+        note = run.get("waiting") or (run.get("reason") if run["state"] == "suppressed" else None)
+        yield f"  run {run['run_id']}: {run['state']}{f': {note}' if note else ''}"
 
 
 def _split(name: str, split: Mapping[str, Any]) -> Iterator[str]:

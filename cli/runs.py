@@ -64,6 +64,8 @@ def describe_run(run: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that describe a run, as the API returns it."""
     yield f"{run['run_id']}: {run['state']} since {run['state_since'][:19]}"
     yield f"  dataset version: {run['dataset']}/{run['version']} (generation {run['generation']})"
+    if run.get("waiting"):
+        yield f"  {run['waiting']}"
     yield f"  attempt: {run['attempt']}"
     if run.get("failure_class"):
         yield f"  failure: {run['failure_class']}, remedy: {run['remedy']}"
@@ -208,7 +210,10 @@ def release(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> Non
 @as_json_option
 @with_api
 def cancel(client: ApiClient, run_id: str, *, as_json: bool) -> None:
-    """Cancel a run in any state. No further attempt and no waiting follow-up run starts by itself afterwards."""
+    """Cancel a run in any state. No further attempt starts afterwards, nor a run of the same version that waited.
+
+    Other versions that wait are trained, unless the pipeline has `when_busy: latest`.
+    """
     run = client.cancel(run_id)
     if as_json:
         click.echo(json.dumps(run, indent=2))

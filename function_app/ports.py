@@ -83,6 +83,10 @@ class VersionLedger(Protocol):
         """Return every closing of a version, the latest first; all others are superseded."""
         ...
 
+    def latest_generations(self, dataset: str) -> Iterator[Generation]:
+        """Yield the last closing of every version of a dataset, in any order: one operation for 1,000 closings."""
+        ...
+
     def claim_auto_run(self, generation: Generation, run_id: str) -> str:
         """Claim the run that this closing starts; return the run id on record, which is the first claim's."""
         ...

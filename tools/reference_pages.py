@@ -44,8 +44,9 @@ Generated from `function_app/domain/run_states.py` by `python -m tools.reference
 A transition that is not in the table is refused under the row's ETag, logged with both states, and changes nothing.
 """
 STATES_FOOT = """
-Once a run is settled, `notified_at` is the time when all recipients were notified of how it ended. There is no
-notification of a suppressed run, or of an attempt that another attempt continues: the run that replaced it has one.
+Once a run is settled, `notified_at` is the time when all recipients were notified of how it ended. There is no such
+notification of a suppressed run, or of an attempt that another attempt continues: the run that replaced it has one. A
+version that is given up with its suppressed run has the notification `version_dropped`.
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import click
@@ -15,6 +16,19 @@ from cli.publish.workspace import AzureMlWorkspace, Cluster, WorkspaceId
 from function_app.config.pipeline_files import read_pipelines
 
 ROOT = Path(__file__).resolve().parents[2]
+IDENTITY = re.compile(
+    r"/subscriptions/[^/\s]+/resourceGroups/[^/\s]+/providers/Microsoft\.ManagedIdentity/userAssignedIdentities/[^/\s]+",
+    re.IGNORECASE,
+)
+
+
+def _identity(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and IDENTITY.fullmatch(value) is None:
+        raise click.BadParameter(
+            f"{value!r:.200} is no ARM id of a user-assigned identity: "
+            "`az identity show --query id` prints /subscriptions/…/userAssignedIdentities/NAME"
+        )
+    return value
 
 
 @click.command(epilog="Example: landfall publish --subscription S --resource-group G --workspace W")
@@ -44,6 +58,12 @@ ROOT = Path(__file__).resolve().parents[2]
     "--host-account", help="Storage account of the function app, to register its datastores (default: register none)."
 )
 @click.option(
+    "--cluster-identity",
+    callback=_identity,
+    metavar="ARM_ID",
+    help="User-assigned identity with which jobs mount the datastores; needed to create a cluster.",
+)
+@click.option(
     "--max-nodes",
     type=click.IntRange(1, 100),
     metavar="N",
@@ -66,13 +86,15 @@ def publish(
     image: str | None,
     data_account: str | None,
     host_account: str | None,
+    cluster_identity: str | None,
     max_nodes: int,
     output: str,
 ) -> None:
     """Register the training's environment and code, datastores and clusters in an Azure ML workspace.
 
-    Prints the function app's settings that refer to them. What exists already is left unchanged. The version of
-    the code is its digest, so the same code is never uploaded twice.
+    Prints the function app's settings that refer to them. What exists already is left unchanged; a cluster that the
+    pipelines' jobs could not run on is an error that says how to change it. The version of the code is its digest,
+    so the same code is never uploaded twice.
     """
     publication = Publication(
         root=ROOT,
@@ -80,7 +102,7 @@ def publish(
         identity=WorkspaceId(subscription=subscription, resource_group=resource_group, workspace=workspace),
         image=image,
         containers=Containers(data_account=data_account, host_account=host_account),
-        clusters=clusters_of(pipelines, max_nodes=max_nodes),
+        clusters=clusters_of(pipelines, max_nodes=max_nodes, identity=cluster_identity),
     )
     settings = _publish(publication)
     if output == "json":
@@ -99,8 +121,8 @@ def _publish(publication: Publication) -> dict[str, str]:
         raise CliError(f"Azure ML workspace {publication.identity.workspace}: {problem}") from error
 
 
-def clusters_of(pipelines: Path, *, max_nodes: int) -> list[Cluster]:
-    """Return each cluster that the pipelines name, large enough for all of them.
+def clusters_of(pipelines: Path, *, max_nodes: int, identity: str | None = None) -> list[Cluster]:
+    """Return each cluster that the pipelines name, also for further attempts, large enough for all of them.
 
     Warns of wrong files. Raises PipelineError without a folder, CliError where two pipelines name different VM sizes
     for a cluster.
@@ -111,11 +133,17 @@ def clusters_of(pipelines: Path, *, max_nodes: int) -> list[Cluster]:
         click.echo(f"warning: left out, because its pipeline cannot be used: {problem}", err=True)
     for pipeline in read.pipelines.values():
         train = pipeline.train
-        known = found.get(train.compute)
-        if known is not None and known.vm_size != train.vm_size:
-            raise CliError(
-                f"cluster {train.compute}: pipelines name VM sizes {known.vm_size} and {train.vm_size}: name one."
+        others = [(one.compute, one.vm_size) for one in pipeline.attempts.other_sizes]
+        for name, vm_size in [(train.compute, train.vm_size), *others]:
+            known = found.get(name)
+            if known is not None and known.vm_size != vm_size:
+                raise CliError(f"cluster {name}: pipelines name VM sizes {known.vm_size} and {vm_size}: name one.")
+            needed = max(train.num_nodes, known.needed_nodes if known else 0)
+            found[name] = Cluster(
+                name=name,
+                vm_size=vm_size,
+                needed_nodes=needed,
+                max_nodes=max(max_nodes, needed),
+                identity=identity,
             )
-        nodes = max(max_nodes, train.num_nodes, known.max_nodes if known else 0)
-        found[train.compute] = Cluster(name=train.compute, vm_size=train.vm_size, max_nodes=nodes)
     return [found[name] for name in sorted(found)]

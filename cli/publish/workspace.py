@@ -13,6 +13,7 @@ from cli.errors import CliError
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
+    from azure.ai.ml.entities import AmlCompute
 
 COMPUTE_WITHIN_S = 600
 COMPUTE_POLL_S = 1.0
@@ -41,7 +42,12 @@ class Cluster:
 
     name: str
     vm_size: str
+    needed_nodes: int
+    """Nodes of the largest job that a pipeline submits to it."""
     max_nodes: int
+    """Bound of a cluster that is created."""
+    identity: str | None = None
+    """ARM id of the user-assigned identity with which its jobs mount the datastores."""
 
 
 class AzureMlWorkspace:
@@ -110,23 +116,21 @@ class AzureMlWorkspace:
         return created
 
     def ensure_cluster(self, cluster: Cluster) -> bool:
-        """Create a cluster that scales from 0 nodes, unless one of that name exists."""
-        from azure.ai.ml.entities import AmlCompute
+        """Create a cluster that scales from 0 nodes, unless one of that name exists.
 
+        Raises CliError where one exists that the pipelines' jobs could not run on, with the commands that change it,
+        and where one is to be created without an identity.
+        """
         computes: Any = self._client.compute
-        wanted = AmlCompute(
-            name=cluster.name,
-            size=cluster.vm_size,
-            min_instances=0,
-            max_instances=cluster.max_nodes,
-            idle_time_before_scale_down=120,
-        )
-        created = _create_if_absent(
-            lambda: computes.get(cluster.name), lambda: computes.begin_create_or_update(wanted)
-        )
-        if created:
+        try:
+            problems = misfits(cluster, computes.get(cluster.name), self._client)
+        except ResourceNotFoundError:
+            computes.begin_create_or_update(_new_cluster(cluster))
             self._await_cluster(cluster.name)
-        return created
+            return True
+        if problems:
+            raise CliError(f"cluster {cluster.name} exists and does not fit:\n" + "\n".join(problems))
+        return False
 
     def _await_cluster(self, name: str) -> None:
         """Return when the cluster exists. The client's own poller would look only every 30 s."""
@@ -136,6 +140,52 @@ class AzureMlWorkspace:
             if state in ("Failed", "Canceled") or time.monotonic() > deadline:
                 raise CliError(f"cluster {name} was not created: its provisioning state is {state}. See the studio.")
             time.sleep(COMPUTE_POLL_S)
+
+
+def _new_cluster(cluster: Cluster) -> AmlCompute:
+    from azure.ai.ml.entities import AmlCompute, IdentityConfiguration, ManagedIdentityConfiguration
+
+    if cluster.identity is None:
+        raise CliError(
+            f"cluster {cluster.name} does not exist. Its jobs mount the datastores with an identity: pass "
+            "--cluster-identity with the ARM id of a user-assigned identity that has the roles Storage Blob Data "
+            "Reader on the data and Storage Blob Data Contributor on the outputs."
+        )
+    identities = [ManagedIdentityConfiguration(resource_id=cluster.identity)]
+    return AmlCompute(
+        name=cluster.name,
+        size=cluster.vm_size,
+        min_instances=0,
+        max_instances=cluster.max_nodes,
+        idle_time_before_scale_down=120,
+        ssh_public_access_enabled=False,
+        identity=IdentityConfiguration(type="user_assigned", user_assigned_identities=identities),
+    )
+
+
+def misfits(wanted: Cluster, found: Any, client: MLClient) -> list[str]:
+    """Return why the pipelines' jobs could not run on a cluster that exists, each with what to do about it."""
+    group, workspace = client.resource_group_name, client.workspace_name
+    place = f"--name {wanted.name} --resource-group {group} --workspace-name {workspace}"
+    problems = []
+    if found.size.lower() != wanted.vm_size.lower():
+        problems.append(
+            f"  its VM size is {found.size}, the pipelines state {wanted.vm_size}. A size cannot be changed: name "
+            f"another cluster in the pipelines, or delete this one and publish again: az ml compute delete {place}"
+        )
+    if (found.max_instances or 0) < wanted.needed_nodes:
+        problems.append(
+            f"  it has at most {found.max_instances} nodes, a pipeline needs {wanted.needed_nodes}: "
+            f"az ml compute update {place} --max-instances {wanted.needed_nodes}"
+        )
+    identities = [one.resource_id for one in (found.identity and found.identity.user_assigned_identities) or []]
+    if not identities or (wanted.identity and wanted.identity.lower() not in map(str.lower, identities)):
+        has = f"it has {', '.join(identities)}" if identities else "it has no user-assigned identity"
+        problems.append(
+            f"  {has}, and its jobs mount the datastores with one: az ml compute update {place} "
+            f"--identity-type user_assigned --user-assigned-identities {wanted.identity or 'IDENTITY'}"
+        )
+    return problems
 
 
 def _create_if_absent(look: Any, create: Any) -> bool:

@@ -345,6 +345,9 @@ class Pipeline(Section):
     """Requirements that a dataset version must meet before it is trained on."""
     on_change: Literal["notify", "train", "cancel_and_train"] = "notify"
     """If a shard changes after its version was closed: notify, train again, or cancel active runs and train again."""
+    when_busy: Literal["queue", "latest"] = "queue"
+    """If a version closes while another one is trained: wait and train every version in the order of closing, or keep
+    only the newest one that waits."""
     train: Train
     """How to train, and on which machines."""
     attempts: Attempts = Attempts()

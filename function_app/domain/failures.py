@@ -137,6 +137,7 @@ SERVICE_RULES: tuple[_ServiceRule, ...] = (
             r"|SkuNotAvailable|out of capacity|no capacity"
         ),
     ),
+    (FailureClass.CONFIGURATION, r"(?:StreamAccess|WriteStreams)\.Authentication"),
     (FailureClass.IMAGE_BUILD, r"image ?build|failed to build .{0,40}image|failed to pull .{0,40}image|ImagePull"),
 )
 """Applied to the service's code and message only: a user's log may say anything about quotas."""

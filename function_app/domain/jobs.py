@@ -156,9 +156,10 @@ def planned_run(
     *,
     trigger: str,
     now: datetime,
+    asked_at: datetime | None = None,
     forced_by: str | None = None,
 ) -> RunRecord:
-    """Return the ledger's row of a plan."""
+    """Return the ledger's row of a plan; ``asked_at`` is its place in line where that is older than the plan."""
     return RunRecord(
         run_id=plan.run_id,
         logical_run=plan.logical_run,
@@ -171,6 +172,7 @@ def planned_run(
         spec=spec_to_json(plan.spec),
         spec_hash=plan.spec_hash,
         created_at=now,
+        asked_at=asked_at or now,
         state_since=now,
         forced_by=forced_by,
         num_nodes=plan.spec.num_nodes,

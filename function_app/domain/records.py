@@ -150,6 +150,9 @@ class RunRecord:
     """The cluster of the next attempt, where it is another one."""
     next_run_id: str | None = None
     """The attempt that continues this one: people are notified of its end instead of this one's."""
+    asked_at: datetime | None = None
+    """When the version closed that started this run, or when a person requested it: its place in line. Later attempts
+    keep it; None in rows of earlier releases."""
     revision: str = ""
     """The ledger's mark of this state of the row; every write changes it."""
 

@@ -1,21 +1,27 @@
 """The run queue: which runs may run now, which wait for their turn, which lost their place. Pure functions.
 
 - Each pipeline has at most one active run, and the deployment has a limit over all pipelines.
-- Behind it one run of the same pipeline is queued, however many are requested: the newest generation wins, otherwise
-  the latest request.
-- The oldest place in line is admitted first. A newer request takes over the place of the one that it replaces, so
-  that a pipeline whose data keep changing is not overtaken forever.
+- Behind it the other versions of the pipeline wait in the order of their closing, each with one run: that on its
+  newest generation, otherwise the latest request. With ``when_busy: latest`` only the newest version waits.
+- The oldest place in line is admitted first. A run takes over the place of the one that it replaces, so that a
+  version or pipeline whose data keep changing is not overtaken forever.
 
 The ledger keeps the queue in one row, so that each change is one compare-and-swap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
+from typing import Any
 
 from function_app.domain.records import RunRecord
+
+MAX_QUEUED = 1000
+"""Runs that wait in the row, which holds 1 MiB; those behind them are put in line by later sweeps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +34,11 @@ class QueueEntry:
     version: str
     generation: int
     asked_at: datetime
+    """When the version closed, or when a person requested the run."""
     waiting_since: datetime
     """Since when this place in line is taken, by this run or by one that it replaced."""
+    continues: bool = False
+    """Whether an earlier attempt has trained: it goes first, and no other version takes its place."""
 
     @classmethod
     def of(cls, run: RunRecord) -> QueueEntry:
@@ -40,14 +49,20 @@ class QueueEntry:
             dataset=run.dataset_version.dataset,
             version=run.dataset_version.version,
             generation=run.generation,
-            asked_at=run.created_at,
-            waiting_since=run.created_at,
+            asked_at=run.asked_at or run.created_at,
+            waiting_since=run.asked_at or run.created_at,
+            continues=run.attempt > 1,
         )
 
     @property
     def first_run_id(self) -> str:
         """The first attempt's run id, which is its job's name."""
         return f"{self.logical_run}-a1"
+
+    @property
+    def place(self) -> tuple[bool, datetime, str]:
+        """The sort key of the line."""
+        return not self.continues, self.waiting_since, self.logical_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +71,18 @@ class Dropped:
 
     logical_run: str
     reason: str
+    gives_up_version: bool = False
+    """Whether its version is not trained on: no other run of the version has taken its place."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueRules:
+    """Who may run, and who may wait."""
+
+    limit: int
+    """Largest number of active runs over all pipelines."""
+    latest: frozenset[str] = frozenset()
+    """Pipelines of which only the newest version waits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +92,7 @@ class RunQueue:
     running: tuple[QueueEntry, ...] = ()
     """At most one for each pipeline."""
     queued: tuple[QueueEntry, ...] = ()
-    """At most one for each pipeline."""
+    """At most one for each version, or with ``when_busy: latest`` for each pipeline."""
     dropped: tuple[Dropped, ...] = ()
 
     def is_running(self, logical_run: str) -> bool:
@@ -80,41 +107,62 @@ class RunQueue:
         """Whether a run lost its place."""
         return any(entry.logical_run == logical_run for entry in self.dropped)
 
+    def knows(self, logical_run: str) -> bool:
+        """Whether a run is running, waits or lost its place."""
+        return any(part(logical_run) for part in (self.is_running, self.is_queued, self.is_dropped))
+
     def running_of(self, pipeline: str) -> QueueEntry | None:
         """Return the active run of a pipeline."""
         return next((entry for entry in self.running if entry.pipeline == pipeline), None)
 
+    def waiting(self, logical_run: str) -> QueueEntry | None:
+        """Return the entry of a run that waits for its turn."""
+        return next((entry for entry in self.queued if entry.logical_run == logical_run), None)
 
-def enqueue(queue: RunQueue, entry: QueueEntry, *, limit: int) -> RunQueue:
+    def num_before(self, entry: QueueEntry) -> int:
+        """Return how many runs of the same pipeline wait before another one."""
+        return sum(other.pipeline == entry.pipeline and other.place < entry.place for other in self.queued)
+
+
+def enqueue(queue: RunQueue, entry: QueueEntry, rules: QueueRules) -> RunQueue:
     """Return the queue after a run has asked to be admitted; asking again changes nothing."""
-    name = entry.logical_run
-    if not (queue.is_running(name) or queue.is_queued(name) or queue.is_dropped(name)):
-        queue = _with_queued(queue, entry)
-    return admit(queue, limit=limit)
+    if not queue.knows(entry.logical_run):
+        queue = replace(queue, queued=(*queue.queued, entry))
+    return admit(queue, rules)
 
 
 def release(
-    queue: RunQueue, logical_run: str, *, limit: int, drop_queued_before: datetime | None = None, reason: str = ""
+    queue: RunQueue,
+    logical_run: str,
+    rules: QueueRules,
+    *,
+    drop_queued_before: datetime | None = None,
+    reason: str = "",
 ) -> RunQueue:
     """Return the queue after a run has ended: its entry is gone, and what waited is admitted where it may be.
 
-    ``drop_queued_before`` also drops, with the reason, what was queued behind the running run until then.
+    ``drop_queued_before`` also drops, with the reason, what waited for the ended run until then: a run of the same
+    version, or of any version where only the newest one waits.
     """
     ended = next((entry for entry in queue.running if entry.logical_run == logical_run), None)
     queue = replace(queue, running=_without(queue.running, logical_run), queued=_without(queue.queued, logical_run))
     if ended is not None and drop_queued_before is not None:
         for entry in queue.queued:
-            if entry.pipeline == ended.pipeline and entry.asked_at <= drop_queued_before:
-                queue = _dropping(queue, entry, reason)
-    return admit(queue, limit=limit)
+            follows = _version(entry) == _version(ended) or (
+                entry.pipeline == ended.pipeline and ended.pipeline in rules.latest
+            )
+            if follows and not entry.continues and entry.asked_at <= drop_queued_before:
+                queue = _dropping(queue, entry, reason, gives_up_version=True)
+    return admit(queue, rules)
 
 
-def admit(queue: RunQueue, *, limit: int) -> RunQueue:
+def admit(queue: RunQueue, rules: QueueRules) -> RunQueue:
     """Return the queue with every run admitted that may be, the oldest place in line first."""
-    for entry in sorted(queue.queued, key=lambda entry: (entry.waiting_since, entry.logical_run)):
-        if len(queue.running) < limit and queue.running_of(entry.pipeline) is None:
+    queue = _without_rivals(queue, rules)
+    for entry in sorted(queue.queued, key=lambda entry: entry.place):
+        if len(queue.running) < rules.limit and queue.running_of(entry.pipeline) is None:
             queue = replace(queue, running=(*queue.running, entry), queued=_without(queue.queued, entry.logical_run))
-    return queue
+    return _bounded(queue)
 
 
 def forget_dropped(queue: RunQueue, logical_runs: Iterable[str]) -> RunQueue:
@@ -123,34 +171,62 @@ def forget_dropped(queue: RunQueue, logical_runs: Iterable[str]) -> RunQueue:
     return replace(queue, dropped=tuple(one for one in queue.dropped if one.logical_run not in names))
 
 
-def _with_queued(queue: RunQueue, entry: QueueEntry) -> RunQueue:
-    rival = next((other for other in queue.queued if other.pipeline == entry.pipeline), None)
-    if rival is None:
-        return replace(queue, queued=(*queue.queued, entry))
-    winner, loser = (entry, rival) if _is_newer(entry, rival) else (rival, entry)
-    kept = replace(winner, waiting_since=min(winner.waiting_since, loser.waiting_since))
-    queue = replace(queue, queued=(*_without(queue.queued, rival.logical_run), kept))
-    return _dropping(queue, loser, _why_replaced(winner, loser))
+def _without_rivals(queue: RunQueue, rules: QueueRules) -> RunQueue:
+    """Keep the newest of the runs that wait for one place: that of a version, or of a pipeline with only one."""
+    waiting = [entry for entry in queue.queued if not entry.continues]
+    queue = _keep_newest(
+        queue, waiting, _version, lambda entry: (entry.generation, entry.asked_at, entry.logical_run)
+    )
+    waiting = [entry for entry in queue.queued if not entry.continues and entry.pipeline in rules.latest]
+    return _keep_newest(queue, waiting, _pipeline, lambda entry: (entry.asked_at, entry.logical_run))
 
 
-def _is_newer(entry: QueueEntry, other: QueueEntry) -> bool:
-    if _same_version(entry, other) and entry.generation != other.generation:
-        return entry.generation > other.generation
-    return (entry.asked_at, entry.logical_run) > (other.asked_at, other.logical_run)
+def _keep_newest(
+    queue: RunQueue,
+    waiting: list[QueueEntry],
+    group: Callable[[QueueEntry], tuple[str, ...]],
+    age: Callable[[QueueEntry], Any],
+) -> RunQueue:
+    for _, found in groupby(sorted(waiting, key=group), key=group):
+        *losers, winner = sorted(found, key=age)
+        for loser in losers:
+            same = _version(winner) == _version(loser)
+            queue = _dropping(queue, loser, _why_replaced(winner, loser), gives_up_version=not same)
+        if losers:
+            since = min(entry.waiting_since for entry in (winner, *losers))
+            kept = replace(winner, waiting_since=since)
+            queue = replace(queue, queued=(*_without(queue.queued, winner.logical_run), kept))
+    return queue
 
 
 def _why_replaced(winner: QueueEntry, loser: QueueEntry) -> str:
-    if _same_version(winner, loser) and winner.generation != loser.generation:
+    if _version(winner) != _version(loser):
+        name = f"{winner.dataset}/{winner.version}"
+        return f"{name} is newer and took its place in line (when_busy: latest): {winner.first_run_id}"
+    if winner.generation != loser.generation:
         return f"superseded by generation {winner.generation} while it was queued: {winner.first_run_id}"
     return f"a later request took its place while it was queued: {winner.first_run_id}"
 
 
-def _same_version(one: QueueEntry, other: QueueEntry) -> bool:
-    return (one.dataset, one.version) == (other.dataset, other.version)
+def _pipeline(entry: QueueEntry) -> tuple[str, ...]:
+    return (entry.pipeline,)
 
 
-def _dropping(queue: RunQueue, entry: QueueEntry, reason: str) -> RunQueue:
-    dropped = Dropped(logical_run=entry.logical_run, reason=reason)
+def _version(entry: QueueEntry) -> tuple[str, ...]:
+    return (entry.pipeline, entry.dataset, entry.version)
+
+
+def _bounded(queue: RunQueue) -> RunQueue:
+    """Keep the row within its size: the last of the longest line is put in line again by a later sweep."""
+    while len(queue.queued) > MAX_QUEUED:
+        lengths = Counter(entry.pipeline for entry in queue.queued)
+        last = max(queue.queued, key=lambda entry: (lengths[entry.pipeline], entry.place))
+        queue = replace(queue, queued=_without(queue.queued, last.logical_run))
+    return queue
+
+
+def _dropping(queue: RunQueue, entry: QueueEntry, reason: str, *, gives_up_version: bool) -> RunQueue:
+    dropped = Dropped(logical_run=entry.logical_run, reason=reason, gives_up_version=gives_up_version)
     return replace(queue, queued=_without(queue.queued, entry.logical_run), dropped=(*queue.dropped, dropped))
 
 

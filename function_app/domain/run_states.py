@@ -50,7 +50,7 @@ MEANINGS: Mapping[RunState, str] = {
     RunState.LOST: "Azure ML does not know the job that was submitted, or its cluster is gone.",
     RunState.REGISTERED: "The gate was passed: the model is registered.",
     RunState.NOT_REGISTERED: "The job completed and no model was registered; the reason says why.",
-    RunState.SUPPRESSED: "Never submitted: a newer request took its place, or a person canceled the run before it.",
+    RunState.SUPPRESSED: "Never submitted: another run took its place, or a person canceled the run before it.",
 }
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import NotFoundError
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
+from function_app.domain.run_queue import RunQueue
 from function_app.ingest.completeness import MAX_LISTED, SplitDescription, refusal_messages, split_descriptions
 from function_app.ingest.drift import DriftFindings, drift_findings
 from function_app.runs.admission import why_held
-from function_app.services import IngestServices
+from function_app.services import Services
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +33,11 @@ class VersionDescription:
     """The latest closing against the data that the then current model was trained on."""
     runs: tuple[RunRecord, ...]
     """Newest first."""
+    queue: RunQueue
+    """Where those of them that wait stand in line."""
 
 
-def describe_version(version: DatasetVersion, services: IngestServices) -> VersionDescription:
+def describe_version(version: DatasetVersion, services: Services) -> VersionDescription:
     """Return what the ledger knows. Raises NotFoundError where that is nothing at all, PipelineOutOfServiceError."""
     pipeline = services.pipeline_of(version.dataset)
     if not pipeline.data.is_synthetic and not services.ledger.split_sizes(version):
@@ -54,4 +57,5 @@ def describe_version(version: DatasetVersion, services: IngestServices) -> Versi
         refusal=refusal_messages(version, services.ledger),
         drift=DriftFindings() if generation is None else drift_findings(generation, services),
         runs=tuple(run for run in runs if run.dataset_version == version),
+        queue=services.ledger.run_queue(),
     )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
-from function_app.config.pipelines import Pipeline
 from function_app.domain.records import (
     DatasetVersion,
     DeadLetterState,
-    Generation,
     NotificationState,
     RunRecord,
     ShardState,
@@ -18,8 +16,9 @@ from function_app.domain.records import (
 from function_app.domain.run_states import SETTLED, RunState
 from function_app.domain.shard_paths import ShardPlace
 from function_app.explain.description import VersionDescription, describe_version
+from function_app.ingest.closing import starts_run
 from function_app.notify.messages import in_words
-from function_app.runs.admission import what_lifts
+from function_app.runs.admission import place_in_line, what_lifts
 from function_app.services import Services
 
 MAX_NAMED = 10
@@ -31,7 +30,7 @@ def awaited_of_version(version: DatasetVersion, services: Services) -> Iterator[
     described = describe_version(version, services)
     if described.generation is None:
         yield from _awaited_of_open(described)
-    elif _owes_a_run(described.generation, described.pipeline):
+    elif described.generation.auto_run_id is None and starts_run(described.pipeline, described.generation):
         yield (
             f"the run of generation {described.generation.number}: its request is in the queue training-requested, "
             "or the next sweep sends it"
@@ -42,13 +41,6 @@ def awaited_of_version(version: DatasetVersion, services: Services) -> Iterator[
         yield from (f"run {run.run_id}: {text}" for text in awaited_of_run(run, services))
     yield from _unsent(str(version), services)
     yield from _dead_letters(lambda subject: subject == str(version) or subject.startswith(f"{version}/"), services)
-
-
-def _owes_a_run(generation: Generation, pipeline: Pipeline) -> bool:
-    """Whether a closing starts a run by itself and has not done so; runs on synthetic data are requested by hand."""
-    if generation.auto_run_id is not None or pipeline.data.is_synthetic:
-        return False
-    return generation.number == 1 or pipeline.on_change != "notify"
 
 
 def awaited_of_run(run: RunRecord, services: Services) -> Iterator[str]:
@@ -101,11 +93,8 @@ def _awaited_of_open(described: VersionDescription) -> Iterator[str]:
 
 
 def _turn(run: RunRecord, services: Services) -> str:
-    queue = services.ledger.run_queue()
-    if queue.is_queued(run.logical_run):
-        ahead = queue.running_of(run.pipeline)
-        behind = f"run {ahead.first_run_id} of the same pipeline" if ahead else "the runs of other pipelines"
-        return f"its turn, behind {behind}"
+    if place := place_in_line(run, services.ledger.run_queue()):
+        return f"its turn: it {place}"
     if run.not_before is not None:
         return f"its submission, not before {_time(run.not_before)}"
     return "its submission: its request is in the queue training-requested, or the next sweep takes it up"

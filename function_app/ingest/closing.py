@@ -226,9 +226,14 @@ def _record_closing(generation: Generation, warnings: list[str], services: Inges
         services.history.record(str(generation.dataset_version), "generation_superseded", reason)
 
 
+def starts_run(pipeline: Pipeline, generation: Generation) -> bool:
+    """Whether a closing of uploaded shards starts a run by itself, where its data do not drift."""
+    return generation.num_shards > 0 and (generation.number == 1 or pipeline.on_change != "notify")
+
+
 def follow_up(pipeline: Pipeline, generation: Generation, services: IngestServices) -> None:
     """Request the training, or notify people of the change, as the pipeline says. Safe to repeat."""
-    if generation.number > 1 and pipeline.on_change == "notify":
+    if not starts_run(pipeline, generation):
         _notify_of_change(pipeline, generation, services)
     elif generation.auto_run_id is None or services.ledger.run(generation.auto_run_id) is None:
         if is_blocked_by_drift(pipeline, generation, services):

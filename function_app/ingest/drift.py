@@ -12,10 +12,12 @@ from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.ingest.stored_shards import read_manifest
 from function_app.notify.outbox import add_notifications, deliver
-from function_app.services import IngestServices
+from function_app.services import IngestServices, RunServices
 from shard_validation import Drift, VersionStatistics, measure_drift
 from shared.manifest import ManifestError
 
+_Services = IngestServices | RunServices
+"""A closing asks, and so does a later one that finds it without a run."""
 MAX_RUNS = 1000
 """Runs of a dataset that are searched for the current model."""
 MAX_LISTED = 50
@@ -63,7 +65,7 @@ class _Comparison:
         ]
 
 
-def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: IngestServices) -> bool:
+def is_blocked_by_drift(pipeline: Pipeline, generation: Generation, services: _Services) -> bool:
     """Whether a closing must not start a run by itself; people may still request one.
 
     The first finding stands even when another model is registered later, so that people get one message for each
@@ -91,7 +93,7 @@ class DriftFindings:
     """All figures: code, split, value, threshold, exceeds."""
 
 
-def drift_findings(generation: Generation, services: IngestServices) -> DriftFindings:
+def drift_findings(generation: Generation, services: _Services) -> DriftFindings:
     """Return what is on record of a closing's drift."""
     findings = _findings(generation, services) or {}
     return DriftFindings(
@@ -101,7 +103,7 @@ def drift_findings(generation: Generation, services: IngestServices) -> DriftFin
     )
 
 
-def _findings(generation: Generation, services: IngestServices) -> dict[str, Any] | None:
+def _findings(generation: Generation, services: _Services) -> dict[str, Any] | None:
     text = services.ledger.mark(_mark(generation))
     if text is None:
         return None
@@ -113,7 +115,7 @@ def _mark(generation: Generation) -> str:
     return f"drift/{generation.dataset_version}/g{generation.number}"
 
 
-def _measure(pipeline: Pipeline, generation: Generation, services: IngestServices) -> dict[str, Any]:
+def _measure(pipeline: Pipeline, generation: Generation, services: _Services) -> dict[str, Any]:
     run = _trained_on(pipeline, services)
     reference = None if run is None else _statistics(_closing_of(run, services), services)
     current = None if reference is None else _statistics(generation, services)
@@ -132,19 +134,19 @@ def _measure(pipeline: Pipeline, generation: Generation, services: IngestService
     }
 
 
-def _trained_on(pipeline: Pipeline, services: IngestServices) -> RunRecord | None:
+def _trained_on(pipeline: Pipeline, services: _Services) -> RunRecord | None:
     """Return the newest run of the pipeline whose model was registered."""
     runs = services.ledger.runs(limit=MAX_RUNS, dataset=pipeline.dataset)
     registered = (r for r in runs if r.pipeline == pipeline.pipeline and r.state is RunState.REGISTERED)
     return next(registered, None)
 
 
-def _closing_of(run: RunRecord, services: IngestServices) -> Generation | None:
+def _closing_of(run: RunRecord, services: _Services) -> Generation | None:
     generations = services.ledger.generations(run.dataset_version)
     return next((g for g in generations if g.number == run.generation), None)
 
 
-def _statistics(generation: Generation | None, services: IngestServices) -> VersionStatistics | None:
+def _statistics(generation: Generation | None, services: _Services) -> VersionStatistics | None:
     """Read the statistics in a manifest; None, and an entry in the history, where they cannot be read."""
     if generation is None:
         return None
@@ -157,7 +159,7 @@ def _statistics(generation: Generation | None, services: IngestServices) -> Vers
         return None
 
 
-def _notify(comparison: _Comparison, pipeline: Pipeline, services: IngestServices) -> None:
+def _notify(comparison: _Comparison, pipeline: Pipeline, services: _Services) -> None:
     generation = comparison.generation
     version = generation.dataset_version
     add_notifications(
@@ -181,7 +183,7 @@ def _notify(comparison: _Comparison, pipeline: Pipeline, services: IngestService
     deliver(str(version), services)
 
 
-def _record(comparison: _Comparison, services: IngestServices) -> None:
+def _record(comparison: _Comparison, services: _Services) -> None:
     services.history.record(
         str(comparison.generation.dataset_version),
         comparison.decision,

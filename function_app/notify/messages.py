@@ -86,7 +86,7 @@ def warn_once(
 ) -> bool:
     """Write a warning to the outbox, unless it was written on this occasion; True where this call did it.
 
-    The sweep, which calls this, sends the outbox afterwards. ``content`` has a ``text``.
+    The sweep sends the outbox afterwards. ``content`` has a ``text``.
     """
     lines = services.ledger.history(subject)
     if any(line.action == outcome and line.details.get("occasion", "") == occasion for line in lines):

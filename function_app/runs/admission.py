@@ -14,8 +14,10 @@ from function_app.domain.errors import VersionQuarantinedError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import RETRYING
 from function_app.domain.records import PERSON, DatasetVersion, Generation, RunRecord
-from function_app.domain.run_queue import QueueEntry, RunQueue
+from function_app.domain.run_queue import Dropped, QueueEntry, QueueRules, RunQueue
 from function_app.domain.run_states import SETTLED, Actor, RunState
+from function_app.notify.messages import warn_once
+from function_app.notify.outbox import deliver
 from function_app.ports import IngestLedger, RunLedger, RunsLedger
 from function_app.runs.transitions import move_run, run_on_record
 from function_app.services import History, RunServices
@@ -25,16 +27,14 @@ QUEUED = "armed"
 
 
 def admit(run: RunRecord, services: RunServices, *, by: Actor) -> bool:
-    """Ask for a run to be admitted; False where it is queued, or lost its place to a newer one."""
-    limit = services.max_concurrent_runs
+    """Ask for a run to be admitted; False where it waits in line, or lost its place to a newer one."""
+    rules = _rules(services)
     before, after = services.ledger.change_run_queue(
-        lambda queue: run_queue.enqueue(queue, QueueEntry.of(run), limit=limit)
+        lambda queue: run_queue.enqueue(queue, QueueEntry.of(run), rules)
     )
     name = run.logical_run
-    if after.is_queued(name) and not before.is_queued(name):
-        services.history.record(run.run_id, "run_armed", _why_it_waits(run, after, limit))
-    elif after.is_queued(name) and by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
-        services.history.record(run.run_id, "request_suppressed", f"it {_why_it_waits(run, after, limit)}")
+    if not after.is_running(name) and not after.is_dropped(name):
+        _record_waiting(run, after, services, is_new=after.is_queued(name) and not before.is_queued(name), by=by)
     _carry_out(before, after, services, by=by, own=name)
     return after.is_running(name)
 
@@ -42,14 +42,14 @@ def admit(run: RunRecord, services: RunServices, *, by: Actor) -> bool:
 def release(run: RunRecord, services: RunServices, *, by: Actor) -> None:
     """Release the place of a run that has ended, and start what waited for it.
 
-    Where a person canceled the run, what its pipeline had queued by then is dropped instead of started.
+    Where a person canceled the run, what waited for it by then is dropped instead of started.
     """
-    canceled = run.canceled_by == PERSON  # also a failed run whose next attempt was canceled
+    canceled, rules = run.canceled_by == PERSON, _rules(services)  # also where a failed run's next attempt was
     before, after = services.ledger.change_run_queue(
         lambda queue: run_queue.release(
             queue,
             run.logical_run,
-            limit=services.max_concurrent_runs,
+            rules,
             drop_queued_before=run.cancel_requested_at if canceled else None,
             reason=f"a person canceled the run that it waited for: {run.run_id}",
         )
@@ -59,8 +59,8 @@ def release(run: RunRecord, services: RunServices, *, by: Actor) -> None:
 
 def sweep_run_queue(services: RunServices) -> None:
     """Finish what handlers that died left undone: ended runs that hold a place, places that no run has taken."""
-    limit = services.max_concurrent_runs
-    before, after = services.ledger.change_run_queue(lambda queue: run_queue.admit(queue, limit=limit))
+    rules = _rules(services)
+    before, after = services.ledger.change_run_queue(lambda queue: run_queue.admit(queue, rules))
     _carry_out(before, after, services, by=Actor.SWEEP)
     for entry in (*after.running, *after.queued):
         run = last_attempt(entry.first_run_id, services.ledger)
@@ -81,11 +81,51 @@ def awaits_attempt(run: RunRecord) -> bool:
     return run.state in SETTLED and run.next_run_id is None and run.remedy in RETRYING
 
 
-def _why_it_waits(run: RunRecord, queue: RunQueue, limit: int) -> str:
-    active = queue.running_of(run.pipeline)
-    if active is not None:
-        return f"waits for {active.first_run_id}: pipeline {run.pipeline} has at most one active run"
-    return f"waits for its turn: {len(queue.running)} runs are active, which is the limit of {limit}"
+def _rules(services: RunServices) -> QueueRules:
+    latest = (each.pipeline for each in services.pipelines.values() if each.when_busy == "latest")
+    return QueueRules(limit=services.max_concurrent_runs, latest=frozenset(latest))
+
+
+def place_in_line(run: RunRecord, queue: RunQueue) -> str | None:
+    """Return what a run in the run queue waits for, and how many others go before it; None where it does not wait."""
+    entry = queue.waiting(run.logical_run)
+    if entry is None:
+        return None
+    active, num_before = queue.running_of(run.pipeline), queue.num_before(entry)
+    limit = f"runs of other pipelines: active runs are limited to {len(queue.running)}"
+    behind = limit if active is None else f"run {active.first_run_id}"
+    before = f"{num_before} version{'s' if num_before > 1 else ''} before it" if num_before else "it is next"
+    return f"waits for {behind}; {before}"
+
+
+def _record_waiting(run: RunRecord, queue: RunQueue, services: RunServices, *, is_new: bool, by: Actor) -> None:
+    """Record what a run waits for, and notify people once for each place in line, whichever run has it."""
+    reason = place_in_line(run, queue) or f"waits behind the {run_queue.MAX_QUEUED} runs that are in line"
+    if is_new:
+        services.history.record(run.run_id, "run_armed", reason)
+    elif by is Actor.SUBMISSION:  # the sweep looks at it every few minutes
+        services.history.record(run.run_id, "request_suppressed", f"it {reason}")
+    text = f"{run.dataset_version} {reason}. Run {run.run_id} starts by itself"
+    since = (queue.waiting(run.logical_run) or QueueEntry.of(run)).waiting_since
+    _notify_version(run, text, services, outcome="version_waiting", occasion=since.isoformat())
+
+
+def _notify_version(run: RunRecord, text: str, services: RunServices, *, outcome: str, occasion: str) -> None:
+    """Notify people once of what happened to a version instead of its run's submission."""
+    version, pipeline = run.dataset_version, services.pipelines.get(run.dataset_version.dataset)
+    if pipeline is None:
+        return
+    content = {
+        "text": f"{text}.",
+        "run_id": run.run_id,
+        "pipeline": run.pipeline,
+        "dataset": version.dataset,
+        "version": version.version,
+        "generation": run.generation,
+    }
+    subject = str(version)
+    if warn_once(pipeline, subject=subject, outcome=outcome, occasion=occasion, content=content, services=services):
+        deliver(subject, services)
 
 
 def _carry_out(
@@ -94,28 +134,38 @@ def _carry_out(
     """Start the runs that were admitted, except the caller's own, and write down which runs lost their place."""
     for entry in after.running:
         if entry.logical_run != own and not before.is_running(entry.logical_run):
-            services.requests.send(_request(entry))
+            services.requests.send(_request(entry, services.ledger))
             services.history.record(entry.first_run_id, "run_launched", "its turn has come")
     for lost in after.dropped:
-        _suppress(f"{lost.logical_run}-a1", lost.reason, services, by=by)
+        _drop(lost, services, by=by)
     if after.dropped:
         names = [lost.logical_run for lost in after.dropped]
         services.ledger.change_run_queue(lambda queue: run_queue.forget_dropped(queue, names))
 
 
-def _request(entry: QueueEntry) -> TrainingRequest:
+def _request(entry: QueueEntry, ledger: RunLedger) -> TrainingRequest:
     version = DatasetVersion(dataset=entry.dataset, version=entry.version)
+    run = last_attempt(entry.first_run_id, ledger) if entry.continues else None
     return TrainingRequest(
-        dataset_version=version, generation=entry.generation, trigger=QUEUED, run_id=entry.first_run_id
+        dataset_version=version,
+        generation=entry.generation,
+        trigger=QUEUED,
+        run_id=entry.first_run_id if run is None else run.run_id,
     )
 
 
-def _suppress(run_id: str, reason: str, services: RunServices, *, by: Actor) -> None:
-    now, run = services.clock(), run_on_record(services.ledger, run_id)
-    run, moved = move_run(services.ledger, run, RunState.SUPPRESSED, by=by, now=now, ended_at=now, reason=reason)
+def _drop(lost: Dropped, services: RunServices, *, by: Actor) -> None:
+    """End a run that lost its place, and notify people where its version is not trained on."""
+    now, run = services.clock(), run_on_record(services.ledger, f"{lost.logical_run}-a1")
+    target, reason = RunState.SUPPRESSED, lost.reason
+    run, moved = move_run(services.ledger, run, target, by=by, now=now, ended_at=now, reason=reason)
     if moved:
-        services.history.record(run_id, "run_suppressed", reason, by=by)
-        services.history.record(str(run.dataset_version), "run_suppressed", f"run {run_id}: {reason}", by=by)
+        services.history.record(run.run_id, "run_suppressed", reason, by=by)
+        services.history.record(str(run.dataset_version), "run_suppressed", f"run {run.run_id}: {reason}", by=by)
+    if lost.gives_up_version and run.state is RunState.SUPPRESSED:
+        version = run.dataset_version
+        text = f"{version} is not trained on: {reason}. To train on it: landfall submit {version}"
+        _notify_version(run, text, services, outcome="version_dropped", occasion=run.logical_run)
 
 
 # -- holds ----------------------------------------------------------------------------------------------------

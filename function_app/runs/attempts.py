@@ -260,6 +260,7 @@ def _following(run: RunRecord, services: RunServices) -> RunRecord:
         spec=spec_to_json(plan.spec),
         spec_hash=plan.spec_hash,
         created_at=now,
+        asked_at=run.asked_at,
         state_since=now,
         state=RunState.PLANNED,
         forced_by=run.forced_by,

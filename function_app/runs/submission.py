@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.jobs import TAG, Plan, plan_run, planned_run, signed_plan, spec_from_json
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import Actor, RunState
+from function_app.ingest.closing import CLOSED, starts_run
+from function_app.ingest.drift import is_blocked_by_drift
 from function_app.ingest.stored_shards import StoredShards, data_in_storage, reject_gone
 from function_app.ports import RunsLedger
 from function_app.runs.admission import admit, last_attempt, release, why_held
@@ -27,11 +30,18 @@ from function_app.runs.ending import ask_cancel, end_run
 from function_app.runs.script_check import script_refusal
 from function_app.runs.transitions import change_run, move_run
 from function_app.services import RunServices
+from shared.errors import LandfallError
 from shared.job_arguments import TrainingOptions
+
+logger = logging.getLogger(__name__)
 
 FORCED_TAG = TAG + "forced"
 MAX_NAMES = 100
 """Largest number of names of one request: how often the same training may be given up before force is needed."""
+MAX_EARLIER = 50
+"""Versions that one request puts in line before its own: each takes as long as a request."""
+MAX_RUNS = 1000
+"""Runs of a dataset that are searched for those that are not in line."""
 MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED, FailureClass.MISSING_RESOURCES})
 """Failures after which the same request may lead to a model."""
 WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
@@ -209,10 +219,48 @@ def _claimed_run(request: TrainingRequest, services: RunServices) -> RunRecord |
         reason = services.outage(version.dataset) or f"dataset {version.dataset} no longer has a pipeline"
         services.history.record(str(version), "request_suppressed", reason)
         return None
-    run = claim_run(pipeline, generation, trigger=request.trigger, services=services)
+    if generation.auto_run_id is None and not _line_up_earlier(pipeline, generation, services):
+        reason = f"more than {MAX_EARLIER} versions that closed earlier have to be put in line; the sweep asks again"
+        services.history.record(str(version), "request_suppressed", reason)
+        return None
+    return _closings_run(pipeline, generation, request.trigger, services)
+
+
+def _closings_run(pipeline: Pipeline, generation: Generation, trigger: str, services: RunServices) -> RunRecord:
+    run = claim_run(pipeline, generation, trigger=trigger, services=services)
     if pipeline.on_change == "cancel_and_train":
         cancel_superseded(run, services)
     return run
+
+
+def _line_up_earlier(pipeline: Pipeline, generation: Generation, services: RunServices) -> bool:
+    """Put the versions in line that closed earlier and whose requests are late, or whose handlers died.
+
+    Return whether these were all of them.
+    """
+    dataset, queue = generation.dataset_version.dataset, services.ledger.run_queue()
+    known = {run.run_id: run for run in services.ledger.runs(dataset=dataset, limit=MAX_RUNS)}
+    closings = [each for each in services.ledger.latest_generations(dataset) if each.closed_at < generation.closed_at]
+    num_put = 0
+    for earlier in sorted(closings, key=lambda each: each.closed_at):
+        run = known.get(earlier.auto_run_id or "")
+        if run is not None and (run.state is not RunState.PLANNED or queue.knows(run.logical_run)):
+            continue
+        if run is None and earlier.auto_run_id is not None and len(known) == MAX_RUNS:
+            continue  # its row is older than those that were read
+        if num_put == MAX_EARLIER:
+            return False
+        try:
+            if run is not None or _owes_run(pipeline, earlier, services):
+                submit_run(_closings_run(pipeline, earlier, CLOSED, services), services)
+                num_put += 1
+        except LandfallError:  # a version that cannot be trained holds up no other; the sweep tries it again
+            logger.exception(f"{earlier.dataset_version} is not in line", extra={"action": "earlier_not_in_line"})
+    return True
+
+
+def _owes_run(pipeline: Pipeline, closing: Generation, services: RunServices) -> bool:
+    return starts_run(pipeline, closing) and not is_blocked_by_drift(pipeline, closing, services)
 
 
 def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, services: RunServices) -> RunRecord:
@@ -224,7 +272,9 @@ def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, servi
         # where the claimer died in between.
         logical_run = run_id.rpartition("-a")[0]
         plan = plan_run(pipeline, generation, services.workspace, logical_run=logical_run)
-    planned = planned_run(plan, pipeline, generation, trigger=trigger, now=services.clock())
+    planned = planned_run(
+        plan, pipeline, generation, trigger=trigger, now=services.clock(), asked_at=generation.closed_at
+    )
     if services.ledger.add_run(planned):
         services.history.record(run_id, "run_planned", f"for {generation.dataset_version}, trigger {trigger}")
     run = services.ledger.run(run_id)

@@ -119,6 +119,12 @@ class MemoryLedger:
             rows = (row for row in self.generation_rows.values() if row.dataset_version == version)
             return max(rows, key=lambda row: row.number, default=None)
 
+    def latest_generations(self, dataset: str) -> Iterator[Generation]:
+        """See Ledger."""
+        with self._lock:
+            versions = {version for version, _ in self.generation_rows if version.dataset == dataset}
+            return iter([found for version in sorted(versions) if (found := self.latest_generation(version))])
+
     def generations(self, version: DatasetVersion) -> list[Generation]:
         """See Ledger."""
         with self._lock:

@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from function_app.domain.records import DeadLetterState, NotificationRecord, RunRecord, ShardRecord
+from function_app.domain.run_queue import RunQueue
 from function_app.domain.run_states import RunState
 from function_app.explain.description import VersionDescription
 from function_app.explain.history import MAX_LINES
 from function_app.ingest.completeness import MAX_LISTED, SplitDescription
+from function_app.runs.admission import place_in_line
 from function_app.runs.requests import MAX_TEXT_CHARS
 from function_app.services import Services
 from shard_validation import FeatureStatistics
@@ -223,6 +225,9 @@ class RunBody(BaseModel):
     trigger: str
     state: RunState
     state_since: datetime
+    waiting: str | None = Field(
+        default=None, description="What a run that is in line waits for, and how many versions go before it."
+    )
     created_at: datetime
     submitted_at: datetime | None
     ended_at: datetime | None
@@ -248,16 +253,19 @@ class RunBody(BaseModel):
     )
 
     @classmethod
-    def of(cls, run: RunRecord, notifications: Iterable[NotificationRecord] | None = None) -> RunBody:
-        """Return the body of a run."""
+    def of(
+        cls, run: RunRecord, queue: RunQueue, notifications: Iterable[NotificationRecord] | None = None
+    ) -> RunBody:
+        """Return the body of a run, with its place in line."""
         own: dict[str, Any] = {
             name: getattr(run, name)
             for name in cls.model_fields
-            if name not in ("dataset", "version", "notifications", "outputs")
+            if name not in ("dataset", "version", "waiting", "notifications", "outputs")
         }
         return cls(
             dataset=run.dataset_version.dataset,
             version=run.dataset_version.version,
+            waiting=place_in_line(run, queue),
             notifications=None if notifications is None else [NotificationBody.of(each) for each in notifications],
             outputs={name: output["uri"] for name, output in run.spec.get("outputs", {}).items()},
             **own,
@@ -361,7 +369,7 @@ class VersionBody(BaseModel):
             drift_reference=described.drift.trained_on,
             generation=None if described.generation is None else GenerationBody.of(described.generation),
             superseded=[GenerationBody.of(generation) for generation in described.superseded],
-            runs=[RunBody.of(run) for run in described.runs],
+            runs=[RunBody.of(run, described.queue) for run in described.runs],
         )
 
 

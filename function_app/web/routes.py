@@ -132,7 +132,8 @@ def runs(
     dataset: Annotated[str | None, Query(min_length=1, max_length=63)] = None,
 ) -> RunsBody:
     """List runs, newest first."""
-    return RunsBody(runs=[RunBody.of(run) for run in services.ledger.runs(limit=limit, dataset=dataset)])
+    found, queue = services.ledger.runs(limit=limit, dataset=dataset), services.ledger.run_queue()
+    return RunsBody(runs=[RunBody.of(run, queue) for run in found])
 
 
 @router.get("/runs/{run_id}", responses=_refusals(404, 422))
@@ -141,7 +142,7 @@ def run(run_id: RunId, services: AppServices) -> RunBody:
     found = services.ledger.run(run_id)
     if found is None:
         raise NotFoundError(f"run {run_id} does not exist")
-    return RunBody.of(found, services.ledger.notifications(run_id))
+    return RunBody.of(found, services.ledger.run_queue(), services.ledger.notifications(run_id))
 
 
 @router.post(
@@ -168,7 +169,7 @@ def start_run(
     )
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/api/runs/{run.run_id}"
-    return RunBody.of(run)
+    return RunBody.of(run, services.ledger.run_queue())
 
 
 @router.post(
@@ -183,11 +184,12 @@ def start_run(
 def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
     """Cancel a run in any state: 200 if it has ended canceled, 202 while its job is being canceled.
 
-    No further attempt and no queued run of the same pipeline starts afterwards. 409 if the run has ended otherwise.
+    No further attempt starts afterwards, nor a run of the same version that waited for it; other versions that wait
+    are trained, unless the pipeline has `when_busy: latest`. 409 if the run has ended otherwise.
     """
     found = cancel_run(run_id, canceled_by=PERSON, reason="canceled by a person over the API", services=services)
     response.status_code = 200 if found.state is RunState.CANCELED else 202
-    return RunBody.of(found)
+    return RunBody.of(found, services.ledger.run_queue())
 
 
 @router.get("/why/{subject:any_text}", responses=_refusals(404, 422))

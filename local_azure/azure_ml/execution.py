@@ -20,7 +20,7 @@ from local_azure.azure_ml.settings import Settings
 from local_azure.azure_ml.spec import JobSpec, job_spec
 from local_azure.azure_ml.staging import RunDirectory, Staged, Stager
 from local_azure.azure_ml.storage import LogMirror, Storage, catalogue
-from local_azure.azure_ml.workspace import Store
+from local_azure.azure_ml.workspace import COMPUTES, Store
 
 _POLL_S = 0.05
 
@@ -140,7 +140,15 @@ class Execution:
 
     def _stage(self, directory: RunDirectory) -> Staged:
         bench, run = self._bench, self._run
-        names = catalogue(bench.store, bench.runs, run.workspace_id, bench.storage.workspace_account)
+        compute = bench.store.get(COMPUTES, self._spec.compute_id) or {}
+        identities = {one.lower() for one in (compute.get("identity") or {}).get("userAssignedIdentities") or {}}
+        names = catalogue(
+            bench.store,
+            bench.runs,
+            run.workspace_id,
+            bench.storage.workspace_account,
+            may_mount=not identities.isdisjoint(bench.settings.storage_identities),
+        )
         stager = Stager(run_name=run.name, directory=directory, storage=bench.storage, catalogue=names)
         return stager.stage(self._spec, self._code_uri())
 

@@ -24,6 +24,7 @@ class Settings:
     state: Path
     environments: Mapping[str, Path]  # name of an environment asset → virtual environment that stands for it
     storage: Mapping[str, str]  # account → connection string
+    storage_identities: frozenset[str]  # ARM ids, in lower case, of identities that may read and write the accounts
     identity_header: str  # secret with which an app asks App Service for tokens
     delays: Delays
     node_idle_s: float | None  # overrides every compute's own setting
@@ -44,6 +45,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         state=flags.state.resolve(),
         environments=_environments(flags.python_environment, problems),
         storage=_storage(environment.get("LANDFALL_TWIN_STORAGE"), problems),
+        storage_identities=frozenset(one.lower() for one in flags.storage_identity),
         identity_header=environment.get("IDENTITY_HEADER", ""),
         delays=Delays(start_s=flags.node_start_delay_s, leave_s=flags.node_leave_delay_s),
         node_idle_s=flags.node_idle_s,
@@ -67,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--port", type=int, required=True, help="port on localhost; 0 takes a free one")
     add("--state", type=Path, required=True, help="directory for state, certificates and run directories")
     add("--python-environment", action="append", default=[], metavar="NAME=VENV", help="environment asset")
+    add("--storage-identity", action="append", default=[], metavar="ARM_ID", help="identity with roles on storage")
     add("--node-start-delay-s", type=float, default=2.0, help="until a new node is idle")
     add("--node-leave-delay-s", type=float, default=1.0, help="until a leaving node is gone")
     add("--node-idle-s", type=float, help="idle time before scale-down, in place of each compute's own")

@@ -148,6 +148,15 @@ class Storage:
         return str(self._services[account].credential.account_key)
 
 
+NO_ACCESS = (
+    "Datastore {name} has no credentials, and the compute has no user-assigned identity that may access its storage. "
+    "Error Code: ScriptExecution.StreamAccess.Authentication. Native Error: error in streaming from input data "
+    "sources StreamError(PermissionDenied(None)). Error Message: Authentication failed when trying to access the "
+    "stream. Make sure you have correct permissions set up."
+)
+"""In the words of https://github.com/Azure/azureml-examples/issues/2994."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
     """What a URI may refer to in a workspace: datastores, and outputs of earlier jobs.
@@ -160,13 +169,21 @@ class Catalogue:
     job_output: Callable[[str, str], str]
 
 
-def catalogue(store: Store, runs: RunBook, workspace_id: str, workspace_account: str) -> Catalogue:
-    """Return the look-ups for URIs of a workspace's jobs."""
+def catalogue(
+    store: Store, runs: RunBook, workspace_id: str, workspace_account: str, *, may_mount: bool = True
+) -> Catalogue:
+    """Return the look-ups for URIs of a workspace's jobs.
+
+    ``may_mount``: whether the caller has an identity with access to storage, which a datastore without credentials
+    needs.
+    """
 
     def datastore(name: str) -> BlobLocation:
         properties = datastore_document(store, workspace_id, name, workspace_account)
         if properties is None:
             raise JobFailure(f"Could not find datastore {name!r} in {workspace_id}.", inner="DatastoreNotFound")
+        if not may_mount and properties["credentials"]["credentialsType"] == "None":
+            raise JobFailure(NO_ACCESS.format(name=name), inner="ScriptExecution.StreamAccess.Authentication")
         return BlobLocation(account=properties["accountName"], container=properties["containerName"], path="")
 
     def job_output(job: str, output: str) -> str:

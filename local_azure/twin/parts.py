@@ -23,6 +23,7 @@ from local_azure.processes import (
     module_command,
 )
 from local_azure.twin.places import (
+    CLUSTER_IDENTITY,
     DATA_CONTAINER,
     DEAD_LETTER_CONTAINER,
     FUNCTION_APP_IDENTITY,
@@ -81,6 +82,7 @@ def azure_ml(places: Places, options: TwinOptions) -> Program:
             *("--node-idle-s", str(options.node_idle_s)),
             *("--environment-build-s", str(options.environment_build_s)),
             *(("--launch-fault", options.launch_fault) if options.launch_fault else ()),
+            *("--storage-identity", CLUSTER_IDENTITY),
             *("--events-endpoint", f"{places.event_grid_url}/topics/azureml/api/events"),
         ],
     )
@@ -124,6 +126,7 @@ def publishing(places: Places, options: TwinOptions) -> Program:
             workspace=WORKSPACE,
             data_account=DATA_ACCOUNT,
             host_account=HOST_ACCOUNT,
+            cluster_identity=CLUSTER_IDENTITY,
             image=TRAINING_IMAGE,
         ),
         environment={**clean_environment(), **places.identity, "AZURE_CLIENT_ID": OPERATOR_IDENTITY},

@@ -56,6 +56,11 @@ FUNCTION_APP_IDENTITY = "00000000-0000-0000-0000-0000000000fa"
 """Client id under which the function app calls Azure ML; the log of calls shows it."""
 OPERATOR_IDENTITY = "00000000-0000-0000-0000-00000000000c"
 """Client id under which environment and code are published."""
+CLUSTER_IDENTITY = (
+    f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{RESOURCE_GROUP}"
+    "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/landfall-cluster"
+)
+"""The identity with which jobs mount datastores; it has roles on both accounts."""
 PEOPLE_WEBHOOK = "people"
 
 

@@ -128,7 +128,13 @@ class Twin:
 
     def _publish(self) -> dict[str, str]:
         """Register environment, code, datastores and compute as a deployment does; return the settings it prints."""
-        run(parts.publishing(self.places, self.options), label=self._label)
+        try:
+            run(parts.publishing(self.places, self.options), label=self._label)
+        except TwinError as error:
+            folder = self.places.folder
+            raise TwinError(
+                f"{error}\nIf an earlier version of Landfall made {folder}, remove that folder."
+            ) from error
         return {
             str(name): str(value) for name, value in json.loads(parts.published_file(self.places).read_text()).items()
         }

@@ -30,19 +30,20 @@ from tests.support.interleaving import Turns
 from tests.support.world import ALL_SHARDS, VERSION, World, pipeline, shard_content
 
 POLICIES = ("notify", "train", "cancel_and_train")
-VERSIONS = ("v1", "v2")
+BUSY = ("queue", "latest")
+VERSIONS = ("v1", "v2", "v3")
 VARIANTS = (1, 2, 0)
 """Two good contents of each shard, and one that is no shard."""
 JOB_ERRORS = (None, "The job was preempted", "exited with status code 10.")
 """Why a job fails: unknown, one that is tried again, and one that puts a hold on its data."""
-EVENTS_AND_MESSAGES = 12
-"""Those of two versions, and some more."""
-ROUNDS = 14
-"""Hours until all is quiet: a failed run may be tried again several times, with pauses."""
+EVENTS_AND_MESSAGES = 16
+"""Those of three versions, and some more."""
+ROUNDS = 24
+"""Hours until all is quiet: versions wait for each other, and a failed run is tried again, with pauses."""
 STEPS_OF_A_WALK = 20
 
 versions, names, variants = st.sampled_from(VERSIONS), st.sampled_from(ALL_SHARDS), st.sampled_from(VARIANTS)
-policies, errors = st.sampled_from(POLICIES), st.sampled_from(JOB_ERRORS)
+policies, busy, errors = st.sampled_from(POLICIES), st.sampled_from(BUSY), st.sampled_from(JOB_ERRORS)
 numbers = st.integers(0, 30)
 several_fates = st.lists(st.tuples(st.integers(0, 20), st.sampled_from(Fate)), max_size=2)
 orders = st.integers(0, 9999)
@@ -57,18 +58,18 @@ class ChainModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world, self.fates, self.turns = World(), Fates(), Turns()
-        self.promises = Promises(self.world)
+        self.promises = Promises(self.world, self.fates.met)
         self.uploads: list[str] = []
         self.run_events: list[str] = []
         self.delivered: list[str] = []
         """Requests that were delivered before."""
         self.blobs: dict[tuple[str, str], bytes] = {}
 
-    @initialize(on_change=policies, going=st.sampled_from([True, False]))
-    def deploy(self, on_change: str, *, going: bool) -> None:
-        """Start; half of the sequences begin with both versions uploaded, so that late events are tried as often."""
-        self.on_change, self.epochs = on_change, 3
-        self.world.change_pipeline(on_change=on_change)
+    @initialize(on_change=policies, when_busy=busy, going=st.sampled_from([True, False]))
+    def deploy(self, on_change: str, when_busy: str, *, going: bool) -> None:
+        """Start; half of the sequences begin with all versions uploaded, so that late events are tried as often."""
+        self.on_change, self.when_busy, self.epochs = on_change, when_busy, 3
+        self.world.change_pipeline(on_change=on_change, when_busy=when_busy)
         services = watched(self.world.services, self.promises.around)
         self.world.services = watched(watched(services, self.fates.around), self.turns.around)
         if going:
@@ -134,8 +135,8 @@ class ChainModel(RuleBasedStateMachine):
         """Another version of the pipeline resolves the same request to another spec."""
         self.epochs = 7 - self.epochs
         train = pipeline().train
-        options = replace(train.options, epochs=self.epochs)
-        self.world.change_pipeline(on_change=self.on_change, train=train.model_copy(update={"options": options}))
+        train = train.model_copy(update={"options": replace(train.options, epochs=self.epochs)})
+        self.world.change_pipeline(on_change=self.on_change, when_busy=self.when_busy, train=train)
 
     # -- people --------------------------------------------------------------------------------------------
     @rule(number=numbers, end=st.sampled_from([None, *ENDED]), error=errors, fates=several_fates, order=orders)
@@ -155,7 +156,11 @@ class ChainModel(RuleBasedStateMachine):
         handlers = [self.handler(event) for event in self.run_events[before_end:]]
         self.handle([lambda: self.cancel_as_person(run_id), *handlers], fates, order)
         if active is not None and active.logical_run in self.promises.canceled() - before:
-            self.promises.dropped |= {entry.logical_run for entry in queue.queued}
+            self.promises.dropped |= {
+                entry.logical_run
+                for entry in queue.queued
+                if not entry.continues and (self.when_busy == "latest" or entry.version == active.version)
+            }
 
     def cancel_as_person(self, run_id: str) -> None:
         run = cancel_run(run_id, canceled_by=PERSON, reason="enough", services=self.world.services)
@@ -195,11 +200,11 @@ class ChainModel(RuleBasedStateMachine):
 
     @rule(variant=st.sampled_from([1, 2]))
     def get_going(self, variant: int) -> None:
-        """Both versions are uploaded and their requests handled: one run is active, and another waits for it."""
-        for version in ("v1", "v2"):
+        """All versions are uploaded, their requests handled in the opposite order: one run is active, others wait."""
+        for version in VERSIONS:
             self.upload_at_once(version, variant, [], 0)
         for _ in range(len(self.world.requests.messages)):
-            self.handle([self.handler(self.world.requests.messages.pop(0))], [])
+            self.handle([self.handler(self.world.requests.messages.pop())], [])
 
     @rule(end=st.sampled_from(ENDED), error=errors, fates=several_fates, order=orders)
     def end_at_once(self, end: str, error: str | None, fates: list[tuple[int, Fate]], order: int) -> None:
@@ -271,7 +276,7 @@ class ChainModel(RuleBasedStateMachine):
             self.world.serve_requests()
             self.move_jobs("Completed", None)
             sweep(self.world.services)
-        self.promises.check_end(self.blobs, self.fates.met)
+        self.promises.check_end(self.blobs)
 
 
 def in_bursts(seed: int) -> Iterator[int]:
@@ -288,7 +293,7 @@ def walk(seed: int) -> None:
     encounters sooner.
     """
     dice, model = random.Random(seed), ChainModel()  # noqa: S311 (a walk, not secrets)
-    model.deploy(dice.choice(POLICIES), going=dice.random() < 0.7)
+    model.deploy(dice.choice(POLICIES), dice.choice(BUSY), going=dice.random() < 0.7)
     for _ in range(STEPS_OF_A_WALK):
         dice.choice(RULES)(model, dice)
         model.promises_hold()

@@ -22,6 +22,7 @@ from function_app.domain.records import (
     ShardState,
     manifest_path,
 )
+from function_app.domain.run_queue import QueueEntry, RunQueue
 from function_app.domain.run_states import SETTLED, TRANSITIONS, RunState
 from shared.manifest import Manifest
 from tests.crash.faulty_ports import Fate
@@ -41,8 +42,10 @@ NO_SHARD = b"no records"
 class Promises:
     """Looks at a world again and again."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, met: Mapping[tuple[Fate, str], int]) -> None:
         self.world = world
+        self.met = met
+        """What went wrong so far, by fate and method."""
         self.states: dict[str, RunState] = {}
         self.closings: dict[tuple[DatasetVersion, int], Generation] = {}
         self.confirmed_cancellations: set[str] = set()
@@ -55,6 +58,8 @@ class Promises:
     def around(self, call: PortCall, make: Callable[[], Any]) -> Any:
         """See port_calls.Around: what an effect may break is looked at right after it, in the midst of a step."""
         answer = make()
+        if call.method == "change_run_queue":
+            self.the_oldest_place_is_first(*answer)
         if call.method in ("save_run", "add_attempt", "submit"):
             self.runs_go_forward_only()
             self.one_job_goes_at_a_time()
@@ -127,6 +132,32 @@ class Promises:
         active = [run.run_id for run in self.world.ledger.runs() if run.state in ACTIVE]
         assert (True, True) == (len(going) <= 1, len(active) <= 1), f"going: {going}; active: {active}"
 
+    def the_oldest_place_is_first(self, before: RunQueue, after: RunQueue) -> None:
+        """A run that is admitted goes before all that wait; only one waits where only the latest version counts."""
+        for entry in after.running:
+            if not before.is_running(entry.logical_run):
+                assert [] == [other for other in after.queued if other.place < entry.place]
+                assert self.met or [] == self.passed_over(entry, after), f"{entry} goes first"
+        versions = [entry.version for entry in after.queued if not entry.continues]
+        assert len(set(versions)) == len(versions)
+        assert len(versions) <= 1 or self.world.services.pipelines["digits"].when_busy == "queue"
+
+    def passed_over(self, entry: QueueEntry, queue: RunQueue) -> list[str]:
+        """Return the versions that closed before an admitted one, could be trained, and are not in line."""
+        ledger = self.world.ledger
+        admitted = next(run for run in ledger.runs() if run.logical_run == entry.logical_run)
+        earlier = [each for each in ledger.latest_generations("digits") if each.closed_at < entry.asked_at]
+        passed = []
+        for closing in earlier if admitted.trigger == "closed" and admitted.attempt == 1 else ():
+            run = ledger.run(closing.auto_run_id or "")
+            owed = closing.number == 1 or self.world.services.pipelines["digits"].on_change != "notify"
+            if run is None and owed:
+                passed.append(f"{closing.dataset_version} has no run")
+            if run is not None and run.state is RunState.PLANNED and not queue.knows(run.logical_run):
+                is_ready = not self.waits_for_its_data(run)
+                passed += [f"{run.run_id} is not in line"] if is_ready else []
+        return passed
+
     def every_job_is_on_record_under_its_own_spec(self) -> None:
         rows = self.world.ledger.run_rows
         strange = [
@@ -197,15 +228,16 @@ class Promises:
             expected = {str(run.state)} if run.next_run_id is None else set()
             assert (True, True) == (set(notified.values()) <= {1}, {row.outcome for row in rows} <= expected)
 
-    def check_end(self, blobs: Mapping[tuple[str, str], bytes], met: Mapping[tuple[Fate, str], int]) -> None:
+    def check_end(self, blobs: Mapping[tuple[str, str], bytes]) -> None:
         """Raise AssertionError where something is left to do, or was done otherwise than it should have been.
 
-        ``blobs`` is what lies in storage, by version and name; ``met`` what went wrong, by fate and method.
+        ``blobs`` is what lies in storage, by version and name.
         """
         self.check()
         self.nothing_is_left_to_do()
-        self.each_end_is_notified_once(met)
-        for version in ("v1", "v2"):
+        self.each_end_is_notified_once()
+        self.no_version_is_dropped_without_a_word()
+        for version in sorted({version for version, _ in blobs}):
             self.what_is_whole_is_closed(version, [blobs.get((version, name), NO_SHARD) for name in ALL_SHARDS])
 
     def waits_for_its_data(self, run: RunRecord) -> bool:
@@ -221,7 +253,7 @@ class Promises:
             model.path.split("/")[3] for model in self.world.models.registered.values()
         }
 
-    def each_end_is_notified_once(self, met: Mapping[tuple[Fate, str], int]) -> None:
+    def each_end_is_notified_once(self) -> None:
         ledger = self.world.ledger
         ends = {
             (run.run_id, str(run.state), to) for run in ledger.runs() if has_notification(run) for to in RECIPIENTS
@@ -231,8 +263,21 @@ class Promises:
         expected = Counter(row.key for row in rows if row.state is NotificationState.SENT)
         got = Counter(one.key for recipient in (self.world.topic, self.world.people) for one in recipient.received)
         assert expected.keys() == got.keys()
-        doubtful = sum(count for (_, method), count in met.items() if method in SENDING)
+        doubtful = sum(count for (_, method), count in self.met.items() if method in SENDING)
         assert got.total() - expected.total() <= doubtful
+
+    def no_version_is_dropped_without_a_word(self) -> None:
+        """A closing's run is given up for newer data, a hold, a cancellation, or where only the latest counts."""
+        for run in self.world.ledger.runs():
+            if run.state is not RunState.SUPPRESSED:
+                continue
+            rows = self.world.ledger.notifications(str(run.dataset_version))
+            about = [row for row in rows if row.content.get("run_id") == run.run_id]
+            notified = {row.recipient for row in about if row.outcome == "version_dropped"}
+            for_newer_version = "when_busy" in str(run.reason)
+            canceled = str(run.reason).startswith("a person canceled")
+            assert not for_newer_version or self.world.services.pipelines["digits"].when_busy == "latest"
+            assert (set(RECIPIENTS) if for_newer_version or canceled else set()) == notified, run.reason
 
     def what_is_whole_is_closed(self, version: str, contents: list[bytes]) -> None:
         if NO_SHARD in contents:

@@ -73,6 +73,7 @@ READS: Mapping[str, frozenset[str]] = {
             "history",
             "history_below",
             "generations",
+            "latest_generations",
             "run_queue",
             "dead_letter",
             "dead_letters",

@@ -119,9 +119,14 @@ def canceled_early(serve: Serve) -> list[Step]:
 
 
 def waiting(serve: Serve) -> list[Step]:
-    """The next version is queued behind the active run, and replaced by a newer one."""
+    """Two more versions are queued behind the active run; where only the latest counts, one replaces the other."""
     more = [step for version in ("v2", "v3") for step in (*uploads(*ALL_SHARDS, version=version), serve)]
     return [*trained()(serve)[:-2], *more, *trained()(serve)[-2:], serve, serve]
+
+
+def keep_latest(world: World) -> None:
+    """Have only the newest version wait."""
+    world.change_pipeline(when_busy="latest")
 
 
 def superseded(serve: Serve) -> list[Step]:
@@ -233,6 +238,7 @@ RARE = (
     ),
     Scenario(name="canceled early", steps=canceled_early, prepare=away, survives_loss=False),
     Scenario(name="waiting", steps=waiting, survives_loss=False),  # an hour later, nothing is queued any more
+    Scenario(name="waiting for the latest", steps=waiting, prepare=keep_latest, survives_loss=False),
     Scenario(name="superseded", steps=superseded, prelude=trained(), survives_loss=False),
     Scenario(
         name="canceled late",

@@ -15,11 +15,11 @@ from function_app.domain import jobs as planning
 from function_app.domain import run_queue
 from function_app.domain.jobs import JobSpec
 from function_app.domain.records import Generation, NotificationRecord, RunRecord, counter_change
-from function_app.domain.run_queue import RunQueue
+from function_app.domain.run_queue import QueueRules, RunQueue
 from function_app.domain.run_states import RunState
 from function_app.ingest import closing
 from function_app.ingest.stored_shards import StoredShards
-from function_app.runs import following, registration, submission
+from function_app.runs import admission, following, registration, submission
 from function_app.runs import transitions as run_changes
 from function_app.testing import ledger as memory_ledger
 from function_app.testing.ledger import MemoryLedger
@@ -27,7 +27,7 @@ from shared import manifest
 from shared.manifest import ManifestShard, fingerprint
 from tests.crash.chain_model import ChainModel, walk
 
-WALKS = (*range(20), 29, 47, 49, 61)
+WALKS = (*range(20), 29, 30, 39, 47, 49, 61)
 """Enough to notice each missing safeguard below."""
 MORE_WALKS = [seed for seed in range(200) if seed not in WALKS]
 
@@ -183,10 +183,20 @@ def what_waited_for_a_canceled_run_starts(patch: pytest.MonkeyPatch) -> None:
     """What is queued is not dropped."""
     release = run_queue.release
 
-    def all_stay_queued(queue: RunQueue, name: str, *, limit: int, **_: Any) -> RunQueue:
-        return release(queue, name, limit=limit)
+    def all_stay_queued(queue: RunQueue, name: str, rules: QueueRules, **_: Any) -> RunQueue:
+        return release(queue, name, rules)
 
     patch.setattr(run_queue, "release", all_stay_queued)
+
+
+def a_late_request_loses_its_turn(patch: pytest.MonkeyPatch) -> None:
+    """A version is put in line without those that closed before it."""
+    patch.setattr(submission, "_line_up_earlier", lambda *_: None)
+
+
+def the_newest_request_takes_every_place(patch: pytest.MonkeyPatch) -> None:
+    """Versions do not wait for their turn, whatever the pipeline says."""
+    patch.setattr(admission, "_rules", lambda _: QueueRules(limit=10, latest=frozenset({"digits"})))
 
 
 def the_fingerprint_ignores_content(patch: pytest.MonkeyPatch) -> None:
@@ -223,6 +233,8 @@ BROKEN: tuple[Break, ...] = (
     a_repeated_registration_has_another_version,
     a_cancellation_is_forgotten,
     what_waited_for_a_canceled_run_starts,
+    a_late_request_loses_its_turn,
+    the_newest_request_takes_every_place,
     the_fingerprint_ignores_content,
     a_run_trains_on_whatever_lies_in_storage,
     data_are_not_compared_at_the_end,

@@ -20,6 +20,7 @@ from function_app.adapters.azure_ml import WorkspaceClient
 from function_app.domain.jobs import Workspace
 from local_azure.azurite import HOST_ACCOUNT, Azurite
 from local_azure.processes import PATIENCE_S, Process, azure_ml_program, listening_url, wait_until
+from local_azure.twin.places import CLUSTER_IDENTITY
 from tests.support.processes import REPOSITORY
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ def start_azure_ml(
 FAST = (
     *("--node-start-delay-s", "0.05", "--node-leave-delay-s", "0.05"),
     *("--environment-build-s", "0.05", "--sync-interval-s", "0.2"),
+    *("--storage-identity", CLUSTER_IDENTITY),
 )
 PLAIN = ("plain", "CliV2AnonymousEnvironment")  # the second is what the client calls an inline environment
 
@@ -194,7 +196,11 @@ def cluster_body(max_nodes: int = 4, idle: str = "PT2M") -> dict[str, Any]:
     """Body of a compute cluster that scales from zero."""
     scale = {"minNodeCount": 0, "maxNodeCount": max_nodes, "nodeIdleTimeBeforeScaleDown": idle}
     properties = {"vmSize": "STANDARD_NC24RS_V3", "scaleSettings": scale}
-    return {"location": "westeurope", "properties": {"computeType": "AmlCompute", "properties": properties}}
+    return {
+        "location": "westeurope",
+        "identity": {"type": "UserAssigned", "userAssignedIdentities": {CLUSTER_IDENTITY: {}}},
+        "properties": {"computeType": "AmlCompute", "properties": properties},
+    }
 
 
 def start_with_code(directory: Path, azurite: Azurite) -> AzureMl:

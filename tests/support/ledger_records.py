@@ -68,6 +68,7 @@ def run_record(number: int = 1, **members: Any) -> RunRecord:
         "spec": {"name": f"{logical_run}-a1", "num_nodes": 2, "tags": {"landfall.pipeline": "digits"}},
         "spec_hash": "5" * 64,
         "created_at": created_at,
+        "asked_at": created_at,
         "state_since": created_at,
     }
     return RunRecord(**(defaults | members))

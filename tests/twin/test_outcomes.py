@@ -103,7 +103,7 @@ def test_a_change_cancels_the_running_job_and_trains_on_the_new_content(twin: Tw
 
 
 def test_a_run_that_a_person_cancels_ends_and_what_waits_for_it_does_not_start(twin: TwinUnderTest) -> None:
-    """One runs, one is queued; after the cancellation neither runs."""
+    """One runs, one is queued, and only the latest version counts: after the cancellation neither runs."""
     twin.upload("endless/canceled", whole_version())
     going = await_state(twin, "endless/canceled", "running")
     twin.upload("endless/queued", whole_version())

@@ -64,6 +64,7 @@ def bounded_run(run: RunRecord) -> RunRecord:
         reason=_beginning(run.reason),
         log_tail=run.log_tail and _clean(run.log_tail[-MAX_LOG_TAIL_CHARS:]),
         created_at=_utc(run.created_at),
+        asked_at=_utc_or_none(run.asked_at),
         state_since=_utc(run.state_since),
         claimed_until=_utc_or_none(run.claimed_until),
         submitted_at=_utc_or_none(run.submitted_at),

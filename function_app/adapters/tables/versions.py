@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import groupby
 
 from function_app.adapters.tables.bounds import bounded_generation, bounded_shard
 from function_app.adapters.tables.client import Change, Row, Tables, new_writer, tries
@@ -178,6 +179,20 @@ class TableVersions:
     def generations(self, version: DatasetVersion) -> list[Generation]:
         """See Ledger."""
         return [from_columns(Generation, row.columns) for row in self._scan(version, "generation")]
+
+    def latest_generations(self, dataset: str) -> Iterator[Generation]:
+        """See Ledger."""
+        rows = self._tables.scan(
+            "versions",
+            "PartitionKey ge @first and PartitionKey lt @last and RowKey ge @low and RowKey lt @high",
+            first=joined(escaped(dataset), ""),
+            last=after(escaped(dataset)),
+            low="generation|",
+            high=after("generation"),
+        )
+        found = (from_columns(Generation, row.columns) for row in rows)
+        for _, closings in groupby(found, key=lambda closing: closing.dataset_version):
+            yield next(closings)  # a version's closings share a partition, the last one first
 
     def claim_auto_run(self, generation: Generation, run_id: str) -> str:
         """See Ledger."""

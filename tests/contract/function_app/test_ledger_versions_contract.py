@@ -96,6 +96,17 @@ def test_all_generations_are_returned_latest_first(ledger: Ledger) -> None:
     )
 
 
+def test_the_latest_generations_of_a_dataset_are_those_of_its_versions(ledger: Ledger) -> None:
+    """One for each version that was closed; a dataset whose name begins like it does not count."""
+    versions = [DatasetVersion(dataset="digits", version=name) for name in ("v1", "v1-b", "v2")]
+    for version in [*versions, DatasetVersion(dataset="digits-2", version="v1")]:
+        for number in (1, 2, 10):
+            ledger.add_generation(generation_record(number, dataset_version=version))
+    found = sorted(ledger.latest_generations("digits"), key=lambda each: each.dataset_version)
+    assert [generation_record(10, dataset_version=version) for version in versions] == found
+    assert [] == list(ledger.latest_generations("digit"))
+
+
 def test_only_a_caller_that_knows_the_claimed_size_can_change_it(ledger: Ledger) -> None:
     """And by no other caller; each call returns the recorded size."""
     ledger.claim_split_size(DIGITS, "train", 4)

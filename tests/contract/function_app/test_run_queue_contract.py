@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from function_app.domain.run_queue import Dropped, QueueEntry, RunQueue, enqueue
+from dataclasses import replace
+
+from function_app.domain.run_queue import MAX_QUEUED, Dropped, QueueEntry, QueueRules, RunQueue, enqueue
 from function_app.ports import Ledger
 from tests.support.ledger_records import run_record
 from tests.support.threads import at_once
@@ -21,7 +23,9 @@ def test_an_empty_queue_is_there_before_anything_was_written(ledger: Ledger) -> 
 def test_a_queue_is_returned_as_it_was_saved(ledger: Ledger) -> None:
     """Every member survives; the caller learns what was there before."""
     queue = RunQueue(
-        running=(entry(1),), queued=(entry(2), entry(3, "faces")), dropped=(Dropped(logical_run="x", reason="é"),)
+        running=(entry(1),),
+        queued=(entry(2), replace(entry(3, "faces"), continues=True)),
+        dropped=(Dropped(logical_run="x", reason="é", gives_up_version=True),),
     )
     assert (RunQueue(), queue) == ledger.change_run_queue(lambda _: queue)
     assert (queue, queue) == ledger.change_run_queue(lambda before: before)
@@ -29,10 +33,10 @@ def test_a_queue_is_returned_as_it_was_saved(ledger: Ledger) -> None:
 
 
 def test_of_twelve_that_want_the_only_place_one_gets_it(ledger: Ledger) -> None:
-    """Twelve threads, one queue: one runs, one is queued, ten lose their place, none is forgotten."""
+    """Twelve threads, one queue: one runs, one waits, ten lose their place, none is forgotten."""
 
     def enter(number: int) -> None:
-        ledger.change_run_queue(lambda queue: enqueue(queue, entry(number), limit=1))
+        ledger.change_run_queue(lambda queue: enqueue(queue, entry(number), QueueRules(limit=1)))
 
     at_once([lambda number=number: enter(number) for number in range(12)])  # type: ignore[misc]
     queue = ledger.run_queue()
@@ -40,8 +44,8 @@ def test_of_twelve_that_want_the_only_place_one_gets_it(ledger: Ledger) -> None:
 
 
 def test_a_thousand_pipelines_fit_into_the_row(ledger: Ledger) -> None:
-    """As many as there may be pipeline files, each with a run that is running and one that is queued."""
-    entries = tuple(entry(number, f"pipeline-{number:050}") for number in range(1000))
+    """As many as there may be pipeline files, each with a run that is running, and as many as wait at most."""
+    entries = tuple(entry(number, f"pipeline-{number:050}") for number in range(MAX_QUEUED))
     queue = RunQueue(running=entries, queued=entries)
     ledger.change_run_queue(lambda _: queue)
     assert queue == ledger.run_queue()

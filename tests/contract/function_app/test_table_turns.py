@@ -18,7 +18,7 @@ from function_app.adapters.tables import TableLedger
 from function_app.adapters.tables.client import Tables
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.records import DeadLetterState, NotificationState, ShardState
-from function_app.domain.run_queue import QueueEntry, enqueue
+from function_app.domain.run_queue import QueueEntry, QueueRules, enqueue
 from function_app.domain.run_states import RunState
 from tests.support.interleaving import Turns
 from tests.support.ledger_records import (
@@ -106,7 +106,9 @@ def test_of_two_that_enter_none_is_forgotten(together: Together) -> None:
     """One runs, the other is queued."""
 
     def enter(number: int) -> None:
-        together.ledger.change_run_queue(lambda queue: enqueue(queue, QueueEntry.of(run_record(number)), limit=1))
+        together.ledger.change_run_queue(
+            lambda queue: enqueue(queue, QueueEntry.of(run_record(number)), QueueRules(limit=1))
+        )
 
     together.write(partial(enter, 1), partial(enter, 2))
     queue = together.ledger.run_queue()

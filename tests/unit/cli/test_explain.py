@@ -48,6 +48,21 @@ def test_a_complete_version_says_since_when_and_its_runs() -> None:
     ] == list(describe_version(version(generation=generation, runs=runs, splits={})))
 
 
+def test_a_version_says_what_its_run_waits_for_and_why_it_was_dropped() -> None:
+    """Behind the state; the reason of a run that was submitted is shown by `landfall run`."""
+    place = "waits for run landfall-w-a1; 3 versions before it"
+    runs = [
+        {"run_id": "landfall-x-a1", "state": "planned", "waiting": place},
+        {"run_id": "landfall-y-a1", "state": "suppressed", "waiting": None, "reason": "digits/v5 is newer"},
+        {"run_id": "landfall-z-a1", "state": "failed", "waiting": None, "reason": "out of memory"},
+    ]
+    assert [
+        f"  run landfall-x-a1: planned: {place}",
+        "  run landfall-y-a1: suppressed: digits/v5 is newer",
+        "  run landfall-z-a1: failed",
+    ] == list(describe_version(version(runs=runs)))[-3:]
+
+
 def test_a_split_says_what_its_data_look_like() -> None:
     """Sizes, how evenly labels are spread, and the range of every feature, a line each."""
     image = {"kind": "bytes", "minimum": 120, "maximum": 4160, "num_distinct": 1, "most_frequent": {"8x8x1": 90}}

@@ -28,6 +28,7 @@ def test_a_run_shows_how_it_ended_and_who_was_notified() -> None:
         "run_id": "r",
         "state": "failed",
         "state_since": "12:00",
+        "waiting": "waits for run landfall-w-a1; it is next",
         "dataset": "d",
         "version": "v",
         "generation": 1,
@@ -43,6 +44,7 @@ def test_a_run_shows_how_it_ended_and_who_was_notified() -> None:
     assert [
         "r: failed since 12:00",
         "  dataset version: d/v (generation 1)",
+        "  waits for run landfall-w-a1; it is next",
         "  attempt: 1",
         "  failure: out_of_memory, remedy: none",
         "  reason: exit 1",

@@ -143,6 +143,13 @@ def closing(world: World) -> Handling:
     return lambda: handle_request(CLOSED, world.services)
 
 
+def behind_many(world: World) -> Handling:
+    """A closing asks for its run, and more earlier ones are not in line than one request puts there."""
+    for number in range(submission.MAX_EARLIER + 1):
+        world.upload_shards(*ALL_SHARDS, version=f"earlier-{number}")
+    return closing(world)
+
+
 def older_closing(world: World) -> Handling:
     """A closing asks for its run, and the data have changed."""
     world.upload_shards(*ALL_SHARDS)
@@ -270,6 +277,7 @@ SCENARIOS: Mapping[str, Callable[[World], Handling]] = {
     "deleted while read": deleted_while_read,
     "the last shard": last_shard,
     "a closing": closing,
+    "a closing after many others": behind_many,
     "an older closing": older_closing,
     "a closing without a pipeline": without_pipeline,
     "a run whose pipeline is out of service": pipeline_out_of_service,

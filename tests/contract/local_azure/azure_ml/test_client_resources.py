@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import uuid
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cli.errors import CliError
+from cli.publish.workspace import AzureMlWorkspace, Cluster
 from local_azure.azurite import DATA_ACCOUNT
 from tests.support.azure_ml import AzureMl, command_job
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
     from azure.ai.ml.entities._assets import Code
+
+IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/cluster"
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
@@ -31,6 +37,47 @@ def test_a_cluster_is_created_and_read(client: MLClient) -> None:
         read.max_instances,
         read.idle_time_before_scale_down,
     )
+
+
+def test_publishing_creates_a_cluster_with_its_identity_and_then_leaves_it_alone(client: MLClient) -> None:
+    """It scales from zero, has no SSH, and stays as it is."""
+    cluster = Cluster(name="published", vm_size="Standard_NC24rs_v3", needed_nodes=2, max_nodes=4, identity=IDENTITY)
+    workspace = AzureMlWorkspace(client)
+    with pytest.raises(CliError, match="pass --cluster-identity with the ARM id"):
+        workspace.ensure_cluster(replace(cluster, identity=None))
+    made = [workspace.ensure_cluster(cluster), workspace.ensure_cluster(replace(cluster, identity=None))]
+    found = client.compute.get("published")
+    [identity] = found.identity.user_assigned_identities
+    assert ([True, False], 0, 4, False, IDENTITY) == (
+        made,
+        found.min_instances,
+        found.max_instances,
+        found.ssh_public_access_enabled,
+        identity.resource_id,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"vm_size": "Standard_NC6s_v3"}, "az ml compute delete --name misfit --resource-group"),
+        ({"needed_nodes": 9}, "it has at most 3 nodes, a pipeline needs 9: az ml compute update"),
+        ({"identity": IDENTITY}, f"no user-assigned identity.* --user-assigned-identities {IDENTITY}"),
+    ],
+)
+def test_publishing_names_what_does_not_fit_and_the_command(
+    client: MLClient, change: dict[str, Any], said: str
+) -> None:
+    """A cluster of another size, without an identity or too small is not taken for the right one, nor changed."""
+    from azure.ai.ml.entities import AmlCompute
+
+    small = AmlCompute(name="misfit", size="Standard_NC24rs_v3", max_instances=3)
+    client.compute.begin_create_or_update(small).result()
+    wanted = Cluster(name="misfit", vm_size="standard_nc24rs_v3", needed_nodes=2, max_nodes=4)
+    with pytest.raises(CliError, match="cluster misfit exists and does not fit") as refused:
+        AzureMlWorkspace(client).ensure_cluster(replace(wanted, **change))
+    assert re.search(said, str(refused.value)), refused.value
+    assert 3 == client.compute.get("misfit").max_instances
 
 
 def test_a_missing_cluster_is_a_404(client: MLClient) -> None:

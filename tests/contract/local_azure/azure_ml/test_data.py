@@ -10,7 +10,16 @@ from azure.storage.blob import BlobServiceClient
 
 from local_azure.azurite import DATA_ACCOUNT
 from local_azure.processes import wait_until
-from tests.support.azure_ml import RESOURCE_GROUP, SUBSCRIPTION, WORKSPACE, WORKSPACE_ID, AzureMl, command_job
+from local_azure.twin.places import CLUSTER_IDENTITY
+from tests.support.azure_ml import (
+    RESOURCE_GROUP,
+    SUBSCRIPTION,
+    WORKSPACE,
+    WORKSPACE_ID,
+    AzureMl,
+    cluster_body,
+    command_job,
+)
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
@@ -42,6 +51,23 @@ def log(emulator: AzureMl, name: str) -> str:
     """The root's output so far."""
     with emulator.http() as http:
         return http.get(f"/twin/jobs/{name}/log").text
+
+
+def test_a_compute_without_an_identity_with_roles_mounts_nothing(emulator: AzureMl, data: BlobServiceClient) -> None:
+    """A datastore without credentials is opened with the compute's user-assigned identity, or not at all."""
+    data.get_blob_client("datasets", "mounted/a").upload_blob(b"a")
+    uri = f"{LONG_FORM}/datastores/landfall_datasets/paths/mounted/"
+    inputs = {"folder": {"jobInputType": "uri_folder", "uri": uri}}
+    foreign = {"type": "UserAssigned", "userAssignedIdentities": {CLUSTER_IDENTITY + "-2": {}}}
+    for name, identity in (("bare", None), ("foreign", foreign)):
+        body = {key: value for key, value in {**cluster_body(), "identity": identity}.items() if value is not None}
+        emulator.put(f"computes/{name}", body).raise_for_status()
+        job = command_job("cat ${{inputs.folder}}/a", inputs=inputs, computeId=f"{WORKSPACE_ID}/computes/{name}")
+        emulator.put(f"jobs/mounts-with-{name}", job).raise_for_status()
+        emulator.await_status(f"mounts-with-{name}", "Failed")
+        error = str(emulator.details(f"mounts-with-{name}")["error"])
+        assert "StreamAccess.Authentication" in error, error
+        assert "landfall_datasets has no credentials, and the compute has no user-assigned identity" in error, error
 
 
 def test_inputs_of_every_form_reach_the_command(emulator: AzureMl, data: BlobServiceClient) -> None:

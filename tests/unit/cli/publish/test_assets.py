@@ -35,7 +35,7 @@ def publication(tmp_path: Path) -> Publication:
         identity=WorkspaceId(subscription="s", resource_group="g", workspace="w"),
         image="image:1",
         containers=Containers(data_account="data", host_account="host"),
-        clusters=[Cluster(name="gpu", vm_size="Standard_X", max_nodes=4)],
+        clusters=[Cluster(name="gpu", vm_size="Standard_X", needed_nodes=4, max_nodes=4)],
     )
 
 

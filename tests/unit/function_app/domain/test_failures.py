@@ -40,6 +40,13 @@ def exited(code: int, tail: str = "") -> str:
         ("no_capacity", "UserError/QuotaExceeded", "Not enough cores", ""),
         ("no_capacity", "", "Operation could not be completed as it results in exceeding approved Total Quota", ""),
         ("no_capacity", "AllocationFailed", "Allocation failed. We do not have sufficient capacity", ""),
+        (
+            "configuration",
+            "UserError/ScriptExecution.StreamAccess.Authentication",
+            "Authentication failed when trying to access the stream.",
+            "",
+        ),
+        ("configuration", "", "Error Code: ScriptExecution.WriteStreams.Authentication", ""),
         ("image_build", "UserError/ImageBuildFailure", "Image build failed. For more details, check log file", ""),
         ("image_build", "", "Failed to pull Docker image mcr.example/landfall:1", ""),
         (

@@ -5,24 +5,42 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from function_app.domain.run_queue import QueueEntry, RunQueue, enqueue, forget_dropped, release
+from function_app.domain import run_queue
+from function_app.domain.records import DatasetVersion
+from function_app.domain.run_queue import QueueEntry, QueueRules, RunQueue, enqueue, forget_dropped, release
 from tests.support.ledger_records import NOON, run_record
 
-
-def entry(number: int, pipeline: str = "digits", generation: int = 1) -> QueueEntry:
-    """The place that a run asks for; the higher the number, the later it asks."""
-    return QueueEntry.of(run_record(number, pipeline=pipeline, generation=generation))
+TEN = QueueRules(limit=10)
+LATEST = QueueRules(limit=10, latest=frozenset({"digits"}))
 
 
-def queue_of(*entries: QueueEntry, limit: int = 10) -> RunQueue:
+def entry(number: int, pipeline: str = "digits", generation: int = 1, version: str = "v1") -> QueueEntry:
+    """The place that a run asks for; the higher the number, the later its version closed."""
+    dataset_version = DatasetVersion(dataset=pipeline, version=version)
+    return QueueEntry.of(
+        run_record(number, pipeline=pipeline, generation=generation, dataset_version=dataset_version)
+    )
+
+
+def queue_of(*entries: QueueEntry, rules: QueueRules = TEN) -> RunQueue:
     """The queue after some have arrived, in order."""
     result = RunQueue()
     for one in entries:
-        result = enqueue(result, one, limit=limit)
+        result = enqueue(result, one, rules)
     return result
+
+
+def trained(queue: RunQueue, rules: QueueRules) -> list[str]:
+    """Whose turn comes, as one run after the other ends."""
+    order = []
+    while queue.running:
+        order.append(queue.running[0].logical_run)
+        queue = release(queue, order[-1], rules)
+    return order
 
 
 def names(entries: tuple[QueueEntry, ...]) -> list[str]:
@@ -59,27 +77,28 @@ def test_the_newest_generation_wins_also_where_it_comes_first() -> None:
 def test_asking_again_changes_nothing() -> None:
     """Whether it runs, waits, or lost its place."""
     result = queue_of(entry(1), entry(2), entry(3))
-    assert [result] * 3 == [enqueue(result, entry(number), limit=10) for number in (1, 2, 3)]
+    assert [result] * 3 == [enqueue(result, entry(number), TEN) for number in (1, 2, 3)]
 
 
 def test_pipelines_do_not_wait_for_each_other_below_the_limit() -> None:
     """Each has one place of its own."""
-    result = queue_of(entry(1, "a"), entry(2, "b"), entry(3, "c"), limit=2)
+    result = queue_of(entry(1, "a"), entry(2, "b"), entry(3, "c"), rules=QueueRules(limit=2))
     assert (2, ["c"]) == (len(result.running), [one.pipeline for one in result.queued])
 
 
 def test_the_oldest_place_in_line_starts_first() -> None:
     """Whatever the order of arrival; a replaced request's successor has its place."""
-    result = queue_of(entry(1, "a"), entry(5, "c"), entry(3, "b"), entry(9, "b"), limit=1)
-    result = release(result, entry(1).logical_run, limit=1)
+    one = QueueRules(limit=1)
+    result = queue_of(entry(1, "a"), entry(5, "c"), entry(3, "b"), entry(9, "b"), rules=one)
+    result = release(result, entry(1).logical_run, one)
     assert ([entry(9).logical_run], ["c"]) == (names(result.running), [one.pipeline for one in result.queued])
 
 
 def test_what_waited_is_dropped_where_that_is_asked_for() -> None:
     """Only what was asked for until then; a later request is another matter."""
     before = queue_of(entry(1), entry(2))
-    dropped = release(before, entry(1).logical_run, limit=10, drop_queued_before=entry(2).asked_at, reason="canceled")
-    kept = release(before, entry(1).logical_run, limit=10, drop_queued_before=entry(1).asked_at, reason="canceled")
+    dropped = release(before, entry(1).logical_run, TEN, drop_queued_before=entry(2).asked_at, reason="canceled")
+    kept = release(before, entry(1).logical_run, TEN, drop_queued_before=entry(1).asked_at, reason="canceled")
     assert ((), [entry(2).logical_run]) == (dropped.running, [one.logical_run for one in dropped.dropped])
     assert ([entry(2).logical_run], ()) == (names(kept.running), kept.dropped)
 
@@ -87,7 +106,7 @@ def test_what_waited_is_dropped_where_that_is_asked_for() -> None:
 def test_the_end_of_a_queued_run_drops_nothing() -> None:
     """A person canceled what waited, not what runs."""
     result = release(
-        queue_of(entry(1), entry(2)), entry(2).logical_run, limit=10, drop_queued_before=NOON, reason="canceled"
+        queue_of(entry(1), entry(2)), entry(2).logical_run, TEN, drop_queued_before=NOON, reason="canceled"
     )
     assert ((entry(1),), (), ()) == (result.running, result.queued, result.dropped)
 
@@ -98,6 +117,72 @@ def test_a_dropped_run_is_forgotten_once_its_row_says_so() -> None:
     assert () == forget_dropped(result, [entry(2).logical_run]).dropped
 
 
+def test_versions_wait_in_the_order_of_their_closing_whatever_the_order_of_arrival() -> None:
+    """Each has a place; the line is that of the closings."""
+    versions = [entry(number, version=f"v{number}") for number in range(1, 6)]
+    first, *others = versions
+    result = queue_of(first, *(others[number] for number in (2, 0, 3, 1)))
+    assert [0, 1, 2, 3] == [result.num_before(one) for one in others]
+    assert names(tuple(versions)) == trained(result, TEN)
+
+
+def test_a_version_keeps_its_place_when_its_shards_change() -> None:
+    """The newer generation is trained in the turn of the older one."""
+    first, changed, other = entry(1), entry(2, version="v2"), entry(3, version="v3")
+    newer = entry(4, version="v2", generation=2)
+    result = queue_of(first, changed, other, newer)
+    assert [one.logical_run for one in (first, newer, other)] == trained(result, TEN)
+    assert [False] == [one.gives_up_version for one in result.dropped]
+
+
+def test_with_latest_only_the_newest_version_waits_whatever_the_order_of_arrival() -> None:
+    """The active run is left alone; who loses a place learns to which version."""
+    first, second, newest, late = (entry(n, version=f"v{n}") for n in (1, 2, 4, 3))
+    result = queue_of(first, second, newest, late, rules=LATEST)
+    reason = f"digits/v4 is newer and took its place in line (when_busy: latest): {newest.first_run_id}"
+    assert ((first,), [newest.logical_run]) == (result.running, names(result.queued))
+    assert [(second.logical_run, reason, True), (late.logical_run, reason, True)] == [
+        (one.logical_run, one.reason, one.gives_up_version) for one in result.dropped
+    ]
+
+
+def test_versions_that_wait_are_dropped_when_the_pipeline_is_changed_to_latest() -> None:
+    """At the next look, without a request."""
+    result = run_queue.admit(queue_of(*(entry(n, version=f"v{n}") for n in range(1, 5))), LATEST)
+    assert ([entry(4).logical_run], 2) == (names(result.queued), len(result.dropped))
+
+
+def test_a_further_attempt_goes_before_every_version_and_loses_its_place_to_none() -> None:
+    """It had to give its place up, because its pipeline was out of service: its training has begun."""
+    for rules in (TEN, LATEST):
+        again = replace(entry(9, version="v9"), continues=True)
+        result = queue_of(entry(1), entry(2, version="v2"), again, entry(10, version="v10"), rules=rules)
+        assert again.logical_run == trained(result, rules)[1]
+
+
+def test_a_canceled_run_drops_what_waited_for_it_of_its_own_version() -> None:
+    """Other versions are trained; where only the latest waits, nothing follows by itself."""
+    for rules, dropped in ((TEN, ["v1"]), (LATEST, ["v1", "v2"])):
+        same, other = entry(2), entry(3, version="v2")
+        queue = replace(queue_of(entry(1), rules=rules), queued=(same, other))
+        result = release(queue, entry(1).logical_run, rules, drop_queued_before=other.asked_at, reason="canceled")
+        versions = {same.logical_run: "v1", other.logical_run: "v2"}
+        assert (dropped, True) == (
+            [versions[one.logical_run] for one in result.dropped],
+            all(one.gives_up_version for one in result.dropped),
+        )
+
+
+def test_the_row_keeps_its_size_and_every_pipeline_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last of the longest line asks again later; a pipeline that is idle starts."""
+    monkeypatch.setattr(run_queue, "MAX_QUEUED", 3)
+    result = queue_of(
+        *(entry(n, version=f"v{n}") for n in (9, 8, 7, 6, 5)), entry(20, "b"), entry(21, "b", version="v2")
+    )
+    assert ["digits", "b"] == [one.pipeline for one in result.running]
+    assert {entry(number).logical_run for number in (5, 6, 21)} == set(names(result.queued))
+
+
 ARRIVALS = st.tuples(st.just("enter"), st.integers(1, 30), st.sampled_from("abc"))
 ENDS = st.tuples(st.just("leave"), st.integers(0, 5), st.sampled_from("abc"))
 
@@ -105,21 +190,34 @@ ENDS = st.tuples(st.just("leave"), st.integers(0, 5), st.sampled_from("abc"))
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(events=st.lists(st.one_of(ARRIVALS, ENDS), max_size=60), limit=st.integers(1, 3))
 def test_no_sequence_breaks_the_rules(events: list[tuple[str, int, str]], limit: int) -> None:
-    """Never two of a pipeline, never more than the limit, never idle while a run may start, none forgotten."""
+    """Never two of a pipeline, never more than the limit, never idle while a run may start, none forgotten.
+
+    Versions of pipelines a and b wait in the order of their numbers; of c only the newest one waits.
+    """
     result, asked, gone = RunQueue(), set[str](), set[str]()
+    rules = QueueRules(limit=limit, latest=frozenset("c"))
     for kind, number, pipeline in events:
         if kind == "enter":
-            one = replace(entry(number, pipeline), asked_at=NOON + timedelta(seconds=number))
-            one = replace(one, logical_run=f"{pipeline}-{number}")
+            at = NOON + timedelta(seconds=number)
+            one = entry(number, pipeline, version=f"v{number // 2}", generation=1 + number % 2)
+            one = replace(one, asked_at=at, waiting_since=at, logical_run=f"{pipeline}-{number}")
             if one.logical_run not in gone:
                 asked.add(one.logical_run)
-                result = enqueue(result, one, limit=limit)
+                result = enqueue(result, one, rules)
         elif result.running:
             name = result.running[number % len(result.running)].logical_run
             gone.add(name)
-            result = release(result, name, limit=limit)
+            before, result = result, release(result, name, rules)
+            starting = [one for one in result.running if not before.is_running(one.logical_run)]
+            assert starting == [one for one in starting if not before.num_before(one)]
         running, queued = ([one.pipeline for one in part] for part in (result.running, result.queued))
-        assert (len(set(running)), len(set(queued)), True) == (len(running), len(queued), len(running) <= limit)
+        versions = {(one.pipeline, one.version) for one in result.queued}
+        assert (len(set(running)), True, len(result.queued), True) == (
+            len(running),
+            len(running) <= limit,
+            len(versions),
+            queued.count("c") <= 1,
+        )
         assert [] == [p for p in queued if p not in running and len(running) < limit]
         known = {*names(result.running), *names(result.queued), *(one.logical_run for one in result.dropped)}
         assert asked == known | gone

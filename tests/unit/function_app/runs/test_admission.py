@@ -1,4 +1,4 @@
-"""Generations and the run queue: one run of a pipeline is active, one waits, and none is forgotten."""
+"""Generations and the run queue: one run of a pipeline is active, others wait, and none is forgotten."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def test_of_many_changes_the_newest_is_queued_and_the_others_say_why_not() -> No
     assert [RunState.SUPPRESSED, RunState.SUPPRESSED, RunState.SUBMITTED] == states
     assert f"superseded by generation 3 while it was queued: {later[1].run_id}" == world.stands(later[0]).reason
     assert [first.run_id, later[2].run_id] == world.jobs.submissions
-    assert {first.run_id} == {n.subject for n in world.topic.received}
+    received = [(n.subject, n.outcome) for n in world.topic.received]
+    assert [("digits/v1", "version_waiting"), (first.run_id, "not_registered")] == received
 
 
 def test_another_version_of_the_dataset_waits_too() -> None:
@@ -153,7 +154,10 @@ def test_no_more_runs_go_than_the_limit_over_all_pipelines() -> None:
     world.services = replace(world.services, max_concurrent_runs=2)
     runs = {name: world.train(dataset=name) for name in ("digits", "a", "b", "c")}
     assert [runs["digits"].run_id, runs["a"].run_id] == world.jobs.submissions
-    assert "which is the limit of 2" in world.ledger.history(runs["b"].run_id)[-1].reason
+    assert (
+        "waits for runs of other pipelines: active runs are limited to 2"
+        in world.ledger.history(runs["b"].run_id)[-1].reason
+    )
     world.finish(runs["a"])
     world.finish(runs["digits"])
     assert [runs["b"].run_id, runs["c"].run_id] == world.jobs.submissions[2:]
@@ -214,8 +218,9 @@ def test_a_run_that_waits_adds_no_line_at_every_sweep() -> None:
 
 @pytest.mark.parametrize("attempt", range(5))
 def test_of_many_handlers_at_once_one_run_is_admitted_and_one_is_queued(attempt: int) -> None:
-    """Eight versions close at the same time: one job, one queued, six suppressed."""
+    """Eight versions close at the same time, and only the latest counts: one job, one queued, six suppressed."""
     world = World()
+    world.change_pipeline(when_busy="latest")
     for number in range(8):
         world.upload_shards(*ALL_SHARDS, version=f"v{attempt}{number}")
     messages = [TrainingRequest.from_json(message) for message in world.requests.messages]

@@ -91,6 +91,19 @@ def test_a_closed_version_has_its_generation_and_runs() -> None:
     )
 
 
+def test_a_run_that_waits_says_for_what_everywhere() -> None:
+    """In its version, alone and in the list; an active run waits for nothing."""
+    world = World()
+    first, second = world.train(), world.train(version="v2")
+    place = f"waits for run {first.run_id}; it is next"
+    listed = call(world, "GET", "/api/runs").json()["runs"]
+    assert ([place, None], place, place) == (
+        [run["waiting"] for run in listed],
+        call(world, "GET", f"/api/runs/{second.run_id}").json()["waiting"],
+        call(world, "GET", "/api/datasets/digits/v2").json()["runs"][0]["waiting"],
+    )
+
+
 def test_a_run_shows_how_it_ended_and_its_notifications() -> None:
     """Model, metrics, and one notification for each recipient."""
     world = World()

@@ -12,7 +12,7 @@ from shared.errors import LandfallError
 from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError
 
 MAX_SHOWN_CHARS = 50
-"""Of a value that a report states."""
+"""Length to which a value of a report is cut in a reason."""
 
 
 class GateError(LandfallError):

@@ -67,8 +67,11 @@ def _text(run: RunRecord) -> str:
 
 def _is_to_be_mended(run: RunRecord) -> bool:
     """Whether the reason of the remedy says what a person has to do."""
-    mended_by_people = (FailureClass.CONFIGURATION, FailureClass.MISSING_RESOURCES)
-    return run.remedy == Remedy.QUARANTINE or run.failure_class in mended_by_people
+    return run.remedy == Remedy.QUARANTINE or run.failure_class in (
+        FailureClass.CONFIGURATION,
+        FailureClass.DATA_CHANGED,
+        FailureClass.MISSING_RESOURCES,
+    )
 
 
 def _sentence(text: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import stat
 from pathlib import Path
 
 import pytest
@@ -97,15 +95,3 @@ def test_progress_counts_every_byte_once(twin: TwinUnderTest, shards: list[Path]
     with ShardUploader.connected(twin.twin.places.data_connection, "datasets") as uploader:
         uploader.upload(shards[0], "unknown/v4/a", steps.append, overwrite=False)
     assert 1000 == sum(steps)
-
-
-def test_no_file_of_a_twin_is_for_other_users(twin: TwinUnderTest) -> None:
-    """State, keys, Azurite's access log with its signatures, logs of all parts, and what jobs write."""
-    twin.upload("steady/owned", whole_version())
-    assert "registered" == twin.await_settled("steady/owned")["state"]
-    folder, modes = twin.twin.places.folder, {}
-    for path in [folder, *folder.rglob("*")]:
-        with contextlib.suppress(FileNotFoundError):  # a job's, and removed meanwhile
-            modes[path] = stat.S_IMODE(path.lstat().st_mode) * (not path.is_symlink())
-    assert twin.twin.places.logs / "azurite-access.log" in modes
-    assert [] == [str(path) for path, mode in modes.items() if mode & 0o077]

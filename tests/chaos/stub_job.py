@@ -20,7 +20,7 @@ from shared.job_arguments import JobArguments
 from shared.manifest import Manifest
 from shared.training_report import FILE_NAME, TrainingReport
 
-PAUSE_S = 0.15
+PAUSE_S = 0.5
 """After each shard: a training takes its time, in which data may change."""
 
 

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 BENCHMARKS = {
     "cold_start": "cold_start.run",
+    "flood": "flood.run",
     "latency": "latency.run",
     "ledger": "ledger.run",
     "sweep": "sweep.run",

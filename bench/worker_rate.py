@@ -33,6 +33,7 @@ NUM_SHARDS = 100
 NUM_RECORDS = 100
 WARM_UP = "digits/warm-up"
 MIN_RATIO = 0.7
+MAX_REQUESTS = 8
 MAX_ROUNDS = 40
 MAX_OTHERS_SHARE = 0.10
 """Largest share of the cores' time that other processes, except Azurite, may use in a round that counts."""
@@ -73,7 +74,12 @@ def worker_figures(context: Context) -> list[Figure]:
         Figure(
             name="shards per second of one worker", value=NUM_SHARDS / median(rounds.judged_s), unit="1/s on Azurite"
         ),
-        Figure(name="requests of judging one shard", value=rounds.requests.total() / shards, unit="requests"),
+        Figure(
+            name="requests of judging one shard",
+            value=rounds.requests.total() / shards,
+            unit="requests",
+            at_most=MAX_REQUESTS,
+        ),
     ]
 
 
@@ -167,9 +173,9 @@ def requests(log: bytes) -> Counter[str]:
 
 
 def concurrency(root: Path) -> int:
-    """Return how many queue messages one instance handles at once, from host.json."""
+    """Return how many messages of the two queues of uploads one instance handles at once, from host.json."""
     queues = json.loads((root / "host.json").read_text(encoding="utf-8"))["extensions"]["queues"]
-    return int(queues["batchSize"]) + int(queues["newBatchThreshold"])
+    return 2 * (int(queues["batchSize"]) + int(queues["newBatchThreshold"]))
 
 
 def small_shard() -> bytes:

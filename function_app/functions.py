@@ -25,7 +25,7 @@ from azure.functions import (
 
 from function_app.bootstrap import services
 from function_app.domain.errors import ProblemsError
-from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, TRAINING_REQUESTED
+from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED
 
 if TYPE_CHECKING:
     from azure.functions import AsgiMiddleware
@@ -58,14 +58,25 @@ def build_app() -> FunctionApp:
 @triggers.queue_trigger(arg_name="message", queue_name=SHARD_UPLOADED, connection=HOST_STORAGE)
 def shard_uploaded(message: QueueMessage) -> None:
     """Validate the shards whose upload Event Grid reports."""
-    from function_app.domain.events import read_uploads
-    from function_app.ingest.uploads import handle_upload
+    from function_app.ingest.uploads import handle_message
     from function_app.sweep.dead_letters import failures_on_record
 
     body = message.get_body()
     with failures_on_record(SHARD_UPLOADED, body, services()):
-        for upload in read_uploads(body, num_deliveries=message.dequeue_count or 1):
-            handle_upload(upload, services())
+        num_deliveries, inserted_at = message.dequeue_count or 1, message.insertion_time
+        handle_message(body, services(), num_deliveries=num_deliveries, inserted_at=inserted_at)
+
+
+@triggers.function_name("shard_uploaded_bulk")
+@triggers.queue_trigger(arg_name="message", queue_name=SHARD_UPLOADED_BULK, connection=HOST_STORAGE)
+def shard_uploaded_bulk(message: QueueMessage) -> None:
+    """Validate the shards of a dataset that uploads many at once, beside those of the others."""
+    from function_app.ingest.uploads import handle_passed_on
+    from function_app.sweep.dead_letters import failures_on_record
+
+    body = message.get_body()
+    with failures_on_record(SHARD_UPLOADED_BULK, body, services()):
+        handle_passed_on(body, services(), num_deliveries=message.dequeue_count or 1)
 
 
 @triggers.function_name("training_requested")

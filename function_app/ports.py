@@ -18,6 +18,7 @@ from function_app.domain.records import (
     Generation,
     HistoryEntry,
     NotificationRecord,
+    RecordedShard,
     RunRecord,
     ShardRecord,
     Undelivered,
@@ -48,10 +49,11 @@ class ShardLedger(Protocol):
         """Return the verdict on one position, None where there is none."""
         ...
 
-    def record_shard(self, shard: ShardRecord) -> ShardRecord | None:
-        """Write a verdict and move its bucket's counter, in one transaction; return the row it replaced.
+    def record_shard(self, shard: ShardRecord, *, is_first: bool = False) -> RecordedShard:
+        """Write a verdict and move its bucket's counter, in one transaction.
 
-        Raises LedgerConflictError where another writer kept winning.
+        ``is_first``: the caller has just seen that the position has no verdict. It saves a look, and changes nothing
+        where there is one after all. Raises LedgerConflictError where another writer kept winning.
         """
         ...
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -143,6 +145,40 @@ class TimeBudget:
         return size_bytes >= self.min_bytes
 
 
+@dataclass(kw_only=True)
+class Turns:
+    """When the last shards of each dataset came to this process. Threads count without a lock: more do no harm."""
+
+    max_shards: int = 20
+    """Shards of one dataset within the window that are judged in the order of their arrival."""
+    window_s: float = 60.0
+    short_wait: timedelta = timedelta(seconds=2)
+    """Where messages wait shorter in the queue of uploads, none is passed on. Storage states times in seconds."""
+    pause_s: float = 0.25
+    """Where no message was passed on for so long, the queue of uploads is short."""
+    patience_s: float = 2.0
+    """Longest wait of a message that was passed on."""
+    seconds: Callable[[], float] = time.monotonic
+    wait: Callable[[float], object] = time.sleep
+    came_s: dict[str, deque[float]] = field(default_factory=dict)
+    """Dataset → when its last shards came, at most ``max_shards``."""
+    passed_on_s: float = -math.inf
+    """When the last message was passed on."""
+
+    def has_had(self, dataset: str, num_shards: int) -> bool:
+        """Whether a dataset has had its turn before these shards, which are counted."""
+        came_s, now_s = self.came_s.setdefault(dataset, deque(maxlen=self.max_shards)), self.seconds()
+        has_had = len(came_s) == self.max_shards and now_s - came_s[0] < self.window_s
+        came_s.extend([now_s] * num_shards)
+        return has_had
+
+    def give_way(self) -> None:
+        """Wait while messages are passed on: that is quick, and another dataset's shard may be behind them."""
+        end_s = self.seconds() + self.patience_s
+        while (left_s := min(end_s, self.passed_on_s + self.pause_s) - self.seconds()) > 0:
+            self.wait(left_s)
+
+
 @dataclass(frozen=True, kw_only=True)
 class IngestServices(NotifyServices):
     """What the way from an upload to a closed version needs."""
@@ -161,6 +197,7 @@ class IngestServices(NotifyServices):
     validate_within: ValidateWithin = field(default=validate_shard_within)
     """For shards that may take longer than one execution."""
     time_budget: TimeBudget = field(default_factory=TimeBudget)
+    turns: Turns = field(default_factory=Turns)
     sweep_grace: timedelta = timedelta(seconds=120)
     """How long an event may take before the sweep does its work."""
 

@@ -322,7 +322,7 @@ def _is_foreign(name: str) -> bool:
 
 def _emptied(path: Path) -> IO[bytes]:
     """Open an empty file of its owner for appending: writes still go to its end after it was truncated."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC, 0o600), "ab")
     os.fchmod(file.fileno(), 0o600)  # an older one may be readable by others
     return file

@@ -9,17 +9,17 @@ import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from shard_validation.reasons import Reason, ReasonCode
 from shard_validation.requirements import DataRequirements
-from shard_validation.validate import ShardStatistics
+from shard_validation.validate import ShardStatistics, ShardVerdict
 from shared.manifest import ManifestShard
 from shared.safe_text import shown
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
+from shared.source_names import DATASET_FILE, packed_from, read_sources
 
-DATASET_FILE = "dataset.json"
 TFDS_FILE = "dataset_info.json"
 COUNT_FILES = (DATASET_FILE, TFDS_FILE)
 """Landfall's own file, and that of TensorFlow Datasets."""
@@ -77,6 +77,19 @@ def _count(value: Any) -> int:
     if isinstance(value, (bool, float)) or count < 0:
         raise ValueError(f"a record count must be an integer from 0, got {value!r}")
     return count
+
+
+def with_sources(verdict: ShardVerdict, shard: str, dataset_file: bytes) -> ShardVerdict:
+    """Return a verdict whose reasons say what their records were packed from, where ``dataset.json`` knows it."""
+    sources = read_sources(dataset_file, shard=shard, crc32c=verdict.crc32c)
+    if not sources:
+        return verdict
+    return replace(verdict, reasons=tuple(_with_source(reason, sources) for reason in verdict.reasons))
+
+
+def _with_source(reason: Reason, sources: Sequence[str]) -> Reason:
+    source = "" if reason.record_index is None else packed_from(sources, reason.record_index)
+    return replace(reason, message=f"{reason.message} ({source})") if source else reason
 
 
 WARNINGS = frozenset({ReasonCode.SET_SMALL_SHARD})

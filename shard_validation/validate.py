@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from crc32c import crc32c
 
-from shard_validation.content import HEAD_BYTES, Content, ShardSource, name_fault, read_ahead, recognise
+from shard_validation.content import HEAD_BYTES, Content, ShardSource, held, name_fault, read_ahead, recognise
 from shard_validation.reasons import Fault, Reason, ReasonCode
 from shard_validation.requirements import DataRequirements
 from shared.record_framing import Compression
@@ -53,7 +53,7 @@ def validate_shard_within(
     Pass the checkpoint back to resume; the source must have the same content (ETag).
     Raises SourceError as `validate_shard` does, and ValueError for a checkpoint of another shard.
     """
-    task = Task(source=source, requirements=requirements or DataRequirements())
+    task = Task(source=held(source), requirements=requirements or DataRequirements())
     task.progress = progress or task.progress
     task.should_pause = should_pause or task.should_pause
     task.out_of_time = out_of_time or task.out_of_time

@@ -28,7 +28,7 @@ def _of_splits(options: TrainingOptions, manifest: Manifest, world_size: int) ->
     for option in ("train_split", "validation_split"):
         name = getattr(options, option)
         if name not in splits:
-            yield f"{option}: the data have no split {_quoted(name)}; they have {_named(splits)}"
+            yield f"{option}: the data have no split {_quoted(name)}; they have {named(splits)}"
     times = f", accumulated {options.gradient_accumulation} times," if options.gradient_accumulation > 1 else ""
     step = world_size * options.per_process_batch_size * options.gradient_accumulation
     num_records = manifest.num_records(options.train_split)
@@ -44,7 +44,7 @@ def _of_features(options: TrainingOptions, manifest: Manifest) -> Iterator[str]:
         name = getattr(options, option)
         spec = _feature(manifest, name)
         if spec is None:
-            known = _named(sorted(one.name for one in manifest.features))
+            known = named(sorted(one.name for one in manifest.features))
             yield f"{option}: the data have no feature {_quoted(name)}; data.features names {known}"
             continue
         if option == "label_feature" and (spec.kind, spec.shape) != ("int64", ()):
@@ -62,13 +62,17 @@ def _of_labels(options: TrainingOptions, manifest: Manifest) -> Iterator[str]:
     seen = [_seen(statistics, spec.name) for _, statistics in _read_splits(options, manifest)]
     lows = [one["minimum"] for one in seen if one.get("minimum") is not None]
     highs = [one["maximum"] for one in seen if one.get("maximum") is not None]
-    if lows and min(lows) < options.label_offset:
-        yield f"label_offset: {options.label_offset}, but labels go down to {min(lows):g}"
-    if not highs:
-        return
+    if lows and highs:
+        yield from (text for _, text in label_misfits(options, min(lows), max(highs)))
+
+
+def label_misfits(options: TrainingOptions, lowest: float, highest: float) -> Iterator[tuple[str, str]]:
+    """Yield each option that does not allow the labels, with a text that begins with it."""
+    if lowest < options.label_offset:
+        yield "label_offset", f"label_offset: {options.label_offset}, but labels go down to {lowest:g}"
     offset = f" with label_offset: {options.label_offset}" if options.label_offset else ""
-    if max(highs) - options.label_offset >= options.num_classes:
-        yield f"num_classes: {options.num_classes}{offset}, but labels go up to {max(highs):g}"
+    if highest - options.label_offset >= options.num_classes:
+        yield "num_classes", f"num_classes: {options.num_classes}{offset}, but labels go up to {highest:g}"
 
 
 def _read_splits(options: TrainingOptions, manifest: Manifest) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -92,6 +96,7 @@ def _quoted(name: str) -> str:
     return f'"{name[:100]}"'
 
 
-def _named(names: list[str]) -> str:
+def named(names: list[str]) -> str:
+    """Return a bounded list of names, each of them bounded."""
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return (", ".join(name[:100] for name in names[:MAX_NAMED]) or "none") + more

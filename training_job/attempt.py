@@ -8,7 +8,13 @@ from pathlib import Path
 from training_job import collective
 from training_job.checkpoints.variables import all_variables, assign
 from training_job.data.damage import find_damage
-from training_job.errors import ConfigurationError, DataError, NonFiniteLossError, UnreadableDataError
+from training_job.errors import (
+    ConfigurationError,
+    DataError,
+    NonFiniteLossError,
+    TrainingError,
+    UnreadableDataError,
+)
 from training_job.evaluation import check_exported, evaluate, export
 from training_job.job import Job
 from training_job.liveness.interruptions import StopRequest
@@ -31,11 +37,8 @@ def run(job: Job, stop: StopRequest) -> None:
     except NonFiniteLossError:
         agree_on_contents(session)  # other data than were accepted are no mistake in the options
         raise
-    except ConfigurationError:
-        _damage(session)  # nor are labels that only these other data have
-        raise
-    except UnreadableDataError as error:
-        raise DataError(f"{error} {_damage(session)}") from error
+    except (ConfigurationError, UnreadableDataError) as error:
+        raise _explained(error, session) from error.__cause__
 
 
 def finish(session: Session) -> None:
@@ -88,6 +91,15 @@ def _report(session: Session, metrics: Mapping[str, float], epoch: int, costs: M
         listener.ended(folder)
 
 
-def _damage(session: Session) -> str:
+def _explained(error: TrainingError, session: Session) -> TrainingError:
+    """Return the error to report instead: it names the record at which TensorFlow stopped, if one is to blame.
+
+    Raises DataChangedError where the data are not those that were accepted: then the options are not to blame.
+    """
+    epoch = session.position.epoch
     session.watch.enter(DAMAGE_PLACE, session.position.step)
-    return find_damage(session.inputs.suspects(session.position.epoch), session.job.manifest.data_format)
+    damage = find_damage(session.inputs.suspects(epoch), session.job.manifest.data_format)
+    session.watch.enter(DAMAGE_PLACE, session.position.step)
+    if misfit := session.inputs.misfit(epoch):
+        return ConfigurationError(f"{misfit}.")
+    return error if isinstance(error, ConfigurationError) else DataError(f"{error} {damage}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from azure.storage.blob import ContainerClient
@@ -63,11 +64,11 @@ def run(context: Context) -> list[Figure]:
     ]
 
 
-def write_pipelines(folder: Path) -> Path:
+def write_pipelines(folder: Path, datasets: Sequence[str] = DATASETS) -> Path:
     """Write one pipeline per dataset, with a training that only waits, and return the folder."""
     (folder / "scripts").mkdir(parents=True)
     (folder / "scripts" / "wait.py").write_text(SCRIPT, encoding="utf-8")
-    for dataset in DATASETS:
+    for dataset in datasets:
         (folder / f"{dataset}.yaml").write_text(PIPELINE.format(dataset=dataset), encoding="utf-8")
     return folder
 

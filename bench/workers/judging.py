@@ -28,7 +28,6 @@ from function_app.domain.events import read_uploads
 from function_app.domain.records import HistoryEntry, ShardRecord
 from function_app.domain.shard_paths import shard_place
 from function_app.ingest.uploads import handle_upload
-from shard_validation.content import HEAD_BYTES
 
 SERVICES = build_services(os.environ)
 HOST = StorageConnection(read_connection(os.environ, HOST_CONNECTION))
@@ -90,9 +89,7 @@ def _requests(path: str, row: ShardRecord, entry: HistoryEntry) -> None:
     blob.get_blob_properties()
     _get(TABLES["shards"], partition, key)
     _get(TABLES["versions"], joined(escaped(version.dataset), escaped(version.version)), joined("split", shard.split))
-    for length in (HEAD_BYTES, row.size_bytes):
-        blob.download_blob(0, length).readall()
-    _get(TABLES["shards"], partition, key)
+    blob.download_blob(0, row.size_bytes).readall()
     counter = _get(TABLES["shards"], partition, counter_key(shard.split))
     keys = {"PartitionKey": partition, "RowKey": key}
     accepted = {"PartitionKey": partition, "RowKey": counter_key(shard.split), "split": shard.split, "accepted": 1}
@@ -103,9 +100,7 @@ def _requests(path: str, row: ShardRecord, entry: HistoryEntry) -> None:
     verdict = {**to_columns(row), **keys, "writer": new_writer()}
     TABLES["shards"].submit_transaction([("create", verdict), changed])
     subject = {"PartitionKey": joined("subject", escaped(path)), "RowKey": joined(ascending(entry.at), new_writer())}
-    TABLES["decisions"].submit_transaction([("create", {**to_columns(entry), **subject, "writer": new_writer()})])
-    blob.get_blob_properties()
-    _get(TABLES["shards"], partition, counter_key(shard.split))
+    TABLES["decisions"].create_entity({**to_columns(entry), **subject, "writer": new_writer()})
 
 
 def _get(table: TableClient, partition: str, key: str) -> Any:

@@ -14,9 +14,10 @@ from typing import Any
 from cli.errors import CliError
 from cli.pack.collection import Collection, Entry, deal
 from shard_validation import DataRequirements, ImagePolicy, LocalFileSource, encode_example, validate_shard
-from shard_validation.sets import DATASET_FILE, FORMAT_VERSION
+from shard_validation.sets import FORMAT_VERSION
 from shared.record_framing import frame_record
 from shared.safe_text import shown
+from shared.source_names import DATASET_FILE, MAX_SOURCES_BYTES, SOURCES, bounded_sources
 
 PLAN_FILE = ".landfall-pack.json"
 """In the target folder until packing has finished: the plan's digest, and the shards that are done."""
@@ -137,8 +138,9 @@ class Packer:
 
     def _write_dataset_file(self) -> None:
         splits: dict[str, Any] = {}
+        every = self._with_sources()
         for split in self._collection.splits:
-            shards = [self._done[name] for name in self._plan if name.startswith(f"{split}-")]
+            shards = [shard for name, shard in every.items() if name.startswith(f"{split}-")]
             splits[split] = {"num_records": sum(s["num_records"] for s in shards), "shards": shards}
         members = {
             "format_version": FORMAT_VERSION,
@@ -148,6 +150,20 @@ class Packer:
             "splits": splits,
         }
         _write_atomically(self._folder / DATASET_FILE, members)
+
+    def _with_sources(self) -> dict[str, dict[str, Any]]:
+        """Return what is known of each shard, with the names of its records' sources as far as these may grow."""
+        every, budget = {}, MAX_SOURCES_BYTES
+        for name, members in self._plan.items():
+            sources, size = bounded_sources([_source(entry) for entry in members], budget)
+            budget -= size
+            every[name] = {**self._done[name], **({SOURCES: sources} if sources else {})}
+        return every
+
+
+def _source(entry: Entry) -> str:
+    """Return an entry's name for dataset.json: a path below the source, or a row of a table."""
+    return f"row {int(entry.key)}" if entry.key.isdecimal() else entry.key
 
 
 def _digest(plan: Mapping[str, Sequence[Entry]], collection: Collection) -> str:

@@ -21,7 +21,9 @@ from shard_validation import (
     SourceError,
     validate_shard,
 )
+from shard_validation.sets import with_sources
 from shared.safe_text import mask_secrets
+from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -80,10 +82,21 @@ def judge(shard: ShardInput, requirements: DataRequirements | None, progress: Pr
             verdict = validate_shard(source, requirements, progress=progress)
         if _inode(path) != opened:  # the source notices writes into its file, but not another file in its place
             raise SourceChangedError(f"{path}: the file was replaced or removed while it was read; validate it again")
-        return Judged(shard=shard, verdict=verdict)
+        return Judged(shard=shard, verdict=_with_sources(verdict, path))
     except SourceError as error:
         reason = error.reason(shard.label)
         return Judged(shard=shard, failure=dataclasses.replace(reason, message=mask_secrets(reason.message)))
+
+
+def _with_sources(verdict: ShardVerdict, path: Path) -> ShardVerdict:
+    """Name what the rejected records were packed from, where dataset.json beside the shard knows it."""
+    if verdict.accepted:
+        return verdict
+    try:
+        with path.with_name(DATASET_FILE).open("rb") as file:
+            return with_sources(verdict, path.name, file.read(MAX_FILE_BYTES + 1))
+    except OSError:
+        return verdict  # there is none, or it cannot be read: --set reports that
 
 
 def _inode(path: Path) -> tuple[int, int] | None:

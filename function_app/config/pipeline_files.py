@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from function_app.config.pipelines import UNNAMED, Pipeline, is_own_script
 from function_app.domain.errors import PipelineError
 from horovod_lint import MAX_SCRIPT_BYTES, ScriptError
+from shared.safe_text import MAX_VALUE_CHARS, setting_value
 
 MAX_FILE_BYTES = 256 << 10
 MAX_FILES = 1000
@@ -199,7 +200,7 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, LookupError) as error:  # PyYAML's own, where a value does not fit its tag
             tag = node.tag.removeprefix("tag:yaml.org,2002:")
             raise yaml.YAMLError(
-                f"{node.value[:100]!r} is not a value of !!{tag}, {_place(node.start_mark)}"
+                f"{setting_value(node.value)} is not a value of !!{tag}, {_place(node.start_mark)}"
             ) from error
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 (PyYAML's own)
@@ -208,9 +209,11 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag != "tag:yaml.org,2002:str":
-                raise yaml.YAMLError(f"keys must be texts, got {key.value!r}, {_place(key.start_mark)}")
+                raise yaml.YAMLError(
+                    f"keys must be texts, got {setting_value(str(key.value))}, {_place(key.start_mark)}"
+                )
             if key.value in seen:
-                raise yaml.YAMLError(f"key {key.value!r} is repeated, {_place(key.start_mark)}")
+                raise yaml.YAMLError(f"key {setting_value(key.value)} is repeated, {_place(key.start_mark)}")
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
@@ -224,7 +227,7 @@ def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
     text = str(loader.construct_scalar(node))
     if _AMBIGUOUS.fullmatch(text):
         meant = "write a number without leading zeros, _ and :, or a text in quotes"
-        raise yaml.YAMLError(f"{text[:100]!r} is ambiguous: {meant}, {_place(node.start_mark)}")
+        raise yaml.YAMLError(f"{setting_value(text)} is ambiguous: {meant}, {_place(node.start_mark)}")
     is_int = node.tag == "tag:yaml.org,2002:int"
     number: int | float = loader.construct_yaml_int(node) if is_int else loader.construct_yaml_float(node)
     return number
@@ -253,12 +256,16 @@ def _problems(error: ValidationError) -> Iterator[str]:
         is_secret = location[:1] == ["notify"]  # perhaps an address, put where its setting's name belongs
         is_omitted = is_secret or found["type"] == "missing" or isinstance(found["input"], dict | list)
         seen = "" if is_omitted else _shown(found["input"])
-        hint = _did_you_mean(location) if found["type"] in ("extra_forbidden", "unexpected_keyword_argument") else ""
-        yield f"{'.'.join(str(part) for part in location) or 'the file'}: {message}{seen}{hint}"
+        is_unknown = found["type"] in ("extra_forbidden", "unexpected_keyword_argument")
+        hint = _did_you_mean(location) if is_unknown else ""
+        path = [str(part) for part in location]
+        if (is_unknown or "[key]" in found["loc"]) and len(path[-1]) > MAX_VALUE_CHARS:
+            path[-1] = f"a name of {len(path[-1])} characters"  # perhaps a key, put where a field's name belongs
+        yield f"{'.'.join(path) or 'the file'}: {message}{seen}{hint}"
 
 
 def _shown(value: Any) -> str:
-    return f", got {str(value)[:100]!r}" if isinstance(value, str) else f", got {json.dumps(value)[:100]}"
+    return f", got {setting_value(value) if isinstance(value, str) else json.dumps(value)[:100]}"
 
 
 def _did_you_mean(location: Sequence[int | str]) -> str:

@@ -16,6 +16,7 @@ from function_app.domain.errors import InvalidEventError
 from function_app.domain.records import DatasetVersion
 
 SHARD_UPLOADED = "shard-uploaded"
+SHARD_UPLOADED_BULK = "shard-uploaded-bulk"
 TRAINING_REQUESTED = "training-requested"
 RUN_CHANGED = "run-changed"
 """The queues. Event Grid writes to the first and the last one."""

@@ -65,6 +65,16 @@ class ShardRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordedShard:
+    """What recording a verdict has found and changed."""
+
+    replaced: ShardRecord | None
+    """The verdict that the position had before."""
+    accepted: int | None = None
+    """Accepted shards of the bucket as this write left them; None where it did not move the counter."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Generation:
     """The n-th closing of a dataset version."""
 

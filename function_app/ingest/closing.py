@@ -51,14 +51,18 @@ MAX_LISTED_REASONS = 50
 """Reasons kept with a refusal: there may be one for each shard."""
 
 
-def close_if_whole(pipeline: Pipeline, shard: ShardRecord, services: IngestServices) -> None:
-    """Close the shard's version if this shard was the last.
+def close_if_whole(
+    pipeline: Pipeline, shard: ShardRecord, services: IngestServices, *, accepted: int | None = None
+) -> None:
+    """Close the shard's version if this shard was the last. ``accepted`` is its bucket's counter, where it is known.
 
     Only a shard that fills its bucket reads the other buckets, and only a whole version is read completely: O(1)
     operations for each shard, however many there are.
     """
     version = shard.dataset_version
-    if not _bucket_is_full(version, shard.split, shard.num_shards, shard.bucket, services):
+    if accepted is None:
+        accepted = services.ledger.accepted_in_bucket(version, shard.split, shard.bucket)
+    if accepted != _size_of(shard.bucket, shard.num_shards):
         return
     latest = services.ledger.latest_generation(version)
     if latest is not None and shard.validated_at < latest.closed_at - CLOCK_SKEW:
@@ -85,17 +89,14 @@ def _all_buckets_are_full(pipeline: Pipeline, version: DatasetVersion, services:
     if any(split not in sizes for split in pipeline.data.splits):
         return False
     return all(
-        _bucket_is_full(version, split, sizes[split], bucket, services)
+        services.ledger.accepted_in_bucket(version, split, bucket) == _size_of(bucket, sizes[split])
         for split in pipeline.data.splits
         for bucket in range(min(NUM_BUCKETS, sizes[split]))
     )
 
 
-def _bucket_is_full(
-    version: DatasetVersion, split: str, num_shards: int, bucket: int, services: IngestServices
-) -> bool:
-    expected = len(range(bucket, num_shards, NUM_BUCKETS))
-    return services.ledger.accepted_in_bucket(version, split, bucket) == expected
+def _size_of(bucket: int, num_shards: int) -> int:
+    return len(range(bucket, num_shards, NUM_BUCKETS))
 
 
 def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> Generation | None:

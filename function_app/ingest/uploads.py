@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import islice
 
 from function_app.domain.errors import ServiceUnavailableError
-from function_app.domain.events import CREATED, FINAL_WRITES, Upload
-from function_app.domain.records import BlobFacts, ShardRecord, ShardState
+from function_app.domain.events import CREATED, FINAL_WRITES, SHARD_UPLOADED_BULK, Upload, read_uploads
+from function_app.domain.records import BlobFacts, RecordedShard, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, shard_place
 from function_app.ingest.checkpoints import (
     StoredCheckpoint,
@@ -27,11 +29,14 @@ from shard_validation import (
     ReasonCode,
     ShardVerdict,
     SourceChangedError,
+    SourceError,
     SourceForbiddenError,
     SourceGoneError,
     SourceUnavailableError,
 )
+from shard_validation.sets import with_sources
 from shared.safe_text import shown
+from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
 
 MAX_ROUNDS = 5
 """A shard that is overwritten more often than this during validation is left to its next delivery."""
@@ -40,7 +45,52 @@ OTHERS_UPLOADS = "upload_events_of_others"
 MAX_NAMED = 5
 """Shards that a message names as holders of a claim."""
 
+_Judged = tuple[ShardRecord, RecordedShard]
+
 logger = logging.getLogger(__name__)
+
+
+def handle_message(
+    body: bytes, services: IngestServices, *, num_deliveries: int = 1, inserted_at: datetime | None = None
+) -> None:
+    """Handle a message of the queue of uploads, or pass it on where messages wait and its dataset has had its turn.
+
+    A queue has no order but that of arrival, so a single shard behind thousands of another dataset would wait for all
+    of them. To pass a message on takes a fraction of the time that a verdict takes. A repeated delivery is not passed
+    on: in another queue it would count as the first. Raises InvalidEventError.
+    """
+    uploads = read_uploads(body, num_deliveries=num_deliveries)
+    had_its_turn, is_queue_long = _had_its_turn(uploads, services), _has_waited(inserted_at, services)
+    if num_deliveries == 1 and had_its_turn and is_queue_long:
+        services.turns.passed_on_s = services.turns.seconds()
+        services.queues[SHARD_UPLOADED_BULK].send_text(body.decode())
+        return
+    for upload in uploads:
+        handle_upload(upload, services)
+
+
+def handle_passed_on(body: bytes, services: IngestServices, *, num_deliveries: int = 1) -> None:
+    """Handle a message that was passed on, after those that are still to be passed on. Raises InvalidEventError."""
+    services.turns.give_way()
+    for upload in read_uploads(body, num_deliveries=num_deliveries):
+        handle_upload(upload, services)
+
+
+def _has_waited(inserted_at: datetime | None, services: IngestServices) -> bool:
+    """Whether a message lay in its queue for some time, and so will those behind it. Yes where that is unknown."""
+    if inserted_at is None:
+        return True
+    inserted_at = inserted_at if inserted_at.tzinfo else inserted_at.replace(tzinfo=UTC)
+    return services.clock() - inserted_at >= services.turns.short_wait
+
+
+def _had_its_turn(uploads: list[Upload], services: IngestServices) -> bool:
+    """Whether all of a message belongs to datasets that have had their turn. Counts it."""
+    found = Counter(upload.path.partition("/")[0] for upload in uploads)
+    counted = [
+        services.turns.has_had(dataset, num) for dataset, num in found.items() if dataset in services.pipelines
+    ]
+    return len(counted) == len(found) and all(counted)
 
 
 def handle_upload(upload: Upload, services: IngestServices) -> None:
@@ -75,13 +125,17 @@ def judge_shard(place: ShardPlace, services: IngestServices, *, is_counted: bool
             _suppress(place.path, "the blob is gone", services)
             return
         try:
-            shard = _verdict_on(place, facts, services, is_counted=is_counted)
+            judged = _verdict_on(place, facts, services, is_counted=is_counted)
         except SourceChangedError:
             continue
-        # Another handler may have judged newer content and written first, so the last writer checks again.
-        if shard is None or _is_current(shard, services):
-            if shard is not None and shard.state is ShardState.ACCEPTED:
-                close_if_whole(place.pipeline, shard, services)
+        if judged is None:
+            return
+        shard, recorded = judged
+        # The verdict that was replaced may have been another handler's on newer content, so the last writer checks
+        # again. A first verdict replaces none: the handler that judges newer content writes over it.
+        if recorded.replaced is None or _is_current(shard, services):
+            if shard.state is ShardState.ACCEPTED:
+                close_if_whole(place.pipeline, shard, services, accepted=recorded.accepted)
             return
     raise ServiceUnavailableError(f"{place.path} was overwritten {MAX_ROUNDS} times during validation")
 
@@ -120,14 +174,12 @@ def _irrelevance(upload: Upload) -> str | None:
     return None
 
 
-def _verdict_on(
-    place: ShardPlace, facts: BlobFacts, services: IngestServices, *, is_counted: bool
-) -> ShardRecord | None:
+def _verdict_on(place: ShardPlace, facts: BlobFacts, services: IngestServices, *, is_counted: bool) -> _Judged | None:
     """Return the verdict on this content, from the ledger or new; None where there can be none."""
     known = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
     if known is not None and (known.name, known.etag) == (place.shard.name, facts.etag):
         _suppress(place.path, f"this content has already been judged: {known.state}", services, etag=facts.etag)
-        return known
+        return known, RecordedShard(replaced=None)
     if reason := _position_conflict(place, known, services):
         code, message = reason
         services.history.record(place.path, "shard_rejected", message, code=str(code))
@@ -136,7 +188,7 @@ def _verdict_on(
         )
         return None
     judge = _judge_counted if is_counted or services.time_budget.is_long(facts.size_bytes) else _judge
-    return judge(place, facts, services)
+    return judge(place, facts, known, services)
 
 
 def _position_conflict(
@@ -153,18 +205,25 @@ def _position_conflict(
     )
 
 
-def _judge_counted(place: ShardPlace, facts: BlobFacts, services: IngestServices) -> ShardRecord | None:
+def _judge_counted(
+    place: ShardPlace, facts: BlobFacts, known: ShardRecord | None, services: IngestServices
+) -> _Judged | None:
     with counted_execution(place, facts, services) as begun:
-        return _judge(place, facts, services, begun)
+        return _judge(place, facts, known, services, begun)
 
 
 def _judge(
-    place: ShardPlace, facts: BlobFacts, services: IngestServices, begun: StoredCheckpoint | None = None
-) -> ShardRecord | None:
+    place: ShardPlace,
+    facts: BlobFacts,
+    known: ShardRecord | None,
+    services: IngestServices,
+    begun: StoredCheckpoint | None = None,
+) -> _Judged | None:
     """Validate and record. Raises SourceChangedError where the content changed meanwhile."""
     try:
         verdict = _validate(place, facts, begun, services)
         if verdict is not None and not verdict.accepted:
+            verdict = _with_sources(place, verdict, services)
             keep_rejected(place, facts, verdict, services)  # first: a recorded verdict is not repeated
     except SourceGoneError:
         _suppress(place.path, "the blob was deleted while it was read", services)
@@ -177,12 +236,12 @@ def _judge(
     if verdict is None:
         return None  # another message continues
     record = _record(place, facts, verdict, services)
-    services.ledger.record_shard(record)
+    recorded = services.ledger.record_shard(record, is_first=known is None)
     if begun is not None:
         forget_checkpoint(place, services)
     first = verdict.reasons[0].message if verdict.reasons else f"accepted with {verdict.num_records} records"
     services.history.record(place.path, f"shard_{record.state}", first, etag=facts.etag, crc32c=verdict.crc32c)
-    return record
+    return record, recorded
 
 
 def _validate(
@@ -193,6 +252,20 @@ def _validate(
     if begun is not None and services.time_budget.is_long(facts.size_bytes):
         return validate_in_slices(place, facts, begun, services)
     return services.validate(services.shards.open(facts), place.pipeline.data.requirements())
+
+
+def _with_sources(place: ShardPlace, verdict: ShardVerdict, services: IngestServices) -> ShardVerdict:
+    """Name the files that rejected records were packed from, where the version's dataset.json knows them."""
+    if all(reason.record_index is None for reason in verdict.reasons):
+        return verdict
+    try:
+        facts = services.shards.facts(f"{place.dataset_version}/{DATASET_FILE}")
+        if facts is None or facts.size_bytes > MAX_FILE_BYTES:
+            return verdict
+        content = services.shards.open(facts).read(0, facts.size_bytes)
+    except (SourceError, ServiceUnavailableError):
+        return verdict  # the messages lack a name, which is no reason to validate again
+    return with_sources(verdict, place.shard.name, content)
 
 
 def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: IngestServices) -> ShardRecord:

@@ -67,7 +67,10 @@ def _text(run: RunRecord) -> str:
 
 def _is_to_be_mended(run: RunRecord) -> bool:
     """Whether the reason of the remedy says what a person has to do."""
-    return run.remedy == Remedy.QUARANTINE or run.failure_class == FailureClass.CONFIGURATION
+    return run.remedy == Remedy.QUARANTINE or run.failure_class in (
+        FailureClass.CONFIGURATION,
+        FailureClass.DATA_CHANGED,
+    )
 
 
 def _sentence(text: str) -> str:

@@ -61,11 +61,21 @@ def configuration_members(run: RunRecord, problem: str) -> dict[str, Any]:
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
+def changed_data_members(run: RunRecord, changed: str, services: RunServices) -> dict[str, Any]:
+    """Return the same for a run whose shards were written or deleted since its submission, whatever its job says."""
+    finding = Finding(failure_class=FailureClass.DATA_CHANGED, evidence=changed)
+    superseded = _why_superseded(run, services)
+    reason = superseded or _why_final(Remedy.STOP, finding.failure_class, run.dataset_version)
+    return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
+
+
 def _why_final(remedy: Remedy, failure_class: FailureClass, version: DatasetVersion) -> str:
     if remedy is Remedy.QUARANTINE:
         return what_lifts(version)
     if failure_class is FailureClass.CONFIGURATION:
         return f"the data are not to blame; correct the pipeline's file, then: landfall submit {version}"
+    if failure_class is FailureClass.DATA_CHANGED:
+        return f"to train on the data as they are: landfall submit {version}"
     return f"{failure_class} is not tried again"
 
 
@@ -103,11 +113,17 @@ def _verdict(run: RunRecord, finding: Finding, services: RunServices) -> Verdict
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     if pipeline is None:
         return Verdict(remedy=Remedy.STOP, reason="the dataset no longer has a pipeline")
-    latest = services.ledger.latest_generation(run.dataset_version)
-    if latest is not None and latest.number > run.generation:
-        return Verdict(remedy=Remedy.STOP, reason=f"its data are superseded by generation {latest.number}")
+    if superseded := _why_superseded(run, services):
+        return Verdict(remedy=Remedy.STOP, reason=superseded)
     ended = replace(run, ended_at=services.clock())
     return decide_remedy(pipeline, finding, [*_earlier(run, services), ended])
+
+
+def _why_superseded(run: RunRecord, services: RunServices) -> str | None:
+    latest = services.ledger.latest_generation(run.dataset_version)
+    if latest is None or latest.number <= run.generation:
+        return None
+    return f"its data are superseded by generation {latest.number}"
 
 
 def _earlier(run: RunRecord, services: RunServices) -> list[RunRecord]:

@@ -14,7 +14,7 @@ from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import written_since_submission
 from function_app.ports import JobService
 from function_app.runs.admission import release
-from function_app.runs.attempts import failure_members, record_remedy
+from function_app.runs.attempts import changed_data_members, failure_members, record_remedy
 from function_app.runs.ending import ask_cancel, end_run, mark_canceled
 from function_app.runs.registration import settle_completed
 from function_app.runs.transitions import move_run
@@ -117,12 +117,10 @@ def _members(run: RunRecord, target: RunState, status: JobStatus, services: RunS
     """Return what a run's row keeps of a job's status."""
     now = services.clock()
     if run.canceled_by == DATA and target in (RunState.FAILED, RunState.CANCELED):
-        return {"ended_at": now, "reason": run.cancel_reason}
+        found = changed_data_members(run, str(run.cancel_reason), services)
+        return {"ended_at": now, "reason": run.cancel_reason, **found}
     if target is RunState.FAILED:
-        log_tail = _log_tail(status.name, services.jobs)
-        reason = brief_reason(status.error, log_tail)
-        found = failure_members(run, status, log_tail, services)
-        return {"ended_at": now, "reason": reason, "log_tail": log_tail, **found}
+        return {"ended_at": now, **_failure(run, status, services)}
     if target is RunState.CANCELED:
         unasked = status.error or "canceled in Azure ML, by a person or by the job's time limit"
         found = {} if run.cancel_requested_at else failure_members(run, status, None, services)
@@ -132,6 +130,20 @@ def _members(run: RunRecord, target: RunState, status: JobStatus, services: RunS
     if target is RunState.COMPLETED:
         return {"ended_at": now, **_changed_data(run, services)}
     return {}
+
+
+def _failure(run: RunRecord, status: JobStatus, services: RunServices) -> dict[str, Any]:
+    """Return what the row keeps of a failed job. Shards that were written meanwhile are taken for the cause.
+
+    Another attempt could not continue on them, and neither the script nor the accepted data are to blame.
+    """
+    log_tail = _log_tail(status.name, services.jobs)
+    reason = brief_reason(status.error, log_tail)
+    changed = written_since_submission(run, services)
+    if changed is None:
+        return {"reason": reason, "log_tail": log_tail, **failure_members(run, status, log_tail, services)}
+    reason = f"its data changed before it ended: {changed}; the job says: {reason}"
+    return {"reason": reason, "log_tail": log_tail, **changed_data_members(run, changed, services)}
 
 
 def _changed_data(run: RunRecord, services: RunServices) -> dict[str, Any]:

@@ -41,6 +41,8 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
         services.models.register(registration)
     except (GateError, SubmissionRefusedError) as error:
         found = configuration_members(run, str(error)) if isinstance(error, MissingMetricError) else {}
+        if isinstance(error, _UnknownDataError):
+            found = {"failure_class": FailureClass.DATA_CHANGED, "failure_evidence": error.evidence}
         return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, metrics=metrics, **found)
     text = f"model {registration.name} version {registration.version}"
     members = {"model_name": registration.name, "model_version": registration.version}
@@ -48,13 +50,23 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
     return _settled(run, RunState.REGISTERED, text, services, by=by, metrics=metrics, **members)
 
 
-def _check_data(run: RunRecord) -> None:
-    """Raise GateError where a run's shards were written while it trained; see ``following``."""
-    if run.failure_class == FailureClass.DATA_CHANGED:
-        raise GateError(
-            f"what it was trained on is not known: {run.failure_evidence}; to train on the data as they are: "
+class _UnknownDataError(GateError):
+    """What a run was trained on is not known."""
+
+    def __init__(self, run: RunRecord, evidence: str) -> None:
+        super().__init__(
+            f"what it was trained on is not known: {evidence}; to train on the data as they are: "
             f"landfall submit {run.dataset_version}"
         )
+        self.evidence = evidence
+
+
+def _check_data(run: RunRecord) -> None:
+    """Raise GateError where a run's shards were written while it trained (see ``following``), or never compared."""
+    if run.failure_class == FailureClass.DATA_CHANGED:
+        raise _UnknownDataError(run, str(run.failure_evidence))
+    if run.data_etags is None and "data" in run.spec["inputs"]:
+        raise _UnknownDataError(run, "there is no record of the shards that were there when it was submitted")
 
 
 def model_version(run: RunRecord) -> str:

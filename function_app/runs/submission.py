@@ -44,7 +44,8 @@ MAX_RUNS = 1000
 """Runs of a dataset that are searched for those that are not in line."""
 MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED})
 """Failures after which the same request may lead to a model."""
-WITHOUT_A_MODEL = frozenset({RunState.FAILED, RunState.CANCELED, RunState.LOST})
+TRAINED = frozenset({RunState.COMPLETED, RunState.REGISTERED, RunState.NOT_REGISTERED})
+"""States of runs whose training would have the same result again."""
 
 
 def handle_request(request: TrainingRequest, services: RunServices) -> None:
@@ -317,11 +318,12 @@ def _is_spent(run: RunRecord, generation: Generation, ledger: RunsLedger) -> boo
     """Whether a run was never submitted, ended badly on an earlier generation, or its cause can be mended.
 
     A pipeline's mistake is mended in its file, shards that changed by the next look at them, and data that broke the
-    run where their hold was lifted.
+    run where their hold was lifted. An unfinished run of an earlier generation cannot lead to a model: the same
+    content was written again since, so it will be given up, or its model not registered.
     """
     if run.state is RunState.SUPPRESSED or run.failure_class in MENDABLE:
         return True
     if run.remedy == Remedy.QUARANTINE and why_held(run.dataset_version, run.generation, ledger) is None:
         return True
-    undelivered = run.state in WITHOUT_A_MODEL or run.cancel_requested_at is not None
+    undelivered = run.state not in TRAINED or run.cancel_requested_at is not None
     return undelivered and run.generation != generation.number

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from function_app.config.pipelines import Pipeline
 from function_app.domain.jobs import PREFIX, SPEC_HASH_TAG, TAG, JobStatus, plan_run, planned_run
-from function_app.domain.records import DatasetVersion, RunRecord
+from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import RunState
+from function_app.ingest.stored_shards import data_in_storage
 from function_app.notify.messages import warn_once
 from function_app.services import RunServices
 
@@ -65,7 +66,19 @@ def _replanned(
         return None
     now = services.clock()
     planned = planned_run(plan, pipeline, generation, trigger=ADOPTED, now=now)
-    return replace(planned, state=RunState.SUBMITTED, submitted_at=now)
+    etags = _etags_since_closing(planned, generation, services)
+    return replace(planned, state=RunState.SUBMITTED, submitted_at=now, data_etags=etags)
+
+
+def _etags_since_closing(run: RunRecord, generation: Generation, services: RunServices) -> str | None:
+    """Return the digest of a run's shards where all are as they were at the closing, and so at the submission.
+
+    A verdict of that time is on the ETag that a shard has now. Without this the model is not registered.
+    """
+    stored, rows = data_in_storage(run, services), services.ledger.shards(run.dataset_version)
+    if stored.problem is not None or any(row.validated_at > generation.closed_at for row in rows):
+        return None
+    return stored.etags or None
 
 
 def _notify(job: JobStatus, pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> None:

@@ -12,6 +12,7 @@ from function_app.domain.errors import InvalidEventError, LedgerConflictError, N
 from function_app.domain.events import (
     RUN_CHANGED,
     SHARD_UPLOADED,
+    SHARD_UPLOADED_BULK,
     TRAINING_REQUESTED,
     TrainingRequest,
     blob_of,
@@ -176,7 +177,7 @@ def subject_of(source: str, payload: str) -> str:
     except InvalidEventError:
         return ""
     blob = blob_of(str(event.get("subject") or ""))
-    return blob[1] if source == SHARD_UPLOADED and blob else ""
+    return blob[1] if source in (SHARD_UPLOADED, SHARD_UPLOADED_BULK) and blob else ""
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from function_app.domain.records import (
     HistoryEntry,
     NotificationRecord,
     NotificationState,
+    RecordedShard,
     RunRecord,
     ShardRecord,
     Undelivered,
@@ -77,16 +78,18 @@ class MemoryLedger:
         with self._lock:
             return self.shard_rows.get((version, split, index))
 
-    def record_shard(self, shard: ShardRecord) -> ShardRecord | None:
+    def record_shard(self, shard: ShardRecord, *, is_first: bool = False) -> RecordedShard:
         """See Ledger."""
+        del is_first
         shard = bounded_shard(shard)
         key = (shard.dataset_version, shard.split, shard.index)
         with self._lock:
             stored = self.shard_rows.get(key)
+            change, counter = counter_change(stored, shard), (shard.dataset_version, shard.split, shard.bucket)
             if not same_verdict(stored, shard):
                 self.shard_rows[key] = shard
-                self.counters[shard.dataset_version, shard.split, shard.bucket] += counter_change(stored, shard)
-            return stored
+                self.counters[counter] += change
+            return RecordedShard(replaced=stored, accepted=self.counters[counter] if change else None)
 
     def accepted_in_bucket(self, version: DatasetVersion, split: str, bucket: int) -> int:
         """See Ledger."""

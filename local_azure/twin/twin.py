@@ -133,7 +133,7 @@ class Twin:
         except TwinError as error:
             folder = self.places.folder
             raise TwinError(
-                f"{error} If an earlier version of Landfall made {folder}, remove that folder."
+                f"{error}\nIf an earlier version of Landfall made {folder}, remove that folder."
             ) from error
         return {
             str(name): str(value) for name, value in json.loads(parts.published_file(self.places).read_text()).items()

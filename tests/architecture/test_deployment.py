@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pathspec
@@ -14,7 +17,15 @@ from tests.architecture.trees import ROOT, run_python
 
 pytestmark = pytest.mark.processes
 
-FUNCTIONS = ["health", "http_api", "reconcile", "run_changed", "shard_uploaded", "training_requested"]
+FUNCTIONS = [
+    "health",
+    "http_api",
+    "reconcile",
+    "run_changed",
+    "shard_uploaded",
+    "shard_uploaded_bulk",
+    "training_requested",
+]
 LIST_FUNCTIONS = """
 import json
 import function_app
@@ -88,7 +99,29 @@ def test_the_host_file_says_what_the_code_relies_on() -> None:
 
 
 def test_validators_that_run_at_once_fit_into_an_instance() -> None:
-    """Each may take 150 MB, beside the worker itself, of the smallest instance's 2,048 MB."""
+    """Each may take 150 MB, beside the worker itself, of the smallest instance's 2,048 MB; two queues are uploads."""
     queues = json.loads((ROOT / "host.json").read_text(encoding="utf-8"))["extensions"]["queues"]
-    at_once = queues["batchSize"] + queues["newBatchThreshold"]
+    at_once = 2 * (queues["batchSize"] + queues["newBatchThreshold"])
     assert at_once * 150 <= 2048 // 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("python", ["3.11", "3.12"])
+def test_every_package_has_a_wheel_for_the_oldest_library_of_the_runtime(python: str, tmp_path: Path) -> None:
+    """Functions' Python 3.11 has glibc 2.31: the pinned versions must be there as wheels, built for it or older.
+
+    Asks the package index, as a build does.
+    """
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    [command] = re.findall(r"^python -m pip install --target .*?[^\\]$", page, re.DOTALL | re.MULTILINE)
+    words = shlex.split(command.replace("\\\n", " "))[1:]
+    assert "manylinux_2_28_x86_64" in words
+    assert not [word for word in words if word.startswith("manylinux_2_3") and word > "manylinux_2_31_x86_64"]
+    words[words.index("--python-version") + 1] = python
+    report = tmp_path / "report.json"
+    more = ["--dry-run", "--quiet", "--ignore-installed", "--report", str(report)]
+    ended = subprocess.run([sys.executable, *words, *more], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert 0 == ended.returncode, ended.stderr
+    urls = [one["download_info"]["url"] for one in json.loads(report.read_text())["install"]]
+    assert len(urls) > 50
+    assert [] == [url for url in urls if not url.endswith(".whl")]

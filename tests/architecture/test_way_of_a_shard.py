@@ -34,6 +34,7 @@ class Message:
     """A queue message, as the host hands it over."""
 
     dequeue_count = 1
+    insertion_time = None
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""Run chaos on a local twin: `python -m tests.chaos [--versions N] [--shards N] [--seed N]`."""
+"""Run chaos on a local twin: `python -m tests.chaos [--versions N] [--shards N] [--changed SHARE] [--seed N]`."""
 
 from __future__ import annotations
 
@@ -44,6 +44,14 @@ def read_plan(arguments: list[str] | None) -> ChaosPlan:
     )
     parser.add_argument("--versions", type=int, default=50, help="number of dataset versions (default: %(default)s)")
     parser.add_argument("--shards", type=int, default=20, help="shards per version (default: %(default)s)")
+    parser.add_argument(
+        "--changed",
+        type=float,
+        default=0.5,
+        dest="changed_fraction",
+        metavar="SHARE",
+        help="share of versions whose shards are overwritten, replaced or deleted (default: %(default)s)",
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed for all random choices (default: %(default)s)")
     return ChaosPlan(**vars(parser.parse_args(arguments)))
 

@@ -1,30 +1,48 @@
-"""What is left after the storm, gathered from the ledger, Azure ML, the recipients and Event Grid."""
+"""What is left after the storm, gathered from the ledger, Azure ML, storage, the recipients and Event Grid."""
 
 from __future__ import annotations
 
 import json
 import ssl
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from azure.storage.blob import BlobServiceClient
 
 from cli.demo.following import received
-from function_app.domain.records import HistoryEntry, RunRecord, ShardState
+from function_app.domain.jobs import TAG
+from function_app.domain.records import DatasetVersion, HistoryEntry, RunRecord, ShardState, manifest_path
 from function_app.ports import Ledger
+from local_azure.twin.places import RUNS_CONTAINER, STATE_CONTAINER
+from shared.manifest import Manifest
 from tests.chaos.plan import ChaosPlan
 from tests.support.twin import WORKSPACE_ID, TwinUnderTest
 
 TOPICS = ("storage", "azureml")
 SUPPRESSED = ("event_suppressed", "request_suppressed")
 MAX_ENTRIES = 1_000_000
+MODEL_FILE = "model.keras"
 DEAD_LETTER = "dead_letter"
 """Outcome of notifications that are about a dead letter and not about the end of a run."""
 API_VERSION = "2023-08-01-preview"
 PREFIXES = ("chaos-", "landfall-chaos-")
 """Subjects of the history: blobs and versions, then runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A registered model version: what it says of its data, and what its training read."""
+
+    run_id: str
+    """From the address of its files."""
+    tags: Mapping[str, str]
+    read: Mapping[str, Any]
+    """What the stand-in for a training wrote into it: ``shards`` (name → CRC32C) and ``sha256`` of all bytes."""
+    manifest: Manifest
+    """The manifest of the generation that the tags name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +52,11 @@ class Evidence:
     runs: list[RunRecord]
     jobs: list[str]
     """Names of the jobs in Azure ML."""
-    models: Counter[str]
-    """Run id → model versions registered from its output."""
-    accepted: int
-    """Number of accepted shards."""
-    generations: Counter[str]
-    """Version → number of its latest generation."""
+    models: list[Model]
+    accepted: Mapping[str, Mapping[str, str]]
+    """Dataset → CRC32C of each accepted shard."""
+    closings: Mapping[str, Sequence[str]]
+    """Dataset → fingerprints of its generations, oldest first."""
     notified: Counter[tuple[str, str, str]]
     """(run, recipient, outcome) → distinct notifications, compared by id as recipients do."""
     deliveries: int
@@ -54,17 +71,16 @@ class Evidence:
 
 def gather(plan: ChaosPlan, twin: TwinUnderTest, ledger: Ledger) -> Evidence:
     """Ask the ledger, Azure ML and the emulators."""
-    runs = ledger.runs(limit=10 * plan.versions)
+    runs = ledger.runs(limit=MAX_ENTRIES)
     versions = list(ledger.versions())
-    shards = [row for version in versions for row in ledger.shards(version)]
     notified = {(n["subject"], n["recipient"], n["outcome"], n["id"]) for n in notifications(twin)}
     entries = [entry for prefix in PREFIXES for entry in ledger.history_below(prefix, limit=MAX_ENTRIES)]
     return Evidence(
         runs=runs,
         jobs=names(twin, "jobs"),
         models=models(plan, twin),
-        accepted=sum(row.state is ShardState.ACCEPTED for row in shards),
-        generations=Counter({str(v): latest.number for v in versions if (latest := ledger.latest_generation(v))}),
+        accepted={version.dataset: accepted(version, ledger) for version in versions},
+        closings={v.dataset: [one.fingerprint for one in reversed(ledger.generations(v))] for v in versions},
         notified=Counter((subject, recipient, outcome) for subject, recipient, outcome, _ in notified),
         deliveries=len(notifications(twin)),
         suppressed=[entry for entry in entries if entry.action in SUPPRESSED],
@@ -89,13 +105,38 @@ def events(twin: TwinUnderTest) -> dict[str, int]:
     return {"published": sum(len(twin.client.received(topic)) for topic in TOPICS), **counted}
 
 
-def models(plan: ChaosPlan, twin: TwinUnderTest) -> Counter[str]:
-    """Return how many model versions each run has in the registry."""
-    found: Counter[str] = Counter()
-    for dataset in plan.datasets:
-        for model in listed(twin, f"models/{dataset}-model/versions"):
-            found[model["properties"]["modelUri"].split("/jobs/")[1].split("/")[0]] += 1
-    return found
+def accepted(version: DatasetVersion, ledger: Ledger) -> dict[str, str]:
+    """Return the CRC32C of each accepted shard of a version."""
+    return {row.name: row.crc32c for row in ledger.shards(version) if row.state is ShardState.ACCEPTED}
+
+
+def models(plan: ChaosPlan, twin: TwinUnderTest) -> list[Model]:
+    """Return every registered model version with its files' content and the manifest that its tags name."""
+    outputs = {job["name"]: job["properties"]["outputs"] for job in listed(twin, "jobs")}
+    with BlobServiceClient.from_connection_string(twin.twin.places.host_connection) as blobs:
+        return [
+            _model(model["properties"], outputs, blobs)
+            for dataset in plan.datasets
+            for model in listed(twin, f"models/{dataset}-model/versions")
+        ]
+
+
+def _model(properties: Mapping[str, Any], outputs: Mapping[str, Any], blobs: BlobServiceClient) -> Model:
+    run_id, tags = properties["modelUri"].split("/jobs/")[1].split("/")[0], properties["tags"]
+    dataset, _, version = tags[TAG + "dataset_version"].partition("/")
+    dataset_version = DatasetVersion(dataset=dataset, version=version)
+    listing = manifest_path(dataset_version, int(tags[TAG + "generation"]), tags[TAG + "fingerprint"])
+    files = outputs[run_id]["model"]["uri"].partition("/paths/")[2]
+    return Model(
+        run_id=run_id,
+        tags=tags,
+        read=json.loads(_content(blobs, RUNS_CONTAINER, f"{files}/{MODEL_FILE}")),
+        manifest=Manifest.from_json(_content(blobs, STATE_CONTAINER, listing)),
+    )
+
+
+def _content(blobs: BlobServiceClient, container: str, path: str) -> bytes:
+    return blobs.get_blob_client(container, path).download_blob().readall()
 
 
 def names(twin: TwinUnderTest, kind: str) -> list[str]:

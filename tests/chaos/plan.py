@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 from collections.abc import Mapping
@@ -9,11 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crc32c import crc32c
+
 from shard_validation import encode_example
+from shared.manifest import ManifestShard, fingerprint
 from shared.record_framing import frame_record
+from tests.chaos.changes import Change, draw_changes, last_contents
 from tests.chaos.report import ChaosError
 
 RECORDS_PER_SHARD = 3
+NUM_LABELS = 10
 UPLOADS_AT_ONCE = 10
 STUB = Path(__file__).with_name("stub_job.py")
 PIPELINE = """pipeline: {dataset}
@@ -25,6 +31,7 @@ data:
     label: {{kind: int64, minimum: 0, maximum: 9}}
     number: {{kind: int64, minimum: 0}}
   small_shard_ratio: 0.0
+on_change: {on_change}
 train:
   script: scripts/stub_job.py
   compute: chaos
@@ -32,7 +39,7 @@ train:
   num_nodes: 1
   processes_per_node: 1
   timeout_s: 600
-  environment_variables: {{PYTHONPATH: "."}}
+  environment_variables: {{PYTHONPATH: ".", READS: {reads}}}
 register:
   model: {dataset}-model
   require:
@@ -55,6 +62,8 @@ class ChaosPlan:
     drop_fraction: float = 0.05
     late_fraction: float = 0.02
     """Share of events that are held back until every run has ended."""
+    changed_fraction: float = 0.5
+    """Share of versions whose shards are overwritten, replaced or deleted after their upload."""
     storage_fault_share: float = 0.03
     """Share of the app's storage requests at which a fault begins; it may last for several requests."""
     window: int = 10
@@ -72,21 +81,39 @@ class ChaosPlan:
                 f"chaos: {self.versions} versions of {self.shards} shards are too few; "
                 "use at least 1 version of 2 shards"
             )
+        if not 0.0 <= self.changed_fraction <= 1.0:
+            raise ChaosError(f"chaos: --changed {self.changed_fraction:g} is no share; use a number from 0 to 1")
 
     @property
     def datasets(self) -> list[str]:
         """One dataset name per version."""
         return [f"chaos-{number:03d}" for number in range(self.versions)]
 
-    def uploads(self) -> list[tuple[str, bytes]]:
-        """Return path and content of every blob of every version, in upload order."""
-        blobs = [
-            (f"{dataset}/v1/{name}", content(number))
-            for dataset in self.datasets
-            for number, name in enumerate(self.shard_names())
-        ]
+    def uploads(self) -> list[tuple[str, str, bytes]]:
+        """Return dataset, shard and content of every blob of every version, in upload order."""
+        blobs = [(dataset, name, self.content(name, 0)) for dataset in self.datasets for name in self.shard_names()]
         self.dice("uploads").shuffle(blobs)
         return blobs
+
+    def changes(self) -> dict[str, list[Change]]:
+        """Return what happens to the uploaded shards of each disturbed dataset, in order."""
+        dice = self.dice("changes")
+        disturbed = sorted(dice.sample(self.datasets, round(self.changed_fraction * self.versions)))
+        return {dataset: draw_changes(dice, self.shard_names(), self.content) for dataset in disturbed}
+
+    def last_contents(self) -> dict[str, dict[str, bytes]]:
+        """Return the shards that each dataset has in the end; those that stay deleted are missing."""
+        first, changes = {name: self.content(name, 0) for name in self.shard_names()}, self.changes()
+        return {dataset: last_contents(first, changes.get(dataset, ())) for dataset in self.datasets}
+
+    def last_fingerprints(self) -> dict[str, str | None]:
+        """Return the fingerprint of each dataset's last shards; None where one is missing."""
+        last = self.last_contents()
+        return {name: fingerprint_of(last[name]) if len(last[name]) == self.shards else None for name in last}
+
+    def content(self, name: str, shift: int) -> bytes:
+        """Return a shard's content; another ``shift`` gives other labels and the same size."""
+        return content(self.shard_names().index(name), shift)
 
     def shard_names(self) -> list[str]:
         """Return the shard names of a version."""
@@ -111,17 +138,34 @@ class ChaosPlan:
         return random.Random(f"{self.seed}/{purpose}")  # noqa: S311 (chaos, not secrets)
 
 
-def content(number: int) -> bytes:
-    """Return a valid shard whose content depends on ``number``."""
-    labels = [(number + record) % 10 for record in range(RECORDS_PER_SHARD)]
+def content(number: int, shift: int) -> bytes:
+    """Return a valid shard whose content depends on ``number`` and ``shift``, and its size only on ``number``."""
+    labels = [(number + record + shift) % NUM_LABELS for record in range(RECORDS_PER_SHARD)]
     numbered = [encode_example({"label": [label], "number": [number]}) for label in labels]
     return b"".join(frame_record(example) for example in numbered)
+
+
+def crcs_of(contents: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the CRC32C of each shard, as manifests have it."""
+    return {name: f"{crc32c(content):08x}" for name, content in contents.items()}
+
+
+def fingerprint_of(contents: Mapping[str, bytes]) -> str:
+    """Return what a closing of these shards would have."""
+    unused = {"split": "", "index": 0, "num_shards": 0, "num_records": 0}
+    crcs = crcs_of(contents)
+    return fingerprint(
+        ManifestShard(name=name, size_bytes=len(content), crc32c=crcs[name], **unused)  # type: ignore[arg-type]
+        for name, content in contents.items()
+    )
 
 
 def write_pipelines(folder: Path, plan: ChaosPlan) -> Path:
     """Write one pipeline per dataset, all with the stub training, and return the folder."""
     (folder / "scripts").mkdir(parents=True)
     shutil.copy(STUB, folder / "scripts" / STUB.name)
-    for dataset in plan.datasets:
-        (folder / f"{dataset}.yaml").write_text(PIPELINE.format(dataset=dataset), encoding="utf-8")
+    kinds = itertools.cycle(itertools.product(("train", "cancel_and_train"), ("manifest", "folder")))
+    for dataset, (on_change, reads) in zip(plan.datasets, kinds, strict=False):
+        text = PIPELINE.format(dataset=dataset, on_change=on_change, reads=reads)
+        (folder / f"{dataset}.yaml").write_text(text, encoding="utf-8")
     return folder

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 
-from function_app.domain.run_states import RunState
-from tests.chaos.evidence import DEAD_LETTER, Evidence
-from tests.chaos.plan import ChaosPlan
+from function_app.domain.failures import FailureClass
+from function_app.domain.jobs import TAG
+from function_app.domain.records import RunRecord
+from function_app.domain.run_states import SETTLED, RunState
+from tests.chaos.evidence import DEAD_LETTER, Evidence, Model
+from tests.chaos.plan import NUM_LABELS, ChaosPlan, crcs_of
 from tests.chaos.report import Finding
 from tests.chaos.storm import Damage
 
@@ -22,32 +27,129 @@ def judge(plan: ChaosPlan, damage: Damage, evidence: Evidence) -> list[Finding]:
 
 def promises(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
     """Return the findings that must be exactly as promised."""
-    n, ids = plan.versions, {run.run_id for run in evidence.runs}
-    registered = [run for run in evidence.runs if run.state is RunState.REGISTERED]
-    silent = sum(not entry.reason for entry in evidence.suppressed)
-    expected = {(run.run_id, run.state) for run in evidence.runs}
-    ends = Counter({key: count for key, count in evidence.notified.items() if key[2] != DEAD_LETTER})
-    notified = {(run_id, outcome) for run_id, _, outcome in ends}
     return [
-        exactly("shards accepted", evidence.accepted, n * plan.shards),
-        exactly("versions closed", len(evidence.generations), n),
-        exactly("versions closed more than once", sum(g > 1 for g in evidence.generations.values()), 0),
-        exactly("runs", len(evidence.runs), n),
-        exactly("runs that registered a model", len(registered), n),
-        exactly("jobs in Azure ML", len(evidence.jobs), n),
-        exactly("jobs that the ledger does not know", len(set(evidence.jobs) - ids), 0),
-        exactly("model versions", evidence.models.total(), n),
-        exactly("models of unknown runs", len(set(evidence.models) - ids), 0),
-        exactly("distinct notifications of ends", ends.total(), n * RECIPIENTS),
-        exactly("ends per recipient", len(ends), n * RECIPIENTS),
-        exactly("notified outcomes that are not the run's", len(notified - expected), 0),
-        exactly("events suppressed without a reason", silent, 0),
+        *promises_of_models(plan, evidence),
+        *promises_of_versions(plan, evidence),
+        *promises_of_runs(evidence),
+        exactly("events suppressed without a reason", sum(not entry.reason for entry in evidence.suppressed), 0),
     ]
+
+
+def promises_of_models(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
+    """Return that lineage is true, and that nothing is registered twice."""
+    by_run = Counter(model.run_id for model in evidence.models)
+    registered = {run.run_id: run for run in evidence.runs if run.state is RunState.REGISTERED}
+    misnamed = [model for model in evidence.models if not is_named_as(model, registered.get(model.run_id))]
+    by_content = Counter((model.manifest.dataset, model.manifest.fingerprint) for model in evidence.models)
+    last = [(dataset, content) for dataset, content in plan.last_fingerprints().items() if content is not None]
+    return [
+        exactly("models that were trained on other bytes than their lineage says", false_models(plan, evidence), 0),
+        exactly("models that are not those of a registered run", len(misnamed), 0),
+        exactly("runs with more than one model", sum(n > 1 for n in by_run.values()), 0),
+        exactly("runs that registered a model without one", len(registered.keys() - by_run), 0),
+        exactly(
+            "whole versions with one model of their last content", sum(by_content[x] == 1 for x in last), len(last)
+        ),
+        exactly("contents with more than one model", sum(n > 1 for n in by_content.values()), 0),
+    ]
+
+
+def false_models(plan: ChaosPlan, evidence: Evidence) -> int:
+    """Return the number of models whose checksums are not those of the contents that their lineage names."""
+    bytes_of = {
+        (name, crcs_of({name: content})[name]): content
+        for name in plan.shard_names()
+        for content in (plan.content(name, shift) for shift in range(NUM_LABELS))
+    }
+
+    def is_true(model: Model) -> bool:
+        shards = {shard.name: shard.crc32c for shard in model.manifest.shards}
+        whole = hashlib.sha256(b"".join(bytes_of[name, shards[name]] for name in sorted(shards)))
+        return (shards, whole.hexdigest()) == (model.read["shards"], model.read["sha256"])
+
+    return sum(not is_true(model) for model in evidence.models)
+
+
+def is_named_as(model: Model, run: RunRecord | None) -> bool:
+    """Whether the tags of a model are those of its run, and the manifest is the one that they name."""
+    if run is None:
+        return False
+    names = {
+        "dataset_version": str(run.dataset_version),
+        "generation": str(run.generation),
+        "fingerprint": run.fingerprint,
+        "run_id": run.run_id,
+    }
+    is_tagged = all(model.tags[TAG + name] == value for name, value in names.items())
+    return is_tagged and model.manifest.fingerprint == run.fingerprint
+
+
+def promises_of_versions(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
+    """Return that each version was closed as often as its content changed, and trained as often as it was closed."""
+    disturbed, whole = plan.changes(), [name for name, content in plan.last_fingerprints().items() if content]
+    last = {name: crcs_of(contents) for name, contents in plan.last_contents().items()}
+    once = [name for name in plan.datasets if name not in disturbed]
+    runs = Counter(run.dataset_version.dataset for run in evidence.runs)
+    unchanged = sum(a == b for closings in evidence.closings.values() for a, b in pairwise(closings))
+    newest = {name: closings[-1] for name, closings in evidence.closings.items() if closings}
+    closed = sum(newest.get(name) == content for name, content in plan.last_fingerprints().items() if content)
+    return [
+        exactly(
+            "whole versions whose last shards are accepted",
+            sum(evidence.accepted.get(x) == last[x] for x in whole),
+            len(whole),
+        ),
+        exactly("whole versions closed with their last content", closed, len(whole)),
+        exactly(
+            "undisturbed versions closed once", sum(len(evidence.closings.get(x, ())) == 1 for x in once), len(once)
+        ),
+        exactly("closings of unchanged content", unchanged, 0),
+        exactly("undisturbed versions with one run", sum(runs[x] == 1 for x in once), len(once)),
+    ]
+
+
+def promises_of_runs(evidence: Evidence) -> list[Finding]:
+    """Return that each run has one job at most, and that each end is notified once to each recipient."""
+    ids = {run.run_id for run in evidence.runs}
+    submitted = {run.run_id for run in evidence.runs if run.submitted_at is not None}
+    by_closing = Counter(
+        (run.dataset_version, run.generation) for run in evidence.runs if run.trigger == "closed" and run.attempt == 1
+    )
+    ended = {run.run_id: run.state for run in evidence.runs if has_notification(run)}
+    ends = Counter({key: count for key, count in evidence.notified.items() if key[2] != DEAD_LETTER})
+    expected = {(run_id, str(state)) for run_id, state in ended.items()}
+    return [
+        exactly("closings that started more than one run", sum(n > 1 for n in by_closing.values()), 0),
+        exactly("jobs that the ledger does not know", len(set(evidence.jobs) - ids), 0),
+        exactly("submitted runs without a job", len(submitted - set(evidence.jobs)), 0),
+        exactly("distinct notifications of ends", ends.total(), len(ended) * RECIPIENTS),
+        exactly("ends per recipient", len(ends), len(ended) * RECIPIENTS),
+        exactly(
+            "notified outcomes that are not the run's",
+            len({(one, outcome) for one, _, outcome in ends} - expected),
+            0,
+        ),
+    ]
+
+
+def has_notification(run: RunRecord) -> bool:
+    """Whether the end of a run is notified."""
+    return run.state in SETTLED and run.state is not RunState.SUPPRESSED and run.next_run_id is None
 
 
 def description(damage: Damage, evidence: Evidence) -> list[Finding]:
     """Return how strong the storm was and how long the recovery took."""
+    states = Counter(str(run.state) for run in evidence.runs)
     facts = {
+        **{f"shards changed {when}": count for when, count in sorted(damage.changes.items())},
+        "versions closed again": sum(max(0, len(closings) - 1) for closings in evidence.closings.values()),
+        **{f"runs {state}": count for state, count in sorted(states.items())},
+        "runs that ended because their data changed": sum(
+            run.failure_class == FailureClass.DATA_CHANGED for run in evidence.runs
+        ),
+        "runs that a person requested again": damage.asked_again,
+        "models registered": len(evidence.models),
+        "shards whose checksums were compared": sum(len(model.read["shards"]) for model in evidence.models),
         **{f"events {what}": count for what, count in sorted(evidence.events.items())},
         "duplicates suppressed with a reason": len(evidence.suppressed),
         "notifications received, including repetitions": evidence.deliveries,

@@ -1,4 +1,4 @@
-"""The storm: uploads go on while events are lost, calls fail and the dev host is killed.
+"""The storm: uploads and changes go on while events are lost, calls fail and the dev host is killed.
 
 Then the faults end and all runs must finish; then the late events are delivered, and must change nothing.
 """
@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from azure.core.exceptions import AzureError
 
 from function_app.domain.errors import ServiceUnavailableError
-from function_app.domain.run_states import SETTLED
+from function_app.domain.records import RunRecord
 from function_app.ports import Ledger
 from local_azure.processes import wait_until
+from tests.chaos.changes import DataOwner
+from tests.chaos.ends import Ends
 from tests.chaos.evidence import TOPICS
 from tests.chaos.faults import call_fault, storage_faults
 from tests.chaos.plan import UPLOADS_AT_ONCE, ChaosPlan
@@ -24,8 +27,8 @@ from tests.chaos.storage_proxy import StorageProxy, no_faults
 from tests.support.twin import TwinUnderTest
 
 POLL_S = 0.5
-RUNS_PER_VERSION = 2
-"""Read twice as many runs as there should be, so that a second run of a version is seen."""
+RUNS_PER_VERSION = 20
+"""Read more runs of each version than there should be, so that a superfluous one is seen."""
 QUIET_WITHIN_S = 120.0
 
 
@@ -42,6 +45,10 @@ class Damage:
     call_faults: int = 0
     storage_faults: int = 0
     """Storage requests that were refused, or lost before or after their effect."""
+    changes: Counter[str] = field(default_factory=Counter)
+    """Writes and deletions of uploaded shards, by what the version's newest run was doing."""
+    asked_again: int = 0
+    """Runs that a person requested because a notification said that the data had changed."""
 
 
 @dataclass(kw_only=True)
@@ -56,6 +63,13 @@ class Storm:
     say: Callable[[str], None]
     """Prints one line of progress."""
     damage: Damage = field(default_factory=Damage)
+    owner: DataOwner = field(init=False)
+    ends: Ends = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.owner = DataOwner(changes=self.plan.changes(), write=self._write, dice=self.plan.dice("owner"))
+        self.damage.changes = self.owner.made
+        self.ends = Ends(fingerprints=self.plan.last_fingerprints(), ledger=self.ledger)
 
     def rage(self) -> Damage:
         """Disturb the twin, then wait until every run has ended. Raises ChaosError if one does not."""
@@ -94,6 +108,7 @@ class Storm:
             lives_until = time.monotonic() + dice.uniform(*self.plan.kill_after_s)
             while time.monotonic() < lives_until:
                 left = self._upload(uploads)
+                self.owner.act(self._runs() or ())
                 self.twin.client.fail_calls(call_fault(dice))
                 self.damage.call_faults += 1
                 self.twin.client.release_events()
@@ -102,13 +117,19 @@ class Storm:
         while self._upload(uploads):  # the storm may end before the last upload
             continue
 
-    def _upload(self, uploads: Iterator[tuple[str, bytes]]) -> bool:
+    def _upload(self, uploads: Iterator[tuple[str, str, bytes]]) -> bool:
         """Upload the next shards; return False if there were none left."""
         some = list(itertools.islice(uploads, UPLOADS_AT_ONCE))
-        for path, content in some:
-            dataset_version, _, name = path.rpartition("/")
-            self.twin.upload(dataset_version, {name: content})
+        for dataset, name, content in some:
+            self._write(dataset, name, content)
+            self.owner.uploaded.add((dataset, name))
         return bool(some)
+
+    def _write(self, dataset: str, name: str, content: bytes | None) -> None:
+        if content is not None:
+            self.twin.upload(f"{dataset}/v1", {name: content})
+        else:
+            self.twin.blobs.get_blob_client("datasets", f"{dataset}/v1/{name}").delete_blob()
 
     def _kill(self) -> None:
         killed = time.monotonic()
@@ -119,21 +140,27 @@ class Storm:
     def _await_end(self, deadline: float) -> None:
         while not self._has_ended():
             if time.monotonic() > deadline:
-                raise ChaosError(f"after {self.plan.give_up_after_s:.0f} s of calm: {self._unfinished()}")
+                open_ends = "; ".join(self.ends.unfinished(self._runs() or ()))
+                raise ChaosError(f"after {self.plan.give_up_after_s:.0f} s of calm: {open_ends}")
+            self.owner.act(self._runs() or (), is_calm=True)
+            self._ask_again()
             self.twin.client.release_events()
             time.sleep(POLL_S)
 
     def _has_ended(self) -> bool:
-        """Whether every version has a run that has ended and was notified; False while storage is not available."""
-        try:
-            runs = self.ledger.runs(limit=RUNS_PER_VERSION * self.plan.versions)
-        except (ServiceUnavailableError, AzureError):
-            return False
-        done = {run.dataset_version for run in runs if run.state in SETTLED and run.notified_at}
-        return len(done) >= self.plan.versions
+        """Whether no change is left and nothing is under way; False while storage is not available."""
+        runs = self._runs()
+        return self.owner.is_done and runs is not None and not self.ends.unfinished(runs)
 
-    def _unfinished(self) -> str:
-        runs = self.ledger.runs(limit=RUNS_PER_VERSION * self.plan.versions)
-        unfinished = [f"{run.run_id} is {run.state}" for run in runs if not run.notified_at]
-        without = sorted({*self.plan.datasets} - {run.dataset_version.dataset for run in runs})
-        return f"without a run: {', '.join(without) or 'none'}; unfinished: {', '.join(unfinished) or 'none'}"
+    def _ask_again(self) -> None:
+        """Do what notifications of changed data say, once the owner has made all changes."""
+        for dataset in self.ends.to_ask(self._runs() or []) if self.owner.is_done else ():
+            self.twin.api.submit(dataset, "v1", {})
+            self.damage.asked_again += 1
+
+    def _runs(self) -> list[RunRecord] | None:
+        """Return all runs; None while storage is not available."""
+        try:
+            return self.ledger.runs(limit=RUNS_PER_VERSION * self.plan.versions)
+        except (ServiceUnavailableError, AzureError):
+            return None

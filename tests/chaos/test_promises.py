@@ -2,25 +2,81 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from function_app.domain.jobs import TAG
+from function_app.domain.records import DatasetVersion
 from function_app.domain.run_states import RunState
-from tests.chaos.evidence import Evidence
-from tests.chaos.plan import ChaosPlan
+from shared.manifest import Manifest, ManifestShard, fingerprint
+from tests.chaos.evidence import Evidence, Model
+from tests.chaos.plan import ChaosPlan, crcs_of
 from tests.chaos.promises import promises
-from tests.support.ledger_records import history_entry, run_record
+from tests.support.ledger_records import NOON, history_entry, run_record
 
-PLAN = ChaosPlan(versions=1, shards=2)
-RUN = run_record(1, state=RunState.REGISTERED)
+PLAN = ChaosPlan(versions=1, shards=2, changed_fraction=0.0)
+VERSION = DatasetVersion(dataset="chaos-000", version="v1")
+CONTENTS = PLAN.last_contents()["chaos-000"]
+OTHER = {name: PLAN.content(name, 1) for name in CONTENTS}
+"""The same sizes with other labels."""
+
+
+def manifest(contents: dict[str, bytes]) -> Manifest:
+    """The manifest of a closing of these shards."""
+    shards = tuple(
+        ManifestShard(
+            split=name.partition("-")[0],
+            index=0,
+            num_shards=1,
+            name=name,
+            size_bytes=len(content),
+            crc32c=crcs_of(contents)[name],
+            num_records=3,
+        )
+        for name, content in sorted(contents.items())
+    )
+    members = {"dataset": VERSION.dataset, "version": VERSION.version, "generation": 1, "data_format": "tfrecord"}
+    return Manifest(**members, features=(), shards=shards, fingerprint=fingerprint(shards))  # type: ignore[arg-type]
+
+
+RUN = run_record(
+    1,
+    state=RunState.REGISTERED,
+    dataset_version=VERSION,
+    generation=1,
+    fingerprint=manifest(CONTENTS).fingerprint,
+    trigger="closed",
+    submitted_at=NOON,
+)
+
+
+def model(read: dict[str, bytes] = CONTENTS, **tags: str) -> Model:
+    """The model of the run, of a training that read these shards."""
+    lineage = {
+        "run_id": RUN.run_id,
+        "dataset_version": str(VERSION),
+        "generation": "1",
+        "fingerprint": RUN.fingerprint,
+    }
+    whole = hashlib.sha256(b"".join(read[name] for name in sorted(read)))
+    return Model(
+        run_id=RUN.run_id,
+        tags={TAG + name: value for name, value in (lineage | tags).items()},
+        read={"shards": crcs_of(read), "sha256": whole.hexdigest()},
+        manifest=manifest(CONTENTS),
+    )
+
+
+FEWER = dict(list(CONTENTS.items())[:1])
 GOOD = Evidence(
     runs=[RUN],
     jobs=[RUN.run_id],
-    models=Counter({RUN.run_id: 1}),
-    accepted=2,
-    generations=Counter({"chaos-000/v1": 1}),
+    models=[model()],
+    accepted={"chaos-000": crcs_of(CONTENTS)},
+    closings={"chaos-000": [RUN.fingerprint]},
     notified=Counter({(RUN.run_id, "topic", "registered"): 1, (RUN.run_id, "webhook", "registered"): 1}),
     deliveries=2,
     suppressed=[],
@@ -42,33 +98,32 @@ def test_a_notification_of_a_dead_letter_breaks_no_promise() -> None:
     assert [] == [finding.name for finding in findings if not finding.holds]
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        replace(GOOD, accepted=1),
-        replace(GOOD, runs=[RUN, run_record(2, state=RunState.REGISTERED)]),
-        replace(GOOD, runs=[run_record(1, state=RunState.FAILED)]),
-        replace(GOOD, jobs=[RUN.run_id, "an-orphan"]),
-        replace(GOOD, models=Counter({RUN.run_id: 2})),
-        replace(GOOD, generations=Counter({"chaos-000/v1": 2})),
-        replace(GOOD, notified=Counter({(RUN.run_id, "topic", "registered"): 1})),
-        replace(GOOD, notified=Counter({(RUN.run_id, r, "registered"): 2 for r in ("topic", "webhook")})),
-        replace(GOOD, notified=Counter({(RUN.run_id, r, "failed"): 1 for r in ("topic", "webhook")})),
-        replace(GOOD, suppressed=[history_entry(reason="")]),
-    ],
-    ids=[
-        "shard",
-        "runs",
-        "failed",
-        "orphan",
-        "models",
-        "closings",
-        "not notified",
-        "notified twice",
-        "wrong outcome",
-        "unexplained",
-    ],
-)
+SECOND = replace(RUN, run_id="landfall-second-a1", logical_run="landfall-second")
+BROKEN = {
+    "a shard is not accepted": replace(GOOD, accepted={"chaos-000": crcs_of(FEWER)}),
+    "an earlier shard is accepted": replace(GOOD, accepted={"chaos-000": crcs_of(OTHER)}),
+    "a second run": replace(GOOD, runs=[RUN, SECOND], jobs=[RUN.run_id, SECOND.run_id]),
+    "no model": replace(GOOD, runs=[replace(RUN, state=RunState.FAILED)], models=[]),
+    "an orphan": replace(GOOD, jobs=[RUN.run_id, "an-orphan"]),
+    "no job": replace(GOOD, jobs=[]),
+    "two models": replace(GOOD, models=[model(), model()]),
+    "a model of other bytes": replace(GOOD, models=[model(OTHER)]),
+    "a model of fewer shards": replace(GOOD, models=[model(FEWER)]),
+    "a model of bytes in another order": replace(
+        GOOD, models=[replace(model(), read={**model().read, "sha256": model(OTHER).read["sha256"]})]
+    ),
+    "a model of another generation": replace(GOOD, models=[model(generation="2")]),
+    "closed twice": replace(GOOD, closings={"chaos-000": [RUN.fingerprint, RUN.fingerprint]}),
+    "never closed": replace(GOOD, closings={"chaos-000": []}),
+    "closed with other content": replace(GOOD, closings={"chaos-000": [manifest(OTHER).fingerprint]}),
+    "not notified": replace(GOOD, notified=Counter({(RUN.run_id, "topic", "registered"): 1})),
+    "notified twice": replace(GOOD, notified=Counter({(RUN.run_id, r, "registered"): 2 for r in ("topic", "w")})),
+    "wrong outcome": replace(GOOD, notified=Counter({(RUN.run_id, r, "failed"): 1 for r in ("topic", "w")})),
+    "unexplained": replace(GOOD, suppressed=[history_entry(reason="")]),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
 def test_each_broken_promise_is_found(broken: Evidence) -> None:
-    """A lost shard, a second run, an orphan, a doubled model or notification: none holds."""
+    """A lost shard, a second run, an orphan, a model of other data, a doubled notification: none holds."""
     assert [] != [finding.name for finding in promises(PLAN, broken) if not finding.holds]

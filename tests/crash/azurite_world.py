@@ -21,7 +21,14 @@ from function_app.adapters.connections import ConnectionSettings, StorageConnect
 from function_app.adapters.dead_letters import DEAD_LETTER_CONTAINER, DeadLetterContainer, PoisonQueue
 from function_app.adapters.queues import StorageRequestQueue
 from function_app.adapters.tables import TABLE_PREFIX, TableLedger
-from function_app.domain.events import CREATED, SHARD_UPLOADED, TRAINING_REQUESTED, TrainingRequest, read_uploads
+from function_app.domain.events import (
+    CREATED,
+    SHARD_UPLOADED,
+    SHARD_UPLOADED_BULK,
+    TRAINING_REQUESTED,
+    TrainingRequest,
+    read_uploads,
+)
 from function_app.ingest.uploads import handle_upload
 from function_app.ports import utcnow
 from function_app.runs.submission import handle_request
@@ -163,7 +170,7 @@ def opened(world: World) -> AzuriteWorld:
 
 
 def serve_queues(world: World) -> None:
-    """Handle the messages of both queues: each stays until it was handled."""
+    """Handle the messages of all queues: each stays until it was handled."""
     if not isinstance(world, AzuriteWorld):
         raise TypeError(f"not a world in Azurite: {type(world).__name__}")
 
@@ -176,6 +183,7 @@ def serve_queues(world: World) -> None:
 
     _serve(world.queue(TRAINING_REQUESTED), request)
     _serve(world.queue(SHARD_UPLOADED), uploads)
+    _serve(world.queue(SHARD_UPLOADED_BULK), uploads)
 
 
 def _serve(queue: QueueClient, handle: Callable[[str], None]) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from function_app.domain.events import TrainingRequest
-from function_app.domain.records import PERSON
+from function_app.domain.records import PERSON, BlobFacts, DatasetVersion
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.following import handle_run_event
 from function_app.runs.requests import request_run
@@ -64,6 +64,8 @@ class ChainModel(RuleBasedStateMachine):
         self.delivered: list[str] = []
         """Requests that were delivered before."""
         self.blobs: dict[tuple[str, str], bytes] = {}
+        self.deleted: dict[tuple[str, str], tuple[BlobFacts, bytes]] = {}
+        """What storage keeps of deleted shards, for a while."""
 
     @initialize(on_change=policies, when_busy=busy, going=st.sampled_from([True, False]))
     def deploy(self, on_change: str, when_busy: str, *, going: bool) -> None:
@@ -82,6 +84,7 @@ class ChainModel(RuleBasedStateMachine):
         content = shard_content(*labels) or NO_SHARD
         self.uploads.append(self.world.put(name, content, version))
         self.blobs[version, name] = content
+        self.deleted.pop((version, name), None)
         self.promises.jobs_read()
 
     @rule(version=versions, name=names)
@@ -100,9 +103,28 @@ class ChainModel(RuleBasedStateMachine):
     @rule(version=versions, name=names)
     def delete(self, version: str, name: str) -> None:
         """The data owner deletes a shard; no event of it counts."""
-        self.world.remove(f"digits/{version}/{name}")
+        path = f"digits/{version}/{name}"
+        if path in self.world.shards.blobs:
+            self.deleted[version, name] = self.world.shards.blobs[path]
+        self.world.remove(path)
         self.blobs.pop((version, name), None)
         self.promises.jobs_read()
+
+    @rule(version=versions, name=names)
+    def undelete(self, version: str, name: str) -> None:
+        """The data owner takes a deletion back: the content and its ETag are the same, and no event is sent."""
+        if (version, name) in self.deleted:
+            facts, content = self.deleted.pop((version, name))
+            self.world.shards.blobs[facts.path] = (facts, content)
+            self.blobs[version, name] = content
+            self.promises.shard_is_back(DatasetVersion(dataset="digits", version=version), name)
+
+    @rule(version=versions, name=names, fates=several_fates)
+    def delete_for_a_while(self, version: str, name: str, fates: list[tuple[int, Fate]]) -> None:
+        """A shard is missing while everything that waits is handled."""
+        self.delete(version, name)
+        self.deliver_everything(fates)
+        self.undelete(version, name)
 
     @rule(version=versions)
     def upload_all(self, version: str) -> None:
@@ -322,7 +344,8 @@ def order(dice: random.Random) -> int:
 
 RULES: tuple[Callable[[ChainModel, random.Random], object], ...] = (
     lambda m, d: m.upload(version(d), d.choice(ALL_SHARDS), d.choice(VARIANTS)),
-    lambda m, d: (m.delete if d.random() < 0.3 else m.relabel)(version(d), d.choice(ALL_SHARDS)),
+    lambda m, d: d.choice((m.delete, m.undelete, m.relabel, m.relabel))(version(d), d.choice(ALL_SHARDS)),
+    lambda m, d: m.delete_for_a_while(version(d), d.choice(ALL_SHARDS), fates(d)),
     lambda m, d: m.move_jobs(d.choice(("Running", *ENDED)), d.choice(JOB_ERRORS)),
     lambda m, d: m.forget_job(number(d)),
     lambda m, d: m.wait(d.choice((1, 5, 60))),

@@ -32,6 +32,7 @@ from tests.support.world import ALL_SHARDS, WEBHOOK, World
 ENDED = ("Completed", "Failed", "Canceled")
 """Azure ML's words for jobs that have ended."""
 ACTIVE = frozenset({RunState.SUBMITTING, RunState.SUBMITTED, RunState.QUEUED, RunState.RUNNING})
+TRAINED = frozenset({RunState.REGISTERED, RunState.NOT_REGISTERED})
 WITH_A_MODEL = frozenset({RunState.COMPLETED, RunState.REGISTERED})
 RECIPIENTS = ("topic", WEBHOOK)
 SENDING = ("send", "save_notification")
@@ -182,6 +183,12 @@ class Promises:
             if run is not None and (status.status == "Running" or name in ending):
                 self.read.setdefault(name, []).append(self.in_storage(run.dataset_version))
 
+    def shard_is_back(self, version: DatasetVersion, name: str) -> None:
+        """A job that missed the shard while it was gone has failed by itself: no model comes from such a reading."""
+        for run_id, read in self.read.items():
+            if self.world.ledger.run_rows[run_id].dataset_version == version:
+                read[:] = [shards for shards in read if name in shards]
+
     def in_storage(self, version: DatasetVersion) -> dict[str, str]:
         prefix = f"{version}/"
         blobs = self.world.shards.blobs.items()
@@ -285,10 +292,13 @@ class Promises:
         latest = self.world.ledger.latest_generation(DatasetVersion(dataset="digits", version=version))
         assert latest is not None, f"{version} is whole and was never closed"
         manifest = Manifest.from_json(self.world.documents.documents[latest.manifest_path].decode())
-        listed = [next(shard.size_bytes for shard in manifest.shards if shard.name == name) for name in ALL_SHARDS]
-        assert [len(content) for content in contents] == listed
+        listed = {shard.name: shard.crc32c for shard in manifest.shards}
+        assert {n: f"{crc32c(content):08x}" for n, content in zip(ALL_SHARDS, contents, strict=True)} == listed
         trains = latest.number == 1 or self.world.services.pipelines["digits"].on_change != "notify"
         assert not trains or latest.auto_run_id in self.world.ledger.run_rows
+        run = self.world.ledger.run_rows.get(latest.auto_run_id or "")
+        can_have_a_model = run is None or run.generation == latest.number or run.state in TRAINED
+        assert can_have_a_model, f"{run} can lead to no model of {latest}"
 
 
 def has_notification(run: RunRecord) -> bool:

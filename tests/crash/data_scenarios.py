@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from function_app.adapters.failures import StorageRefusedError
@@ -102,11 +103,24 @@ def submitted(serve: Serve) -> list[Step]:
     return [*uploads(*ALL_SHARDS), serve]
 
 
+def replace_shard(world: World) -> None:
+    """Give a shard other content; no event reports it."""
+    world.put(ALL_SHARDS[0], shard_content(*[3] * len(ALL_SHARDS[0])))
+
+
 def replaced_before_start(_: Serve) -> list[Step]:
-    """A shard gets other content after its run was submitted and before the job starts; no event reports it."""
-    other = shard_content(*[3] * len(ALL_SHARDS[0]))
-    replaced: Step = lambda world: world.put(ALL_SHARDS[0], other)  # noqa: E731 (one step of several)
-    return [replaced, run_jobs, deliver_run_events, deliver_run_events]
+    """A shard is replaced after its run was submitted and before the job starts."""
+    return [replace_shard, run_jobs, deliver_run_events, deliver_run_events]
+
+
+def started(serve: Serve) -> list[Step]:
+    """A version is uploaded, and its job runs."""
+    return [*submitted(serve), run_jobs, deliver_run_events]
+
+
+def replaced_while_trained(job_end: str) -> Callable[[Serve], list[Step]]:
+    """Return the steps in which a shard is replaced while the job runs, which then ends."""
+    return lambda _: [replace_shard, lambda world: end_jobs(world, job_end), deliver_run_events]
 
 
 def uploaded_unserved(_: Serve) -> list[Step]:
@@ -124,6 +138,13 @@ DATA = (
         steps=replaced_before_start,
         prelude=submitted,
         survives_loss=False,
+    ),
+    Scenario(name="replaced while the job trains", steps=replaced_while_trained("Completed"), prelude=started),
+    Scenario(
+        name="replaced while the job fails",
+        steps=replaced_while_trained("Failed"),
+        prelude=started,
+        job_end="Failed",
     ),
     Scenario(name="pipeline out of service", steps=uploaded_unserved, prepare=World.break_pipeline),
     Scenario(name="drift blocks", steps=drifted, prelude=registered, prepare=watch_drift("block")),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 
 from function_app.domain.errors import InvalidEventError, NotFoundError, RunEndedError, ServiceUnavailableError
-from function_app.domain.events import SHARD_UPLOADED
+from function_app.domain.events import CREATED, SHARD_UPLOADED
 from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
 from function_app.domain.records import PERSON
+from function_app.ingest.uploads import handle_message
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
+from function_app.services import Turns
 from function_app.sweep.dead_letters import collect_dead_letters, failures_on_record, replay
 from function_app.testing.azure_ml import MemoryJobs, MemoryModels
 from tests.crash.process import Step
@@ -29,7 +32,7 @@ from tests.crash.scenario import (
 )
 from tests.support.long_shards import SmallChunkStore, long_world
 from tests.support.synthetic import SYNTHETIC, add_synthetic_pipeline
-from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, World, shard_content
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content
 
 PAYLOAD = '{"no": "event"}'
 
@@ -201,6 +204,28 @@ def long(serve: Serve) -> list[Step]:
     return [*upload(TRAIN_SHARDS[0], content), serve, *uploads(*ALL_SHARDS[1:]), serve]
 
 
+def one_shard_a_turn(world: World) -> None:
+    """Have all shards of a dataset but the first one passed on."""
+    world.services = replace(world.services, turns=Turns(max_shards=1, seconds=no_time))
+
+
+def no_time() -> float:
+    """Return the time of a clock that stands still."""
+    return 0.0
+
+
+def passed_on(serve: Serve) -> list[Step]:
+    """Many shards come at once: most go through the second queue of uploads."""
+    return [step for name in ALL_SHARDS for step in (upload(name)[0], message_of(name))] + [serve]
+
+
+def message_of(name: str) -> Step:
+    """Return the step that handles a message of the queue of uploads."""
+    subject = f"/blobServices/default/containers/datasets/blobs/{VERSION}/{name}"
+    event = {"id": name, "eventType": CREATED, "subject": subject, "data": {"api": "PutBlob"}}
+    return lambda world: handle_message(json.dumps(event).encode(), world.services)
+
+
 def benchmarked(serve: Serve) -> list[Step]:
     """A run on synthetic data is requested, and ends."""
     return [ask_benchmark, serve, run_jobs, lambda world: end_jobs(world, "Completed"), deliver_run_events]
@@ -220,6 +245,7 @@ def long_and_missed(serve: Serve) -> list[Step]:
 
 
 RARE = (
+    Scenario(name="passed on", steps=passed_on, prepare=one_shard_a_turn),
     Scenario(name="canceled by a person", steps=canceled, prelude=running, survives_loss=False),
     Scenario(
         name="canceled while another is queued", steps=canceled, prelude=running_and_queued, survives_loss=False

@@ -171,6 +171,9 @@ class RecordingTable:
     def query_entities(self, *_: Any, **__: Any) -> Iterator[Any]:
         return iter(())
 
+    def create_entity(self, entity: dict[str, Any], **_: Any) -> None:
+        self.submit_transaction([("create", entity, {})])
+
     def submit_transaction(self, operations: list[tuple[str, dict[str, Any], Any]], **_: Any) -> None:
         for kind, entity, _options in operations:
             self._written.append([kind, {name: _settled(value) for name, value in entity.items()}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,15 @@ def test_a_shard_of_the_same_size_that_was_not_accepted_ends_all_ranks(tmp_path:
     outcome = train(2, job_arguments(version, tmp_path / "out", epochs=2))
     assert_failed(outcome, ExitCode.DATA_CHANGED, f"Shard {shard} has CRC32C ")
     assert not (tmp_path / "out" / "checkpoints" / "latest.json").exists()
+
+
+def test_a_label_that_the_options_do_not_allow_is_named_with_its_record(tmp_path: Path) -> None:
+    """By whichever rank reads it first, in the words of the pipeline's file."""
+    version = write_digits(tmp_path / "versions", train_shards=2, limit=200)
+    outcome = train(2, job_arguments(version, tmp_path / "out", epochs=2, num_classes=2))
+    assert_failed(outcome, ExitCode.CONFIGURATION, "num_classes: 2, but labels go up to 9 (record ")
+    assert re.search(r"\(record \d+ of (train|validation)-0000\d-of-00002\.tfrecord\)\.", outcome.log)
+    assert "IteratorGetNext" not in outcome.log
 
 
 def test_an_evaluation_that_saw_other_than_the_manifests_records_is_none(tmp_path: Path) -> None:

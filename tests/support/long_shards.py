@@ -69,11 +69,11 @@ def long_world(budget_s: float = 12, checkpoint_every_s: float = 5) -> tuple[Wor
 
 
 def serve_uploads(world: World) -> int:
-    """Handle everything in the queue of uploads; return how many messages there were."""
+    """Handle everything in the two queues of uploads; return how many messages there were."""
     num_messages = 0
-    while world.uploads.messages:
+    while waiting := world.uploads.messages or world.bulk.messages:
         num_messages += 1
-        for upload in read_uploads(world.uploads.messages[0]):
+        for upload in read_uploads(waiting[0]):
             handle_upload(upload, world.services)
-        world.uploads.messages.pop(0)
+        waiting.pop(0)
     return num_messages

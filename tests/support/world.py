@@ -14,6 +14,7 @@ from function_app.domain.events import (
     CREATED,
     RUN_CHANGED,
     SHARD_UPLOADED,
+    SHARD_UPLOADED_BULK,
     TRAINING_REQUESTED,
     TrainingRequest,
     Upload,
@@ -124,6 +125,8 @@ class World:
     undelivered: MemoryDeadLetterSource = field(default_factory=MemoryDeadLetterSource)
     uploads: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     """The queue of uploads, for what is sent to it again."""
+    bulk: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
+    """The queue of datasets that upload many shards at once."""
     run_events: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     services: Services = field(init=False)
 
@@ -144,7 +147,12 @@ class World:
             models=self.models,
             notifiers={"topic": self.topic, WEBHOOK: self.people},
             dead_letter_sources=[self.undelivered],
-            queues={SHARD_UPLOADED: self.uploads, TRAINING_REQUESTED: self.requests, RUN_CHANGED: self.run_events},
+            queues={
+                SHARD_UPLOADED: self.uploads,
+                SHARD_UPLOADED_BULK: self.bulk,
+                TRAINING_REQUESTED: self.requests,
+                RUN_CHANGED: self.run_events,
+            },
             clock=self.clock,
         )
 

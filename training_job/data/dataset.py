@@ -15,13 +15,17 @@ import numpy as np
 import tensorflow as tf
 
 from shared.manifest import ManifestShard
+from shared.safe_text import one_line
 from training_job.data.images import Augmentation, Decoder, fit
+from training_job.data.misfits import RecordFacts
 from training_job.errors import ConfigurationError, UnreadableDataError
 from training_job.rank_plan import Lane, SplitPlan, cut_lanes, lane_seed, order_of_epoch
 
 PREFETCHED_BATCHES = 2
 _MAX_CAUSE_CHARS = 600
 
+_GRAPH = re.compile(r"\[\[\{\{node.*?\}\}\]\]|\{\{[^{}]*\}\}|\[Op:\w+\](?: name: ?\S*)?")
+"""What TensorFlow adds to a message: nodes and functions of its graph, and the operation that failed."""
 _BUT_A_LABEL = ", but there is a label"
 _WRONG_LABEL = re.compile(r"\[(num_classes: [^\]]*" + _BUT_A_LABEL + r")\]\s*\[*(-?\d+)")
 
@@ -37,6 +41,10 @@ class RecordSource(Protocol):
 
     def values(self, record: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the image feature's value, as stored, and the label, int64 []. Runs within a graph."""
+        ...
+
+    def facts(self, shard: str) -> Iterator[RecordFacts]:
+        """Yield what a message needs to know of each record of a shard, in order. Slow: for a search."""
         ...
 
 
@@ -178,8 +186,8 @@ def next_batch(batches: Iterator[T], rank: int) -> T:
 
 def _cause(error: tf.errors.OpError) -> str:
     """Return TensorFlow's message without the names of its graph's nodes and without Python's stack."""
-    message = str(error.message).replace("{{function_node __wrapped__IteratorGetNext", "")
-    return message.partition("Traceback (most recent call last)")[0].strip()[:_MAX_CAUSE_CHARS]
+    message = _GRAPH.sub("", str(error.message)).partition("Traceback (most recent call last)")[0]
+    return one_line(" ".join(message.split()))[:_MAX_CAUSE_CHARS]
 
 
 def _options(threads: int) -> tf.data.Options:

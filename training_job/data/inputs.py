@@ -11,6 +11,7 @@ from training_job.data.content_check import ContentCheck
 from training_job.data.damage import check_shard
 from training_job.data.dataset import LaneData, RankData, RecordSource, SyntheticData
 from training_job.data.images import decoder_for, feature, image_shapes, training_augmentation
+from training_job.data.misfits import find_misfit
 from training_job.data.shard_cache import ShardCache
 from training_job.data.tfrecord import TfrecordSource
 from training_job.job import Job
@@ -29,6 +30,8 @@ class Inputs:
     """Compares the shards that the attempt reads first with the manifest; None for synthetic data."""
     suspects: Callable[[int], list[tuple[ManifestShard, Path]]]
     """Maps an epoch to the shards that this rank reads in it, evaluation included: where to look for damage."""
+    misfit: Callable[[int], str | None]
+    """Maps an epoch to the option that does not fit a record of these shards, in words; None where all fit."""
 
 
 def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
@@ -41,6 +44,7 @@ def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
             validation=_synthetic(job, job.validation, rank, shape),
             check=None,
             suspects=lambda _: [],
+            misfit=lambda _: None,
         )
     cache = _cache(job)
     path_of = cache.path_of if cache else lambda name: Path(job.arguments.data) / name
@@ -63,6 +67,9 @@ def open_inputs(job: Job, rank: int, threads: int) -> Inputs:
             cache.copy if cache else lambda shard: check_shard(shard, path_of(shard.name), job.manifest.data_format),
         ),
         suspects=lambda epoch: [(by_name[name], path_of(name)) for name in read_in(epoch)],
+        misfit=lambda epoch: find_misfit(
+            [by_name[name] for name in read_in(epoch)], source.facts, job.arguments, Path(job.arguments.data)
+        ),
     )
 
 

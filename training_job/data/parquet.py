@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import tensorflow as tf
 
 from shared.manifest import FeatureSpec
+from training_job.data.misfits import RecordFacts
 from training_job.errors import DataError
 from training_job.rank_plan import Lane, RecordRange
 
@@ -39,6 +40,20 @@ class ParquetSource:
         """Return the pair as it is."""
         image, label = record
         return image, label
+
+    def facts(self, shard: str) -> Iterator[RecordFacts]:
+        """See RecordSource. A column that is not there is missing in every row, and named for the first one."""
+        with pq.ParquetFile(self.path_of(shard)) as file:
+            names = tuple(file.schema_arrow.names)
+            if self.image.name not in names or self.label.name not in names:
+                label = 0 if self.label.name in names else None
+                yield RecordFacts(label=label, has_image=self.image.name in names, names=names)
+                return
+            for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=[self.image.name, self.label.name]):
+                images = batch.column(self.image.name).is_valid().to_pylist()
+                for has_image, label in zip(images, _plain(batch.column(self.label.name)), strict=True):
+                    is_label = isinstance(label, int)
+                    yield RecordFacts(label=label if is_label else None, has_image=has_image, names=names)
 
     def _rows(self, lane: Lane) -> Iterator[tuple[Any, int]]:
         for part in lane:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from shared.manifest import FeatureSpec
 from shared.record_framing import compression_of_file
+from training_job.data.misfits import RecordFacts
 from training_job.rank_plan import Lane
 
 READ_BUFFER_BYTES = 1 << 20
@@ -53,6 +54,20 @@ class TfrecordSource:
         }
         example = tf.io.parse_single_example(record, parsed)
         return example[self.image.name], example[self.label.name]
+
+    def facts(self, shard: str) -> Iterator[RecordFacts]:
+        """See RecordSource. An example without a map of features has none."""
+        path = self.path_of(shard)
+        for payload in tf.data.TFRecordDataset(str(path), _compression(path), READ_BUFFER_BYTES).as_numpy_iterator():
+            features = tf.train.Example.FromString(payload).features.feature
+            names = tuple(features)
+            labels: Sequence[int] = features[self.label.name].int64_list.value if self.label.name in names else ()
+            kind = features[self.image.name].WhichOneof("kind") if self.image.name in names else None
+            yield RecordFacts(
+                label=labels[0] if len(labels) == 1 else None,
+                has_image=kind == f"{self.image.kind}_list",
+                names=names,
+            )
 
 
 def _records(path: tf.Tensor, compression: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> tf.data.Dataset:

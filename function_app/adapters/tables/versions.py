@@ -14,6 +14,7 @@ from function_app.domain.records import (
     NUM_BUCKETS,
     DatasetVersion,
     Generation,
+    RecordedShard,
     ShardRecord,
     counter_change,
     same_verdict,
@@ -37,19 +38,24 @@ class TableShards:
         row = self._tables.get("shards", shard_partition(version, index % NUM_BUCKETS), shard_key(split, index))
         return _verdict(row) if row is not None else None
 
-    def record_shard(self, shard: ShardRecord) -> ShardRecord | None:
-        """See Ledger. At most three operations without concurrent writers, however many shards there are."""
+    def record_shard(self, shard: ShardRecord, *, is_first: bool = False) -> RecordedShard:
+        """See Ledger. Three operations, or two for a first verdict, however many shards there are."""
         shard, writer = bounded_shard(shard), new_writer()
         partition = shard_partition(shard.dataset_version, shard.bucket)
-        replaced: ShardRecord | None = None
-        for _ in tries(f"{shard.dataset_version}/{shard.name}"):
-            row = self._tables.get("shards", partition, shard_key(shard.split, shard.index))
-            if row is not None and row.writer == writer:  # our own write, whose answer was lost
-                break
-            replaced = _verdict(row) if row is not None else None
-            if same_verdict(replaced, shard) or self._replace(partition, row, replaced, shard, writer):
-                break
-        return replaced
+        row, replaced = None, None
+        for number in tries(f"{shard.dataset_version}/{shard.name}"):
+            if number or not is_first:  # a first verdict is inserted, which fails where there is one after all
+                row = self._tables.get("shards", partition, shard_key(shard.split, shard.index))
+                if row is not None and row.writer == writer:  # our own write, whose answer was lost
+                    break
+                replaced = _verdict(row) if row is not None else None
+                if same_verdict(replaced, shard):
+                    break
+            try:
+                return RecordedShard(replaced=replaced, accepted=self._replace(row, replaced, shard, writer))
+            except LedgerConflictError:  # the shard's row or the counter was changed meanwhile
+                continue
+        return RecordedShard(replaced=replaced)
 
     def accepted_in_bucket(self, version: DatasetVersion, split: str, bucket: int) -> int:
         """See Ledger."""
@@ -68,27 +74,19 @@ class TableShards:
         )
         return map(_verdict, rows)
 
-    def _replace(
-        self, partition: str, row: Row | None, replaced: ShardRecord | None, shard: ShardRecord, writer: str
-    ) -> bool:
-        """Try once; False where the shard's row or the counter was changed meanwhile."""
+    def _replace(self, row: Row | None, replaced: ShardRecord | None, shard: ShardRecord, writer: str) -> int | None:
+        """Try once; return the counter where it moved. Raises LedgerConflictError."""
+        partition = shard_partition(shard.dataset_version, shard.bucket)
         columns = to_columns(shard) | {"writer": writer}
-        key = shard_key(shard.split, shard.index)
-        changes = [Change(key=key, columns=columns, etag=_etag(row))]
-        change = counter_change(replaced, shard)
+        changes = [Change(key=shard_key(shard.split, shard.index), columns=columns, etag=_etag(row))]
+        accepted, change = None, counter_change(replaced, shard)
         if change:
-            changes.append(self._counter_change(partition, shard.split, change))
-        try:
-            self._tables.commit("shards", partition, changes)
-        except LedgerConflictError:
-            return False
-        return True
-
-    def _counter_change(self, partition: str, split: str, change: int) -> Change:
-        row = self._tables.get("shards", partition, counter_key(split))
-        accepted = change + (0 if row is None else _accepted(row))
-        columns = {"split": split, "accepted": (accepted, "Edm.Int64")}
-        return Change(key=counter_key(split), columns=columns, etag=_etag(row))
+            counter = self._tables.get("shards", partition, counter_key(shard.split))
+            accepted = change + (0 if counter is None else _accepted(counter))
+            columns = {"split": shard.split, "accepted": (accepted, "Edm.Int64")}
+            changes.append(Change(key=counter_key(shard.split), columns=columns, etag=_etag(counter)))
+        self._tables.commit("shards", partition, changes)
+        return accepted
 
 
 def shard_partition(version: DatasetVersion, bucket: int) -> str:

@@ -73,14 +73,18 @@ class LedgerModel(RuleBasedStateMachine):
         etag=st.sampled_from(["E1", "E2"]),
         state=st.sampled_from(ShardState),
         num_records=st.integers(0, 1 << 40),
+        is_first=st.booleans(),
     )
-    def record_shard(self, version: DatasetVersion, split: str, index: int, **members: Any) -> None:
+    def record_shard(
+        self, version: DatasetVersion, split: str, index: int, *, is_first: bool, **members: Any
+    ) -> None:
+        """The caller may take any verdict for the first of its position: that changes nothing."""
         shard = shard_record(index, dataset_version=version, split=split, **members)
         key = (version, split, index)
         stored = self.shards.get(key)
         if stored is None or (stored.etag, stored.state) != (shard.etag, shard.state):
             self.shards[key] = shard
-        assert stored == self.ledger.record_shard(shard)
+        assert stored == self.ledger.record_shard(shard, is_first=is_first).replaced
 
     @rule(version=VERSIONS, is_next=st.booleans())
     def add_generation(self, version: DatasetVersion, *, is_next: bool) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from function_app.domain.records import NUM_BUCKETS, DatasetVersion, ShardRecord, ShardState
+from function_app.domain.records import NUM_BUCKETS, DatasetVersion, RecordedShard, ShardRecord, ShardState
 from function_app.ports import Ledger
 from shard_validation import Reason
 from shard_validation.reasons import ReasonCode
@@ -17,6 +17,9 @@ from tests.support.ledger_records import DIGITS, NOON, shard_record
 from tests.support.threads import at_once
 
 REASON = Reason(code=ReasonCode.PAYLOAD_CRC, shard="train-00000-of-00064", message="record 3 …", record_index=3)
+
+IS_FIRST = pytest.mark.parametrize("is_first", [False, True])
+"""What the caller takes the verdict for; it is wrong about that where another one came before."""
 
 
 def accepted(ledger: Ledger, split: str = "train") -> list[int]:
@@ -67,7 +70,7 @@ def test_a_verdict_is_returned_as_it_was_recorded(ledger: Ledger) -> None:
         reasons=(REASON, replace(REASON, record_index=4)),
         statistics={"labels": {"0": 5, "1": 5}, "mean": 0.125, "note": "ß…"},
     )
-    assert ledger.record_shard(shard) is None
+    assert RecordedShard(replaced=None) == ledger.record_shard(shard)
     assert shard == ledger.shard(DIGITS, "train", 17)
 
 
@@ -99,6 +102,7 @@ def test_the_counters_of_two_splits_are_apart(ledger: Ledger) -> None:
     assert (1, 2) == (accepted(ledger)[0], accepted(ledger, "test")[0])
 
 
+@IS_FIRST
 @pytest.mark.parametrize(
     ("verdicts", "count"),
     [
@@ -111,26 +115,31 @@ def test_the_counters_of_two_splits_are_apart(ledger: Ledger) -> None:
         ("a1 r2 r2 a3 a3", 1),
     ],
 )
-def test_the_counter_follows_the_verdict(ledger: Ledger, verdicts: str, count: int) -> None:
-    """a1 is "content 1 accepted", r2 "content 2 rejected": only the last verdict counts, and once."""
+def test_the_counter_follows_the_verdict(ledger: Ledger, verdicts: str, count: int, *, is_first: bool) -> None:
+    """a1 is "content 1 accepted", r2 "content 2 rejected": only the last verdict counts, and once.
+
+    Also where each caller takes its verdict for the first.
+    """
     states = {"a": ShardState.ACCEPTED, "r": ShardState.REJECTED}
     for verdict in verdicts.split():
-        ledger.record_shard(shard_record(state=states[verdict[0]], etag=verdict[1:]))
+        shard = shard_record(state=states[verdict[0]], etag=verdict[1:])
+        left = ledger.record_shard(shard, is_first=is_first).accepted
+        assert left in (None, accepted(ledger)[0])
     assert count == accepted(ledger)[0]
 
 
 def test_recording_returns_the_row_that_was_replaced(ledger: Ledger) -> None:
     """The caller learns whether the position had a verdict before, and which."""
     first, second = shard_record(etag="E1"), shard_record(etag="E2")
-    assert [None, first] == [ledger.record_shard(first), ledger.record_shard(second)]
+    assert [None, first] == [ledger.record_shard(one).replaced for one in (first, second)]
 
 
 def test_the_same_verdict_on_the_same_bytes_changes_nothing(ledger: Ledger) -> None:
     """A second delivery does not even move the time of the verdict."""
     first = shard_record()
     ledger.record_shard(first)
-    replaced = ledger.record_shard(shard_record(validated_at=NOON + timedelta(hours=1)))
-    assert (first, first) == (replaced, ledger.shard(DIGITS, "train", 0))
+    recorded = ledger.record_shard(shard_record(validated_at=NOON + timedelta(hours=1)))
+    assert (RecordedShard(replaced=first), first) == (recorded, ledger.shard(DIGITS, "train", 0))
 
 
 def test_a_version_lists_its_verdicts_and_no_others(ledger: Ledger) -> None:
@@ -189,24 +198,31 @@ def test_the_largest_record_fits(ledger: Ledger) -> None:
     assert shard == ledger.shard(DIGITS, "train", 0)
 
 
-def test_twenty_deliveries_of_one_shard_count_once(ledger: Ledger) -> None:
+@IS_FIRST
+def test_twenty_deliveries_of_one_shard_count_once(ledger: Ledger, *, is_first: bool) -> None:
     """Twenty threads with the same verdict leave one row and one count, and exactly one of them replaced nothing."""
-    replaced = at_once([partial(ledger.record_shard, shard_record())] * 20)
-    assert (1, 1) == (replaced.count(None), accepted(ledger)[0])
+    recorded = at_once([partial(ledger.record_shard, shard_record(), is_first=is_first)] * 20)
+    assert (1, 1) == ([one.replaced for one in recorded].count(None), accepted(ledger)[0])
 
 
-def test_twenty_shards_of_one_bucket_are_all_counted(ledger: Ledger) -> None:
-    """Twenty threads that meet in one counter lose no count."""
-    at_once([partial(ledger.record_shard, shard_record(index * NUM_BUCKETS, num_shards=320)) for index in range(20)])
+@IS_FIRST
+def test_twenty_shards_of_one_bucket_are_all_counted(ledger: Ledger, *, is_first: bool) -> None:
+    """Twenty threads that meet in one counter lose no count, and exactly one of them learns that it was the last."""
+    shards = [shard_record(index * NUM_BUCKETS, num_shards=320) for index in range(20)]
+    recorded = at_once([partial(ledger.record_shard, shard, is_first=is_first) for shard in shards])
     assert (20, 20) == (accepted(ledger)[0], len(list(ledger.shards(DIGITS))))
+    assert list(range(1, 21)) == sorted(one.accepted or 0 for one in recorded)
 
 
-def test_counters_equal_rows_after_contradicting_verdicts(ledger: Ledger) -> None:
+@IS_FIRST
+def test_counters_equal_rows_after_contradicting_verdicts(ledger: Ledger, *, is_first: bool) -> None:
     """Threads that accept and reject the same few shards in one bucket leave counters that fit the rows."""
     states = (ShardState.ACCEPTED, ShardState.REJECTED)
-    calls: list[Callable[[], ShardRecord | None]] = [
+    calls: list[Callable[[], RecordedShard]] = [
         partial(
-            ledger.record_shard, shard_record(number % 3 * NUM_BUCKETS, etag=f"E{number}", state=states[number % 2])
+            ledger.record_shard,
+            shard_record(number % 3 * NUM_BUCKETS, etag=f"E{number}", state=states[number % 2]),
+            is_first=is_first,
         )
         for number in range(18)
     ]

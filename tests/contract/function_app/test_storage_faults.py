@@ -141,11 +141,18 @@ def test_a_missing_data_container_is_not_a_missing_blob(data_storage: StorageCon
         BlobShardStore(data_storage, unique).facts(FACTS.path)
 
 
-def test_a_verdict_whose_answer_was_lost_counts_once(lossy_ledger: TableLedger, transport: LossyTransport) -> None:
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_verdict_whose_answer_was_lost_counts_once(
+    lossy_ledger: TableLedger, transport: LossyTransport, *, is_first: bool
+) -> None:
     """The repetition meets its own row and says what the first try replaced: nothing."""
     transport.lose_next("POST")
-    replaced = lossy_ledger.record_shard(shard_record())
-    assert (None, 1, 1) == (replaced, lossy_ledger.accepted_in_bucket(DIGITS, "train", 0), len(transport.lost))
+    recorded = lossy_ledger.record_shard(shard_record(), is_first=is_first)
+    assert (None, 1, 1) == (
+        recorded.replaced,
+        lossy_ledger.accepted_in_bucket(DIGITS, "train", 0),
+        len(transport.lost),
+    )
 
 
 @pytest.mark.parametrize(

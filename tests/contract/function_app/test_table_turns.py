@@ -85,19 +85,23 @@ def test_two_counts_are_two(together: Together) -> None:
     assert {"today": 2} == together.ledger.counts("uploads")
 
 
-def test_one_shard_twice_counts_once_and_two_of_a_bucket_twice(together: Together) -> None:
+@pytest.mark.parametrize("is_first", [False, True])
+def test_one_shard_twice_counts_once_and_two_of_a_bucket_twice(together: Together, *, is_first: bool) -> None:
     """The counter is that of the rows, in every order."""
     ledger = together.ledger
-    together.write(*[lambda: ledger.record_shard(shard_record(0))] * 2)
-    together.write(*[partial(ledger.record_shard, shard_record(index)) for index in (16, 32)])
+    together.write(*[lambda: ledger.record_shard(shard_record(0), is_first=is_first)] * 2)
+    together.write(*[partial(ledger.record_shard, shard_record(index), is_first=is_first) for index in (16, 32)])
     assert 3 == ledger.accepted_in_bucket(DIGITS, "train", 0)
 
 
-def test_contradicting_verdicts_leave_the_counter_of_the_one_that_stands(together: Together) -> None:
+@pytest.mark.parametrize("is_first", [False, True])
+def test_contradicting_verdicts_leave_the_counter_of_the_one_that_stands(
+    together: Together, *, is_first: bool
+) -> None:
     """Accepted and rejected at the same position: the last one counts, or does not."""
     ledger = together.ledger
     bad = shard_record(0, etag="0X2", state=ShardState.REJECTED)
-    together.write(*[partial(ledger.record_shard, shard) for shard in (shard_record(0), bad)])
+    together.write(*[partial(ledger.record_shard, shard, is_first=is_first) for shard in (shard_record(0), bad)])
     accepted = sum(row.state is ShardState.ACCEPTED for row in ledger.shards(DIGITS))
     assert accepted == ledger.accepted_in_bucket(DIGITS, "train", 0)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +21,21 @@ from tests.support.example_bytes import example_bytes
 from training_job import collective, training_loop
 from training_job.attempt import run
 from training_job.collective import World
-from training_job.errors import DataChangedError, DataError, ExportError, NonFiniteLossError, RanksPartedError
+from training_job.errors import (
+    ConfigurationError,
+    DataChangedError,
+    DataError,
+    ExportError,
+    NonFiniteLossError,
+    RanksPartedError,
+)
 from training_job.job import prepare
 from training_job.liveness.interruptions import StopRequest
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 FEATURES = (FeatureSpec(name="image", kind="float", shape=(2, 2, 1)), FeatureSpec(name="label", kind="int64"))
 GOOD = example_bytes({"image": [0.5] * 4, "label": 1})
+LABELLED_3 = example_bytes({"image": [0.5] * 4, "label": 3})
 NAN = example_bytes({"image": [float("nan")] * 4, "label": 1})
 SEED_WITHOUT_SHUFFLE = 2
 """In the first epoch it leaves two shards in their order."""
@@ -95,6 +105,45 @@ def test_a_label_that_only_replaced_data_have_is_no_mistake_in_the_options(tmp_p
     shard.write_bytes(frame_record(example_bytes({"image": [0.5] * 4, "label": 99})) * 8)
     with pytest.raises(DataChangedError, match=f"Shard {shard} has CRC32C "):
         attempt(data, tmp_path)
+
+
+def test_a_label_that_the_options_do_not_allow_is_named_with_its_record(tmp_path: Path) -> None:
+    """The option to change comes first; the manifest has no statistics that would show it earlier."""
+    data = version(tmp_path, [[GOOD] * 8, [*[GOOD] * 5, LABELLED_3, GOOD, GOOD]])
+    dataset_file(data, {"train-00001-of-00002.tfrecord": [f"cat/{n}.png" for n in range(8)]})
+    with pytest.raises(ConfigurationError) as caught:
+        attempt(data, tmp_path, num_classes=2)
+    place = "record 5 of train-00001-of-00002.tfrecord, packed from cat/5.png"
+    assert f"num_classes: 2, but labels go up to 3 ({place})." == str(caught.value)
+
+
+def test_a_record_without_a_feature_is_named_with_what_it_has(tmp_path: Path) -> None:
+    """It is no damage: the pipeline names a feature that not every record has."""
+    other = example_bytes({"image_raw": [0.5] * 4, "label": 1})
+    data = version(tmp_path, [[GOOD] * 8, [GOOD, GOOD, other, GOOD]])
+    with pytest.raises(ConfigurationError) as caught:
+        attempt(data, tmp_path)
+    place = "record 2 of train-00001-of-00002.tfrecord"
+    assert f'image_feature: {place} has no "image"; it has image_raw, label.' == str(caught.value)
+
+
+def test_a_value_that_does_not_fit_is_said_without_the_names_of_the_graph(tmp_path: Path) -> None:
+    """Three numbers where the manifest says four: TensorFlow's own reason remains."""
+    short = example_bytes({"image": [0.5] * 3, "label": 1})
+    with pytest.raises(DataError) as caught:
+        attempt(version(tmp_path, [[GOOD] * 8, [GOOD, GOOD, short, GOOD]]), tmp_path)
+    words = str(caught.value)
+    assert words.startswith("Rank 0 cannot read its data: Key: image. ")
+    assert not re.search(r"\{\{|\[\[|function_node|Op:|__wrapped__|\n", words)
+
+
+def dataset_file(data: ClosedVersion, sources: dict[str, list[str]]) -> None:
+    """Write beside the shards what they were packed from."""
+    shards = [
+        {"name": s.name, "crc32c": s.crc32c, "sources": sources.get(s.name, [])}
+        for s in Manifest.from_json(data.manifest.read_bytes()).shards
+    ]
+    (data.folder / "dataset.json").write_text(json.dumps({"splits": {"train": {"shards": shards}}}))
 
 
 def test_a_loss_that_replaced_data_make_nan_is_blamed_on_the_data(tmp_path: Path) -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from azure.functions import HttpRequest
+from click.testing import CliRunner
 
-from function_app import bootstrap
+from cli.up import describe_outages
+from cli.validate.command import validate
+from function_app import bootstrap, functions
 from function_app.bootstrap import build_services
 from function_app.domain.errors import PipelineError, SettingsError
 from horovod_lint import ScriptError
 from tests.support.world import PIPELINE
 from tests.unit.function_app.config.test_settings import REQUIRED
+from tests.unit.function_app.web.client import ask
 
 CONNECTION = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/a"
 
@@ -149,3 +154,49 @@ def test_a_budget_longer_than_an_execution_is_refused_at_start_up(tmp_path: Path
     """The host would kill each execution before it hands over, and nothing would ever be judged."""
     with pytest.raises(SettingsError, match=r"^LANDFALL_VALIDATION_BUDGET_S must be at most 1350, .* got 1800$"):
         build_services(environ(tmp_path, LANDFALL_VALIDATION_BUDGET_S="1800"))
+
+
+BARE_KEY = "SECRET" * 14 + "=="
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "  - webhook: https://h.example/SECRET?sig=SECRET",
+        f"  - webhook: {BARE_KEY}",
+        f"  - {BARE_KEY}",
+        f"  - topic\nquarantine: {BARE_KEY}",
+        f"  - topic\n{BARE_KEY}: 1",
+        f"  - topic\n{BARE_KEY}: 1\n{BARE_KEY}: 2",
+    ],
+)
+def test_a_secret_where_a_settings_name_belongs_is_repeated_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, entry: str
+) -> None:
+    """In the log, in health and the API, in what `landfall up` says of the file, and in a check of it."""
+    settings = environ(tmp_path)
+    (tmp_path / "digits.yaml").write_text(PIPELINE.replace("  - topic", entry))
+    with caplog.at_level("DEBUG"):
+        services = build_services(settings)
+    monkeypatch.setattr(bootstrap, "_built", [services])
+    assert ["digits"] == list(services.out_of_service)
+    listed = ask(lambda: services, "GET", "/api/pipelines").json()["pipelines"]
+    health = functions.health.build().get_user_function()(HttpRequest("GET", "/api/health", body=b""))
+    requested = ask(lambda: services, "POST", "/api/runs", json={"dataset": "digits", "version": "v1"})
+    checked = CliRunner().invoke(validate, [__file__, "--pipeline", str(tmp_path / "digits.yaml")])
+    said = [caplog.text, str(listed), "\n".join(describe_outages(listed)), requested.text, checked.output]
+    assert ([True] * 5, [False] * 5) == (["digits" in text for text in said], ["SECRET" in text for text in said])
+    assert ("digits" in str(health.get_body()), "SECRET" in str(health.get_body())) == (True, False)
+
+
+@pytest.mark.parametrize("name", ["LANDFALL_RESOURCE_GROUP", "LANDFALL_RUNS_CONTAINER", "LANDFALL_CLAIM_LEASE_S"])
+def test_a_secret_in_another_setting_is_repeated_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """The log names the setting; health says only that there is a problem."""
+    for key, value in environ(tmp_path, **{name: BARE_KEY}).items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setattr(bootstrap, "_built", [])
+    health = functions.health.build().get_user_function()(HttpRequest("GET", "/api/health", body=b""))
+    assert (503, True) == (health.status_code, name in caplog.text)
+    assert "SECRET" not in caplog.text + str(health.get_body())

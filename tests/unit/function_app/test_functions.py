@@ -33,18 +33,16 @@ def test_exactly_one_name_is_an_app() -> None:
 
 def test_the_functions_are_those_that_the_deployment_wires() -> None:
     """Event subscriptions, queues and settings name them."""
-    assert ["shard_uploaded", "training_requested", "run_changed", "reconcile", "health", "http_api"] == list(
-        bindings()
-    )
+    queued = ["shard_uploaded", "shard_uploaded_bulk", "training_requested"]
+    assert [*queued, "run_changed", "reconcile", "health", "http_api"] == list(bindings())
 
 
 def test_queue_triggers_read_the_queues_of_the_host_account() -> None:
     """A premium account has no queues."""
     found = bindings()
-    names = ("shard_uploaded", "training_requested", "run_changed")
-    seen = [(found[n]["queueName"], found[n]["connection"]) for n in names]
-    queues = ("shard-uploaded", "training-requested", "run-changed")
-    assert [(queue, "AzureWebJobsStorage") for queue in queues] == seen
+    names = ("shard_uploaded", "shard_uploaded_bulk", "training_requested", "run_changed")
+    seen = [(found[name]["queueName"], found[name]["connection"]) for name in names]
+    assert [(name.replace("_", "-"), "AzureWebJobsStorage") for name in names] == seen
 
 
 def test_the_timer_takes_its_schedule_from_a_setting() -> None:

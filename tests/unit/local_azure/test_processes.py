@@ -72,11 +72,13 @@ def test_a_program_that_ends_by_itself_must_succeed(tmp_path: Path) -> None:
 
 
 def test_what_a_program_writes_is_for_its_owner_only(tmp_path: Path) -> None:
-    """Its logs, one of which an older version left, and every file that it makes."""
-    log, made = tmp_path / "part.log", tmp_path / "made"
+    """Its logs, one of which an older version left, their folder, and every file that it makes."""
+    log, made, other = tmp_path / "part.log", tmp_path / "made", tmp_path / "logs" / "other.log"
     log.touch(0o644)
     run(program(log, f"open({str(made)!r}, 'w').close()"))
-    assert [0o600, 0o600] == [stat.S_IMODE(path.stat().st_mode) for path in (log, made)]
+    run(program(other, ""))
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (log, made, other, other.parent)]
+    assert [0o600, 0o600, 0o600, 0o700] == modes
 
 
 @pytest.mark.parametrize("guarded", [True, False])

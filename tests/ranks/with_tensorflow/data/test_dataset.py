@@ -196,6 +196,35 @@ def test_a_label_out_of_range_is_named(written_shards: Any) -> None:
         list(iter(lambda: next_batch(batches, 0), None))
 
 
+@pytest.mark.parametrize("data_format", ["tfrecord", "parquet"])
+def test_both_formats_tell_what_a_record_has(tmp_path: Path, data_format: str) -> None:
+    """For a message: the label, whether there is an image, and all names."""
+    path, rows = tmp_path / "s", [(0.0, 3), (None, 4), (1.0, None)]
+    if data_format == "parquet":
+        columns = [None if x is None else [x, x] for x, _ in rows]
+        pq.write_table(pa.table({"image": columns, "label": [label for _, label in rows], "note": [1] * 3}), path)
+        source: Any = ParquetSource(path_of=lambda _: path, image=PAIR, label=LABEL)
+    else:
+        images = [{} if x is None else {"image": [x, x]} for x, _ in rows]
+        labels_of = [{} if label is None else {"label": label} for _, label in rows]
+        records = [
+            example_bytes({**image, **label, "note": 1}) for image, label in zip(images, labels_of, strict=True)
+        ]
+        path.write_bytes(b"".join(map(frame_record, records)))
+        source = TfrecordSource(path_of=lambda _: path, image=PAIR, label=LABEL)
+    facts = list(source.facts("s"))
+    assert [(3, True), (4, False), (None, True)] == [(record.label, record.has_image) for record in facts]
+    assert {"image", "label", "note"} == set(facts[0].names)
+
+
+def test_a_parquet_shard_without_the_column_says_so_once(tmp_path: Path) -> None:
+    """All of its rows lack it."""
+    path = tmp_path / "s"
+    pq.write_table(pa.table({"image_raw": [[0.0, 1.0]] * 3, "label": [1] * 3}), path)
+    (record,) = ParquetSource(path_of=lambda _: path, image=PAIR, label=LABEL).facts("s")
+    assert (False, ("image_raw", "label")) == (record.has_image, record.names)
+
+
 def test_a_rank_keeps_its_shards_where_a_cache_wants_it(written_shards: Any) -> None:
     """What is read in the first epoch is what is read in all others, in other orders."""
     data = data_of(written_shards, 1, shape(2, 4), num_classes=32)

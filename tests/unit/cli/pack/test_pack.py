@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,46 @@ def test_deterministic(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind:
         contents.append([p.read_bytes() for p in sorted((tmp_path / f"{i}").iterdir()) if p.suffix == ".tfrecord"])
     assert contents[0] == contents[1]
     assert contents[0] != contents[2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "first_words"),
+    [("images", {"cat", "dog"}), ("cifar10", {"data_batch_1", "test_batch"}), ("table", {"row"})],
+)
+def test_the_names_of_what_went_into_a_shard_are_kept(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str, first_words: set[str]
+) -> None:
+    """One for each record, below the source: the folders of this machine are not stored."""
+    write, options, counts = SOURCES[kind]
+    source, target = write(tmp_path / "source"), tmp_path / "shards"
+    landfall(capsys, "pack", kind, source, "--to", target, "--shards", 4, *options)
+    stated = json.loads((target / "dataset.json").read_text())["splits"]
+    shards = [shard for split in stated.values() for shard in split["shards"]]
+    names = [name for shard in shards for name in shard["sources"]]
+    assert [s["num_records"] for s in shards] == [len(s["sources"]) for s in shards]
+    assert sum(counts.values()) == len(set(names))
+    assert {re.split("[/# ]", name)[0] for name in names} <= first_words | {f"data_batch_{i}" for i in range(6)}
+
+
+def test_names_are_in_the_order_of_the_records(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The bytes of the named file are the record's."""
+    source, target = write_images(tmp_path / "source"), tmp_path / "shards"
+    landfall(capsys, "pack", "images", source, "--to", target, "--shards", 2)
+    for shard in json.loads((target / "dataset.json").read_text())["splits"]["train"]["shards"]:
+        packed = [record["image"] for record in records(target / shard["name"])]
+        assert packed == [(source / name).read_bytes() for name in shard["sources"]]
+
+
+def test_names_beyond_the_bound_are_left_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whole shards, so that what there is stays in order; the shards themselves are as without the bound."""
+    source, target = write_images(tmp_path / "source"), tmp_path / "shards"
+    monkeypatch.setattr("cli.pack.packer.MAX_SOURCES_BYTES", 200)
+    assert 0 == landfall(capsys, "pack", "images", source, "--to", target, "--shards", 4)[0]
+    shards = json.loads((target / "dataset.json").read_text())["splits"]["train"]["shards"]
+    assert (4, 1) == (len(shards), sum("sources" in shard for shard in shards))
+    assert 0 == landfall(capsys, "validate", target, "--set", "--jobs", 1)[0]
 
 
 def test_image_bytes_are_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

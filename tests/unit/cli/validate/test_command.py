@@ -11,6 +11,7 @@ import pytest
 
 from cli.validate.inputs import ShardInput
 from cli.validate.judging import judge
+from shared.crc import crc32c_of_file
 from shared.record_framing import frame_record
 from tests.support.shards import framed, image_bytes, labelled
 from tests.support.terminal import landfall
@@ -108,6 +109,25 @@ def test_a_small_shard_is_a_warning_of_set(capsys: pytest.CaptureFixture[str], t
         together["verdict"],
         [reason["code"] for reason in together["reasons"]],
     )
+
+
+def test_a_packed_record_is_named_by_its_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As dataset.json beside the shards tells, for people and programs; of other content it tells nothing."""
+    shard, content = "train-00000-of-00001.tfrecord", framed([labelled(1), labelled(12)])
+    (tmp_path / shard).write_bytes(content)
+    packed = {
+        "name": shard,
+        "crc32c": crc32c_of_file(tmp_path / shard),
+        "sources": ["one/1.png", "twelve/\x1b[2J.png"],
+    }
+    (tmp_path / "dataset.json").write_text(json.dumps({"splits": {"train": {"shards": [packed]}}}))
+    _, out, _ = landfall(capsys, "validate", tmp_path, "--pipeline", PIPELINE)
+    lines = [line for line in out.splitlines() if "feature label" in line]
+    assert [True] == [line.endswith(r"got 12 (packed from twelve/\x1b[2J.png)") for line in lines]
+    _, out, _ = landfall(capsys, "validate", tmp_path, "--pipeline", PIPELINE, "--json")
+    assert "(packed from one/1.png)" in json.loads(out)["reasons"][0]["message"]
+    (tmp_path / shard).write_bytes(framed([labelled(2), labelled(12)]))
+    assert "packed from" not in landfall(capsys, "validate", tmp_path, "--pipeline", PIPELINE)[1]
 
 
 def test_counts_beside_the_shards(capsys: pytest.CaptureFixture[str], shards: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from azure.core.pipeline.transport import HttpRequest, RequestsTransport
 from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
 
-from function_app.adapters.connections import MAX_SETTING_CHARS, StorageConnection, read_connection
+from function_app.adapters.connections import MAX_SETTING_CHARS, StorageConnection, client_options, read_connection
 from function_app.domain.errors import SettingsError
 
 NAME = "DataStorage"
@@ -103,3 +106,22 @@ def test_a_key_is_never_shown() -> None:
     with pytest.raises(SettingsError) as caught:
         read_connection({NAME: "AccountName=acme;Key=c2VjcmV0"}, NAME)
     assert ("c2VjcmV0" in repr(settings), "c2VjcmV0" in str(caught.value)) == (False, False)
+
+
+def test_the_environment_is_read_once_for_each_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proxies and certificates are those of the first request; hosts that need no proxy have none."""
+    sent: list[tuple[Any, Any, bool]] = []
+
+    def send(self: Any, _request: Any, *, proxies: Any, **_: Any) -> None:
+        sent.append((proxies.get("https"), self.connection_config.verify, self.session.trust_env))
+
+    monkeypatch.setattr(RequestsTransport, "send", send)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "direct.example")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "ca.pem")
+    for host in ("account.example", "direct.example"):
+        transport = client_options(None)["transport"]
+        for _ in range(2):
+            transport.send(HttpRequest("GET", f"https://{host}/"))
+    proxied, direct = ("http://proxy:3128", "ca.pem", False), (None, "ca.pem", False)
+    assert [proxied, proxied, direct, direct] == sent

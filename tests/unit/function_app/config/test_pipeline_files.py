@@ -105,6 +105,10 @@ def test_the_shipped_pipelines_are_valid() -> None:
     assert ("topic", "webhook:LANDFALL_WEBHOOK_PEOPLE") == digits.notify
 
 
+BARE_KEY = "SECRET" * 14 + "=="
+"""As long as the key of a storage account, with nothing around it that would show what it is."""
+
+
 @pytest.mark.parametrize(
     "entry",
     [
@@ -117,6 +121,8 @@ def test_the_shipped_pipelines_are_valid() -> None:
         "  - webhook: h.example/SECRET: x: y",
         "webhook_url: https://h.example/SECRET?sig=SECRET",
         "AccountName=a;AccountKey=SECRET==: x",
+        f"{BARE_KEY}: x",
+        f"quarantine: {BARE_KEY}",
     ],
 )
 def test_a_secret_in_a_pipeline_file_is_not_repeated(entry: str) -> None:
@@ -124,3 +130,18 @@ def test_a_secret_in_a_pipeline_file_is_not_repeated(entry: str) -> None:
     with pytest.raises(PipelineError) as caught:
         parse_pipeline(PIPELINE.replace("  - topic", entry).encode(), "digits.yaml")
     assert ("digits.yaml: ", False) == (str(caught.value)[:13], "SECRET" in str(caught.value))
+
+
+@pytest.mark.parametrize("line", ["on_change: notify", "compute: landfall-gpu", "epochs: {min", "dataset: digits\n"])
+def test_a_bare_key_in_a_pipeline_file_is_not_repeated(line: str) -> None:
+    """As a value or as the name of an option; the message says how long it is, so that it can be found."""
+    name, separator, rest = line.partition(":")
+    changed = f"{BARE_KEY}:{rest}" if "{" in rest else f"{name}{separator} {BARE_KEY}\n"
+    with pytest.raises(PipelineError) as caught:
+        parse_pipeline(PIPELINE.replace(line, changed, 1).encode(), "digits.yaml")
+    words = str(caught.value)
+    assert ("digits.yaml: ", False, True) == (
+        words[:13],
+        "SECRET" in words,
+        f"of {len(BARE_KEY)} characters" in words,
+    )

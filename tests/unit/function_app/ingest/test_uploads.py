@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
+from crc32c import crc32c
 
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import BlobFacts, ShardRecord, ShardState
 from function_app.explain.description import describe_version
 from function_app.ingest.uploads import OTHERS_UPLOADS
+from function_app.services import Validate
 from function_app.sweep.sweep import sweep
-from function_app.testing.stores import MemoryShardStore
 from shard_validation import (
     DataRequirements,
     ReasonCode,
@@ -208,30 +210,40 @@ def test_a_store_that_does_not_answer_has_the_event_delivered_again() -> None:
     assert row(world) is None
 
 
-class LateWriter(MemoryShardStore):
-    """A store in which the shard is overwritten right after it was judged."""
+def late_verdict(late: Callable[[], object]) -> Validate:
+    """Validate, and after the first validation let something happen before its verdict is recorded."""
+    waiting = [late]
 
-    looks = 0
-    late: Callable[[], None] = staticmethod(lambda: None)
+    def validate(source: ShardSource, requirements: DataRequirements) -> ShardVerdict:
+        verdict = validate_shard(source, requirements)
+        if waiting:
+            waiting.pop()()
+        return verdict
 
-    def facts(self, path: str) -> BlobFacts | None:
-        """Answer, and at the second look first overwrite the blob."""
-        self.looks += 1
-        if self.looks == 2:
-            self.late()
-        return super().facts(path)
+    return validate
 
 
 def test_the_last_writer_looks_again() -> None:
     """A slow handler must not leave its verdict on old content over a quick handler's on the new one."""
     world = World()
-    store = LateWriter(world.clock)
-    store.late = lambda: void(store.put(PATH, shard_content(9)))
-    store.put(PATH, shard_content(1))
-    world.services = replace(world.services, shards=store)
+    quick = lambda: world.deliver(world.put(NAME, shard_content(9)))  # noqa: E731
+    world.services = replace(world.services, validate=late_verdict(quick))
+    world.deliver(world.put(NAME, shard_content(1)))
+    stored, facts = row(world), world.shards.blobs[PATH][0]
+    actions = ["shard_accepted"] * 3  # the quick handler's, the slow one's, and that of its second look
+    assert (facts.etag, actions) == (stored and stored.etag, world.actions(PATH))
+
+
+def test_a_first_verdict_needs_no_second_look() -> None:
+    """No newer verdict was replaced, and the handler that judges newer content replaces this one."""
+    world = World()
+    overwrite = lambda: world.put(NAME, shard_content(9))  # noqa: E731
+    world.services = replace(world.services, validate=late_verdict(overwrite))
+    world.deliver(world.put(NAME, shard_content(1)))
+    assert ["shard_accepted"] == world.actions(PATH)
     world.deliver(PATH)
-    stored, facts = row(world), store.blobs[PATH][0]
-    assert (facts.etag, ["shard_accepted", "shard_accepted"]) == (stored and stored.etag, world.actions(PATH))
+    stored, facts = row(world), world.shards.blobs[PATH][0]
+    assert (facts.etag, ["shard_accepted"] * 2) == (stored and stored.etag, world.actions(PATH))
 
 
 def test_a_contradictory_number_of_shards_is_rejected_and_harms_no_other_shard() -> None:
@@ -374,3 +386,47 @@ def test_a_verdict_that_comes_late_for_the_former_number_does_not_close(late_ind
     assert world.ledger.latest_generation(VERSION) is None
     world.upload_shards(TRAIN_SHARDS[late_index])
     assert world.ledger.latest_generation(VERSION) is not None
+
+
+def put_packed(world: World, content: bytes, sources: list[str]) -> None:
+    """Put a shard, and a dataset.json that says what its records were packed from."""
+    world.put(NAME, content)
+    shard = {"name": NAME, "crc32c": f"{crc32c(content):08x}", "sources": sources}
+    world.put("dataset.json", json.dumps({"splits": {"train": {"shards": [shard]}}}).encode())
+
+
+def test_a_rejected_record_is_named_by_the_file_that_it_was_packed_from() -> None:
+    """In the verdict and in the history."""
+    world = World()
+    put_packed(world, shard_content(1, 12, 3), ["one.png", "twelve\n.png", "three.png"])
+    world.deliver(PATH)
+    verdict, (entry,) = row(world), world.ledger.history(PATH)
+    assert verdict is not None
+    expected = f"{NAME}, record 1 at byte 34, feature label: expected 0 to 9, got 12 (packed from twelve\\n.png)"
+    assert [expected] == [reason.message for reason in verdict.reasons] == [entry.reason]
+
+
+@pytest.mark.parametrize("problem", ["unreadable", "too large", "of other content", "not JSON"])
+def test_a_rejection_needs_no_name_of_its_source(monkeypatch: pytest.MonkeyPatch, problem: str) -> None:
+    """The verdict is the same without it, and is not postponed."""
+    world, path = World(), f"{VERSION}/dataset.json"
+    put_packed(world, shard_content(1, 12, 3), ["one.png", "twelve.png", "three.png"])
+    if problem == "of other content":
+        world.put(NAME, shard_content(2, 12, 3))
+    elif problem == "not JSON":
+        world.shards.put(path, b"{")
+    elif problem == "too large":
+        monkeypatch.setattr("function_app.ingest.uploads.MAX_FILE_BYTES", 10)
+    else:
+        facts_of = world.shards.facts
+
+        def facts(asked: str) -> BlobFacts | None:
+            if asked == path:
+                raise ServiceUnavailableError("503")
+            return facts_of(asked)
+
+        monkeypatch.setattr(world.shards, "facts", facts)
+    world.deliver(PATH)
+    verdict = row(world)
+    assert verdict is not None
+    assert [True] == [reason.message.endswith("got 12") for reason in verdict.reasons]

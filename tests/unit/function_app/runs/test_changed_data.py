@@ -238,6 +238,60 @@ def test_an_attempt_does_not_continue_on_shards_that_were_written_since_the_firs
     assert (2, RunState.CANCELED, reason) == (attempt.attempt, attempt.state, attempt.reason)
 
 
+@pytest.mark.parametrize(
+    "error", ["The job was preempted", "exited with status code 10.", "exited with status code 1."]
+)
+def test_a_job_that_fails_while_its_data_change_is_not_to_blame(error: str) -> None:
+    """Neither another attempt nor a hold nor the script's author: the same content may be requested again."""
+    world = World()
+    run = running(world)
+    content = world.shards.blobs[PATH][1]
+    world.remove(PATH)
+    world.jobs.become(run.run_id, "Failed", error=error)
+    failed = world.follow(run)
+    world.deliver(world.put(FIRST, content))
+    again, is_new = request_run(VERSION, {}, trigger="http", services=world.services)
+    world.serve_requests()
+    texts = [one.content["text"] for one in world.topic.received]
+    assert (RunState.FAILED, CLASS, "stop", None, True, RunState.SUBMITTED) == (
+        failed.state,
+        failed.failure_class,
+        failed.remedy,
+        failed.next_run_id,
+        is_new,
+        world.stands(again).state,
+    )
+    assert f"{FIRST} was deleted" in texts[-1]
+    assert "To train on the data as they are: landfall submit digits/v1." in texts[-1]
+
+
+@pytest.mark.parametrize("is_waiting", [True, False], ids=["waiting", "training"])
+def test_content_that_comes_back_as_a_newer_generation_is_trained_on(is_waiting: bool) -> None:  # noqa: FBT001
+    """The first run of that content is given up, or not registered, so the newer generation has its own."""
+    world = World()
+    world.change_pipeline(on_change="train")
+    run = planned(world) if is_waiting else running(world)
+    world.requests.messages.clear()  # the sweep would ask again for the run that waits
+    content = world.shards.blobs[PATH][1]
+    world.deliver(world.put(FIRST, OTHER_CONTENT))
+    world.deliver(world.put(FIRST, content))
+    world.serve_requests()
+    if not is_waiting:
+        world.finish(run)
+    world.serve_requests()
+    swept(world)
+    newest = world.ledger.runs()[0]
+    world.jobs.become(newest.run_id, "Running")
+    ended = world.finish(world.follow(newest))
+    closings = [(closing.number, closing.fingerprint) for closing in world.ledger.generations(VERSION)]
+    assert (3, True) == (len(closings), closings[0][1] == closings[2][1])
+    assert (3, RunState.REGISTERED, False) == (
+        ended.generation,
+        ended.state,
+        world.stands(run).model_name is not None,
+    )
+
+
 def test_data_on_hold_are_not_what_a_change_leads_to() -> None:
     """The next generation is trained on as usual."""
     world = World()

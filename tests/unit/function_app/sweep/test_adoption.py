@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from function_app.domain.jobs import JobStatus
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
+from function_app.runs.requests import request_run
+from function_app.sweep.adoption import care_for_unknown_jobs
 from function_app.sweep.sweep import run_sweep
-from tests.support.world import World
+from tests.support.world import ALL_SHARDS, VERSION, World
 
 
 def swept(world: World) -> int:
@@ -28,6 +32,12 @@ def forgotten(status: str = "Running", **tags: str) -> tuple[World, RunRecord]:
     job = world.jobs.statuses[run.run_id]
     world.jobs.statuses[run.run_id] = replace(job, status=status, tags={**job.tags, **tags})
     return world, run
+
+
+def adopt(world: World) -> None:
+    """Adopt the job before the closing asks for its run again."""
+    care_for_unknown_jobs(world.services)
+    assert {"adopted"} == {run.trigger for run in world.ledger.runs()}
 
 
 def stranger(world: World, **members: Any) -> JobStatus:
@@ -87,6 +97,29 @@ def test_jobs_of_other_deployments_and_other_projects_are_ignored() -> None:
     })  # fmt: skip
     swept(world)
     assert ([], []) == (world.people.received, world.actions("landfall-cats-v1-0123456789ab-a1"))
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_adopted_job_whose_shards_were_written_again_leads_to_no_model(moment: str) -> None:
+    """What it read before its adoption is not known; the same version can be requested again."""
+    world, run = forgotten("Running")
+    name = ALL_SHARDS[0]
+    content = world.shards.blobs[f"digits/v1/{name}"][1]
+    if moment == "after":
+        adopt(world)
+    world.deliver(world.put(name, content))
+    if moment == "before":
+        adopt(world)
+    world.end_job(run)
+    swept(world)
+    ended = world.ledger.run_rows[run.run_id]
+    _, is_new = request_run(VERSION, {}, trigger="http", services=world.services)
+    assert (RunState.NOT_REGISTERED, "data_changed", {}, True) == (
+        ended.state,
+        ended.failure_class,
+        world.models.registered,
+        is_new,
+    )
 
 
 def test_an_adopted_job_that_has_ended_is_settled() -> None:

@@ -1,0 +1,167 @@
+"""A dataset that uploads many shards at once does not keep the others waiting, and loses none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from function_app.domain.events import CREATED
+from function_app.ingest.uploads import handle_message, handle_passed_on
+from function_app.services import Turns
+from tests.support.ledger_records import NOON
+from tests.support.long_shards import serve_uploads
+from tests.support.world import VALIDATION_SHARDS, World, shard_content
+
+NUM_SHARDS = 200
+FLOOD = tuple(f"train-{index:05d}-of-{NUM_SHARDS:05d}.tfrecord" for index in range(NUM_SHARDS))
+
+
+@dataclass
+class Flood:
+    """A world with a second dataset, and a clock of the turns that tests move."""
+
+    now_s: float = 0.0
+    arrived: list[str] = field(default_factory=list)
+    """Paths of messages that lie in the queue of uploads."""
+    world: World = field(default_factory=World)
+
+    def __post_init__(self) -> None:
+        self.world.add_pipelines("faces")
+        turns = Turns(seconds=lambda: self.now_s, wait=self.wait)
+        self.world.services = replace(self.world.services, turns=turns)
+
+    def arrive(self, *paths: str, waited_s: float = 2.0, **members: Any) -> None:
+        """Handle one message of the queue of uploads, which has lain there for some time."""
+        inserted_at = self.world.clock() - timedelta(seconds=waited_s)
+        handle_message(message(paths).encode(), self.world.services, **{"inserted_at": inserted_at, **members})
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; meanwhile the other queue's trigger handles what has arrived, 10 ms for each message."""
+        end_s = self.now_s + seconds
+        while self.now_s < end_s and self.arrived:
+            self.now_s += 0.01
+            self.arrive(self.arrived.pop(0))
+        self.now_s = max(self.now_s, end_s)
+
+    def serve_bulk(self) -> None:
+        """Handle the first message that was passed on."""
+        handle_passed_on(self.world.bulk.messages.pop(0).encode(), self.world.services)
+
+    def upload_all(self) -> None:
+        """Upload a version of 200 shards, and handle its messages in the order of their arrival."""
+        for number, name in enumerate(FLOOD):
+            self.arrive(self.world.put(name, shard_content(number % 10, number // 10 % 10, number // 100)))
+
+    def num_judged(self) -> int:
+        """How many shards of the flood have a verdict."""
+        return len(self.world.ledger.shard_rows)
+
+
+def message(paths: Sequence[str]) -> str:
+    """Return a message as Event Grid sends it, with one event for each path."""
+    subject = "/blobServices/default/containers/datasets/blobs/"
+    return json.dumps(
+        [{"id": path, "eventType": CREATED, "subject": subject + path, "data": {"api": "PutBlob"}} for path in paths]
+    )
+
+
+@pytest.fixture
+def flood() -> Flood:
+    return Flood()
+
+
+def test_a_shard_behind_a_flood_waits_for_one_turn(flood: Flood) -> None:
+    """The 180 shards before it are only passed on."""
+    flood.upload_all()
+    before = flood.num_judged()
+    other = flood.world.put(FLOOD[0], dataset="faces")
+    flood.arrive(other)
+    assert (20, ["shard_accepted"]) == (before, flood.world.actions(other))
+
+
+def test_what_was_passed_on_gives_way(flood: Flood) -> None:
+    """Both queues are served at once: while there is more to pass on, none of it is judged."""
+    flood.upload_all()
+    other = flood.world.put(FLOOD[0], dataset="faces")
+    flood.arrived += [*(f"digits/v1/{name}" for name in FLOOD[20:120]), other]
+    flood.serve_bulk()
+    judged = [version.dataset for version, _, _ in flood.world.ledger.shard_rows]
+    assert [*["digits"] * 20, "faces", "digits"] == judged
+
+
+def test_it_does_not_wait_for_ever(flood: Flood) -> None:
+    """A flood without an end must not keep its own shards from being judged."""
+    flood.upload_all()
+    flood.arrived += [f"digits/v1/{name}" for name in FLOOD] * 3
+    flood.serve_bulk()
+    assert (21, 2.0) == (flood.num_judged(), round(flood.now_s, 2))
+
+
+def test_what_was_passed_on_is_judged_and_closes_the_version(flood: Flood) -> None:
+    """None is lost."""
+    flood.upload_all()
+    flood.world.upload_shards(*VALIDATION_SHARDS)
+    assert NUM_SHARDS - 20 == len(flood.world.bulk.messages)
+    serve_uploads(flood.world)
+    generation = flood.world.ledger.latest_generation(next(flood.world.ledger.versions()))
+    assert NUM_SHARDS + 1 == (generation and generation.num_shards)
+
+
+def test_a_message_of_many_shards_counts_them_all(flood: Flood) -> None:
+    """Those of the sweep have ten."""
+    for start in range(0, 40, 10):
+        flood.arrive(*(flood.world.put(name) for name in FLOOD[start : start + 10]))
+    assert (20, 2) == (flood.num_judged(), len(flood.world.bulk.messages))
+
+
+def test_after_a_minute_a_dataset_has_another_turn(flood: Flood) -> None:
+    """Slow uploads never leave the queue of uploads."""
+    flood.upload_all()
+    flood.now_s = 60.0
+    late = flood.world.put(VALIDATION_SHARDS[0])
+    flood.arrive(late)
+    assert ["shard_accepted"] == flood.world.actions(late)
+
+
+def test_where_nothing_waits_nothing_is_passed_on(flood: Flood) -> None:
+    """Passing on costs another message; the second queue is only for what the first one cannot take."""
+    for name in FLOOD[:50]:
+        flood.arrive(flood.world.put(name), waited_s=1.9)
+    assert (50, 0) == (flood.num_judged(), len(flood.world.bulk.messages))
+
+
+@pytest.mark.parametrize("inserted_at", [None, NOON.replace(tzinfo=None)])
+def test_a_time_that_the_host_does_not_state_is_long_ago(flood: Flood, inserted_at: datetime | None) -> None:
+    """Passing on is always safe; a time without a zone is in UTC."""
+    flood.upload_all()
+    flood.world.clock.move(hours=1)
+    flood.arrive(flood.world.put(VALIDATION_SHARDS[0]), inserted_at=inserted_at)
+    assert NUM_SHARDS - 19 == len(flood.world.bulk.messages)
+
+
+def test_a_repeated_delivery_is_not_passed_on(flood: Flood) -> None:
+    """In another queue it would count as the first, and a shard that kills its validation would never be rejected."""
+    flood.upload_all()
+    again = flood.world.put(VALIDATION_SHARDS[0])
+    flood.arrive(again, num_deliveries=2)
+    assert ["shard_accepted"] == flood.world.actions(again)
+
+
+def test_a_message_with_a_shard_of_another_dataset_is_handled(flood: Flood) -> None:
+    """That shard has not had its turn."""
+    flood.upload_all()
+    other = flood.world.put(FLOOD[0], dataset="faces")
+    flood.arrive(flood.world.put(VALIDATION_SHARDS[0]), other)
+    assert ["shard_accepted"] == flood.world.actions(other)
+
+
+def test_uploads_of_others_have_no_turns(flood: Flood) -> None:
+    """They are counted by the day, which is no work, and their names must not fill the memory."""
+    for number in range(100):
+        flood.arrive(f"others{number}/v1/{FLOOD[0]}")
+    assert ({}, 0) == (flood.world.services.turns.came_s, len(flood.world.bulk.messages))

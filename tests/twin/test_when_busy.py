@@ -14,7 +14,7 @@ from tests.support.twin import WITHIN_S, TwinUnderTest
 from tests.twin.own_pipelines import gate
 from tests.twin.shards import whole_version
 
-pytestmark = pytest.mark.twin
+pytestmark = [pytest.mark.twin, pytest.mark.slow]
 
 NUM_VERSIONS = 10
 

@@ -14,6 +14,7 @@ import click
 
 from cli.api_client import ApiClient
 from cli.errors import Interrupted, ending_on_signals
+from local_azure.azure_ml.nodes import LaunchFault
 from local_azure.twin.places import TwinOptions
 from local_azure.twin.twin import Twin, running_twin
 
@@ -60,16 +61,23 @@ def twin_options(command: Callable[..., R]) -> Callable[..., R]:
 
 @click.command(epilog="Example: landfall up --pipelines my-pipelines")
 @click.option("--own-host", is_flag=True, help="Start no Functions host: you run your own, such as `func start`.")
+@click.option(
+    "--fault",
+    type=click.Choice([str(fault) for fault in LaunchFault]),
+    help="Break the start of every job: one rank, all ranks on one node, or no GPUs (default: nothing is broken).",
+)
 @twin_options
-def up(options: TwinOptions, *, own_host: bool) -> None:
+def up(options: TwinOptions, *, own_host: bool, fault: str | None) -> None:
     """Start the local twin and keep it running until Ctrl-C.
 
     The twin is storage, Event Grid, Azure ML and the function app of this clone, all on this machine. The other
     commands find it by themselves.
     """
-    options = replace(options, own_host=own_host)
+    options = replace(options, own_host=own_host, launch_fault=fault)
     with ending_on_signals(), contextlib.suppress(Interrupted), running_twin(options, say=click.echo) as twin:
         show_addresses(twin)
+        if fault is not None:
+            click.echo(f"  fault          {fault}, at the start of every job")
         if own_host:
             port = twin.places.ports["functions"]
             click.echo(f"  your host      cp {twin.places.local_settings} . && func start --port {port}")

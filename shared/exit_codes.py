@@ -36,5 +36,7 @@ class ExitCode(IntEnum):
     """A shard's content is not the one that was accepted; the log names the shard."""
     CONFIGURATION = 19
     """The options of the pipeline do not fit the data or the training; nothing is wrong with the data."""
+    MISSING_RESOURCES = 20
+    """Fewer ranks or nodes started than the job asked for, or a rank has no GPU; the log has the counts."""
     INTERRUPTED = 75
     """SIGTERM or SIGUSR1: the step was finished and a checkpoint saved; the next attempt continues (EX_TEMPFAIL)."""

@@ -15,6 +15,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 _TWO = 2
 _FIVE = 5
+SIMULATED = "LANDFALL_SIMULATED_"
+"""Prefix of the variables with which the local twin describes its nodes; no pipeline and no job may set one."""
+SIMULATED_LOCAL_SIZE = "LANDFALL_SIMULATED_LOCAL_SIZE"
+"""Number of ranks on each simulated node."""
+SIMULATED_GPUS = "LANDFALL_SIMULATED_GPUS"
+"""Number of simulated GPUs of each node."""
 
 
 class OptionsError(ValueError):
@@ -259,6 +265,12 @@ class JobArguments(TrainingOptions):
     """Folder for ``model.keras`` and ``saved_model/``."""
     checkpoints: str
     """Folder that outlives the attempt."""
+    expected_world_size: int = 0
+    """Number of ranks that the job was submitted with; 0: any number."""
+    expected_nodes: int = 0
+    """Number of nodes that the job was submitted with; 0: any number."""
+    expected_device: Literal["any", "gpu", "cpu"] = "any"
+    """What each rank computes on; with ``gpu`` a rank without a GPU ends the job."""
 
     def to_argv(self) -> list[str]:
         """Return the flags, one pair for each field, in the order of the fields."""

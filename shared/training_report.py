@@ -38,6 +38,8 @@ class TrainingReport:
     ended_at: str
     contents_checked: bool = False
     """Whether every shard that was read had the content that the manifest states."""
+    device: str | None = None
+    """What every rank computed on: ``gpu``, ``cpu`` or ``simulated``; None where the report does not say."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further facts, for people; nothing decides on them."""
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from typing import Literal
+
+Device = Literal["gpu", "cpu"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +126,16 @@ def checked_name(name: str) -> str:
     if found is None or (is_gpu_size and not is_newer and vm_size(name) is None):
         raise ValueError(f"must be an Azure VM size; {similar_sizes(name)}")
     return name
+
+
+def device_of(name: str) -> Device:
+    """Return what a rank computes on: ``gpu`` where the size has GPUs.
+
+    For a size that is not in the table, Microsoft's naming decides: the family of sizes with GPUs is N.
+    """
+    known = vm_size(name)
+    has_gpus = known.num_gpus > 0 if known else name.lower().removeprefix("standard_").startswith("n")
+    return "gpu" if has_gpus else "cpu"
 
 
 def check_gpus(name: str, processes_per_node: int) -> None:

@@ -85,6 +85,12 @@ def sum_over_ranks(values: Array, name: str) -> Array:
     return agreed
 
 
+def count_ranks(condition: bool, name: str) -> int:  # noqa: FBT001 (it is what is counted)
+    """Return on how many ranks a condition holds; over MPI, whatever devices the ranks have."""
+    with tf.device("/CPU:0"):
+        return int(sum_over_ranks(np.array([condition], np.int32), name)[0])
+
+
 def bytes_from_root(message: bytes, *, max_bytes: int, name: str) -> bytes:
     """Return the root's message on every rank; what the others pass is ignored."""
     padded = np.frombuffer(len(message).to_bytes(4, "big") + message.ljust(max_bytes, b"\0"), np.uint8)

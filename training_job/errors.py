@@ -83,6 +83,12 @@ class RanksPartedError(TrainingError):
     exit_code = ExitCode.RANKS_PARTED
 
 
+class MissingResourcesError(TrainingError):
+    """Fewer ranks or nodes than the job asked for, or a rank without a GPU; the message has the counts."""
+
+    exit_code = ExitCode.MISSING_RESOURCES
+
+
 class InterruptedTrainingError(TrainingError):
     """The training was asked to stop and has saved a checkpoint."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shared.job_arguments import MachineOptions, TrainingOptions
-from training_job.errors import TrainingError
+from training_job.errors import MissingResourcesError
 
 _DEFAULTS = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -115,13 +115,13 @@ class DeviceConfig(Protocol):
 def pin_gpu(config: DeviceConfig, local_rank: int) -> str | None:
     """Give this process the GPU of its local rank, with memory that grows as needed; return the GPU's name.
 
-    Returns None on a node without GPUs. Raises TrainingError where a node has more ranks than GPUs.
+    Returns None on a node without GPUs. Raises MissingResourcesError where a node has more ranks than GPUs.
     """
     gpus = config.list_physical_devices("GPU")
     if not gpus:
         return None
     if local_rank >= len(gpus):
-        raise TrainingError(
+        raise MissingResourcesError(
             f"Local rank {local_rank} has no GPU of its own: its node has {len(gpus)}. "
             f"Set processes_per_node to the number of GPUs."
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,10 +21,12 @@ from training_job.checkpoints.variables import all_variables, assign, separate_r
 from training_job.collective import World
 from training_job.data.inputs import Inputs, open_inputs
 from training_job.decisions import Rules
+from training_job.errors import MissingResourcesError
 from training_job.job import Job
 from training_job.liveness.interruptions import URL_VARIABLE, NodeNotices, StopRequest
 from training_job.liveness.liveness import Rendezvous
 from training_job.liveness.watch import Watch, start_deadline, start_watch
+from training_job.machines import check_devices, check_world, nodes_in_use, simulated_device
 from training_job.metrics import MetricLayout, layout_for
 from training_job.models import build_model
 from training_job.optimization.optimizers import build_optimizer, rate_schedule
@@ -68,7 +72,7 @@ class Session:
     notices: NodeNotices
     position: Position
     device: str | None
-    """The name of this rank's GPU; None without one."""
+    """The name of this rank's GPU, ``simulated`` on the local twin; None without one."""
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
 
 
@@ -77,6 +81,7 @@ def open_session(job: Job, stop: StopRequest) -> Session:
     arguments, threads = job.arguments, threads_per_rank()
     deadline = start_deadline(START_DEADLINE_S, Rendezvous.under(Path(arguments.report)))
     world = collective.join()
+    check_world(arguments, world.size, nodes_in_use(world.size, world.num_nodes))
     device = _configure(arguments, world, threads)
     watch = start_watch(world, arguments.stall_timeout_s)
     deadline.cancel()
@@ -112,8 +117,11 @@ def open_session(job: Job, stop: StopRequest) -> Session:
 
 
 def _configure(arguments: JobArguments, world: World, threads: int) -> str | None:
-    """Set what has to be set before TensorFlow touches a device; return the name of this rank's GPU."""
-    device = pin_gpu(tf.config, world.local_rank)
+    """Set what has to be set before TensorFlow touches a device; return the name of this rank's GPU.
+
+    Raises MissingResourcesError on every rank where one of them does not have the GPU that was paid for.
+    """
+    device = _own_gpu(arguments, world)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     keras.utils.set_random_seed(arguments.seed)
@@ -121,6 +129,22 @@ def _configure(arguments: JobArguments, world: World, threads: int) -> str | Non
         tf.config.experimental.enable_op_determinism()
     if arguments.mixed_precision != "none":
         keras.mixed_precision.set_global_policy(f"mixed_{arguments.mixed_precision}")
+    if arguments.expected_device == "gpu":
+        check_devices(arguments, collective.count_ranks(device is not None, "devices"), world.size)
+    return device
+
+
+def _own_gpu(arguments: JobArguments, world: World) -> str | None:
+    """Pin this rank's GPU. Where one is expected, a rank without it writes why, and fails with all others."""
+    try:
+        device, reason = pin_gpu(tf.config, world.local_rank), "TensorFlow finds no GPU."
+    except MissingResourcesError as error:
+        device, reason = None, str(error)
+        if arguments.expected_device != "gpu":
+            raise
+    device = device or simulated_device()
+    if device is None and arguments.expected_device == "gpu":
+        print(f"rank {world.rank} on {socket.gethostname()}: {reason}", file=sys.stderr, flush=True)
     return device
 
 

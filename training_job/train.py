@@ -17,6 +17,7 @@ from training_job import process_environment
 from training_job.errors import TrainingError, print_error
 from training_job.job import prepare
 from training_job.liveness.interruptions import StopRequest
+from training_job.machines import check_launch
 
 
 def main(argv: Sequence[str]) -> int:
@@ -25,7 +26,10 @@ def main(argv: Sequence[str]) -> int:
     stop.listen()
     try:
         arguments = JobArguments.from_argv(argv)
+        check_launch(arguments)
         job = prepare(arguments, process_environment.launched_world_size())
+        if arguments.expected_device == "gpu":
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # where it finds no GPU, its warnings say why
         process_environment.set_for(arguments, Path(arguments.report))
         # Imported here because it loads TensorFlow, which a mistake in the arguments should not have to wait for.
         from training_job.attempt import run

@@ -38,6 +38,7 @@ def demo_report(
         },
         "run": {name: run.get(name) for name in ("run_id", "state", "attempt", "num_nodes", "world_size")},
         "gradients_averaged_by": training.details["exchange"],
+        "device": training.device,
         "model": {
             "name": run.get("model_name"),
             "version": run.get("model_version"),
@@ -85,6 +86,8 @@ def summary(report: Mapping[str, Any]) -> Iterator[str]:
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in metrics_in_order[:MAX_METRICS])
     yield f"dataset version  {report['dataset_version']}, {shards['accepted']} shards accepted"
     yield f"run              {run['run_id']}: {run['num_nodes']} nodes, {run['world_size']} ranks, {run['state']}"
+    computed_on = "simulated GPUs" if report["device"] == "simulated" else report["device"]
+    yield f"machines         the nodes share this machine; computed on: {computed_on}"
     yield f"gradients        averaged over all ranks by {report['gradients_averaged_by']}"
     yield f"model            {model['name']} version {model['version']} ({metrics})"
     yield f"notified         {', '.join(n['recipient'] for n in report['notifications'])}"

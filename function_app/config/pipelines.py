@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
-from shared.job_arguments import TrainingOptions
+from shared.job_arguments import SIMULATED, TrainingOptions
 from shared.manifest import SYNTHETIC, Encoding, FeatureKind, FeatureSpec, Format, RawDtype
 from shared.shard_names import DATASET_MEANING, DATASET_PATTERN
 from shared.vm_sizes import check_gpus, checked_name
@@ -70,7 +70,14 @@ Container = Annotated[
     str,
     matching(CONTAINER_NAME, "a container: 3 to 63 lower-case letters, digits and single -"),
 ]
-VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of an environment variable")]
+VariableName = Annotated[
+    str,
+    matching(
+        rf"(?!{SIMULATED}|OMPI_COMM_WORLD_)[A-Za-z_][A-Za-z0-9_]{{0,127}}",
+        f"the name of an environment variable that neither begins with OMPI_COMM_WORLD_ nor with {SIMULATED}, "
+        "which say what a job runs on",
+    ),
+]
 ModelName = Annotated[str, matching(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,254}", "letters, digits, - . and _")]
 OptionName = Annotated[str, matching("|".join(OPTION_NAMES), "an option: " + ", ".join(OPTION_NAMES))]
 

@@ -22,6 +22,7 @@ class FailureClass(StrEnum):
     IMAGE_BUILD = "image_build"
     OUT_OF_MEMORY = "out_of_memory"
     COMMUNICATION = "communication"
+    MISSING_RESOURCES = "missing_resources"
     DATA = "data"
     CONFIGURATION = "configuration"
     DATA_CHANGED = "data_changed"
@@ -56,6 +57,7 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.IMAGE_BUILD: Remedy.STOP,
     FailureClass.OUT_OF_MEMORY: Remedy.SMALLER_BATCH,
     FailureClass.COMMUNICATION: Remedy.RESUME,
+    FailureClass.MISSING_RESOURCES: Remedy.WAIT,
     FailureClass.DATA: Remedy.QUARANTINE,
     FailureClass.CONFIGURATION: Remedy.STOP,
     FailureClass.DATA_CHANGED: Remedy.STOP,
@@ -65,6 +67,9 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.UNKNOWN: Remedy.STOP,
 }
 """Defaults that a pipeline may override. What cannot be done falls back to the next best: ``runs/attempts.py``."""
+
+TRIED_AGAIN_ONCE = frozenset({FailureClass.MISSING_RESOURCES})
+"""A second failure of such a class ends the run: the cause is not the nodes, which are fresh after the wait."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +109,10 @@ EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
     ExitCode.CHECKPOINT: (FailureClass.USER_CODE, "the checkpoint cannot be resumed from"),
     ExitCode.RANKS_PARTED: (FailureClass.COMMUNICATION, "ranks have parted"),
     ExitCode.DATA_CHANGED: (FailureClass.DATA_CHANGED, "a shard was replaced after it had been accepted"),
+    ExitCode.MISSING_RESOURCES: (
+        FailureClass.MISSING_RESOURCES,
+        "fewer ranks or nodes than were asked for, or a rank without a GPU",
+    ),
     ExitCode.INTERRUPTED: (FailureClass.PREEMPTED, "interrupted, with a checkpoint saved"),
     137: (FailureClass.OUT_OF_MEMORY, "killed, as a node without memory left does"),
     143: (FailureClass.PREEMPTED, "ended by SIGTERM"),

@@ -14,7 +14,7 @@ from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.records import Generation, RunRecord
 from shared.job_arguments import JobArguments, TrainingOptions
 from shared.training_report import FILE_NAME as REPORT_NAME
-from shared.vm_sizes import network_environment
+from shared.vm_sizes import device_of, network_environment
 
 PREFIX = "landfall-"
 """Prefix of the names of Landfall's jobs."""
@@ -257,7 +257,7 @@ def _spec(
 
 
 def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
-    script = pipeline.train.script
+    train = pipeline.train
     arguments = JobArguments(
         **asdict(options),
         manifest="${{inputs.manifest}}",
@@ -265,8 +265,33 @@ def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
         report="${{outputs.report}}",
         model="${{outputs.model}}",
         checkpoints="${{outputs.checkpoints}}",
+        expected_world_size=train.num_nodes * train.processes_per_node,
+        expected_nodes=train.num_nodes,
+        expected_device=device_of(train.vm_size),
     )
-    return arguments.to_command(f"python {script}" if script.endswith(".py") else f"python -m {script}")
+    # A script of one's own knows nothing of what is expected: a program checks it, then becomes the script.
+    check = "training_job.machines " if is_own_script(train.script) else ""
+    return arguments.to_command(f"python -m {check}{train.script}")
+
+
+def runs_own_script(command: str) -> bool:
+    """Whether a job's command runs a script of the user; jobs of older deployments start it without the check."""
+    return any(is_own_script(word) for word in command.split()[1:4])
+
+
+_EXPECTED = re.compile(r"--expected-world-size \d+ (--expected-nodes \d+) --expected-device (\w+)$")
+"""The end of a command; a value with these words cannot stand there."""
+
+
+def expected_device(command: str) -> str | None:
+    """Return what each rank must compute on; None for a job of an older deployment, whose command does not say."""
+    found = _EXPECTED.search(command)
+    return found[2] if found else None
+
+
+def with_expected_machines(command: str, *, world_size: int, vm_size: str) -> str:
+    """Return a command that expects other machines; one of an older deployment stays as it is."""
+    return _EXPECTED.sub(rf"--expected-world-size {world_size} \1 --expected-device {device_of(vm_size)}", command)
 
 
 def _inputs(pipeline: Pipeline, generation: Generation, workspace: Workspace) -> dict[str, dict[str, str]]:

@@ -70,6 +70,7 @@ def _is_to_be_mended(run: RunRecord) -> bool:
     return run.remedy == Remedy.QUARANTINE or run.failure_class in (
         FailureClass.CONFIGURATION,
         FailureClass.DATA_CHANGED,
+        FailureClass.MISSING_RESOURCES,
     )
 
 

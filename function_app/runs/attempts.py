@@ -14,8 +14,25 @@ from typing import Any
 from function_app.config.pipelines import Attempts, Pipeline, Size
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.events import TrainingRequest
-from function_app.domain.failures import REMEDIES, RETRYING, Evidence, FailureClass, Finding, Remedy, classify
-from function_app.domain.jobs import TAG, JobSpec, JobStatus, signed_plan, spec_from_json, spec_to_json
+from function_app.domain.failures import (
+    REMEDIES,
+    RETRYING,
+    TRIED_AGAIN_ONCE,
+    Evidence,
+    FailureClass,
+    Finding,
+    Remedy,
+    classify,
+)
+from function_app.domain.jobs import (
+    TAG,
+    JobSpec,
+    JobStatus,
+    signed_plan,
+    spec_from_json,
+    spec_to_json,
+    with_expected_machines,
+)
 from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.runs.admission import what_lifts
@@ -54,9 +71,9 @@ def bad_script_members() -> dict[str, Any]:
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
-def configuration_members(run: RunRecord, problem: str) -> dict[str, Any]:
-    """Return the same for a run that fails because of a mistake in its pipeline's file."""
-    finding = Finding(failure_class=FailureClass.CONFIGURATION, evidence=problem)
+def final_members(run: RunRecord, failure_class: FailureClass, problem: str) -> dict[str, Any]:
+    """Return the same for a run that ends for a reason that the data are not to blame for."""
+    finding = Finding(failure_class=failure_class, evidence=problem)
     reason = _why_final(Remedy.STOP, finding.failure_class, run.dataset_version)
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
@@ -74,6 +91,11 @@ def _why_final(remedy: Remedy, failure_class: FailureClass, version: DatasetVers
         return what_lifts(version)
     if failure_class is FailureClass.CONFIGURATION:
         return f"the data are not to blame; correct the pipeline's file, then: landfall submit {version}"
+    if failure_class is FailureClass.MISSING_RESOURCES:
+        return (
+            "the data are not to blame; check the cluster and its image (MPI, NVIDIA's driver, CUDA), then: "
+            f"landfall submit {version}"
+        )
     if failure_class is FailureClass.DATA_CHANGED:
         return f"to train on the data as they are: landfall submit {version}"
     return f"{failure_class} is not tried again"
@@ -149,6 +171,9 @@ def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRe
     remedy, size = _possible(wanted, finding.failure_class, pipeline, attempts)
     if remedy not in RETRYING:
         return Verdict(remedy=remedy, reason=_why_final(remedy, finding.failure_class, attempts[-1].dataset_version))
+    if finding.failure_class in TRIED_AGAIN_ONCE and finding.failure_class in {a.failure_class for a in attempts}:
+        reason = _why_final(Remedy.STOP, finding.failure_class, attempts[-1].dataset_version)
+        return Verdict(remedy=Remedy.STOP, reason=f"it was tried again once; {reason}")
     if len(attempts) >= pipeline.attempts.max:
         return Verdict(remedy=Remedy.STOP, reason=f"{len(attempts)} of {pipeline.attempts.max} attempts were made")
     timeout_s, bound = _time_left(pipeline, attempts, size)
@@ -292,7 +317,14 @@ def _on_other_size(spec: JobSpec, compute: str, pipeline: Pipeline) -> JobSpec:
     kept = {k: v for k, v in spec.environment_variables.items() if k not in _NETWORK_VARIABLES}
     environment = {**kept, **network_environment(size.vm_size), **pipeline.train.environment_variables}
     processes = size.processes_per_node or spec.processes_per_node
-    return replace(spec, compute=compute, processes_per_node=processes, environment_variables=environment)
+    world_size = spec.num_nodes * processes
+    return replace(
+        spec,
+        command=with_expected_machines(spec.command, world_size=world_size, vm_size=size.vm_size),
+        compute=compute,
+        processes_per_node=processes,
+        environment_variables=environment,
+    )
 
 
 def _request(run: RunRecord) -> TrainingRequest:

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from function_app.config.pipelines import Pipeline, Register, Requirement, is_own_script
+from function_app.config.pipelines import Pipeline, Register, Requirement
 from function_app.domain.errors import DocumentTooLargeError
-from function_app.domain.jobs import report_path, spec_from_json
+from function_app.domain.failures import FailureClass
+from function_app.domain.jobs import expected_device, report_path, runs_own_script, spec_from_json
 from function_app.domain.records import RunRecord
 from function_app.ports import DocumentStore, VersionLedger
 from shared.errors import LandfallError
 from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError
 
+MAX_SHOWN_CHARS = 50
+"""Length to which a value of a report is cut in a reason."""
+
 
 class GateError(LandfallError):
     """The report does not allow a registration; the message names each requirement and the value."""
 
+    failure_class: FailureClass | None = None
+    """What is to blame, where it is neither the data nor the training."""
+
 
 class MissingMetricError(GateError):
     """The pipeline requires a metric that the report does not have: a mistake in the pipeline's file."""
+
+    failure_class = FailureClass.CONFIGURATION
+
+
+class MissingResourcesError(GateError):
+    """The report is of fewer ranks or nodes than were paid for, or of another device."""
+
+    failure_class = FailureClass.MISSING_RESOURCES
 
 
 def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) -> str | None:
@@ -51,13 +66,38 @@ def read_report(run: RunRecord, run_outputs: DocumentStore) -> TrainingReport:
     return report
 
 
+def check_machines(run: RunRecord, report: TrainingReport) -> None:
+    """Raise MissingResourcesError where a report is not of the machines that the job asked for.
+
+    A user's script need report neither nodes nor device; both were checked before it was started.
+    """
+    spec = spec_from_json(run.spec)
+    device = expected_device(spec.command)
+    if device is None:
+        return  # a job of an older deployment, whose command states nothing
+    own, ranks = runs_own_script(spec.command), spec.num_nodes * spec.processes_per_node
+    problems = []
+    if report.world_size != ranks:
+        problems.append(f"expected {ranks} ranks, the report says {_shown(report.world_size)}")
+    if report.num_nodes != spec.num_nodes and not own:
+        problems.append(f"expected {spec.num_nodes} nodes, the report says {_shown(report.num_nodes)}")
+    if device == "gpu" and report.device not in ("gpu", "simulated") and not (own and report.device is None):
+        problems.append(f"expected a GPU for each rank, the report says {_shown(report.device)}")
+    if problems:
+        raise MissingResourcesError("; ".join(problems))
+
+
+def _shown(stated: object) -> str:
+    """Return a value of a report for a reason: a user's script may write anything of any length there."""
+    return str(stated)[:MAX_SHOWN_CHARS]
+
+
 def check_contents(run: RunRecord, report: TrainingReport) -> None:
     """Raise GateError where Landfall's own training did not compare the content of the shards with the manifest.
 
     A user's script need not: for it, the comparison of the shards in the container has to do.
     """
-    script = spec_from_json(run.spec).command.split()[1]
-    if not report.contents_checked and not is_own_script(script):
+    if not report.contents_checked and not runs_own_script(spec_from_json(run.spec).command):
         raise GateError(
             "the training did not compare the content of the shards with what was accepted: it is of an earlier "
             "version; deploy the current one, then train again"

@@ -12,12 +12,12 @@ from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import TAG, ModelRegistration
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
-from function_app.runs.attempts import configuration_members
+from function_app.runs.attempts import final_members
 from function_app.runs.gate import (
     GateError,
-    MissingMetricError,
     check_contents,
     check_gate,
+    check_machines,
     check_superseded,
     read_report,
 )
@@ -34,13 +34,15 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
         report = read_report(run, services.run_outputs)
         metrics = dict(report.metrics)
         _check_data(run)
+        check_machines(run, report)
         register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
         check_contents(run, report)
         superseded = check_superseded(run, register, services.ledger)
         registration = _registration(run, register.model, report, superseded)
         services.models.register(registration)
     except (GateError, SubmissionRefusedError) as error:
-        found = configuration_members(run, str(error)) if isinstance(error, MissingMetricError) else {}
+        blamed = error.failure_class if isinstance(error, GateError) else None
+        found = final_members(run, blamed, str(error)) if blamed else {}
         if isinstance(error, _UnknownDataError):
             found = {"failure_class": FailureClass.DATA_CHANGED, "failure_evidence": error.evidence}
         return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, metrics=metrics, **found)

@@ -23,7 +23,7 @@ from function_app.ingest.drift import is_blocked_by_drift
 from function_app.ingest.stored_shards import StoredShards, data_in_storage, reject_gone
 from function_app.ports import RunsLedger
 from function_app.runs.admission import admit, last_attempt, release, why_held
-from function_app.runs.attempts import bad_script_members, configuration_members, record_remedy, refusal_members
+from function_app.runs.attempts import bad_script_members, final_members, record_remedy, refusal_members
 from function_app.runs.cancellation import cancel_superseded
 from function_app.runs.configuration import misfit
 from function_app.runs.ending import ask_cancel, end_run
@@ -42,7 +42,7 @@ MAX_EARLIER = 50
 """Versions that one request puts in line before its own: each takes as long as a request."""
 MAX_RUNS = 1000
 """Runs of a dataset that are searched for those that are not in line."""
-MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED})
+MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED, FailureClass.MISSING_RESOURCES})
 """Failures after which the same request may lead to a model."""
 TRAINED = frozenset({RunState.COMPLETED, RunState.REGISTERED, RunState.NOT_REGISTERED})
 """States of runs whose training would have the same result again."""
@@ -146,7 +146,7 @@ def _mistake(run: RunRecord, services: RunServices) -> tuple[str, dict[str, Any]
     if problem := script_refusal(run, services):
         return problem, bad_script_members()
     if problem := misfit(run, services):
-        return problem, configuration_members(run, problem)
+        return problem, final_members(run, FailureClass.CONFIGURATION, problem)
     return None
 
 
@@ -317,9 +317,10 @@ def _tagged(plan: Plan) -> Plan:
 def _is_spent(run: RunRecord, generation: Generation, ledger: RunsLedger) -> bool:
     """Whether a run was never submitted, ended badly on an earlier generation, or its cause can be mended.
 
-    A pipeline's mistake is mended in its file, shards that changed by the next look at them, and data that broke the
-    run where their hold was lifted. An unfinished run of an earlier generation cannot lead to a model: the same
-    content was written again since, so it will be given up, or its model not registered.
+    A pipeline's mistake is mended in its file, missing ranks or GPUs on the cluster, shards that changed by the next
+    look at them, and data that broke the run where their hold was lifted. An unfinished run of an earlier generation
+    cannot lead to a model: the same content was written again since, so it will be given up, or its model not
+    registered.
     """
     if run.state is RunState.SUPPRESSED or run.failure_class in MENDABLE:
         return True

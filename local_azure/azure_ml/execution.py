@@ -13,6 +13,7 @@ from pathlib import Path
 
 from local_azure.azure_ml.cluster import ClusterPool
 from local_azure.azure_ml.launch import Images, launch_of, process_failure, start
+from local_azure.azure_ml.nodes import LaunchFaults, simulated_nodes
 from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunBook, RunState
 from local_azure.azure_ml.service import JobFailure, RunCanceled
 from local_azure.azure_ml.settings import Settings
@@ -38,6 +39,7 @@ class Workbench:
     storage: Storage
     pool: ClusterPool
     images: Images
+    launch_faults: LaunchFaults
 
     def run_root(self, run_name: str) -> Path:
         """Directory of a run."""
@@ -127,14 +129,11 @@ class Execution:
         try:
             staged = self._stage(directory)
             self._pause(0)  # a cancel request may have come while the inputs did
+            fault = self._bench.launch_faults.next_for(self._run.name)
+            nodes = simulated_nodes(self._spec, self._bench.store, fault)
+            launch = launch_of(self._run, self._spec, staged, virtual_environment, nodes)
             with self._written_through(staged):
-                self._supervise(
-                    start(
-                        launch_of(self._run, self._spec, staged, virtual_environment),
-                        self._bench.settings.cancel_grace_s,
-                    ),
-                    staged,
-                )
+                self._supervise(start(launch, self._bench.settings.cancel_grace_s), staged)
                 self._move(RunState.FINALIZING)
         finally:
             directory.remove_data()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from local_azure.azure_ml.nodes import SimulatedNodes
 from local_azure.azure_ml.runs import Run
 from local_azure.azure_ml.service import JobFailure
 from local_azure.azure_ml.settings import Settings
@@ -37,12 +38,12 @@ class Launch:
     launcher_log: Path
 
 
-def launch_of(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path) -> Launch:
+def launch_of(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path, nodes: SimulatedNodes) -> Launch:
     """Return what is started for a job."""
     rank = _python("local_azure.azure_ml.rank", str(staged.directory.user_logs), staged.command)
     return Launch(
-        argv=[*_mpirun(spec, virtual_environment), *rank],
-        environment=_environment(run, spec, staged, virtual_environment),
+        argv=[*_mpirun(spec, virtual_environment, nodes.ranks), *rank],
+        environment={**_environment(run, spec, staged, virtual_environment), **nodes.variables()},
         working_directory=staged.directory.alias / "wd",
         launcher_log=staged.directory.launcher_log,
     )
@@ -68,10 +69,9 @@ def _python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-I", "-c", f"{imports}; sys.exit(main())", *arguments]
 
 
-def _mpirun(spec: JobSpec, virtual_environment: Path) -> list[str]:
+def _mpirun(spec: JobSpec, virtual_environment: Path, ranks: int) -> list[str]:
     if spec.processes_per_instance is None:
         return []
-    ranks = spec.instance_count * spec.processes_per_instance
     mpirun = virtual_environment / "bin" / "mpirun"
     # The simulated nodes share this machine's cores: more ranks than cores is normal, and binding hurts.
     return [str(mpirun), "-np", str(ranks), "--oversubscribe", "--bind-to", "none"]

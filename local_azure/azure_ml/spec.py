@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from local_azure.azure_ml.service import ServiceError, duration_s
+from shared.job_arguments import SIMULATED
 
 _PLACEHOLDER = re.compile(r"\$\{\{\s*(inputs|outputs)\.([A-Za-z_][\w.-]*?)\s*\}\}")
 _ANY = re.compile(r"\$\{\{.*?\}\}")
@@ -33,6 +34,7 @@ def job_spec(properties: Mapping[str, Any]) -> JobSpec:
     """Read a job that fits the schema. Raises ServiceError 400 for what the schema cannot express."""
     inputs, outputs = _members(properties, "inputs"), _members(properties, "outputs")
     _check_placeholders(properties["command"], inputs, outputs)
+    _check_variables(_members(properties, "environmentVariables"))
     return JobSpec(
         command=properties["command"],
         environment_id=properties["environmentId"],
@@ -75,6 +77,15 @@ def _timeout_s(properties: Mapping[str, Any]) -> float | None:
         return None if text is None else duration_s(text)
     except ValueError as error:
         raise ServiceError(400, "UserError", f"limits.timeout: {error}.") from error
+
+
+def _check_variables(variables: Mapping[str, str]) -> None:
+    """Refuse what only the emulator may say of its nodes; on the service nothing may say it."""
+    taken = sorted(name for name in variables if name.startswith(SIMULATED))
+    if taken:
+        raise ServiceError(
+            400, "UserError", f"environmentVariables: {', '.join(taken)} is set by this emulator alone."
+        )
 
 
 def _check_placeholders(command: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:

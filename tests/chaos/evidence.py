@@ -25,8 +25,6 @@ TOPICS = ("storage", "azureml")
 SUPPRESSED = ("event_suppressed", "request_suppressed")
 MAX_ENTRIES = 1_000_000
 MODEL_FILE = "model.keras"
-DEAD_LETTER = "dead_letter"
-"""Outcome of notifications that are about a dead letter and not about the end of a run."""
 API_VERSION = "2023-08-01-preview"
 PREFIXES = ("chaos-", "landfall-chaos-")
 """Subjects of the history: blobs and versions, then runs."""

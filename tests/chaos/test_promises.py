@@ -91,9 +91,10 @@ def test_good_evidence_keeps_every_promise() -> None:
     assert [] == [finding.name for finding in promises(PLAN, GOOD) if not finding.holds]
 
 
-def test_a_notification_of_a_dead_letter_breaks_no_promise() -> None:
-    """On a busy machine a message may be killed five times; the sweep then completes its work and notifies."""
-    notified = GOOD.notified + Counter({(RUN.run_id, "topic", "dead_letter"): 1})
+@pytest.mark.parametrize("outcome", ["dead_letter", "version_waiting", "version_dropped"])
+def test_a_notification_that_is_not_about_an_end_breaks_no_promise(outcome: str) -> None:
+    """A message may be killed five times, and a version may wait in line or lose its place to a newer generation."""
+    notified = GOOD.notified + Counter({(RUN.run_id, "topic", outcome): 1})
     findings = promises(PLAN, replace(GOOD, notified=notified, dead_letters=1))
     assert [] == [finding.name for finding in findings if not finding.holds]
 

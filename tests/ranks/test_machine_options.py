@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shared.exit_codes import ExitCode
 from tests.ranks.ranks import Outcome, program, train, variables
 from tests.ranks.versions import ClosedVersion, job_arguments
 
@@ -93,7 +94,7 @@ def test_each_rank_is_pinned_to_the_gpu_of_its_local_rank(
     )
     if num_gpus == 1:
         assert 1 == outcome.log.count("Local rank 1 has no GPU of its own: its node has 1."), outcome.log
-        assert (1, False) == (outcome.exit_code, "Traceback" in outcome.log)
+        assert (ExitCode.MISSING_RESOURCES, False) == (outcome.exit_code, "Traceback" in outcome.log)
         return
     assert 0 == outcome.exit_code, outcome.log
     assert "/physical_device:GPU:0" == outcome.report.details["hardware"]["gpu"]

@@ -291,6 +291,7 @@ class World:
             started_at="2026-11-20T12:00:00+00:00",
             ended_at="2026-11-20T12:01:00+00:00",
             contents_checked=True,
+            device="gpu",
         )
         path = report_path(spec_from_json(run.spec))
         self.run_outputs.write(path, replace(report, **members).to_json().encode())

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.training_report import FILE_NAME, TrainingReport
+from training_job.machines import SIMULATED_DEVICE, nodes_are_simulated, nodes_in_use
 from training_job.process_environment import run_id
 from training_job.session import Session
 
@@ -34,7 +35,7 @@ def make_report(
         metrics=metrics,
         epochs=position.epochs,
         world_size=session.world.size,
-        num_nodes=session.world.num_nodes,
+        num_nodes=nodes_in_use(session.world.size, session.world.num_nodes),
         images_per_s=session.times.images_per_s,
         rank_plan={"training": job.training.summary(), "validation": job.validation.summary()},
         seed=job.arguments.seed,
@@ -42,6 +43,7 @@ def make_report(
         started_at=session.started_at,
         ended_at=datetime.now(UTC).isoformat(),
         contents_checked=session.inputs.check is not None,
+        device=device_kind(session.device),
         details={
             "best": {"epoch": position.standing.best_epoch, session.rules.monitor: position.standing.best},
             "exported_epoch": exported_epoch,
@@ -49,6 +51,7 @@ def make_report(
             "resumed_at_step": job.start.step,
             "step_times": session.times.summary(),
             "hardware": hardware(session.device),
+            "nodes_are_simulated": nodes_are_simulated(),
             "exchange": "horovod" if session.world.size > 1 else "none",
             "peak_memory_bytes": peak_memory_bytes(),
             "model": {"name": session.model.name, "weights": session.model.count_params()},
@@ -75,6 +78,13 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue  # only one TensorFlow is installed, and Open MPI may come with the image
     return found
+
+
+def device_kind(device: str | None) -> str:
+    """Return what the ranks computed on, as the gate compares it: ``gpu``, ``cpu`` or ``simulated``."""
+    if device is None:
+        return "cpu"
+    return SIMULATED_DEVICE if device == SIMULATED_DEVICE else "gpu"
 
 
 def hardware(device: str | None) -> dict[str, str | int]:
@@ -151,7 +161,8 @@ The weights after epoch {report.details["exported_epoch"]}, averaged over all re
 
 ## Training
 {len(report.epochs)} epochs over {session.job.training.num_records} records of split `{options.train_split}`, \
-{report.world_size} ranks on {report.num_nodes} nodes, global batch {session.job.training.batch.global_batch_size}, \
+{report.world_size} ranks on {report.num_nodes} nodes, device {report.device}, \
+global batch {session.job.training.batch.global_batch_size}, \
 {options.optimizer} at {options.learning_rate:g}, seed {report.seed}.
 Augmentation: {options.augmentation}. From {report.started_at} to {report.ended_at}.
 

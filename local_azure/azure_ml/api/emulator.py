@@ -16,6 +16,7 @@ from local_azure.azure_ml.api.call import Answer, Call, not_found
 from local_azure.azure_ml.api.security import TokenIssuer
 from local_azure.azure_ml.cluster import ClusterPool
 from local_azure.azure_ml.execution import Executions, Workbench
+from local_azure.azure_ml.nodes import LaunchFault, LaunchFaults
 from local_azure.azure_ml.runs import RunBook
 from local_azure.azure_ml.service import ServiceError
 from local_azure.azure_ml.settings import Settings
@@ -216,20 +217,37 @@ def get_log(emulator: Emulator, call: Call) -> Answer:
 
 
 def post_fault(emulator: Emulator, call: Call) -> Answer:
-    """Script the next answers."""
-    emulator.faults.add(call.document())
-    return Answer(status=201, body={"pending": emulator.faults.pending()})
+    """Script the next answers; with `{"launch": …, "job": part of a name, "times": n}` the next launches of jobs."""
+    script = call.document()
+    if "launch" in script:
+        add_launch_fault(emulator.bench.launch_faults, script)
+    else:
+        emulator.faults.add(script)
+    return Answer(status=201, body=_pending(emulator))
+
+
+def add_launch_fault(faults: LaunchFaults, script: Mapping[str, Any]) -> None:
+    """Add `{"launch": …, "job": part of a name, "times": n}`. Raises ServiceError 400."""
+    known = [str(kind) for kind in LaunchFault]
+    if script["launch"] not in known or script.keys() - {"launch", "job", "times"}:
+        raise ServiceError(400, "BadFault", f"launch must be one of {known}; besides it there are job and times")
+    faults.add(LaunchFault(script["launch"]), str(script.get("job", "")), int(script.get("times", 1)))
 
 
 def get_faults(emulator: Emulator, _call: Call) -> Answer:
-    """Return how many calls will still be disturbed."""
-    return Answer(body={"pending": emulator.faults.pending()})
+    """Return how many calls and launches will still be disturbed."""
+    return Answer(body=_pending(emulator))
 
 
 def delete_faults(emulator: Emulator, _call: Call) -> Answer:
     """Remove all scripts."""
     emulator.faults.clear()
-    return Answer(body={"pending": 0})
+    emulator.bench.launch_faults.clear()
+    return Answer(body=_pending(emulator))
+
+
+def _pending(emulator: Emulator) -> dict[str, int]:
+    return {"pending": emulator.faults.pending() + emulator.bench.launch_faults.pending()}
 
 
 def _block(logs: Path, offset: int) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.vm_sizes import network_environment, vm_size
+from shared.vm_sizes import device_of, network_environment, vm_size
 
 
 def test_names_compare_without_case() -> None:
@@ -17,6 +17,21 @@ def test_a_retired_size_says_what_replaces_it() -> None:
     size = vm_size("Standard_NC6s_v3")
     assert size is not None
     assert (size.retired, size.successor) == ("retired 2025-09-30 in public regions", "Standard_NC40ads_H100_v5")
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("Standard_NC24rs_v3", "gpu"),
+        ("STANDARD_ND96ASR_V4", "gpu"),
+        ("Standard_ND128isr_NG_v9", "gpu"),
+        ("Standard_D4s_v5", "cpu"),
+        ("Standard_HB120rs_v3", "cpu"),
+    ],
+)
+def test_a_rank_computes_on_what_the_size_has(name: str, device: str) -> None:
+    """Family N has GPUs, also in a size that is not in the table yet."""
+    assert device == device_of(name)
 
 
 @pytest.mark.parametrize(

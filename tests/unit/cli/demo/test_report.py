@@ -55,6 +55,7 @@ def report() -> dict[str, Any]:
             started_at="",
             ended_at="",
             details={"exchange": "horovod"},
+            device="simulated",
         ),
         durations_s={"total": 61.4},
     )
@@ -68,6 +69,7 @@ def test_a_report_has_the_members_that_the_issue_names() -> None:
         "shards": {"accepted": 10, "rejected": 1},
         "run": {"run_id": "r", "state": "registered", "attempt": 1, "num_nodes": 2, "world_size": 2},
         "gradients_averaged_by": "horovod",
+        "device": "simulated",
         "model": {"name": "m", "version": "7", "metrics": {"val_accuracy": 0.98765}},
         "notifications": [{"recipient": "topic", "outcome": "registered"}],
         "azure_ml_calls": [{"method": "PUT", "path": "/jobs/r", "query": {}, "status": 201}],
@@ -96,10 +98,11 @@ def test_without_a_submission_there_are_no_calls() -> None:
 
 
 def test_the_summary_is_short() -> None:
-    """Seven lines: the data, the run, its gradients, its model, who was notified, what it cost."""
+    """Eight lines: the data, the run, its machines, its gradients, its model, who was notified, what it cost."""
     assert [
         "dataset version  digits/v1, 10 shards accepted",
         "run              r: 2 nodes, 2 ranks, registered",
+        "machines         the nodes share this machine; computed on: simulated GPUs",
         "gradients        averaged over all ranks by horovod",
         "model            m version 7 (val_accuracy 0.9877)",
         "notified         topic",

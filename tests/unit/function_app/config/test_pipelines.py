@@ -53,6 +53,14 @@ def problems(old: str, new: str) -> tuple[str, ...]:
             "at_least: 0.95, at_most: 0.5",
             "register.require.0: at_least 0.95 is above at_most 0.5, so that no value is allowed",
         ),
+        *(
+            (
+                "timeout_s: 3600",
+                f"timeout_s: 3600\n  environment_variables: {{{name}: '2'}}",
+                f"train.environment_variables.{name}: must be the name of an environment variable that neither",
+            )
+            for name in ("LANDFALL_SIMULATED_GPUS", "OMPI_COMM_WORLD_SIZE")
+        ),
         (
             "processes_per_node: 1",
             "processes_per_node: 2",

@@ -63,6 +63,7 @@ def exited(code: int, tail: str = "") -> str:
         ("communication", "", exited(1), "PRTE has lost communication with a remote daemon."),
         ("communication", "UserError/ExecutionFailed", exited(15), "training failed (rank 0): rank 1 is dead"),
         ("communication", "", exited(17), ""),
+        ("missing_resources", "UserError/ExecutionFailed", exited(20, "Expected 8 ranks on 2 nodes"), ""),
         ("data", "UserError/ExecutionFailed", exited(10), "training failed: shard train-00001 should have CRC32C"),
         ("data", "", exited(1), "tensorflow.python.framework.errors_impl.DataLossError: corrupted record at 12"),
         ("user_code", "UserError/ExecutionFailed", exited(13), "the loss became NaN at step 12"),

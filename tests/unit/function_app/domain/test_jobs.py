@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from function_app.domain.jobs import SPEC_HASH_TAG, plan_run, report_path, spec_from_json, spec_to_json
+from function_app.domain.jobs import (
+    SPEC_HASH_TAG,
+    plan_run,
+    report_path,
+    runs_own_script,
+    spec_from_json,
+    spec_to_json,
+)
 from function_app.domain.records import DatasetVersion, Generation
 from shared.job_arguments import JobArguments
 from tests.support.world import VERSION, WORKSPACE, pipeline
@@ -123,10 +130,38 @@ def test_a_script_of_the_users_is_run_as_a_file() -> None:
     """With the same arguments; imports of `shared` are found from the root of the code."""
     spec = plan_run(train(script="scripts/mine.py"), GENERATION, WORKSPACE).spec
     assert (True, ".") == (
-        spec.command.startswith("python scripts/mine.py --"),
+        spec.command.startswith("python -m training_job.machines scripts/mine.py --"),
         spec.environment_variables["PYTHONPATH"],
     )
     assert "PYTHONPATH" not in plan_run(pipeline(), GENERATION, WORKSPACE).spec.environment_variables
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"num_nodes": 4, "processes_per_node": 2, "vm_size": "Standard_NC12s_v3"}, (8, 4, "gpu")),
+        ({"num_nodes": 1, "processes_per_node": 1, "vm_size": "Standard_D4s_v5"}, (1, 1, "cpu")),
+    ],
+)
+def test_the_command_states_what_is_paid_for(changes: dict[str, Any], expected: tuple[int, int, str]) -> None:
+    """The number of ranks and of nodes, and a GPU where the size has any; the job's name does not depend on it."""
+    command = plan_run(train(**changes), GENERATION, WORKSPACE).spec.command
+    stated = JobArguments.from_argv(shlex.split(command)[3:])
+    assert expected == (stated.expected_world_size, stated.expected_nodes, stated.expected_device)
+
+
+@pytest.mark.parametrize(
+    ("command", "is_own"),
+    [
+        ("python -m training_job.train --model-name small_cnn", False),
+        ("python -m training_job.machines scripts/mine.py --model-name small_cnn", True),
+        ("python scripts/mine.py --model-name small_cnn", True),
+        ("python -m training_job.train --model-module scripts/model.py", False),
+    ],
+)
+def test_a_users_script_is_recognised_in_the_jobs_of_every_deployment(command: str, *, is_own: bool) -> None:
+    """The gate asks for it after the job's end, which may be after the next deployment."""
+    assert is_own == runs_own_script(command)
 
 
 def test_the_environment_suits_the_size_and_the_pipeline_has_the_last_word() -> None:

@@ -10,6 +10,7 @@ import pytest
 from function_app.config.pipelines import Attempts, Size
 from function_app.domain.errors import VersionQuarantinedError
 from function_app.domain.failures import FailureClass, Remedy
+from function_app.domain.jobs import with_expected_machines
 from function_app.domain.records import PERSON, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.runs.cancellation import cancel_run
@@ -128,6 +129,59 @@ def test_an_attempt_that_waits_starts_when_its_time_has_come() -> None:
         sweep(world.services)
         states.append(world.stands(second).state)
     assert [RunState.PLANNED, RunState.SUBMITTED] == [states[0], states[-1]]
+
+
+TOO_FEW = (
+    "Execution failed. User process 'python' exited with status code 20. Please check log file "
+    "'user_logs/std_log_process_00.txt' for error details. Error: training failed (rank 0): Expected 2 ranks on 2 "
+    "nodes; the launcher started 1, 1 of them on this node."
+)
+
+
+def test_missing_ranks_are_tried_again_once_on_fresh_nodes() -> None:
+    """After a wait, in which idle nodes leave. Then the run has failed, with the counts, and no data are held."""
+    world = world_with(wait_s=600, max=5)
+    first = world.upload_version()
+    second = fail(world, first, TOO_FEW)
+    assert ("missing_resources", "wait", RunState.PLANNED, []) == (
+        world.stands(first).failure_class,
+        world.stands(first).remedy,
+        second.state,
+        outcomes(world),
+    )
+    world.clock.move(minutes=20)
+    sweep(world.services)
+    world.serve_requests()
+    ended = world.stands(fail(world, second, TOO_FEW))
+    assert (second.run_id, RunState.FAILED, "stop") == (ended.run_id, ended.state, ended.remedy)
+    [text] = [str(note.content["text"]) for note in world.topic.received]
+    for words in ("Expected 2 ranks on 2 nodes; the launcher started 1", "data are not to blame", "tried again once"):
+        assert words in text
+    again, is_new = request_run(VERSION, {}, trigger="http", services=world.services)
+    assert (True, True) == (is_new, again.logical_run != first.logical_run)
+
+
+def test_another_failure_in_between_does_not_make_missing_ranks_new() -> None:
+    """It is once for each run, however often a node is taken away."""
+    world = world_with(wait_s=600, max=5, remedies={FailureClass.MISSING_RESOURCES: Remedy.RESUME})
+    third = fail(world, fail(world, world.upload_version(), TOO_FEW))
+    ended = fail(world, third, TOO_FEW)
+    assert (3, "missing_resources", "stop") == (ended.attempt, ended.failure_class, ended.remedy)
+
+
+def test_the_next_size_has_expectations_of_its_own() -> None:
+    """Its own number of ranks, and its own device; the command of an older deployment states none."""
+    cpu = Size(compute="landfall-cpu", vm_size="Standard_D8s_v5", processes_per_node=4)
+    world = world_with(other_sizes=(BIGGER, cpu))
+    second = fail(world, world.upload_version(), NO_QUOTA)
+    third = fail(world, second, NO_QUOTA)
+    ends = [str(run.spec["command"]).partition(" --expected")[2] for run in (second, third)]
+    assert [
+        "-world-size 16 --expected-nodes 2 --expected-device gpu",
+        "-world-size 8 --expected-nodes 2 --expected-device cpu",
+    ] == ends
+    older = "python -m training_job.train --epochs 3"
+    assert older == with_expected_machines(older, world_size=16, vm_size=BIGGER.vm_size)
 
 
 def test_without_memory_half_the_batch_is_tried() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
+from function_app.runs.requests import request_run
 from shared.training_report import MAX_REPORT_BYTES
-from tests.support.world import World, ended_run, pipeline
+from tests.support.world import VERSION, World, ended_run, pipeline
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,71 @@ def test_a_report_on_other_data_is_no_evidence() -> None:
 
 
 @pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"world_size": 1}, "expected 2 ranks, the report says 1"),
+        ({"num_nodes": 1}, "expected 2 nodes, the report says 1"),
+        ({"device": "cpu"}, "expected a GPU for each rank, the report says cpu"),
+        ({"world_size": "9" * 1000}, f"expected 2 ranks, the report says {'9' * 50}"),
+        ({"device": None}, "expected a GPU for each rank, the report says None"),
+        (
+            {"world_size": 1, "num_nodes": 1, "device": "cpu"},
+            (
+                "expected 2 ranks, the report says 1; expected 2 nodes, the report says 1; "
+                "expected a GPU for each rank, the report says cpu"
+            ),
+        ),
+    ],
+)
+def test_a_report_of_other_machines_than_were_paid_for_is_no_evidence(members: dict[str, Any], reason: str) -> None:
+    """Whatever its metrics; the data are not to blame, so the same version can be requested again without force."""
+    world = World()
+    run = reported(world, **members)
+    assert (RunState.NOT_REGISTERED, reason, "missing_resources") == (run.state, run.reason, run.failure_class)
+    assert {} == world.models.registered
+    again, is_new = request_run(VERSION, {}, trigger="http", services=world.services)
+    assert (True, True) == (is_new, again.run_id != run.run_id)
+
+
+def test_simulated_gpus_are_those_of_the_twin() -> None:
+    """Only the emulator says of its nodes that they have them: no pipeline and no job may."""
+    assert RunState.REGISTERED == reported(World(), device="simulated").state
+
+
+def test_a_size_without_gpus_expects_none() -> None:
+    """A processor is what was paid for."""
+    world = World()
+    world.change_pipeline(train=pipeline().train.model_copy(update={"vm_size": "Standard_D4s_v5"}))
+    assert RunState.REGISTERED == reported(world, device="cpu").state
+
+
+def test_a_run_of_an_older_deployment_states_nothing_and_ends_as_before() -> None:
+    """Its report knows neither the nodes of the twin nor the device."""
+    world = World()
+    run = world.upload_version()
+    command = str(run.spec["command"]).partition(" --expected")[0]
+    world.ledger.run_rows[run.run_id] = replace(run, spec={**run.spec, "command": command})
+    world.write_report(run, {"val_accuracy": 1.0}, world_size=1, num_nodes=1, device=None)
+    world.jobs.become(run.run_id, "Completed")
+    assert RunState.REGISTERED == world.follow(run).state
+
+
+@pytest.mark.parametrize(
+    ("members", "state"),
+    [
+        ({"num_nodes": 1, "device": None}, RunState.REGISTERED),
+        ({"device": "cpu"}, RunState.NOT_REGISTERED),
+        ({"world_size": 1}, RunState.NOT_REGISTERED),
+    ],
+)
+def test_a_users_script_must_report_its_ranks(members: dict[str, Any], state: RunState) -> None:
+    """One that never initialised Horovod has one; nodes and GPUs were checked before it was started."""
+    world = World()
+    use_own_script(world)
+    assert state == reported(world, **members).state
+
+
+@pytest.mark.parametrize(
     ("changes", "reason"),
     [({"register_": None}, "pipeline digits registers no model"), (None, "the dataset no longer has a pipeline")],
 )
@@ -81,7 +147,7 @@ def test_without_a_gate_nothing_is_registered(changes: dict[str, Any] | None, re
 def test_a_training_that_did_not_check_the_contents_is_no_evidence() -> None:
     """The shards may have been replaced while the run was queued."""
     world = World()
-    found = reported_unchecked(world)
+    found = reported(world, contents_checked=False)
     assert RunState.NOT_REGISTERED == found.state
     assert "did not compare the content of the shards with what was accepted" in (found.reason or "")
 
@@ -89,13 +155,17 @@ def test_a_training_that_did_not_check_the_contents_is_no_evidence() -> None:
 def test_a_users_script_need_not_check_the_contents() -> None:
     """For it, the app's own comparison of the shards has to do."""
     world = World()
+    use_own_script(world)
+    assert RunState.REGISTERED == reported(world, contents_checked=False).state
+
+
+def use_own_script(world: World) -> None:
     world.change_pipeline(train=pipeline().train.model_copy(update={"script": "scripts/mine.py"}))
     world.services = replace(world.services, read_script=lambda _: b"import horovod.tensorflow as hvd\nhvd.init()\n")
-    assert RunState.REGISTERED == reported_unchecked(world).state
 
 
-def reported_unchecked(world: World) -> RunRecord:
+def reported(world: World, **members: Any) -> RunRecord:
     run = world.upload_version()
-    world.write_report(run, {"val_accuracy": 1.0}, contents_checked=False)
+    world.write_report(run, {"val_accuracy": 1.0}, **members)
     world.jobs.become(run.run_id, "Completed")
     return world.follow(run)

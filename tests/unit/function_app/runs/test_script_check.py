@@ -46,7 +46,7 @@ def test_a_script_without_errors_is_submitted() -> None:
     run = world.upload_version()
     assert ("submitted", True) == (
         run.state,
-        world.jobs.submitted[run.run_id].command.startswith("python scripts/mine.py"),
+        world.jobs.submitted[run.run_id].command.startswith("python -m training_job.machines scripts/mine.py "),
     )
 
 

@@ -1,4 +1,4 @@
-"""Why a process ended badly."""
+"""How a job's processes are started, and why one ended badly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from local_azure.azure_ml.launch import process_failure, tail_of
+from local_azure.azure_ml.launch import launch_of, process_failure, tail_of
+from local_azure.azure_ml.nodes import SimulatedNodes
+from local_azure.azure_ml.runs import Run, RunState
+from local_azure.azure_ml.spec import job_spec
+from local_azure.azure_ml.staging import RunDirectory, Staged
 
 MPIRUN_SAYS = """prterun detected that one or more processes exited with non-zero status:
    Process name: [prterun-vm-1234@1,1] Exit code:    9
@@ -40,3 +44,22 @@ def test_a_long_log_is_cut_at_a_line(tmp_path: Path) -> None:
     file = tmp_path / "log"
     file.write_bytes(b"first\n" + b"x" * 50 + b"\xff\nlast\n")
     assert ("last\n", "") == (tail_of(file, 20), tail_of(tmp_path / "absent"))
+
+
+def test_ranks_are_started_on_the_nodes_that_the_launch_has(tmp_path: Path) -> None:
+    """Here one rank, where two nodes with four processes were asked for; Azure ML's variables say nothing of it."""
+    members = {"command": "echo", "environmentId": "/e", "computeId": "/c"}
+    mpi = {"distributionType": "Mpi", "processCountPerInstance": 4}
+    spec = job_spec({**members, "distribution": mpi, "resources": {"instanceCount": 2}})
+    directory = RunDirectory(root=tmp_path, alias=tmp_path)
+    staged = Staged(directory=directory, command="echo", inputs={}, outputs={}, mounts=[])
+    workspace = "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w"
+    run = Run(name="r", workspace_id=workspace, properties={}, status=RunState.RUNNING, created_at="")
+    nodes = SimulatedNodes(ranks=1, local_size=1, gpus=4)
+    launch = launch_of(run, spec, staged, tmp_path / "venv", nodes)
+    stated = [launch.environment[f"LANDFALL_SIMULATED_{name}"] for name in ("LOCAL_SIZE", "GPUS")]
+    assert (["-np", "1"], ["1", "4"], "2") == (
+        launch.argv[1:3],
+        stated,
+        launch.environment["AZUREML_NODE_COUNT"],
+    )

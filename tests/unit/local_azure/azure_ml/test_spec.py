@@ -41,6 +41,7 @@ def test_an_mpi_job_says_how_many() -> None:
         ({"distribution": {"distributionType": "PyTorch"}}, "runs Mpi distributions only, not PyTorch"),
         ({"computeId": None}, "A computeId is required"),
         ({"limits": {"timeout": "P1M"}}, r"limits\.timeout: expected an ISO 8601 duration"),
+        ({"environmentVariables": {"LANDFALL_SIMULATED_GPUS": "8"}}, "SIMULATED_GPUS is set by this emulator alone"),
         ({"command": "echo ${{inputs.x}}"}, "refers to .*inputs.x.*no input or output of the job"),
     ],
 )

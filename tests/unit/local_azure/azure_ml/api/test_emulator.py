@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from local_azure.azure_ml.api.emulator import Fault, Faults
+from local_azure.azure_ml.api.emulator import Fault, Faults, add_launch_fault
 from local_azure.azure_ml.api.http_api import find_route
+from local_azure.azure_ml.nodes import LaunchFaults
 from local_azure.azure_ml.service import ServiceError
 
 
@@ -82,3 +83,12 @@ def test_other_paths_are_refused(method: str, path: str, status: int) -> None:
 def test_only_what_must_be_is_open(path: str) -> None:
     """Everything else needs a token."""
     assert (True, False) == (find_route("GET", path)[0].open, find_route("GET", f"{W}/jobs")[0].open)
+
+
+@pytest.mark.parametrize("script", [{"launch": "no_gpus"}, {"launch": ""}, {"launch": "no_gpu", "jobs": "x"}])
+def test_an_unknown_fault_of_a_launch_is_refused(script: dict[str, str]) -> None:
+    """The refusal lists the known ones."""
+    faults = LaunchFaults()
+    with pytest.raises(ServiceError, match=r"one_rank.*one_node.*no_gpu"):
+        add_launch_fault(faults, script)
+    assert 0 == faults.pending()

@@ -1,0 +1,64 @@
+"""Jobs whose launcher or nodes give less than was paid for: what stops them, and what people read."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.demo.following import TOPIC, WEBHOOK
+from cli.runs import describe_run
+from tests.support.twin import TwinUnderTest
+from tests.twin.shards import whole_version
+from tests.twin.test_outcomes import await_state
+
+pytestmark = pytest.mark.twin
+
+
+def text_about(twin: TwinUnderTest, run_id: str) -> str:
+    """What the topic received about a run."""
+    [content] = [e["event"]["data"] for e in twin.client.received() if e["event"]["subject"] == run_id]
+    return str(content["text"])
+
+
+def test_a_script_whose_ranks_are_missing_twice_fails_with_the_counts(twin: TwinUnderTest) -> None:
+    """One rank of two starts, and again on fresh nodes: a failed run, no model, and words that say what to do."""
+    twin.client.fail_launches("one_rank", job="lonely-missing", times=2)
+    twin.upload("lonely/missing", whole_version())
+    run = await_state(twin, "lonely/missing", "failed")
+    twin.await_quiet()
+    run, first = twin.api.run(run["run_id"]), twin.api.run(f"{run['logical_run']}-a1")
+    assert (2, "missing_resources", "stop", "missing_resources", "wait") == (
+        run["attempt"],
+        run["failure_class"],
+        run["remedy"],
+        first["failure_class"],
+        first["remedy"],
+    )
+    counts = "Expected 2 ranks on 2 nodes; the launcher started 1, 1 of them on this node."
+    lines = "\n".join(describe_run(run))
+    assert (True, True) == (counts in text_about(twin, run["run_id"]), counts in lines)
+    assert "check the cluster and its image" in text_about(twin, run["run_id"])
+    assert ([], [(TOPIC, "failed"), (WEBHOOK, "failed")]) == (
+        twin.models(run["run_id"]),
+        sorted(twin.notifications(run["run_id"])),
+    )
+
+
+def test_ranks_that_were_all_on_one_node_train_on_two_the_next_time(twin: TwinUnderTest) -> None:
+    """One fault, one more attempt, one model."""
+    twin.client.fail_launches("one_node", job="lonely-crowded")
+    twin.upload("lonely/crowded", whole_version())
+    run = await_state(twin, "lonely/crowded", "registered")
+    first = twin.api.run(f"{run['logical_run']}-a1")
+    assert (2, "missing_resources", run["run_id"]) == (run["attempt"], first["failure_class"], first["next_run_id"])
+    assert "the launcher started 2, 2 of them on this node" in first["reason"]
+
+
+@pytest.mark.slow
+def test_a_training_whose_ranks_see_no_gpu_does_not_train_on_processors(twin: TwinUnderTest) -> None:
+    """The size has GPUs, TensorFlow finds none: the root counts for all ranks."""
+    twin.client.fail_launches("no_gpu", job="scarce-v1")
+    twin.upload("scarce/v1", whole_version())
+    run = twin.await_settled("scarce/v1")
+    assert ("failed", "missing_resources") == (run["state"], run["failure_class"])
+    assert "Expected a GPU for each of 2 ranks; TensorFlow has one on 0." in text_about(twin, run["run_id"])
+    assert "TensorFlow finds no GPU." in run["log_tail"]

@@ -1,0 +1,186 @@
+"""What a job asked for, against what the launcher, Horovod and TensorFlow say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shared.exit_codes import ExitCode
+from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE, JobArguments
+from tests.support.processes import REPOSITORY
+from training_job.errors import MissingResourcesError
+from training_job.machines import check_devices, check_launch, check_world, nodes_in_use, simulated_device
+
+PATHS = JobArguments(manifest="m", data="d", report="r", model="o", checkpoints="c")
+EIGHT = replace(PATHS, expected_world_size=8, expected_nodes=2, expected_device="gpu")
+SIZE, LOCAL_SIZE = "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"
+SCRIPT = "import os, sys\nprint('script', os.getpid(), *sys.argv[1:3])\nsys.exit(7)\n"
+PLAYED_TENSORFLOW = """
+import os, sys
+class config:
+    @staticmethod
+    def list_physical_devices(kind):
+        print("libcuda.so.1 cannot be opened", file=sys.stderr)
+        return [kind] * int(os.environ["PLAYED_GPUS"])
+"""
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A process that nothing has started yet."""
+    for name in (SIZE, LOCAL_SIZE, "OMPI_COMM_WORLD_RANK", SIMULATED_GPUS, SIMULATED_LOCAL_SIZE):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("variables", "seen"),
+    [
+        ({}, "this process was started without mpirun, as the only rank"),
+        ({SIZE: "1", LOCAL_SIZE: "1"}, "the launcher started 1, 1 of them on this node"),
+        ({SIZE: "4", LOCAL_SIZE: "4"}, "the launcher started 4, 4 of them on this node"),
+        ({SIZE: "8", LOCAL_SIZE: "8"}, "the launcher started 8, 8 of them on this node"),
+        ({SIZE: "8", LOCAL_SIZE: "7"}, "the launcher started 8, 7 of them on this node"),
+        ({SIZE: "16", LOCAL_SIZE: "8"}, "the launcher started 16, 8 of them on this node"),
+        ({SIZE: "8", LOCAL_SIZE: "8", SIMULATED_LOCAL_SIZE: "8"}, "the launcher started 8, 8 of them on this node"),
+    ],
+)
+def test_other_ranks_than_were_paid_for_are_counted_before_tensorflow_is_loaded(
+    launcher: pytest.MonkeyPatch, variables: dict[str, str], seen: str
+) -> None:
+    """One of eight, one node of two, all on one node, an uneven share; the text has both counts."""
+    for name, value in variables.items():
+        launcher.setenv(name, value)
+    with pytest.raises(MissingResourcesError) as missing:
+        check_launch(EIGHT)
+    assert f"Expected 8 ranks on 2 nodes; {seen}." == str(missing.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [
+        (EIGHT, {SIZE: "8", LOCAL_SIZE: "4"}),
+        (EIGHT, {SIZE: "8", LOCAL_SIZE: "8", SIMULATED_LOCAL_SIZE: "4"}),
+        (PATHS, {SIZE: "3", LOCAL_SIZE: "2"}),
+        (PATHS, {}),
+        (replace(PATHS, expected_world_size=1, expected_nodes=1), {SIZE: "1", LOCAL_SIZE: "1"}),
+    ],
+)
+def test_a_whole_world_and_a_job_that_states_nothing_go_on(
+    launcher: pytest.MonkeyPatch, arguments: JobArguments, variables: dict[str, str]
+) -> None:
+    """A training by hand, a job of an older deployment, and the twin's nodes, which share a machine."""
+    for name, value in variables.items():
+        launcher.setenv(name, value)
+    check_launch(arguments)
+
+
+@pytest.mark.parametrize(
+    ("world_size", "num_nodes", "seen"), [(1, 1, "1 rank on 1 node"), (8, 1, "8 ranks on 1 node")]
+)
+def test_what_horovod_connected_counts(world_size: int, num_nodes: int, seen: str) -> None:
+    """Ranks that an MPI of another version starts may each believe to be alone."""
+    with pytest.raises(MissingResourcesError, match=f"Expected 8 ranks on 2 nodes; Horovod connected {seen}"):
+        check_world(EIGHT, world_size, num_nodes)
+    check_world(EIGHT, 8, 2)
+    check_world(PATHS, world_size, num_nodes)
+
+
+def test_one_rank_without_a_gpu_is_one_too_many() -> None:
+    """Where GPUs are paid for; a size without GPUs expects none."""
+    with pytest.raises(MissingResourcesError, match=r"^Expected a GPU for each of 8 ranks; TensorFlow has one on 7"):
+        check_devices(EIGHT, 7, 8)
+    check_devices(EIGHT, 8, 8)
+    check_devices(replace(EIGHT, expected_device="cpu"), 0, 8)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "local_size", "expected"),
+    [("4", "4", "simulated"), ("3", "4", None), ("4", None, None), (None, "1", None)],
+)
+def test_a_simulated_gpu_is_for_each_rank_of_a_simulated_node(
+    launcher: pytest.MonkeyPatch, gpus: str | None, local_size: str | None, expected: str | None
+) -> None:
+    """Only the emulator says both."""
+    for name, value in ((SIMULATED_GPUS, gpus), (SIMULATED_LOCAL_SIZE, local_size)):
+        if value is not None:
+            launcher.setenv(name, value)
+    assert expected == simulated_device()
+
+
+def test_simulated_nodes_count_in_place_of_the_machine_they_share(launcher: pytest.MonkeyPatch) -> None:
+    """Horovod sees one."""
+    real = nodes_in_use(8, 3)
+    launcher.setenv(SIMULATED_LOCAL_SIZE, "4")
+    assert (3, 2) == (real, nodes_in_use(8, 1))
+
+
+# -- before a user's own script ------------------------------------------------------------------------------
+def check_script(
+    folder: Path, arguments: JobArguments, variables: Mapping[str, str], *, played_gpus: int = 0
+) -> tuple[int, int, str, str]:
+    """Check and start a script in a process; return its id, exit code, output and errors. TensorFlow is played."""
+    (folder / "tensorflow.py").write_text(PLAYED_TENSORFLOW)
+    script = folder / "mine.py"
+    script.write_text(SCRIPT)
+    path = os.pathsep.join([str(folder), str(REPOSITORY)])
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path, "PLAYED_GPUS": str(played_gpus), **variables}
+    command = [sys.executable, "-m", "training_job.machines", str(script), *arguments.to_argv()]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        output, errors = process.communicate()
+    return process.pid, process.returncode, output, errors
+
+
+LAUNCHED = {SIZE: "8", LOCAL_SIZE: "4"}
+
+
+def test_a_script_runs_in_the_checked_process_with_its_flags(tmp_path: Path) -> None:
+    """Its exit code is the job's, and a signal reaches it."""
+    pid, code, output, errors = check_script(tmp_path, EIGHT, LAUNCHED, played_gpus=4)
+    first, value, *_ = EIGHT.to_argv()
+    assert (7, f"script {pid} {first} {value}\n") == (code, output), errors
+
+
+def test_a_script_does_not_start_in_a_world_that_is_too_small(tmp_path: Path) -> None:
+    """A script need not know that anything is expected."""
+    _, code, output, errors = check_script(tmp_path, EIGHT, {})
+    expected = "training failed (rank 0): Expected 8 ranks on 2 nodes; this process was started without mpirun"
+    assert (ExitCode.MISSING_RESOURCES, "", True) == (code, output, errors.startswith(expected)), errors
+
+
+@pytest.mark.parametrize("num_gpus", [0, 3])
+def test_a_script_does_not_start_without_a_gpu_for_each_rank_of_its_node(tmp_path: Path, num_gpus: int) -> None:
+    """TensorFlow's own words are in the log."""
+    _, code, output, errors = check_script(tmp_path, EIGHT, LAUNCHED, played_gpus=num_gpus)
+    expected = f"Expected a GPU for each of 4 ranks of this node; TensorFlow finds {num_gpus} GPUs."
+    assert (ExitCode.MISSING_RESOURCES, "", True, True) == (
+        code,
+        output,
+        expected in errors,
+        errors.startswith("libcuda.so.1 cannot be opened"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "variables"),
+    [
+        ("cpu", LAUNCHED),
+        ("gpu", {**LAUNCHED, SIMULATED_GPUS: "4", SIMULATED_LOCAL_SIZE: "4"}),
+        ("gpu", {**LAUNCHED, "OMPI_COMM_WORLD_LOCAL_RANK": "1"}),
+    ],
+)
+def test_tensorflow_is_not_loaded_where_nothing_has_to_be_counted(
+    tmp_path: Path, device: str, variables: dict[str, str]
+) -> None:
+    """On a size without GPUs, on the twin, and in all ranks of a node but the first."""
+    arguments = replace(EIGHT, expected_device=device)  # type: ignore[arg-type]
+    _, code, _, errors = check_script(tmp_path, arguments, variables)
+    assert (7, "") == (code, errors)

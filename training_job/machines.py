@@ -1,0 +1,144 @@
+"""The machines that a job asked for, compared with those it has: ranks, nodes, and a GPU for each rank.
+
+A launcher may start fewer ranks than were asked for, or all of them on one node, and TensorFlow computes on the CPU
+where it finds no GPU. Neither fails by itself; both are paid for in full. As a program it checks before a user's own
+script: ``python -m training_job.machines scripts/mine.py --manifest … (see JobArguments)``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from shared.exit_codes import ExitCode
+from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE, JobArguments
+from training_job.errors import MissingResourcesError, TrainingError, print_error
+from training_job.process_environment import launched_rank, launched_world_size
+
+SIMULATED_DEVICE = "simulated"
+"""What a rank of the local twin computes on in place of a GPU: the cores of this machine."""
+LOOK_WITHIN_S = 300.0
+_COUNT_GPUS = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
+
+
+def launched_local_size() -> int:
+    """Return the number of ranks on this node as the launcher states it, 1 without a launcher.
+
+    The nodes of the local twin share one machine, so that the launcher cannot count the ranks of each.
+    """
+    simulated = os.environ.get(SIMULATED_LOCAL_SIZE)
+    return int(simulated or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
+
+
+def nodes_are_simulated() -> bool:
+    """Return whether this is a rank of the local twin, whose nodes share a machine."""
+    return SIMULATED_LOCAL_SIZE in os.environ
+
+
+def nodes_in_use(world_size: int, connected: int) -> int:
+    """Return the number of nodes: those that Horovod connected, or the simulated ones of the local twin."""
+    simulated = os.environ.get(SIMULATED_LOCAL_SIZE)
+    return -(-world_size // int(simulated)) if simulated else connected
+
+
+def simulated_device() -> str | None:
+    """Return the device of a rank of the local twin whose node has a simulated GPU for each rank, otherwise None."""
+    num_gpus, local_size = int(os.environ.get(SIMULATED_GPUS, "0")), os.environ.get(SIMULATED_LOCAL_SIZE)
+    return SIMULATED_DEVICE if local_size and num_gpus >= int(local_size) else None
+
+
+def check_launch(arguments: JobArguments) -> None:
+    """Compare what the launcher says about this process with what was paid for, before TensorFlow or MPI is loaded.
+
+    Raises MissingResourcesError.
+    """
+    size, on_this_node = launched_world_size(), launched_local_size()
+    wanted, nodes = arguments.expected_world_size, arguments.expected_nodes
+    too_few = wanted and size != wanted
+    elsewhere = wanted and nodes and on_this_node * nodes != wanted
+    if too_few or elsewhere:
+        seen = f"the launcher started {size}, {on_this_node} of them on this node"
+        if "OMPI_COMM_WORLD_SIZE" not in os.environ:
+            seen = "this process was started without mpirun, as the only rank"
+        raise MissingResourcesError(f"Expected {_expected(arguments)}; {seen}.")
+
+
+def check_world(arguments: JobArguments, world_size: int, num_nodes: int) -> None:
+    """Compare the ranks that have met with what was paid for. Raises MissingResourcesError."""
+    wanted, nodes = arguments.expected_world_size, arguments.expected_nodes
+    if (wanted and world_size != wanted) or (nodes and num_nodes != nodes):
+        seen = f"Horovod connected {_count(world_size, 'rank')} on {_count(num_nodes, 'node')}"
+        raise MissingResourcesError(f"Expected {_expected(arguments)}; {seen}.")
+
+
+def check_devices(arguments: JobArguments, with_gpu: int, world_size: int) -> None:
+    """Compare the number of ranks that have a GPU with what was paid for. Raises MissingResourcesError."""
+    if arguments.expected_device == "gpu" and with_gpu != world_size:
+        raise MissingResourcesError(
+            f"Expected a GPU for each of {_count(world_size, 'rank')}; TensorFlow has one on {with_gpu}. "
+            "Ranks without a GPU say why in their logs; often the driver or a CUDA library is missing."
+        )
+
+
+def _expected(arguments: JobArguments) -> str:
+    ranks, nodes = _count(arguments.expected_world_size, "rank"), arguments.expected_nodes
+    return f"{ranks} on {_count(nodes, 'node')}" if nodes else ranks
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# -- before a user's own script ------------------------------------------------------------------------------
+def main(argv: Sequence[str]) -> int:
+    """Check, then become the script with the same flags; return the exit code where that is not to be."""
+    script, *flags = argv
+    try:
+        arguments = JobArguments.from_argv(flags)
+        check_launch(arguments)
+        if arguments.expected_device == "gpu" and simulated_device() is None and _is_first_of_node():
+            check_devices_of_node(launched_local_size())
+    except TrainingError as error:
+        print_error(error, launched_rank())
+        return error.exit_code
+    return become(script, flags)
+
+
+def become(script: str, flags: Sequence[str]) -> NoReturn:
+    """Run the script in this very process, so that signals, exit code and rank are its own."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, script, *flags])  # noqa: S606 (the pipeline's script)
+
+
+def check_devices_of_node(num_ranks: int) -> None:
+    """Let TensorFlow count this node's GPUs, in a process that ends. Raises MissingResourcesError.
+
+    A script may set TensorFlow up as it likes, so nothing of it may be loaded in its own process. TensorFlow writes
+    why it finds no GPU to this rank's log. Where it cannot be loaded at all, the script says so itself.
+    """
+    expected = f"Expected a GPU for each of {_count(num_ranks, 'rank')} of this node"
+    try:
+        looking = subprocess.run(  # noqa: S603 (this interpreter)
+            [sys.executable, "-c", _COUNT_GPUS],
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"},
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=LOOK_WITHIN_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        seen = f"TensorFlow did not count them within {LOOK_WITHIN_S:g} s"
+        raise MissingResourcesError(f"{expected}; {seen}.") from error
+    if looking.returncode == ExitCode.SUCCESS and (found := int(looking.stdout.split()[-1])) < num_ranks:
+        raise MissingResourcesError(f"{expected}; TensorFlow finds {_count(found, 'GPU')}.")
+
+
+def _is_first_of_node() -> bool:
+    return os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0") == "0"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

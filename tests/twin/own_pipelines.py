@@ -1,4 +1,4 @@
-"""Two pipelines with scripts as a user writes them: one is sound, the other does not average its gradients."""
+"""Pipelines that are made of `steady`: two with scripts as a user writes them, and two whose jobs wait for a file."""
 
 from __future__ import annotations
 
@@ -17,3 +17,17 @@ def write_own_pipelines(folder: Path) -> None:
         text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', "{}")
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
         (folder / "scripts" / f"{name}.py").write_text(script, encoding="utf-8")
+
+
+def gate(folder: Path, name: str) -> Path:
+    """Return the file for which the jobs of a pipeline wait."""
+    return folder / f"{name}.go"
+
+
+def write_busy_pipelines(folder: Path) -> None:
+    """Write a pipeline for each way to treat versions that close while another one is trained."""
+    text = (folder / "steady.yaml").read_text(encoding="utf-8")
+    for name in ("queue", "latest"):
+        waits = f'STAND_IN_WAITS_FOR: "{gate(folder, name)}", STAND_IN_VAL_ACCURACY'
+        own = text.replace("steady", name).replace("STAND_IN_VAL_ACCURACY", waits).replace("120", "600")
+        (folder / f"{name}.yaml").write_text(f"{own}when_busy: {name}\n", encoding="utf-8")

@@ -23,6 +23,8 @@ def main() -> int:
     generation = Manifest.from_json(Path(arguments.manifest).read_text()).generation
     first = "STAND_IN_SECONDS_OF_GENERATION_1" if generation == 1 else ""
     time.sleep(float(os.environ.get(first, os.environ.get("STAND_IN_SECONDS", "0"))))
+    while not Path(os.environ.get("STAND_IN_WAITS_FOR", "/")).exists():
+        time.sleep(0.2)
     if os.environ["OMPI_COMM_WORLD_RANK"] != "0":
         return 0
     if "STAND_IN_EXIT_OF_ATTEMPT_1" in os.environ and os.environ["AZUREML_RUN_ID"].endswith("-a1"):

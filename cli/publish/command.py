@@ -61,7 +61,7 @@ def _identity(_context: click.Context, _parameter: click.Parameter, value: str |
     "--cluster-identity",
     callback=_identity,
     metavar="ARM_ID",
-    help="User-assigned identity with which jobs mount the datastores; needed to create a cluster.",
+    help="User-assigned identity with which jobs mount the datastores (default: none, and no cluster is created).",
 )
 @click.option(
     "--max-nodes",

@@ -116,8 +116,10 @@ def test_the_environment_is_read_once_for_each_client(monkeypatch: pytest.Monkey
         sent.append((proxies.get("https"), self.connection_config.verify, self.session.trust_env))
 
     monkeypatch.setattr(RequestsTransport, "send", send)
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
-    monkeypatch.setenv("NO_PROXY", "direct.example")
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, "http://proxy:3128")
+    for name in ("NO_PROXY", "no_proxy"):  # other tests of this process may have set the lower-case name
+        monkeypatch.setenv(name, "direct.example")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "ca.pem")
     for host in ("account.example", "direct.example"):
         transport = client_options(None)["transport"]

@@ -110,7 +110,7 @@ def _name(verb: str, frame: FrameType | None) -> str | None:
     inner = outer = ""
     while frame is not None and Path(frame.f_code.co_filename).parent not in FLOWS:
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ADAPTERS):
+        if path.is_relative_to(ADAPTERS) and path.name != "connections.py":  # whose transport sends every request
             outer = frame.f_code.co_qualname.partition(".<locals>")[0]
             inner = inner or f"{path.stem}.{outer}"
         frame = frame.f_back

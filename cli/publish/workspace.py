@@ -123,7 +123,7 @@ class AzureMlWorkspace:
         """
         computes: Any = self._client.compute
         try:
-            problems = misfits(cluster, computes.get(cluster.name), self._client)
+            problems = _misfits(cluster, computes.get(cluster.name), self._client)
         except ResourceNotFoundError:
             computes.begin_create_or_update(_new_cluster(cluster))
             self._await_cluster(cluster.name)
@@ -163,10 +163,12 @@ def _new_cluster(cluster: Cluster) -> AmlCompute:
     )
 
 
-def misfits(wanted: Cluster, found: Any, client: MLClient) -> list[str]:
+def _misfits(wanted: Cluster, found: Any, client: MLClient) -> list[str]:
     """Return why the pipelines' jobs could not run on a cluster that exists, each with what to do about it."""
     group, workspace = client.resource_group_name, client.workspace_name
     place = f"--name {wanted.name} --resource-group {group} --workspace-name {workspace}"
+    if found.type.lower() != "amlcompute":
+        return [f"  it is a compute of type {found.type}: name another cluster in the pipelines"]
     problems = []
     if found.size.lower() != wanted.vm_size.lower():
         problems.append(

@@ -61,7 +61,7 @@ class _Missed:
     shards: Iterator[tuple[ShardPlace, BlobFacts]]
     """In the order of their paths."""
     sent_at: datetime
-    """When the first sweep began that sent what is up to ``sent_to``: this one or an earlier one."""
+    """The beginning of this sweep, or of the earlier one that it continues."""
     sent_to: str = field(default="", init=False)
     """The last path of which a message was sent since ``sent_at``."""
     is_begun: bool = field(default=False, init=False)

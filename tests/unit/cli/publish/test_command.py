@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -10,7 +12,7 @@ from click.testing import CliRunner
 
 from cli.errors import CliError
 from cli.publish.command import clusters_of, publish
-from cli.publish.workspace import Cluster
+from cli.publish.workspace import AzureMlWorkspace, Cluster
 
 IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/cluster"
 PIPELINE = yaml.safe_load((Path(__file__).parents[4] / "pipelines" / "digits.yaml").read_text())
@@ -42,6 +44,17 @@ def test_two_sizes_for_one_cluster_are_refused(tmp_path: Path) -> None:
     other = {"compute": "gpu", "vm_size": "Standard_NC24ads_A100_v4", "processes_per_node": 1}
     with pytest.raises(CliError, match="cluster gpu: pipelines name VM sizes"):
         clusters_of(folder(tmp_path, {"other_sizes": [other]}), max_nodes=4)
+
+
+def test_a_compute_of_another_kind_is_no_cluster() -> None:
+    """A compute instance of that name has no nodes to compare."""
+    instance = SimpleNamespace(type="computeinstance", size="Standard_X", identity=None)
+    client: Any = SimpleNamespace(
+        compute=SimpleNamespace(get=lambda _: instance), resource_group_name="g", workspace_name="w"
+    )
+    wanted = Cluster(name="gpu", vm_size="Standard_X", needed_nodes=2, max_nodes=4, identity=IDENTITY)
+    with pytest.raises(CliError, match="it is a compute of type computeinstance: name another cluster"):
+        AzureMlWorkspace(client).ensure_cluster(wanted)
 
 
 @pytest.mark.parametrize(

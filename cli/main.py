@@ -83,15 +83,15 @@ COMMANDS = {
     "pack": LazyCommand("cli.pack.command", "pack", "Pack images or tables into shards."),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
-    "status": LazyCommand("cli.explain", "status", "Show the shards, data and runs of a dataset version."),
+    "status": LazyCommand("cli.status", "status", "Show the shards, data and runs of a dataset version."),
     "submit": LazyCommand("cli.runs", "submit", "Request a training run on a complete dataset version."),
     "runs": LazyCommand("cli.runs", "runs", "List the newest runs."),
     "release": LazyCommand("cli.runs", "release", "Lift the hold on a dataset version."),
     "cancel": LazyCommand("cli.runs", "cancel", "Cancel a run."),
     "run": LazyCommand("cli.runs", "run", "Show one run."),
-    "why": LazyCommand("cli.explain", "why", "Show the history of a version or run and what it waits for."),
-    "reconcile": LazyCommand("cli.sweep", "reconcile", "Run the sweep now."),
-    "dead-letters": LazyCommand("cli.sweep", "dead_letters", "List, show and replay dead letters."),
+    "why": LazyCommand("cli.status", "why", "Show the history of a version or run and what it waits for."),
+    "reconcile": LazyCommand("cli.reconcile", "reconcile", "Run the sweep now."),
+    "dead-letters": LazyCommand("cli.reconcile", "dead_letters", "List, show and replay dead letters."),
 }
 
 

@@ -15,7 +15,7 @@ import click
 from cli.api_client import ApiClient
 from cli.errors import Interrupted, ending_on_signals
 from local_azure.azure_ml.nodes import LaunchFault
-from local_azure.twin.places import TwinOptions
+from local_azure.twin.addresses import TwinOptions
 from local_azure.twin.twin import Twin, running_twin
 
 CHECK_EVERY_S = 1.0

@@ -20,7 +20,7 @@ from training_job.checkpoints.store import CheckpointStore
 from training_job.checkpoints.variables import all_variables, assign, separate_random_seeds
 from training_job.collective import World
 from training_job.data.inputs import Inputs, open_inputs
-from training_job.decisions import Rules
+from training_job.epoch_decisions import Rules
 from training_job.errors import MissingResourcesError
 from training_job.job import Job
 from training_job.liveness.interruptions import URL_VARIABLE, NodeNotices, StopRequest

@@ -24,8 +24,8 @@ from function_app.adapters.tables import TableLedger
 from function_app.domain.records import DatasetVersion
 from local_azure.azurite import AZURITE
 from local_azure.processes import EVENT_GRID, FUNCTIONS_HOST
+from local_azure.twin.addresses import TwinOptions
 from local_azure.twin.client import TwinClient
-from local_azure.twin.places import TwinOptions
 from local_azure.twin.twin import Twin, running_twin
 from shard_validation import encode_example
 from shared.record_framing import frame_record

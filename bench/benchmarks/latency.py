@@ -14,8 +14,8 @@ from pathlib import Path
 from azure.storage.blob import ContainerClient
 
 from bench.figures import BenchmarkError, Context, Figure
+from local_azure.twin.addresses import TwinOptions
 from local_azure.twin.client import TwinClient
-from local_azure.twin.places import TwinOptions
 from local_azure.twin.twin import running_twin
 from shard_validation import encode_example
 from shared.record_framing import frame_record

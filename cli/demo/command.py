@@ -22,8 +22,8 @@ from cli.errors import CliError, ending_on_signals
 from cli.up import show_addresses, twin_options, watch_until_interrupted
 from cli.upload import ShardUploader, upload_all
 from local_azure.processes import TwinError
+from local_azure.twin.addresses import DATA_CONTAINER, Places, TwinOptions
 from local_azure.twin.client import TwinClient
-from local_azure.twin.places import DATA_CONTAINER, Places, TwinOptions
 from local_azure.twin.state import write_atomically
 from local_azure.twin.twin import Twin, running_twin
 

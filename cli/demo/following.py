@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from cli.api_client import NOT_FOUND, ApiClient, ApiError
 from cli.demo.narration import Observation, RunView, sentences
 from cli.errors import CliError
-from cli.explain import reason_text
+from cli.status import reason_text
 from function_app.domain.run_states import SETTLED
+from local_azure.twin.addresses import PEOPLE_WEBHOOK
 from local_azure.twin.client import TwinClient
-from local_azure.twin.places import PEOPLE_WEBHOOK
 from shared.progress import Progress, parse_progress
 
 TOPIC, WEBHOOK = "Event Grid topic landfall", f"webhook {PEOPLE_WEBHOOK}"

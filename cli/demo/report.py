@@ -10,7 +10,7 @@ from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobServiceClient
 
 from cli.demo.following import DemoError
-from local_azure.twin.places import FUNCTION_APP_IDENTITY, RUNS_CONTAINER, Places
+from local_azure.twin.addresses import FUNCTION_APP_IDENTITY, RUNS_CONTAINER, Places
 from shared.training_report import FILE_NAME, TrainingReport, TrainingReportError
 
 MAX_METRICS = 2

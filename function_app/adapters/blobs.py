@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from function_app.adapters.blob_listing import list_blobs
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.failures import storage_errors
-from function_app.adapters.listing import list_blobs
+from function_app.adapters.storage_errors import storage_errors
 from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.records import BlobFacts, normalise_etag
 from function_app.ports import passed_over

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.failures import storage_errors
-from function_app.adapters.tables.bounds import MAX_PAYLOAD_CHARS
+from function_app.adapters.storage_errors import storage_errors
+from function_app.adapters.tables.row_limits import MAX_PAYLOAD_CHARS
 from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED
 from function_app.domain.records import Undelivered
 

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.failures import storage_errors
+from function_app.adapters.storage_errors import storage_errors
 from function_app.domain.events import TRAINING_REQUESTED, TrainingRequest
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from function_app.domain.events import SHARD_UPLOADED
 from function_app.domain.records import BlobFacts
 from function_app.domain.shard_paths import ShardPlace
-from function_app.ingest.checkpoints import (
+from function_app.ingest.validation_checkpoints import (
     StoredCheckpoint,
     load_checkpoint,
     save_checkpoint,

@@ -13,16 +13,16 @@ from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import CREATED, FINAL_WRITES, SHARD_UPLOADED_BULK, Upload, read_uploads
 from function_app.domain.records import BlobFacts, RecordedShard, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, shard_place
-from function_app.ingest.checkpoints import (
+from function_app.ingest.closing import close_if_whole, close_version
+from function_app.ingest.rejected_copies import keep_rejected
+from function_app.ingest.time_budget import CONTINUED, validate_in_slices
+from function_app.ingest.validation_checkpoints import (
     StoredCheckpoint,
     counted_execution,
     forget_checkpoint,
     interrupted_verdict,
     is_exhausted,
 )
-from function_app.ingest.closing import close_if_whole, close_version
-from function_app.ingest.rejected_copies import keep_rejected
-from function_app.ingest.time_budget import CONTINUED, validate_in_slices
 from function_app.services import IngestServices
 from shard_validation import (
     Reason,

@@ -17,10 +17,10 @@ from function_app.runs.admission import sweep_run_queue
 from function_app.runs.following import follow_run
 from function_app.runs.submission import submit_run
 from function_app.services import IngestServices, Services
-from function_app.sweep.adoption import care_for_unknown_jobs
 from function_app.sweep.dead_letters import collect_dead_letters
 from function_app.sweep.inventory import Inventory, look_at, remember, unchanged_closing
-from function_app.sweep.missed import send_missed
+from function_app.sweep.missed_uploads import send_missed
+from function_app.sweep.unknown_jobs import care_for_unknown_jobs
 from function_app.sweep.watchdog import warn_if_stalled, watch_run
 from shared.errors import LandfallError
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from function_app.adapters.tables.bounds import (
+from function_app.adapters.tables.row_limits import (
     bounded_dead_letter,
     bounded_generation,
     bounded_history_entry,

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import httpx
 
-from local_azure.twin.places import PEOPLE_WEBHOOK, Places
+from local_azure.twin.addresses import PEOPLE_WEBHOOK, Places
 
 TIMEOUT_S = 30.0
 

@@ -22,7 +22,7 @@ from local_azure.processes import (
     functions_host_program,
     module_command,
 )
-from local_azure.twin.places import (
+from local_azure.twin.addresses import (
     CLUSTER_IDENTITY,
     DATA_CONTAINER,
     DEAD_LETTER_CONTAINER,

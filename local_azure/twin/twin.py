@@ -21,8 +21,8 @@ from local_azure.processes import (
     run,
 )
 from local_azure.twin import parts
+from local_azure.twin.addresses import Places, TwinOptions
 from local_azure.twin.parts import app_settings, create_containers_and_queues, local_settings
-from local_azure.twin.places import Places, TwinOptions
 from local_azure.twin.state import (
     TWIN_FILE,
     StateFolder,

@@ -16,7 +16,7 @@ from cli.demo.following import received
 from function_app.domain.jobs import TAG
 from function_app.domain.records import DatasetVersion, HistoryEntry, RunRecord, ShardState, manifest_path
 from function_app.ports import Ledger
-from local_azure.twin.places import RUNS_CONTAINER, STATE_CONTAINER
+from local_azure.twin.addresses import RUNS_CONTAINER, STATE_CONTAINER
 from shared.manifest import Manifest
 from tests.chaos.plan import ChaosPlan
 from tests.support.twin import WORKSPACE_ID, TwinUnderTest

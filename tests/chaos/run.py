@@ -12,7 +12,7 @@ import pytest
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.tables import TableLedger
 from local_azure.azurite import HOST_ACCOUNT, HOST_ACCOUNT_KEY
-from local_azure.twin.places import TwinOptions
+from local_azure.twin.addresses import TwinOptions
 from tests.chaos.evidence import gather
 from tests.chaos.plan import ChaosPlan, write_pipelines
 from tests.chaos.promises import judge

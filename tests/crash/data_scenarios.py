@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from function_app.adapters.failures import StorageRefusedError
+from function_app.adapters.storage_errors import StorageRefusedError
 from function_app.domain.records import BlobFacts
 from function_app.runs.requests import request_run
 from function_app.testing.stores import MemoryRejectedCopies

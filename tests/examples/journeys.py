@@ -11,7 +11,7 @@ from typing import Any
 
 from azure.storage.blob import BlobServiceClient
 
-from local_azure.twin.places import RUNS_CONTAINER
+from local_azure.twin.addresses import RUNS_CONTAINER
 from shared.training_report import FILE_NAME, TrainingReport
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.twin import TwinUnderTest

@@ -20,7 +20,7 @@ from function_app.adapters.azure_ml import WorkspaceClient
 from function_app.domain.jobs import Workspace
 from local_azure.azurite import HOST_ACCOUNT, Azurite
 from local_azure.processes import PATIENCE_S, Process, azure_ml_program, listening_url, wait_until
-from local_azure.twin.places import CLUSTER_IDENTITY
+from local_azure.twin.addresses import CLUSTER_IDENTITY
 from tests.support.processes import REPOSITORY
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from azure.storage.queue import QueueServiceClient
 from cli.api_client import NOT_FOUND, ApiClient, ApiError
 from cli.demo.following import received
 from local_azure.processes import PATIENCE_S, wait_until
+from local_azure.twin.addresses import QUEUES, RESOURCE_GROUP, SUBSCRIPTION, WORKSPACE, TwinOptions
 from local_azure.twin.client import TwinClient
-from local_azure.twin.places import QUEUES, RESOURCE_GROUP, SUBSCRIPTION, WORKSPACE, TwinOptions
 from local_azure.twin.twin import Twin, running_twin
 from tests.support.processes import REPOSITORY, free_port
 

@@ -15,7 +15,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from local_azure.processes import wait_until
-from local_azure.twin.places import DEAD_LETTER_CONTAINER
+from local_azure.twin.addresses import DEAD_LETTER_CONTAINER
 from tests.support.terminal import landfall
 from tests.support.twin import TwinUnderTest, options, twin_under_test
 from tests.twin.shards import whole_version

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.failures import storage_errors
+from function_app.adapters.storage_errors import storage_errors
 from function_app.domain.errors import LedgerConflictError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from function_app.adapters.tables.bounds import bounded_history_entry
 from function_app.adapters.tables.client import Change, Row, Tables, new_writer, tries
+from function_app.adapters.tables.row_limits import bounded_history_entry
 from function_app.adapters.tables.rows import ascending, escaped, from_columns, joined, to_columns
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.records import HistoryEntry

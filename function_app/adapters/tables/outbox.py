@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from function_app.adapters.tables.bounds import bounded_dead_letter, bounded_notification
 from function_app.adapters.tables.client import Change, Row, Tables, new_writer
+from function_app.adapters.tables.row_limits import bounded_dead_letter, bounded_notification
 from function_app.adapters.tables.rows import after, ascending, escaped, from_columns, joined, to_columns
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.records import DeadLetter, NotificationRecord, NotificationState, dead_letter_order

@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from function_app.adapters.tables.bounds import bounded_run
 from function_app.adapters.tables.client import Change, Row, Tables, new_writer, tries
+from function_app.adapters.tables.row_limits import bounded_run
 from function_app.adapters.tables.rows import (
     after,
     descending,

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from function_app.adapters.tables.bounds import bounded_generation, bounded_shard
 from function_app.adapters.tables.client import Change, Row, Tables, new_writer, tries
+from function_app.adapters.tables.row_limits import bounded_generation, bounded_shard
 from function_app.adapters.tables.rows import after, escaped, from_columns, joined, to_columns
 from function_app.domain.errors import LedgerConflictError, NotFoundError
 from function_app.domain.records import (

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from function_app.adapters.tables.bounds import RecordTooLargeError
+from function_app.adapters.tables.row_limits import RecordTooLargeError
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.records import NotificationRecord, NotificationState
 from function_app.ports import Ledger

@@ -13,8 +13,8 @@ from azure.core.pipeline.transport import RequestsTransport
 
 from function_app.adapters.blobs import BlobDocumentStore, BlobShardStore
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
-from function_app.adapters.failures import StorageRefusedError
 from function_app.adapters.queues import StorageRequestQueue
+from function_app.adapters.storage_errors import StorageRefusedError
 from function_app.adapters.tables import TableLedger
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import TrainingRequest

@@ -10,7 +10,7 @@ from azure.storage.blob import BlobServiceClient
 
 from local_azure.azurite import DATA_ACCOUNT
 from local_azure.processes import wait_until
-from local_azure.twin.places import CLUSTER_IDENTITY
+from local_azure.twin.addresses import CLUSTER_IDENTITY
 from tests.support.azure_ml import (
     RESOURCE_GROUP,
     SUBSCRIPTION,

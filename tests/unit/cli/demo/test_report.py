@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cli.demo.report import demo_report, submission_calls, summary
-from local_azure.twin.places import FUNCTION_APP_IDENTITY, OPERATOR_IDENTITY
+from local_azure.twin.addresses import FUNCTION_APP_IDENTITY, OPERATOR_IDENTITY
 from shared.training_report import TrainingReport
 
 CLOSED, SUBMITTED = "2026-11-20T12:00:00Z", "2026-11-20T12:00:02+00:00"

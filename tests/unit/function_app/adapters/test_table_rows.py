@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.data.tables import EntityProperty
 
-from function_app.adapters.tables.bounds import (
+from function_app.adapters.tables.row_limits import (
     MAX_CONTENT_CHARS,
     MAX_DETAILS_CHARS,
     MAX_LOG_TAIL_CHARS,

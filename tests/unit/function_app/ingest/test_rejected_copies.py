@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from function_app.adapters.failures import StorageRefusedError
+from function_app.adapters.storage_errors import StorageRefusedError
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import BlobFacts, ShardRecord, ShardState
 from function_app.testing.stores import MemoryRejectedCopies

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from function_app.domain.errors import InvalidEventError
 from function_app.domain.events import read_uploads
 from function_app.domain.records import ShardRecord, ShardState
-from function_app.ingest import checkpoints
+from function_app.ingest import validation_checkpoints as checkpoints
 from function_app.ingest.uploads import OTHERS_UPLOADS
 from function_app.sweep.sweep import sweep
 from shard_validation import validate_shard

@@ -14,9 +14,9 @@ from function_app.domain.events import FINAL_WRITES
 from function_app.domain.jobs import PREFIX
 from local_azure.event_grid.config import load_config
 from local_azure.event_grid.events import Event, matches
-from local_azure.twin import places as names
+from local_azure.twin import addresses as names
+from local_azure.twin.addresses import Places, TwinOptions
 from local_azure.twin.parts import app_settings, event_grid_config, workspace_settings
-from local_azure.twin.places import Places, TwinOptions
 from local_azure.twin.state import DEFAULT_PORTS, Ports, Secrets
 
 MINUTE_S = 60

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from training_job.checkpoints.position import Position
 from training_job.checkpoints.store import POINTER, CheckpointStore
-from training_job.decisions import Standing
+from training_job.epoch_decisions import Standing
 from training_job.errors import CheckpointError
 
 

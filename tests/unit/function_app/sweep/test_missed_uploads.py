@@ -10,7 +10,7 @@ from function_app.domain.events import read_uploads
 from function_app.domain.records import BlobFacts
 from function_app.ports import passed_over
 from function_app.services import TimeBudget
-from function_app.sweep.missed import BUDGET_S, SHARDS_OF_A_TURN
+from function_app.sweep.missed_uploads import BUDGET_S, SHARDS_OF_A_TURN
 from function_app.sweep.sweep import run_sweep
 from function_app.testing.ledger import MemoryLedger
 from function_app.testing.stores import MemoryShardStore

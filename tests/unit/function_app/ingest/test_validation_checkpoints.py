@@ -13,8 +13,8 @@ import pytest
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import read_uploads
 from function_app.domain.records import ShardState
-from function_app.ingest.checkpoints import MAX_STARTS
 from function_app.ingest.uploads import handle_upload
+from function_app.ingest.validation_checkpoints import MAX_STARTS
 from function_app.sweep.sweep import sweep
 from shard_validation import Paused, ShardVerdict, SourceUnavailableError
 from tests.support.long_shards import SmallChunkStore, long_world, serve_uploads

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.explain import describe_version, reason_text, show_history
+from cli.status import describe_version, reason_text, show_history
 
 REASON = {"code": "payload_crc", "message": "the payload's CRC is wrong", "record_index": 2, "byte_offset": 98}
 

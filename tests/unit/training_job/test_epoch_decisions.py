@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from training_job.decisions import Rules, Standing, after_epoch
+from training_job.epoch_decisions import Rules, Standing, after_epoch
 
 
 def follow(rules: Rules, values: list[float]) -> list[Standing]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.sweep import describe_letter
+from cli.reconcile import describe_letter
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 

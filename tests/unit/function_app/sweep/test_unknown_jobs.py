@@ -11,8 +11,8 @@ from function_app.domain.jobs import JobStatus
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.runs.requests import request_run
-from function_app.sweep.adoption import care_for_unknown_jobs
 from function_app.sweep.sweep import run_sweep
+from function_app.sweep.unknown_jobs import care_for_unknown_jobs
 from tests.support.world import ALL_SHARDS, VERSION, World
 
 

@@ -14,8 +14,8 @@ from azure.core.exceptions import (
 )
 from azure.storage.blob import ContainerClient
 
-from function_app.adapters.failures import StorageRefusedError, storage_errors
-from function_app.adapters.listing import list_blobs
+from function_app.adapters.blob_listing import list_blobs
+from function_app.adapters.storage_errors import StorageRefusedError, storage_errors
 from function_app.domain.errors import ServiceUnavailableError
 from shared.errors import LandfallError
 

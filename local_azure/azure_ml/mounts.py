@@ -1,0 +1,80 @@
+"""Output folders as Azure ML mounts them, not as a disk: the library output_mount.c, loaded into each rank.
+
+It has the rules. Without a C compiler it cannot be built; then outputs are plain folders, and the log says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("output_mount.c")
+LIBRARY_VARIABLE = "LANDFALL_MOUNT_LIBRARY"
+_COMPILE = ("-std=gnu11", "-O2", "-fPIC", "-shared")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MountRules:
+    """How far a mount differs from a disk."""
+
+    delay_s: float = 2.0
+    """Until other nodes see a file that was closed."""
+    cached_s: float = 2.0
+    """How long a process does not see a file that was absent when it looked."""
+    errors_permille: int = 10
+    """Paths of a thousand whose first call fails with an input/output error."""
+    seed: int = 0
+    """Seed of these errors; the same seed gives the same errors."""
+    always_fails: bool = False
+    """Whether every call fails, not only the first one for some paths."""
+
+
+def build_library(folder: Path) -> Path | None:
+    """Build the library unless this version is in the folder; return None where there is no C compiler."""
+    library = folder / f"output-mount-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}.so"
+    if library.exists():
+        return library
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        logger.warning(
+            "outputs of jobs are plain folders: the rules of a mount are not checked, since there is no C compiler. "
+            "Install gcc and start again."
+        )
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = library.with_suffix(f".{os.getpid()}")
+    subprocess.run([compiler, *_COMPILE, "-o", aside, SOURCE, "-ldl"], check=True)  # noqa: S603 (our own source)
+    aside.replace(library)
+    return library
+
+
+def mount_variables(
+    library: Path, roots: Iterable[Path | str], state: Path, rules: MountRules, *, ranks_per_node: int = 1
+) -> dict[str, str]:
+    """Return the variables with which a rank sees the folders as mounts.
+
+    ``roots``: every path under which a mount is known. ``state``: an empty folder on the same disk, one for each job.
+    Files that exist now are seen by every node.
+    """
+    state.mkdir(parents=True, exist_ok=True)
+    return {
+        LIBRARY_VARIABLE: str(library),
+        "LANDFALL_MOUNT_ROOTS": ":".join(map(str, roots)),
+        "LANDFALL_MOUNT_STATE": str(state),
+        "LANDFALL_MOUNT_OPENED_AT": str(time.time()),
+        "LANDFALL_MOUNT_DELAY_S": str(rules.delay_s),
+        "LANDFALL_MOUNT_CACHED_S": str(rules.cached_s),
+        "LANDFALL_MOUNT_ERRORS_PERMILLE": str(rules.errors_permille),
+        "LANDFALL_MOUNT_SEED": str(rules.seed),
+        "LANDFALL_MOUNT_ALWAYS_FAILS": str(int(rules.always_fails)),
+        "LANDFALL_MOUNT_RANKS_PER_NODE": str(ranks_per_node),
+    }

@@ -38,5 +38,7 @@ class ExitCode(IntEnum):
     """The options of the pipeline do not fit the data or the training; nothing is wrong with the data."""
     MISSING_RESOURCES = 20
     """Fewer ranks or nodes started than the job asked for, or a rank has no GPU; the log has the counts."""
+    OUTPUT = 21
+    """An output of the job could not be written or read; the log names the file."""
     INTERRUPTED = 75
     """SIGTERM or SIGUSR1: the step was finished and a checkpoint saved; the next attempt continues (EX_TEMPFAIL)."""

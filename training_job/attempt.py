@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from shared.output_files import put_bytes, put_folder
+from shared.training_report import FILE_NAME
 from training_job import collective
 from training_job.checkpoints.variables import all_variables, assign
 from training_job.data.damage import find_damage
@@ -21,7 +24,7 @@ from training_job.liveness.interruptions import StopRequest
 from training_job.liveness.liveness import DAMAGE_PLACE
 from training_job.metrics import Sums
 from training_job.reporting.communication import communication
-from training_job.reporting.report import draw_curves, make_report, write_model_card, write_report
+from training_job.reporting.report import curves, make_report, model_card
 from training_job.session import Session, open_session
 from training_job.training_loop import agree_on_contents, train
 
@@ -34,11 +37,16 @@ def run(job: Job, stop: StopRequest) -> None:
     try:
         train(session)
         finish(session)
+        if job.arguments.timeline:
+            collective.leave()
     except NonFiniteLossError:
         agree_on_contents(session)  # other data than were accepted are no mistake in the options
         raise
     except (ConfigurationError, UnreadableDataError) as error:
         raise _explained(error, session) from error.__cause__
+    finally:
+        for listener in session.listeners:
+            listener.close()
 
 
 def finish(session: Session) -> None:
@@ -49,9 +57,7 @@ def finish(session: Session) -> None:
     metrics = _metrics(session, exported_epoch, total)
     session.watch.enter("export", session.position.step)
     if session.world.is_root:
-        folder = Path(session.job.arguments.model)
-        export(session.model, folder)
-        check_exported(session, folder, own)
+        _export(session, own)
     collective.wait_for_all("export")
     costs = communication(session)
     if session.world.is_root:
@@ -60,6 +66,13 @@ def finish(session: Session) -> None:
     collective.wait_for_all("end")
     session.watch.stop()
     session.notices.stop()
+
+
+def _export(session: Session, own: Sums) -> None:
+    with tempfile.TemporaryDirectory(prefix="model-") as local:
+        export(session.model, Path(local))
+        check_exported(session, Path(local), own)
+        put_folder(Path(local), Path(session.job.arguments.model))
 
 
 def _choose_weights(session: Session) -> int:
@@ -84,9 +97,9 @@ def _metrics(session: Session, epoch: int, total: Sums) -> dict[str, float]:
 def _report(session: Session, metrics: Mapping[str, float], epoch: int, costs: Mapping[str, float]) -> None:
     folder = Path(session.job.arguments.report)
     report = make_report(session, metrics, epoch, {"communication": dict(costs)})
-    draw_curves(report, folder / "curves.png")
-    write_model_card(session, report, Path(session.job.arguments.model) / "model_card.md")
-    write_report(report, folder)
+    put_bytes(curves(report), folder / "curves.png")
+    put_bytes(model_card(session, report).encode(), Path(session.job.arguments.model) / "model_card.md")
+    put_bytes(report.to_json().encode(), folder / FILE_NAME)
     for listener in session.listeners:
         listener.ended(folder)
 

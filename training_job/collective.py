@@ -99,6 +99,17 @@ def bytes_from_root(message: bytes, *, max_bytes: int, name: str) -> bytes:
     return content[4 : 4 + int.from_bytes(content[:4], "big")]
 
 
+def message_from_root(message: bytes, name: str) -> bytes:
+    """Return the root's message, of any length, on every rank; what the others pass is ignored."""
+    length = int.from_bytes(bytes_from_root(len(message).to_bytes(8, "big"), max_bytes=8, name=f"{name}.length"), "big")
+    return bytes_from_root(message[:length], max_bytes=length, name=name)
+
+
+def leave() -> None:
+    """End Horovod on this rank, so that it closes its files."""
+    hvd.shutdown()
+
+
 def wait_for_all(name: str) -> None:
     """Return once every rank has called it with this name."""
     sum_over_ranks(np.zeros(1, np.float32), f"wait.{name}")

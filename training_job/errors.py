@@ -95,7 +95,7 @@ class InterruptedTrainingError(TrainingError):
     exit_code = ExitCode.INTERRUPTED
 
 
-def print_error(error: TrainingError, rank: int) -> None:
+def print_error(error: Exception, rank: int) -> None:
     """Print the error's paragraph, once for all ranks that have the same error."""
     if rank:
         time.sleep(ROOT_PRINTS_FIRST_S)

@@ -50,8 +50,10 @@ def evaluate(session: Session) -> tuple[Sums, Sums]:
 
 
 def export(model: keras.Model, folder: Path) -> None:
-    """Write ``model.keras`` and ``saved_model/`` (endpoint ``serve``: images as decoded to logits)."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write ``model.keras`` and ``saved_model/`` (endpoint ``serve``: images as decoded to logits).
+
+    The folder must be on a local disk: Keras renames files, and writes in their middle.
+    """
     model.save(folder / KERAS_FILE)
     model.export(folder / SAVED_MODEL_FOLDER, format="tf_saved_model", verbose=False)
 
@@ -74,7 +76,7 @@ def _load_keras(path: Path) -> Callable[[tf.Tensor], tf.Tensor]:
         model = keras.saving.load_model(path, compile=False)
     except (ValueError, TypeError) as error:
         raise ExportError(
-            f"{path} cannot be loaded back: {error} A class of your own needs "
+            f"{path.name} cannot be loaded back: {error} A class of your own needs "
             f"@keras.saving.register_keras_serializable()."
         ) from error
     return lambda images: model(images, training=False)

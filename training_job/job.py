@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shared.configuration import misfits
@@ -11,6 +11,7 @@ from shared.manifest import MAX_MANIFEST_BYTES, SYNTHETIC, Manifest, ManifestErr
 from training_job.checkpoints.position import Position, batch_shape, resumed
 from training_job.checkpoints.store import CheckpointStore
 from training_job.errors import ConfigurationError, DataChangedError, DataError
+from training_job.process_environment import launched_rank
 from training_job.rank_plan import BatchShape, SplitPlan, plan_evaluation, plan_training
 
 
@@ -23,14 +24,23 @@ class Job:
     training: SplitPlan
     validation: SplitPlan
     checkpoints: CheckpointStore
+    latest: Position | None
+    """The position of the latest checkpoint; on other ranks than the root None until they have met."""
     start: Position
-    """The beginning, or the position of the latest checkpoint."""
+    """The beginning, or where the latest checkpoint leads under this plan."""
+
+    def resumed_from(self, latest: Position | None) -> Job:
+        """Return the job as it is with another latest checkpoint. Raises PlanError or CheckpointError."""
+        training = _training(self.arguments, self.manifest, self.training.batch.world_size, latest)
+        start = resumed(latest, self.arguments, self.manifest.fingerprint, training)
+        return replace(self, training=training, latest=latest, start=start)
 
 
 def prepare(arguments: JobArguments, world_size: int) -> Job:
     """Read the manifest and the latest checkpoint's position, and plan.
 
-    Raises DataError, DataChangedError, ConfigurationError, PlanError or CheckpointError.
+    Only the root reads checkpoints: other nodes may see the folder otherwise, and continue from what the root has
+    found. Raises DataError, DataChangedError, ConfigurationError, PlanError or CheckpointError.
     """
     manifest = _read_manifest(Path(arguments.manifest))
     if arguments.synthetic_records:
@@ -40,20 +50,25 @@ def prepare(arguments: JobArguments, world_size: int) -> Job:
         if problems := misfits(arguments, manifest, world_size=world_size):
             raise ConfigurationError(f"{'; '.join(problems)}.")
     checkpoints = CheckpointStore(Path(arguments.checkpoints), keep=arguments.checkpoints_kept)
-    latest = checkpoints.latest_position()
-    training = plan_training(
-        arguments.train_split,
-        manifest.split(arguments.train_split),
-        batch_shape(arguments, world_size, latest),
-        arguments.remainder,
-    )
+    latest = checkpoints.latest_position() if launched_rank() == 0 else None
+    training = _training(arguments, manifest, world_size, latest)
     return Job(
         arguments=arguments,
         manifest=manifest,
         training=training,
         validation=_validation(arguments, manifest, world_size),
         checkpoints=checkpoints,
+        latest=latest,
         start=resumed(latest, arguments, manifest.fingerprint, training),
+    )
+
+
+def _training(arguments: JobArguments, manifest: Manifest, world_size: int, latest: Position | None) -> SplitPlan:
+    return plan_training(
+        arguments.train_split,
+        manifest.split(arguments.train_split),
+        batch_shape(arguments, world_size, latest),
+        arguments.remainder,
     )
 
 

@@ -41,19 +41,17 @@ _M_ARENA_MAX = -8
 
 def set_for(
     options: TrainingOptions,
-    report: Path,
+    local: Path,
     environment: MutableMapping[str, str] = os.environ,
     driver: Path = _NVIDIA_DRIVER,
 ) -> None:
     """Set what the options ask for, and good defaults where the caller's environment says nothing.
 
-    Also limits this process to as many malloc arenas as it has cores. ``driver`` exists where the kernel has
+    ``local`` is a folder on this node's disk, for Horovod's timeline: Horovod writes it as it goes, and reports no
+    error if it cannot. Also limits this process to as many malloc arenas as it has cores. ``driver`` exists where the kernel has
     NVIDIA's driver, in containers too.
     """
-    if options.timeline:
-        # Horovod opens the file as it starts, and reports no error if it cannot.
-        report.mkdir(parents=True, exist_ok=True)
-    environment.update(_requested(options, report))
+    environment.update(_requested(options, local))
     # Horovod's autotuning leaves alone what the environment sets, so nothing may be set for it.
     on_cpus = {} if driver.exists() or options.autotune else _on_cpus(options)
     for name, value in {**_DEFAULTS, **on_cpus}.items():
@@ -67,7 +65,7 @@ def _on_cpus(options: TrainingOptions) -> dict[str, str]:
     return dict(_ON_CPUS) if may_be_short else {**_ON_CPUS, **_LONG_STEPS}
 
 
-def _requested(options: MachineOptions, report: Path) -> dict[str, str]:
+def _requested(options: MachineOptions, local: Path) -> dict[str, str]:
     """Return Horovod's variables, as its documentation names them."""
     requested: dict[str, str] = {}
     if options.fusion_threshold_mb:
@@ -77,7 +75,7 @@ def _requested(options: MachineOptions, report: Path) -> dict[str, str]:
     if options.autotune:
         requested["HOROVOD_AUTOTUNE"] = "1"
     if options.timeline:
-        requested["HOROVOD_TIMELINE"] = str(report / TIMELINE_FILE)
+        requested["HOROVOD_TIMELINE"] = str(local / TIMELINE_FILE)
     return requested
 
 

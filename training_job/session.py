@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -85,6 +86,7 @@ def open_session(job: Job, stop: StopRequest) -> Session:
     device = _configure(arguments, world, threads)
     watch = start_watch(world, arguments.stall_timeout_s)
     deadline.cancel()
+    job = _from_the_roots_start(job)
     inputs = open_inputs(job, world.rank, threads)
     model = build_model(arguments, inputs.model_shape)
     optimizer = build_optimizer(
@@ -114,6 +116,15 @@ def open_session(job: Job, stop: StopRequest) -> Session:
         position=job.start,
         device=device,
     )
+
+
+def _from_the_roots_start(job: Job) -> Job:
+    """Return the job as the root has planned it, which alone has read the latest checkpoint."""
+    own = json.dumps(job.latest.to_members()).encode() if job.latest else b""
+    root = collective.message_from_root(own, "start")
+    if own == root:
+        return job
+    return job.resumed_from(Position.from_members(json.loads(root)) if root else None)
 
 
 def _configure(arguments: JobArguments, world: World, threads: int) -> str | None:

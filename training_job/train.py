@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from shared.exit_codes import ExitCode
 from shared.job_arguments import JobArguments
+from shared.output_files import OutputFileError, put_optional
 from training_job import process_environment
 from training_job.errors import TrainingError, print_error
-from training_job.job import prepare
+from training_job.job import Job, prepare
 from training_job.liveness.interruptions import StopRequest
 from training_job.machines import check_launch
 
@@ -30,15 +32,26 @@ def main(argv: Sequence[str]) -> int:
         job = prepare(arguments, process_environment.launched_world_size())
         if arguments.expected_device == "gpu":
             os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # where it finds no GPU, its warnings say why
-        process_environment.set_for(arguments, Path(arguments.report))
-        # Imported here because it loads TensorFlow, which a mistake in the arguments should not have to wait for.
-        from training_job.attempt import run
-
-        run(job, stop)
+        _train(job, stop)
     except TrainingError as error:
         print_error(error, process_environment.launched_rank())
         return error.exit_code
+    except OutputFileError as error:
+        print_error(error, process_environment.launched_rank())
+        return ExitCode.OUTPUT
     return ExitCode.SUCCESS
+
+
+def _train(job: Job, stop: StopRequest) -> None:
+    with tempfile.TemporaryDirectory(prefix="timeline-") as local:
+        process_environment.set_for(job.arguments, Path(local))
+        # Imported here because it loads TensorFlow, which a mistake in the arguments should not have to wait for.
+        from training_job.attempt import run
+
+        try:
+            run(job, stop)
+        finally:
+            put_optional(Path(local), Path(job.arguments.report))  # after a failure it may lack its last second
 
 
 def end_process(code: int) -> None:

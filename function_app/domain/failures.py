@@ -113,6 +113,7 @@ EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
         FailureClass.MISSING_RESOURCES,
         "fewer ranks or nodes than were asked for, or a rank without a GPU",
     ),
+    ExitCode.OUTPUT: (FailureClass.COMMUNICATION, "the storage of the job's outputs did not take a file"),
     ExitCode.INTERRUPTED: (FailureClass.PREEMPTED, "interrupted, with a checkpoint saved"),
     137: (FailureClass.OUT_OF_MEMORY, "killed, as a node without memory left does"),
     143: (FailureClass.PREEMPTED, "ended by SIGTERM"),

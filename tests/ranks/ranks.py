@@ -56,8 +56,9 @@ class Outcome:
 
     @property
     def pointer(self) -> dict[str, Any]:
-        """The pointer to the current checkpoint."""
-        members: dict[str, Any] = json.loads((self.output / "checkpoints" / "latest.json").read_bytes())
+        """The pointer to the newest checkpoint."""
+        newest = max((self.output / "checkpoints").glob("pointer-*.json"))
+        members: dict[str, Any] = json.loads(newest.read_bytes())
         return members
 
     @property

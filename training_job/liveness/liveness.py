@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.output_files import OutputFileError, put_bytes
+from training_job.machines import launched_local_size
 from training_job.process_environment import launched_rank, launched_world_size, run_id
 
 DAMAGE_PLACE = "looking for damage"
@@ -27,6 +29,8 @@ SLOW_PLACES = frozenset(
 _SLOW_PLACE_FACTOR = 10
 _MARKING_S = 5.0
 """How long a rank waits for the marks of the others: ranks start within seconds of each other."""
+_CACHE_VARIABLE = "DATASET_MOUNT_ATTRIBUTE_CACHE_TTL"
+"""Azure ML's setting of how long a mount keeps attributes; what it keeps by default is not stated."""
 _LAUNCH_VARIABLE = "PMIX_NAMESPACE"
 """Open MPI's name for one launch, the same on all its ranks."""
 
@@ -134,39 +138,49 @@ def _standstill(heartbeats: Mapping[int, Heartbeat], timeout_s: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Rendezvous:
-    """A folder that all ranks of one launch see."""
+    """A folder that all ranks of one launch see, those of other nodes perhaps late."""
 
     folder: Path
     """For this launch only, so that marks of an earlier one do not count."""
     rank: int
     world_size: int
+    sees_all: bool
+    """Whether the marks of all ranks are seen at once: on one node, or where the mount caches no attributes."""
 
     @classmethod
     def under(cls, folder: Path) -> Rendezvous:
         """Return this launch's rendezvous, in a subfolder of one that all nodes share."""
         launch = os.environ.get(_LAUNCH_VARIABLE, run_id())
-        return cls(folder=folder / f"rendezvous-{launch}", rank=launched_rank(), world_size=launched_world_size())
+        world_size = launched_world_size()
+        return cls(
+            folder=folder / f"rendezvous-{launch}",
+            rank=launched_rank(),
+            world_size=world_size,
+            sees_all=launched_local_size() == world_size or os.environ.get(_CACHE_VARIABLE) == "0",
+        )
 
     def verdict(self, deadline_s: float) -> str:
         """Leave this rank's mark, wait for those of the others, return the paragraph that names missing ranks."""
         intro = f"The ranks have not met within {deadline_s:g} s."
         try:
             present = self._present()
-        except OSError as error:
-            return f"{intro} Which ranks are missing could not be found out in {self.folder}: {error.strerror}."
+        except (OSError, OutputFileError) as error:
+            return f"{intro} Which ranks are missing could not be found out in {self.folder}: {error}"
         absent = [rank for rank in range(self.world_size) if rank not in present]
         if not absent:
             return (
                 f"{intro} All {self.world_size} are alive, but cannot reach each other: look at the network "
                 f"between the nodes."
             )
+        missing = f"Of {self.world_size}, rank{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent))}"
+        if self.sees_all:
+            return f"{intro} {missing} gave no sign: dead, stopped or not started. Look at the log of each."
         return (
-            f"{intro} Of {self.world_size}, rank{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent))} gave "
-            f"no sign: dead, stopped or not started. Look at the log of each."
+            f"{intro} {missing} gave no sign that this node sees: dead, stopped or not started, or on another node "
+            f"and not visible here yet, which cannot be told apart. Look at the log of each."
         )
 
     def _present(self) -> set[int]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / str(self.rank)).touch()
+        put_bytes(b"", self.folder / str(self.rank))
         time.sleep(_MARKING_S)
         return {int(mark.name) for mark in self.folder.iterdir() if mark.name.isdecimal()}

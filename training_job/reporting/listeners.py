@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -10,6 +11,7 @@ from typing import Protocol
 import tensorflow as tf
 
 from shared.job_arguments import JobArguments
+from shared.output_files import put_optional
 from shared.progress import Progress
 from training_job.checkpoints.position import Position
 
@@ -27,6 +29,10 @@ class Listener(Protocol):
 
     def ended(self, report_folder: Path) -> None:
         """Finish; the report is written."""
+        ...
+
+    def close(self) -> None:
+        """Put what is left into the outputs; called once, also after a failure."""
         ...
 
 
@@ -63,6 +69,9 @@ class ProgressLines:
         """Print where the report is."""
         print(f"training succeeded, the report is in {report_folder}", flush=True)
 
+    def close(self) -> None:
+        """Do nothing."""
+
     def _print(self, position: Position, metrics: Mapping[str, float], images_per_s: float | None) -> None:
         progress = Progress(
             epoch=position.epoch,
@@ -78,26 +87,43 @@ class ProgressLines:
 
 
 class TensorBoard:
-    """Writes one scalar for each metric and epoch, by the optimizer's step, into a folder beside the report."""
+    """Writes scalars by the optimizer's step: a file for each epoch, made locally and put beside the report."""
 
     def __init__(self, folder: Path) -> None:
-        self._writer = tf.summary.create_file_writer(str(folder))
+        self._folder = folder
+        self._local = tempfile.TemporaryDirectory(prefix="tensorboard-")
+        self._writer: tf.summary.SummaryWriter | None = None
 
     def within_epoch(self, position: Position, metrics: Mapping[str, float], images_per_s: float | None) -> None:
         """Write the running throughput and loss."""
         self._write({"running/loss": metrics["loss"], "running/images_per_s": images_per_s or 0.0}, position.step)
 
     def epoch_ended(self, position: Position) -> None:
-        """Write the epoch's record."""
+        """Write the epoch's record, and put the epoch's file where TensorBoard looks for it."""
         self._write({f"epoch/{name}": value for name, value in position.epochs[-1].items()}, position.step)
+        self._put()
 
     def ended(self, report_folder: Path) -> None:
-        """Close the file."""
-        del report_folder
-        self._writer.close()
+        """Do nothing: every epoch has its file."""
+
+    def close(self) -> None:
+        """Put what the last epoch has so far."""
+        self._put()
+        self._local.cleanup()
 
     def _write(self, values: Mapping[str, float], step: int) -> None:
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(self._local.name)
         with self._writer.as_default(step=step):
             for name, value in values.items():
                 tf.summary.scalar(name, value)
         self._writer.flush()
+
+    def _put(self) -> None:
+        if self._writer is None:
+            return
+        self._writer.close()
+        self._writer = None
+        put_optional(Path(self._local.name), self._folder)
+        for file in Path(self._local.name).iterdir():
+            file.unlink()

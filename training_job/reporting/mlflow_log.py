@@ -1,12 +1,15 @@
 """Logs the run's parameters and metrics to MLflow, from the root only.
 
 Azure ML names its server in MLFLOW_TRACKING_URI and the run in MLFLOW_RUN_ID, and all ranks share that run:
-more than one writer would mix their values. Without a server MLflow writes files.
+more than one writer would mix their values. Without a server MLflow writes files, which are put into the outputs at
+the end.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -16,6 +19,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
 from shared.job_arguments import JobArguments
+from shared.output_files import put_optional
 from training_job.checkpoints.position import Position
 
 EXPERIMENT = "landfall"
@@ -27,11 +31,13 @@ class MlflowLog:
     """Logs to one run."""
 
     def __init__(self, folder: Path, arguments: JobArguments) -> None:
+        self._folder = folder
+        self._local = Path(tempfile.mkdtemp(prefix="mlflow-"))
         server = os.environ.get("MLFLOW_TRACKING_URI")
         if not server:
             # MLflow 3 refuses to write files unless this says that they are wanted.
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-        self._client = MlflowClient(tracking_uri=server or folder.absolute().as_uri())
+        self._client = MlflowClient(tracking_uri=server or self._local.as_uri())
         self._run_id_of_azure_ml = os.environ.get("MLFLOW_RUN_ID")
         self._run_id = self._run_id_of_azure_ml or self._new_run()
         values = ((name, str(value)[:_MAX_VALUE_CHARS]) for name, value in asdict(arguments).items())
@@ -51,6 +57,13 @@ class MlflowLog:
             self._client.log_artifact(self._run_id, str(path))
         if not self._run_id_of_azure_ml:
             self._client.set_terminated(self._run_id)
+
+    def close(self) -> None:
+        """Put the files into the outputs, where there is no server; MLflow itself appends to them."""
+        for file in self._local.rglob("meta.yaml"):  # it states where artifacts are
+            file.write_text(file.read_text().replace(self._local.as_uri(), self._folder.absolute().as_uri()))
+        put_optional(self._local, self._folder)
+        shutil.rmtree(self._local, ignore_errors=True)
 
     def _new_run(self) -> str:
         experiment = self._client.get_experiment_by_name(EXPERIMENT)

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from shared.training_report import FILE_NAME, TrainingReport
+from shared.training_report import TrainingReport
 from training_job.machines import SIMULATED_DEVICE, nodes_are_simulated, nodes_in_use
 from training_job.process_environment import run_id
 from training_job.session import Session
@@ -61,14 +62,6 @@ def make_report(
     )
 
 
-def write_report(report: TrainingReport, folder: Path) -> None:
-    """Write ``training_report.json``, whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    aside = folder / (FILE_NAME + ".part")
-    aside.write_text(report.to_json())
-    aside.replace(folder / FILE_NAME)
-
-
 def versions() -> dict[str, str]:
     """Return the versions of everything that affects the numbers; packages that are not installed are left out."""
     found = {"python": platform.python_version(), "kernel": platform.release()}
@@ -110,8 +103,8 @@ def _cpu_field(name: str) -> str | None:
     return next(found, None)
 
 
-def draw_curves(report: TrainingReport, path: Path) -> None:
-    """Draw loss and accuracy by epoch as a PNG."""
+def curves(report: TrainingReport) -> bytes:
+    """Return loss and accuracy by epoch, drawn as a PNG."""
     # Imported here because it takes half a second and only the root needs it, once. Without pyplot, which would
     # look for a screen and keep figures alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -127,18 +120,13 @@ def draw_curves(report: TrainingReport, path: Path) -> None:
         axis.grid(visible=True, alpha=0.3)
         axis.legend()
     figure.suptitle(f"{report.run_id}: {report.world_size} ranks")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    FigureCanvasAgg(figure).print_png(str(path))
-
-
-def write_model_card(session: Session, report: TrainingReport, path: Path) -> None:
-    """Write one page of Markdown for people who use the model: inputs, metrics, training, limits."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(model_card(session, report))
+    drawn = BytesIO()
+    FigureCanvasAgg(figure).print_png(drawn)
+    return drawn.getvalue()
 
 
 def model_card(session: Session, report: TrainingReport) -> str:
-    """Return the model card's text."""
+    """Return one page of Markdown for people who use the model: inputs, metrics, training, limits."""
     manifest, options = session.job.manifest, session.job.arguments
     shape = " x ".join(map(str, session.inputs.model_shape))
     outputs = "one logit, above 0 for class 1" if options.task == "binary" else f"{options.num_classes} logits"

@@ -25,7 +25,7 @@ from training_job.process_environment import (
 
 
 def test_options_become_horovods_own_names(tmp_path: Path) -> None:
-    """Fusion in bytes, the cycle in milliseconds, the timeline beside the report."""
+    """Fusion in bytes, the cycle in milliseconds, the timeline in the local folder."""
     environment: dict[str, str] = {}
     options = TrainingOptions(fusion_threshold_mb=32, cycle_time_ms=2.5, autotune=True, timeline=True)
     set_for(options, tmp_path, environment)

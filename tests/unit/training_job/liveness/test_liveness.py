@@ -134,7 +134,7 @@ def present(folder: Path, *ranks: int) -> Path:
 
 def test_ranks_without_a_mark_are_named(tmp_path: Path) -> None:
     """This rank is there; 1 and 3 are not."""
-    meeting = Rendezvous(folder=present(tmp_path / "a", 2), rank=0, world_size=4)
+    meeting = Rendezvous(folder=present(tmp_path / "a", 2), rank=0, world_size=4, sees_all=True)
     assert (
         "The ranks have not met within 900 s. Of 4, ranks 1, 3 gave no sign: dead, stopped or not started. "
         "Look at the log of each." == meeting.verdict(900.0)
@@ -143,12 +143,26 @@ def test_ranks_without_a_mark_are_named(tmp_path: Path) -> None:
 
 def test_where_all_are_alive_the_network_is_blamed(tmp_path: Path) -> None:
     """No rank is missing, and still they did not meet."""
-    meeting = Rendezvous(folder=present(tmp_path / "a", 1), rank=0, world_size=2)
+    meeting = Rendezvous(folder=present(tmp_path / "a", 1), rank=0, world_size=2, sees_all=True)
     assert "All 2 are alive, but cannot reach each other" in meeting.verdict(900.0)
 
 
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     """The deadline holds all the same, without a name."""
     (tmp_path / "file").touch()
-    words = Rendezvous(folder=tmp_path / "file" / "a", rank=0, world_size=2).verdict(900.0)
-    assert f"Which ranks are missing could not be found out in {tmp_path}/file/a: Not a directory." in words
+    words = Rendezvous(folder=tmp_path / "file" / "a", rank=0, world_size=2, sees_all=True).verdict(900.0)
+    assert f"Which ranks are missing could not be found out in {tmp_path}/file/a: {tmp_path}/file/a/0 cannot be" in words
+
+
+def test_marks_of_other_nodes_may_not_be_visible_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mount caches: then nobody is declared dead whose mark is only late. Without a cache, or on one node, one is."""
+    for name, value in {"SIZE": "4", "RANK": "0", "LOCAL_SIZE": "2"}.items():
+        monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", value)
+    unseen = Rendezvous.under(present(tmp_path / "a")).verdict(900.0)
+    assert "Of 4, ranks 1, 2, 3 gave no sign that this node sees" in unseen
+    assert "which cannot be told apart" in unseen
+    monkeypatch.setenv("DATASET_MOUNT_ATTRIBUTE_CACHE_TTL", "0")
+    assert "gave no sign: dead, stopped or not started" in Rendezvous.under(tmp_path / "b").verdict(900.0)
+    monkeypatch.delenv("DATASET_MOUNT_ATTRIBUTE_CACHE_TTL")
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4")
+    assert "gave no sign: dead, stopped or not started" in Rendezvous.under(tmp_path / "c").verdict(900.0)

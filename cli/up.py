@@ -14,6 +14,7 @@ import click
 
 from cli.api_client import ApiClient
 from cli.errors import Interrupted, ending_on_signals
+from local_azure.azure_ml.mounts import NOT_CHECKED, compiler
 from local_azure.azure_ml.nodes import LaunchFault
 from local_azure.twin.addresses import TwinOptions
 from local_azure.twin.twin import Twin, running_twin
@@ -64,7 +65,8 @@ def twin_options(command: Callable[..., R]) -> Callable[..., R]:
 @click.option(
     "--fault",
     type=click.Choice([str(fault) for fault in LaunchFault]),
-    help="Break the start of every job: one rank, all ranks on one node, or no GPUs (default: nothing is broken).",
+    help="Break the start of every job: one rank, all ranks on one node, no GPUs, or outputs that cannot be written "
+    "(default: nothing is broken).",
 )
 @twin_options
 def up(options: TwinOptions, *, own_host: bool, fault: str | None) -> None:
@@ -78,6 +80,8 @@ def up(options: TwinOptions, *, own_host: bool, fault: str | None) -> None:
         show_addresses(twin)
         if fault is not None:
             click.echo(f"  fault          {fault}, at the start of every job")
+        if compiler() is None:
+            click.echo(f"  not checked    {NOT_CHECKED}")
         if own_host:
             port = twin.places.ports["functions"]
             click.echo(f"  your host      cp {twin.places.local_settings} . && func start --port {port}")

@@ -59,7 +59,7 @@ def put_optional(source: Path, folder: Path) -> None:
     try:
         put_folder(source, folder)
     except OutputFileError as error:
-        print(error, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{error}\n")
 
 
 def read_bytes(path: Path, max_bytes: int) -> bytes:

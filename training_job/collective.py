@@ -101,7 +101,9 @@ def bytes_from_root(message: bytes, *, max_bytes: int, name: str) -> bytes:
 
 def message_from_root(message: bytes, name: str) -> bytes:
     """Return the root's message, of any length, on every rank; what the others pass is ignored."""
-    length = int.from_bytes(bytes_from_root(len(message).to_bytes(8, "big"), max_bytes=8, name=f"{name}.length"), "big")
+    length = int.from_bytes(
+        bytes_from_root(len(message).to_bytes(8, "big"), max_bytes=8, name=f"{name}.length"), "big"
+    )
     return bytes_from_root(message[:length], max_bytes=length, name=name)
 
 

@@ -48,8 +48,8 @@ def set_for(
     """Set what the options ask for, and good defaults where the caller's environment says nothing.
 
     ``local`` is a folder on this node's disk, for Horovod's timeline: Horovod writes it as it goes, and reports no
-    error if it cannot. Also limits this process to as many malloc arenas as it has cores. ``driver`` exists where the kernel has
-    NVIDIA's driver, in containers too.
+    error if it cannot. Also limits this process to as many malloc arenas as it has cores. ``driver`` exists where
+    the kernel has NVIDIA's driver, in containers too.
     """
     environment.update(_requested(options, local))
     # Horovod's autotuning leaves alone what the environment sets, so nothing may be set for it.

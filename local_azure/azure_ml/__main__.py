@@ -15,6 +15,7 @@ from local_azure.azure_ml.api.security import certificate_files, token_issuer
 from local_azure.azure_ml.cluster import ClusterPool
 from local_azure.azure_ml.execution import Executions, Workbench, settle_interrupted
 from local_azure.azure_ml.launch import Images
+from local_azure.azure_ml.mounts import build_library
 from local_azure.azure_ml.nodes import LaunchFaults
 from local_azure.azure_ml.runs import EventPublisher, RunBook, log_change
 from local_azure.azure_ml.settings import Settings, SettingsError, read_settings
@@ -80,6 +81,7 @@ def _workbench(settings: Settings, store: Store, publisher: EventPublisher | Non
         pool=pool,
         images=Images(settings, store),
         launch_faults=LaunchFaults(settings.launch_fault),
+        mount_library=build_library(settings.state),
     )
 
 

@@ -7,13 +7,14 @@ import logging
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from local_azure.azure_ml.cluster import ClusterPool
 from local_azure.azure_ml.launch import Images, launch_of, process_failure, start
-from local_azure.azure_ml.nodes import LaunchFaults, simulated_nodes
+from local_azure.azure_ml.mounts import MountRules, mount_variables
+from local_azure.azure_ml.nodes import LaunchFault, LaunchFaults, SimulatedNodes, simulated_nodes
 from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunBook, RunState
 from local_azure.azure_ml.service import JobFailure, RunCanceled
 from local_azure.azure_ml.settings import Settings
@@ -40,6 +41,8 @@ class Workbench:
     pool: ClusterPool
     images: Images
     launch_faults: LaunchFaults
+    mount_library: Path | None
+    """None where it cannot be built; outputs are plain folders then."""
 
     def run_root(self, run_name: str) -> Path:
         """Directory of a run."""
@@ -132,11 +135,24 @@ class Execution:
             fault = self._bench.launch_faults.next_for(self._run.name)
             nodes = simulated_nodes(self._spec, self._bench.store, fault)
             launch = launch_of(self._run, self._spec, staged, virtual_environment, nodes)
+            launch = replace(launch, environment={**launch.environment, **self._mount(directory, nodes, fault)})
             with self._written_through(staged):
                 self._supervise(start(launch, self._bench.settings.cancel_grace_s), staged)
                 self._move(RunState.FINALIZING)
         finally:
             directory.remove_data()
+
+    def _mount(self, directory: RunDirectory, nodes: SimulatedNodes, fault: LaunchFault | None) -> Mapping[str, str]:
+        if self._bench.mount_library is None:
+            return {}
+        fails = fault is LaunchFault.NO_OUTPUTS
+        return mount_variables(
+            self._bench.mount_library,
+            [directory.root / "outputs", directory.alias / "outputs"],
+            directory.root / "mount",
+            MountRules(seed=self._bench.settings.mount_seed, always_fails=fails),
+            ranks_per_node=nodes.local_size,
+        )
 
     def _stage(self, directory: RunDirectory) -> Staged:
         bench, run = self._bench, self._run

@@ -38,21 +38,29 @@ class MountRules:
     """Whether every call fails, not only the first one for some paths."""
 
 
+NOT_CHECKED = (
+    "outputs of jobs are plain folders, and nothing checks that a training writes them as a mount allows, since "
+    "there is no C compiler: install gcc and start again"
+)
+
+
+def compiler() -> str | None:
+    """Return the path of the C compiler, None where there is none."""
+    return shutil.which("cc") or shutil.which("gcc")
+
+
 def build_library(folder: Path) -> Path | None:
     """Build the library unless this version is in the folder; return None where there is no C compiler."""
     library = folder / f"output-mount-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}.so"
     if library.exists():
         return library
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        logger.warning(
-            "outputs of jobs are plain folders: the rules of a mount are not checked, since there is no C compiler. "
-            "Install gcc and start again."
-        )
+    program = compiler()
+    if program is None:
+        logger.warning(NOT_CHECKED)
         return None
     folder.mkdir(parents=True, exist_ok=True)
     aside = library.with_suffix(f".{os.getpid()}")
-    subprocess.run([compiler, *_COMPILE, "-o", aside, SOURCE, "-ldl"], check=True)  # noqa: S603 (our own source)
+    subprocess.run([program, *_COMPILE, "-o", aside, SOURCE, "-ldl"], check=True)
     aside.replace(library)
     return library
 

@@ -24,6 +24,8 @@ class LaunchFault(StrEnum):
     """Start all ranks on the first node."""
     NO_GPU = "no_gpu"
     """Start the ranks on nodes whose GPUs cannot be seen."""
+    NO_OUTPUTS = "no_outputs"
+    """Start the ranks on nodes whose mounted outputs answer every call with an input/output error."""
 
 
 class LaunchFaults:

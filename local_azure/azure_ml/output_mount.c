@@ -104,7 +104,7 @@ static int refuse(const char *path, const char *what, int error) {
 
 /* Whether this call fails: the first one for a path only, unless every call is to fail. */
 static int fails(const char *path, const char *what) {
-    if (!error_permille) return 0;
+    if (!error_permille && !always_fail) return 0;
     unsigned long key = digest(below(path));
     if (!always_fail) {
         if (key / 7 % 1000 >= (unsigned)error_permille) return 0;

@@ -2,7 +2,8 @@
 
     main LOG_DIR COMMAND
 
-Under mpirun the log is std_log_process_<rank>.txt as Azure ML names it, otherwise std_log.txt.
+Under mpirun the log is std_log_process_<rank>.txt as Azure ML names it, otherwise std_log.txt. The command sees
+its outputs as Azure ML mounts them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import sys
 from pathlib import Path
 
+from local_azure.azure_ml.mounts import LIBRARY_VARIABLE
 from local_azure.guard import die_with_parent
 
 
@@ -27,4 +29,6 @@ def main() -> None:
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    if library := os.environ.get(LIBRARY_VARIABLE):
+        os.environ["LD_PRELOAD"] = library  # outputs as a mount; not in mpirun, which has none
     os.execv("/bin/bash", ["bash", "-c", command])  # noqa: S606 - the job's command is a shell command

@@ -34,6 +34,7 @@ class Settings:
     events_endpoint: str | None
     topic_key: str | None
     launch_fault: LaunchFault | None  # of every launch
+    mount_seed: int  # of the errors of outputs
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -55,6 +56,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         events_endpoint=flags.events_endpoint,
         topic_key=environment.get("LANDFALL_TWIN_TOPIC_KEY"),
         launch_fault=LaunchFault(flags.launch_fault) if flags.launch_fault else None,
+        mount_seed=flags.mount_seed,
     )
     if not settings.identity_header:
         problems.append("IDENTITY_HEADER must hold the secret that callers of /msi/token present")
@@ -77,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--sync-interval-s", type=float, default=1.0, help="between uploads of logs and outputs")
     add("--cancel-grace-s", type=float, default=4.0, help="between SIGTERM and SIGKILL of a canceled job")
     add("--launch-fault", choices=list(LaunchFault), help="what goes wrong at every job's start")
+    add("--mount-seed", type=int, default=0, help="seed of the errors that writing an output meets now and then")
     add("--events-endpoint", help="topic to publish run events to")
     return parser
 

@@ -63,7 +63,7 @@ class RunDirectory:
 
     def remove_data(self) -> None:
         """Remove everything but the logs."""
-        for name in ("wd", "inputs", "outputs", "tmp"):
+        for name in ("wd", "inputs", "outputs", "mount", "tmp"):
             shutil.rmtree(self.root / name, ignore_errors=True)
         shutil.rmtree(self.alias.parent, ignore_errors=True)
         (self.root / _ALIAS_NOTE).unlink(missing_ok=True)

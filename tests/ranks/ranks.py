@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import psutil
 import pytest
 from numpy.typing import NDArray
 
+from local_azure.azure_ml.mounts import MountRules, build_library, mount_variables
 from local_azure.processes import Process, wait_until
 from shared.job_arguments import JobArguments
 from shared.progress import Progress, parse_progress
@@ -23,6 +25,7 @@ from tests.support.processes import REPOSITORY, child_environment, start_process
 
 PROGRAMS = REPOSITORY / ".venv-training" / "bin"
 DEADLINE_S = 600.0
+LIBRARIES = Path(tempfile.gettempdir()) / f"landfall-{os.getuid()}"
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -148,10 +151,20 @@ def start(
         process=start_process(
             [*within, *mpirun, str(PROGRAMS / "python"), *what, *arguments.to_argv()],
             log=output / f"log-{len(list(output.glob('log-*')))}",
-            environment=child_environment(**ENVIRONMENT, PYTHONPATH=str(REPOSITORY)),
+            environment=child_environment(**ENVIRONMENT, **mounted(output), PYTHONPATH=str(REPOSITORY)),
         ),
         output=output,
     )
+
+
+def mounted(output: Path) -> dict[str, str]:
+    """Return the variables with which every rank, on a node of its own, sees the outputs as Azure ML mounts them."""
+    library = build_library(LIBRARIES)
+    if library is None:
+        return {}
+    roots = [output / name for name in ("report", "model", "checkpoints")]
+    mount = mount_variables(library, roots, output / "mount", MountRules())
+    return {**mount, "LD_PRELOAD": str(library)}
 
 
 def train(ranks: int | None, arguments: JobArguments, **how: Any) -> Outcome:

@@ -59,6 +59,9 @@ class Observer:
     def ended(self, report_folder: Path) -> None:
         """Nothing."""
 
+    def close(self) -> None:
+        """Nothing."""
+
 
 def observe(session: Session) -> None:
     """Note all of this on every rank."""

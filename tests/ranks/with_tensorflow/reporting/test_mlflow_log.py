@@ -30,6 +30,7 @@ def trained(folder: Path) -> None:
     log.within_epoch(Position(step=3), {"loss": 2.0}, 100.0)
     log.epoch_ended(Position(step=22, epochs=({"epoch": 1.0, "val_accuracy": 0.5},)))
     log.ended(report)
+    log.close()
 
 
 def test_without_a_server_a_run_of_our_own_is_begun_and_ended(tmp_path: Path) -> None:

@@ -63,7 +63,12 @@ def exited(code: int, tail: str = "") -> str:
         ("communication", "", exited(1), "PRTE has lost communication with a remote daemon."),
         ("communication", "UserError/ExecutionFailed", exited(15), "training failed (rank 0): rank 1 is dead"),
         ("communication", "", exited(17), ""),
-        ("communication", "", exited(21, "/out/report/training_report.json cannot be written: Input/output error"), ""),
+        (
+            "communication",
+            "",
+            exited(21, "/out/report/training_report.json cannot be written: Input/output error"),
+            "",
+        ),
         ("missing_resources", "UserError/ExecutionFailed", exited(20, "Expected 8 ranks on 2 nodes"), ""),
         ("data", "UserError/ExecutionFailed", exited(10), "training failed: shard train-00001 should have CRC32C"),
         ("data", "", exited(1), "tensorflow.python.framework.errors_impl.DataLossError: corrupted record at 12"),

@@ -151,11 +151,13 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     """The deadline holds all the same, without a name."""
     (tmp_path / "file").touch()
     words = Rendezvous(folder=tmp_path / "file" / "a", rank=0, world_size=2, sees_all=True).verdict(900.0)
-    assert f"Which ranks are missing could not be found out in {tmp_path}/file/a: {tmp_path}/file/a/0 cannot be" in words
+    assert (
+        f"Which ranks are missing could not be found out in {tmp_path}/file/a: {tmp_path}/file/a/0 cannot be" in words
+    )
 
 
 def test_marks_of_other_nodes_may_not_be_visible_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mount caches: then nobody is declared dead whose mark is only late. Without a cache, or on one node, one is."""
+    """A mount caches: no rank is declared dead whose mark may only be late, except on one node or without a cache."""
     for name, value in {"SIZE": "4", "RANK": "0", "LOCAL_SIZE": "2"}.items():
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", value)
     unseen = Rendezvous.under(present(tmp_path / "a")).verdict(900.0)

@@ -1,14 +1,18 @@
-"""The page of guarantees names tests; each of them exists, and those of the gate are part of it."""
+"""The pages of guarantees and of Azure name tests; each of them exists, and those of the gate are part of it."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from tests.support.processes import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "guarantees.md"
+AZURE = REPOSITORY / "docs" / "azure.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 PROMISE_COLUMNS = ["promise", "mechanism", "tests of the gate", "further tests of `make test-all`"]
 
@@ -47,11 +51,21 @@ def wrong(cell: int, *, slow: bool) -> Iterator[str]:
                 yield f"{path}::{name}"
 
 
-def test_every_named_test_exists() -> None:
+@pytest.mark.parametrize("page", [PAGE, AZURE], ids=lambda page: page.stem)
+def test_every_named_test_exists(page: Path) -> None:
     """A test that is renamed or removed is missed here, with its promise."""
-    named = set(NAMED.findall(PAGE.read_text(encoding="utf-8")))
+    named = set(NAMED.findall(page.read_text(encoding="utf-8")))
     missing = [f"{path}::{name}" for path, name in sorted(named) if name not in slow_functions(path)]
     assert (True, []) == (len(named) > 0, missing)
+
+
+def test_what_was_done_for_azure_names_its_test_and_what_was_not_says_so() -> None:
+    """Each row of docs/azure.md has four cells; one without a test begins with "Not yet" or "Not proved here"."""
+    rows = [line for line in AZURE.read_text(encoding="utf-8").splitlines() if re.match(r"\| [ABC]\d", line)]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    wrong = [row for row in cells if len(row) != 4 or not (NAMED.search(row[2]) or row[1].startswith("Not "))]
+    points = {row[0].partition(".")[0] for row in cells}
+    assert ([], True) == (wrong, {f"A{n}" for n in range(1, 6)} | {f"B{n}" for n in range(1, 10)} <= points)
 
 
 def test_every_promise_has_a_test_in_the_gate() -> None:

@@ -26,6 +26,8 @@ from tests.support.processes import REPOSITORY, child_environment, start_process
 PROGRAMS = REPOSITORY / ".venv-training" / "bin"
 DEADLINE_S = 600.0
 LIBRARIES = Path(tempfile.gettempdir()) / f"landfall-{os.getuid()}"
+RULES = MountRules()
+"""Those of the local twin."""
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -136,10 +138,12 @@ def start(
     launcher: Sequence[str] = (),
     instead: Sequence[str] = (),
     within: Sequence[str] = (),
+    rules: MountRules = RULES,
 ) -> Running:
     """Start a training with so many ranks; None means without mpirun.
 
-    ``launcher`` are options of mpirun, ``instead`` is what python runs, ``within`` goes before everything.
+    ``launcher`` are options of mpirun, ``instead`` is what python runs, ``within`` goes before everything, ``rules``
+    are those of the mounted outputs.
     """
     if not (PROGRAMS / "mpirun").exists():
         pytest.skip(".venv-training is not there: run `make setup`")
@@ -151,19 +155,19 @@ def start(
         process=start_process(
             [*within, *mpirun, str(PROGRAMS / "python"), *what, *arguments.to_argv()],
             log=output / f"log-{len(list(output.glob('log-*')))}",
-            environment=child_environment(**ENVIRONMENT, **mounted(output), PYTHONPATH=str(REPOSITORY)),
+            environment=child_environment(**ENVIRONMENT, **mounted(output, rules), PYTHONPATH=str(REPOSITORY)),
         ),
         output=output,
     )
 
 
-def mounted(output: Path) -> dict[str, str]:
+def mounted(output: Path, rules: MountRules) -> dict[str, str]:
     """Return the variables with which every rank, on a node of its own, sees the outputs as Azure ML mounts them."""
     library = build_library(LIBRARIES)
     if library is None:
         return {}
     roots = [output / name for name in ("report", "model", "checkpoints")]
-    mount = mount_variables(library, roots, output / "mount", MountRules())
+    mount = mount_variables(library, roots, output / "mount", rules)
     return {**mount, "LD_PRELOAD": str(library)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 from shared.job_arguments import JobArguments
 from shared.manifest import Manifest
+from shared.output_files import put_folder
 from shared.training_report import FILE_NAME, TrainingReport
 
 STEPS = 60
@@ -68,7 +70,9 @@ def main() -> int:
     accuracy = float(hvd.allreduce(right))
     if hvd.rank() != 0:
         return 0
-    model.save(Path(arguments.model) / "model.keras")
+    with tempfile.TemporaryDirectory() as local:  # Keras writes in the middle of the file, which a mount refuses
+        model.save(Path(local) / "model.keras")
+        put_folder(Path(local), Path(arguments.model))
     report = TrainingReport(
         run_id=os.environ["AZUREML_RUN_ID"],
         fingerprint=manifest.fingerprint,

@@ -2,7 +2,7 @@
 
 A checkpoint is made on the local disk and copied once under a name of its own; then its pointer is written, twice. A
 pointer states the position and the checkpoint's length and CRC. A process that dies at any moment leaves the pointers
-of earlier checkpoints as they were. Whoever resumes takes the newest pointer that is whole and whose checkpoint is;
+of earlier checkpoints as they were. The next attempt takes the newest pointer that is whole and whose checkpoint is;
 a second copy of a pointer, or the checkpoint before, stands in for what is torn or missing.
 """
 
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ class CheckpointStore:
         for path in self._pointers():
             try:
                 pointer = _read(path)
-                retried(lambda pointer=pointer: _check(pointer))
+                retried(partial(_check, pointer))
             except (OSError, OutputFileError, ValueError, KeyError, TypeError, AttributeError) as error:
                 problems.append(f"{path.name}: {_words(error)}")
                 continue

@@ -177,7 +177,7 @@ class Rendezvous:
             return f"{intro} {missing} gave no sign: dead, stopped or not started. Look at the log of each."
         return (
             f"{intro} {missing} gave no sign that this node sees: dead, stopped or not started, or on another node "
-            f"and not visible here yet, which cannot be told apart. Look at the log of each."
+            f"and not visible here yet. Look at the log of each."
         )
 
     def _present(self) -> set[int]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared import output_files
 from shared.output_files import TRIES, OutputFileError, put_bytes, put_file, put_folder, put_optional, read_bytes
 
 
@@ -16,7 +16,7 @@ from shared.output_files import TRIES, OutputFileError, put_bytes, put_file, put
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses between tries, which take no time."""
     pauses: list[float] = []
-    monkeypatch.setattr(output_files.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     return pauses
 
 

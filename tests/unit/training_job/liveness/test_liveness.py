@@ -162,7 +162,7 @@ def test_marks_of_other_nodes_may_not_be_visible_yet(tmp_path: Path, monkeypatch
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", value)
     unseen = Rendezvous.under(present(tmp_path / "a")).verdict(900.0)
     assert "Of 4, ranks 1, 2, 3 gave no sign that this node sees" in unseen
-    assert "which cannot be told apart" in unseen
+    assert "or on another node and not visible here yet" in unseen
     monkeypatch.setenv("DATASET_MOUNT_ATTRIBUTE_CACHE_TTL", "0")
     assert "gave no sign: dead, stopped or not started" in Rendezvous.under(tmp_path / "b").verdict(900.0)
     monkeypatch.delenv("DATASET_MOUNT_ATTRIBUTE_CACHE_TTL")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("output_mount.c")
+_RULES = Path(__file__).with_name("output_mount_rules.h")
 LIBRARY_VARIABLE = "LANDFALL_MOUNT_LIBRARY"
 _COMPILE = ("-std=gnu11", "-O2", "-fPIC", "-shared")
 
@@ -51,7 +52,7 @@ def compiler() -> str | None:
 
 def build_library(folder: Path) -> Path | None:
     """Build the library unless this version is in the folder; return None where there is no C compiler."""
-    library = folder / f"output-mount-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}.so"
+    library = folder / f"output-mount-{hashlib.sha256(SOURCE.read_bytes() + _RULES.read_bytes()).hexdigest()[:16]}.so"
     if library.exists():
         return library
     program = compiler()

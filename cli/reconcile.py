@@ -19,6 +19,8 @@ WAITING, DONE, FAILED = ("queued", "running"), "done", "failed"
 """States of a requested sweep."""
 FIRST_POLL_S, LAST_POLL_S = 0.2, 5.0
 SAY_EVERY_S = 30.0
+GIVE_UP_S = 2400.0
+"""The app itself gives up a sweep after 35 minutes."""
 
 
 @click.command(epilog="Example: landfall reconcile")
@@ -42,14 +44,17 @@ def reconcile(client: ApiClient, *, as_json: bool) -> None:
 
 
 def _await_end(client: ApiClient, sweep: dict[str, Any]) -> dict[str, Any]:
-    """Return a requested sweep once it has ended; say on standard error what it does. The app limits its time."""
+    """Return a requested sweep once it has ended; say on standard error what it does."""
     said, started_s, poll_s = None, time.monotonic(), FIRST_POLL_S
     while (state := sweep.get("state")) not in (DONE, FAILED):
         if state not in WAITING:
             raise CliError(f"{client.url} answered with an unknown state {state!r}. Is it an older version?")
-        now = (state, int((time.monotonic() - started_s) / SAY_EVERY_S))
+        waited_s = time.monotonic() - started_s
+        if waited_s > GIVE_UP_S:
+            raise CliError(f"The sweep did not end within {GIVE_UP_S:.0f} s. Look at the app's log.")
+        now = (state, int(waited_s / SAY_EVERY_S))
         if now != said:
-            click.echo(f"The sweep is {state}. Seconds so far: {time.monotonic() - started_s:.0f}", err=True)
+            click.echo(f"The sweep is {state}. Seconds so far: {waited_s:.0f}", err=True)
         said = now
         time.sleep(poll_s)
         poll_s = min(2 * poll_s, LAST_POLL_S)

@@ -28,7 +28,7 @@ LONGEST = timedelta(minutes=35)
 """Older requests have failed: an execution ends after 30 minutes, ``functionTimeout`` of host.json."""
 MAX_PROBLEMS = 20
 MAX_PROBLEM_CHARS = 1000
-"""Of the problems that are kept: a mark has at most 32,000 characters."""
+"""Limits of what is kept of the problems: a mark has at most 32,000 characters."""
 
 
 class SweepState(StrEnum):
@@ -103,7 +103,7 @@ def handle_sweep_request(body: bytes, services: Services, *, num_deliveries: int
 def _run(sweep: RequestedSweep, services: Services) -> RequestedSweep:
     try:
         report = run_sweep(services)
-    except Exception as error:  # whoever waits reads it, and the timer sweeps again
+    except Exception as error:  # the caller reads it, and the timer sweeps again
         logger.exception("a requested sweep failed", extra={"action": "sweep_failed"})
         return replace(sweep, state=SweepState.FAILED, ended_at=services.clock(), error=in_words(error))
     state = SweepState.FAILED if report.problems else SweepState.DONE

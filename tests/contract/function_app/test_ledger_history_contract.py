@@ -88,7 +88,7 @@ def test_a_mark_is_what_was_written_last(ledger: Ledger) -> None:
     assert (None, "second") == (before, ledger.mark("inventory/digits/v1 ✓"))
 
 
-def test_a_mark_is_changed_only_by_whoever_knows_it(ledger: Ledger) -> None:
+def test_a_mark_is_changed_only_from_what_the_caller_has_read(ledger: Ledger) -> None:
     """None stands for no mark; a caller that was slower changes nothing."""
     seen = [
         ledger.change_mark("sweep", "wrong", "0"),

@@ -59,6 +59,16 @@ def test_a_sweep_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_a_sweep_without_an_end_is_given_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No command waits forever for an app whose queue is not read."""
+    monkeypatch.setattr("cli.reconcile.GIVE_UP_S", -1.0)
+    with served(sweep("queued")) as url:
+        status, _, err = landfall(capsys, "reconcile", "--url", url, "--key", "k")
+    assert (1, True) == (status, "The sweep did not end within" in err)
+
+
 def test_a_sweep_that_fails_as_a_whole_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     """There is no report then."""
     with served(sweep("failed", error="it did not end within 35 minutes")) as url:

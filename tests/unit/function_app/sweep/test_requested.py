@@ -127,7 +127,7 @@ def test_parts_that_fail_are_in_the_report(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_unexpected_error_ends_the_sweep_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for it reads the error, and does not wait for the tries of the queue."""
+    """The caller that waits reads the error, and does not wait for the tries of the queue."""
     world = World()
     monkeypatch.setattr("function_app.sweep.requested.run_sweep", lambda _: 1 // 0)
     request_sweep(world.services)
@@ -151,7 +151,7 @@ def test_a_sweep_whose_process_died_does_not_stand_in_the_way_forever() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b'{"sweep": 1}', b"\xff", b"[" * 10_000])
-def test_a_message_of_somebody_else_becomes_a_dead_letter(body: bytes) -> None:
+def test_a_message_of_another_sender_becomes_a_dead_letter(body: bytes) -> None:
     """It fails each time, as it should."""
     with pytest.raises(InvalidEventError, match="was not sent by Landfall"):
         handle_sweep_request(body, World().services)

@@ -158,6 +158,7 @@ LOG_RULES: tuple[_ServiceRule, ...] = (
             r"NCCL (?:WARN|error|failure)|ncclSystemError|ncclUnhandledCudaError|ncclInternalError|ncclRemoteError"
             r"|HorovodInternalError|Stalled ranks:|ORTE has lost communication|PRTE has lost communication"
             r"|MPI_ABORT was invoked|MPI_ERR_|Connection reset by peer|a rank is (?:dead|stuck)"
+            r"|^OSError: \[Errno 5\]|^shared\.output_files\.OutputFileError:"
         ),
     ),
     (FailureClass.DATA, r"DataLossError|corrupted record at|crc mismatch"),

@@ -62,3 +62,13 @@ def test_a_training_whose_ranks_see_no_gpu_does_not_train_on_processors(twin: Tw
     assert ("failed", "missing_resources") == (run["state"], run["failure_class"])
     assert "Expected a GPU for each of 2 ranks; TensorFlow has one on 0." in text_about(twin, run["run_id"])
     assert "TensorFlow finds no GPU." in run["log_tail"]
+
+
+def test_a_job_whose_outputs_fail_is_resumed_by_another_attempt(twin: TwinUnderTest) -> None:
+    """One fault: the first attempt ends with the error, which is not its script's; the second one succeeds."""
+    twin.client.fail_launches("no_outputs", job="lonely-unmounted")
+    twin.upload("lonely/unmounted", whole_version())
+    run = await_state(twin, "lonely/unmounted", "registered")
+    first = twin.api.run(f"{run['logical_run']}-a1")
+    assert (2, "communication", run["run_id"]) == (run["attempt"], first["failure_class"], first["next_run_id"])
+    assert "OSError: [Errno 5] Input/output error" in first["log_tail"]

@@ -70,6 +70,13 @@ def exited(code: int, tail: str = "") -> str:
             "",
         ),
         ("missing_resources", "UserError/ExecutionFailed", exited(20, "Expected 8 ranks on 2 nodes"), ""),
+        (
+            "communication",
+            "",
+            exited(1),
+            "Traceback (most recent call last):\nOSError: [Errno 5] Input/output error",
+        ),
+        ("communication", "", exited(1), "Traceback\nshared.output_files.OutputFileError: a cannot be written"),
         ("data", "UserError/ExecutionFailed", exited(10), "training failed: shard train-00001 should have CRC32C"),
         ("data", "", exited(1), "tensorflow.python.framework.errors_impl.DataLossError: corrupted record at 12"),
         ("user_code", "UserError/ExecutionFailed", exited(13), "the loss became NaN at step 12"),

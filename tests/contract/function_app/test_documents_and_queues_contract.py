@@ -151,7 +151,7 @@ def test_twenty_senders_lose_no_request(requests: Requests) -> None:
 
 
 def test_a_message_that_is_taken_is_hidden_and_comes_again(requests: Requests) -> None:
-    """As a message that the host hands to a function: a process that takes it and ends without deleting it loses nothing."""
+    """As one that the host hands to a function: a process that takes it and ends before the delete loses nothing."""
     requests.queue.send_text("größe ✓")
     first = requests.queue.take(32, hidden_for=HIDDEN_FOR)
     hidden = requests.queue.take(32, hidden_for=HIDDEN_FOR)

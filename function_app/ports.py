@@ -200,6 +200,10 @@ class Notes(Protocol):
         """Replace a mark; of several concurrent writers one wins."""
         ...
 
+    def change_mark(self, name: str, before: str | None, after: str) -> bool:
+        """Replace a mark if it is still ``before``, None for no mark; return False where it is not."""
+        ...
+
 
 class DeadLetterLedger(Protocol):
     """Dead letters of the ledger. Every method may raise ServiceUnavailableError."""

@@ -43,6 +43,7 @@ WRITES: Mapping[str, frozenset[str]] = {
             "save_dead_letter",
             "count",
             "set_mark",
+            "change_mark",
         }
     ),
     "ShardStore": frozenset(),

@@ -16,6 +16,7 @@ from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
 from function_app.services import Turns
 from function_app.sweep.dead_letters import collect_dead_letters, failures_on_record, replay
+from function_app.sweep.requested import handle_sweep_request, latest_sweep, request_sweep
 from function_app.testing.azure_ml import MemoryJobs, MemoryModels
 from tests.crash.process import Step
 from tests.crash.scenario import (
@@ -270,7 +271,22 @@ def long_and_missed(serve: Serve) -> list[Step]:
     return [*put, lambda world: world.clock.move(hours=1), swept, serve]
 
 
+def swept_on_request(_: Serve) -> list[Step]:
+    """The events of a version are lost, and a person requests a sweep, which finds the shards."""
+    put: list[Step] = [lambda world, name=name: world.put(name) for name in ALL_SHARDS]  # type: ignore[misc]
+    asked: list[Step] = [lambda world: request_sweep(world.services), serve_sweep_request]
+    return [*put, lambda world: world.clock.move(hours=1), *asked]
+
+
+def serve_sweep_request(world: World) -> None:
+    """The message of the requested sweep is delivered, perhaps again."""
+    sweep = latest_sweep(world.services)
+    if sweep is not None:
+        handle_sweep_request(json.dumps({"sweep_id": sweep.sweep_id}).encode(), world.services, num_deliveries=2)
+
+
 RARE = (
+    Scenario(name="swept on request", steps=swept_on_request),
     Scenario(name="passed on", steps=passed_on, prepare=one_shard_a_turn),
     Scenario(name="passed on together", steps=together, prepare=one_shard_a_message),
     Scenario(name="canceled by a person", steps=canceled, prelude=running, survives_loss=False),

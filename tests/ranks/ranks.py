@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from tests.support.processes import REPOSITORY, child_environment, start_process
 
 PROGRAMS = REPOSITORY / ".venv-training" / "bin"
 DEADLINE_S = 600.0
-LIBRARIES = Path(tempfile.gettempdir()) / f"landfall-{os.getuid()}"
+LIBRARIES = REPOSITORY / ".landfall"
 RULES = MountRules()
 """Those of the local twin."""
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

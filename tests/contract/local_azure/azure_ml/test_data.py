@@ -146,7 +146,8 @@ def test_an_output_may_be_one_file(emulator: AzureMl, host: BlobServiceClient) -
         "f": {**folder_output("azureml://datastores/landfall_runs/paths/one/count.txt"), "jobOutputType": "uri_file"}
     }
     # As a mounted blob allows it: no append, no overwriting.
-    command = "F=${{outputs.f}}; cat $F > so-far 2> /dev/null || echo absent; rm -f $F; echo x >> so-far; cp so-far $F"
+    read_and_delete = "cat ${{outputs.f}} > so-far 2> /dev/null || echo absent; rm -f ${{outputs.f}}"
+    command = f"{read_and_delete}; echo x >> so-far; cp so-far ${{{{outputs.f}}}}"
     said = [run(emulator, f"file-{attempt}", command_job(command, outputs=outputs)) for attempt in (1, 2)]
     assert (["absent\n", ""], b"x\nx\n") == (said, read(host, "runs", "one/count.txt"))
 

@@ -33,6 +33,11 @@ def test_a_launcher_can_be_faulty_from_the_start() -> None:
     assert [None, LaunchFault.NO_GPU] == faults
 
 
+def test_the_errors_of_mounted_outputs_have_a_seed() -> None:
+    """The same one unless it is given, so that jobs meet the same errors on every twin."""
+    assert [0, 7] == [read_settings(flags, GOOD).mount_seed for flags in (FLAGS, [*FLAGS, "--mount-seed", "7"])]
+
+
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     """One start names every problem."""
     with pytest.raises(SettingsError) as wrong:

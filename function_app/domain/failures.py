@@ -124,7 +124,10 @@ _EXIT = re.compile(
 _MAX_QUOTE_CHARS = 200
 
 _ServiceRule = tuple[FailureClass, str]
+NAME_TAKEN = "JobPropertyImmutable"
+"""Azure ML's code where another job has the name of the one that is submitted."""
 SERVICE_RULES: tuple[_ServiceRule, ...] = (
+    (FailureClass.CONFIGURATION, rf"^40[03]/.*(?:UnknownTargetType|{NAME_TAKEN}|AuthorizationFailed)|^403/"),
     (
         FailureClass.PREEMPTED,
         r"preempt(?:ed|ion)|low.?priority node|spot (?:vm|node)s?.{0,40}evict|node .{0,40}evicted",
@@ -133,7 +136,7 @@ SERVICE_RULES: tuple[_ServiceRule, ...] = (
     (
         FailureClass.NO_CAPACITY,
         (
-            r"quota|not enough (?:cores|capacity|nodes)|insufficient .{0,30}capacity|AllocationFailed"
+            r"quota|not enough (?:cores|capacity|nodes)|insufficient .{0,30}capacity|Allocation ?failed"
             r"|SkuNotAvailable|out of capacity|no capacity"
         ),
     ),

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from function_app.config.pipelines import Attempts, Pipeline, Size
-from function_app.domain.errors import LedgerConflictError
+from function_app.domain.errors import LedgerConflictError, SubmissionRefusedError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import (
     REMEDIES,
@@ -55,13 +55,17 @@ def failure_members(run: RunRecord, status: JobStatus, log_tail: str | None, ser
     return _members(finding, _verdict(run, finding, services))
 
 
-def refusal_members(run: RunRecord, problem: str, services: RunServices) -> dict[str, Any]:
+def refusal_members(run: RunRecord, refusal: SubmissionRefusedError, services: RunServices) -> dict[str, Any]:
     """Return the same for a job that Azure ML refused. Only missing capacity is worth another attempt."""
-    finding = classify(Evidence(status="Failed", error=problem))
-    if finding.failure_class is not FailureClass.NO_CAPACITY:
-        verdict = Verdict(remedy=Remedy.STOP, reason="Azure ML refused the job, and would refuse it again")
-        return _members(finding, verdict)
-    return _members(finding, _verdict(run, finding, services))
+    finding = classify(Evidence(status="Failed", error_code=refusal.code, error=str(refusal)))
+    if finding.failure_class is FailureClass.NO_CAPACITY:
+        return _members(finding, _verdict(run, finding, services))
+    reason = "Azure ML refused the job, and would refuse it again"
+    if finding.failure_class is FailureClass.CONFIGURATION:
+        reason = (
+            f"the data are not to blame; correct what Azure ML refuses, then: landfall submit {run.dataset_version}"
+        )
+    return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
 def bad_script_members() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local_azure.azure_ml.cluster import Delays
-from local_azure.azure_ml.nodes import LaunchFault
+from local_azure.azure_ml.faults import FAULTS, NamedFault, fault_named
 
 
 class SettingsError(Exception):
@@ -33,7 +33,7 @@ class Settings:
     cancel_grace_s: float
     events_endpoint: str | None
     topic_key: str | None
-    launch_fault: LaunchFault | None  # of every launch
+    fault: NamedFault | None  # of every job
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -54,7 +54,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         cancel_grace_s=flags.cancel_grace_s,
         events_endpoint=flags.events_endpoint,
         topic_key=environment.get("LANDFALL_TWIN_TOPIC_KEY"),
-        launch_fault=LaunchFault(flags.launch_fault) if flags.launch_fault else None,
+        fault=fault_named(flags.fault) if flags.fault else None,
     )
     if not settings.identity_header:
         problems.append("IDENTITY_HEADER must hold the secret that callers of /msi/token present")
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--environment-build-s", type=float, default=1.0, help="time an environment's first use takes")
     add("--sync-interval-s", type=float, default=1.0, help="between uploads of logs and outputs")
     add("--cancel-grace-s", type=float, default=4.0, help="between SIGTERM and SIGKILL of a canceled job")
-    add("--launch-fault", choices=list(LaunchFault), help="what goes wrong at every job's start")
+    add("--fault", choices=list(FAULTS), help="what goes wrong with every job")
     add("--events-endpoint", help="topic to publish run events to")
     return parser
 

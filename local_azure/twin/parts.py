@@ -81,7 +81,7 @@ def azure_ml(places: Places, options: TwinOptions) -> Program:
             *("--node-start-delay-s", str(options.node_start_delay_s)),
             *("--node-idle-s", str(options.node_idle_s)),
             *("--environment-build-s", str(options.environment_build_s)),
-            *(("--launch-fault", options.launch_fault) if options.launch_fault else ()),
+            *(("--fault", options.fault) if options.fault else ()),
             *("--storage-identity", CLUSTER_IDENTITY),
             *("--events-endpoint", f"{places.event_grid_url}/topics/azureml/api/events"),
         ],

@@ -1,20 +1,17 @@
-"""Jobs, models and job logs of Azure ML, through ``azure-ai-ml``.
-
-The client has no public call for a run's details (error codes, log addresses), so its operations object is used; the
-SDK's version is pinned and a contract test covers the call.
-"""
+"""Jobs and models of Azure ML, through ``azure-ai-ml``."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from function_app.adapters.azure_ml_logs import JobLogs, run_details
 from function_app.adapters.azure_ml_pace import Pace
-from function_app.adapters.connections import client_options, credential
+from function_app.adapters.connections import credential
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
 from function_app.domain.failures import NAME_TAKEN
 from function_app.domain.jobs import SPEC_HASH_TAG, JobSpec, JobStatus, ModelRegistration, Workspace
@@ -42,8 +39,16 @@ _UNKNOWN_COMPUTE = ("UnknownTargetType", "Unknown compute target")
 class WorkspaceClient:
     """One workspace. Importing ``azure.ai.ml`` costs 0.9 s of CPU and 80 MB, so it waits for the first use."""
 
-    def __init__(self, workspace: Workspace, client_id: str | None, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        client_id: str | None,
+        *,
+        pace: Pace | None = None,
+        logs: JobLogs | None = None,
+    ) -> None:
         self.workspace = workspace
+        self.logs = logs or JobLogs(client_id=client_id)
         self._client_id = client_id
         self._pace = pace or Pace()
         self._client: MLClient | None = None
@@ -161,7 +166,7 @@ class AzureMLJobs:
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """See JobService."""
         with self._client.errors(f"read the log of job {name}"):
-            return log_tail(self._client.get(), name, max_bytes=max_bytes)
+            return self._client.logs.tail(self._client.get(), name, max_bytes=max_bytes)
 
     def _met(self, spec: JobSpec) -> JobStatus:
         """Return the job that has this name if it is the same one. Raises SubmissionRefusedError where it is not."""
@@ -234,13 +239,11 @@ def _says(error: HttpResponseError, marks: tuple[str, ...]) -> bool:
 MAX_CODES = 5
 _CODE = re.compile(r'"code": "(\w+)"')
 """Inner codes, as the SDK's error prints the additional information of the answer."""
-ROOT_LOG = re.compile(r"user_logs/std_log(?:_process_0+)?\.txt|user_logs/std_log\D*0*\.txt")
-"""The logs of rank 0; a job with one process has only ``std_log.txt``."""
 
 
 def failure(client: MLClient, name: str) -> tuple[str | None, str | None]:
     """Return the service's message for a failed job and its codes, as ``UserError/ExecutionFailed``."""
-    error = getattr(_details(client, name), "error", None)
+    error = getattr(run_details(client, name), "error", None)
     root = getattr(error, "error", None)
     message = getattr(root, "message", None)
     words = " ".join(str(message).split())[:MAX_DETAIL_CHARS] if message else None
@@ -253,38 +256,6 @@ def _codes(error: Any) -> list[str]:
         codes += [str(error.code)[:100]] if getattr(error, "code", None) else []
         error = getattr(error, "inner_error", None)
     return codes
-
-
-def log_tail(client: MLClient, name: str, *, max_bytes: int) -> str | None:
-    """Return the end of the root's log, at most ``max_bytes`` of it; None where there is none."""
-    log_files: dict[str, str] = getattr(_details(client, name), "log_files", None) or {}
-    root_log = _root_log(log_files)
-    return None if root_log is None else _download_tail(log_files[root_log], max_bytes)
-
-
-def _details(client: MLClient, name: str) -> Any:
-    return client.jobs._runs_operations.get_run_details(name)  # noqa: SLF001 (see the module's docstring)
-
-
-def _root_log(names: Iterable[str]) -> str | None:
-    """Return the root's log, otherwise the first log that the user's code wrote."""
-    known = sorted(names)
-    roots = [name for name in known if ROOT_LOG.fullmatch(name)]
-    others = [name for name in known if name.startswith("user_logs/")]
-    return next(iter([*roots, *others]), None)
-
-
-def _download_tail(url: str, max_bytes: int) -> str:
-    """Read a blob by its signed address."""
-    from azure.storage.blob import BlobClient, ExponentialRetry
-
-    with BlobClient.from_blob_url(url, **client_options(ExponentialRetry, retry_total=2)) as blob:
-        size_bytes = blob.get_blob_properties().size
-        if not size_bytes:
-            return ""
-        start = max(0, size_bytes - max_bytes)
-        content: bytes = blob.download_blob(start, max_bytes).readall()
-    return content.decode(errors="replace")
 
 
 @contextmanager

@@ -119,5 +119,9 @@ class ServiceUnavailableError(LandfallError):
     """A service did not answer or is throttling; trying again later may help."""
 
 
+class LogUnreadableError(LandfallError):
+    """A job's log cannot be read; the message says why and what to do."""
+
+
 class NotificationError(LandfallError):
     """A notification could not be delivered; it stays in the outbox."""

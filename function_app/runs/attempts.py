@@ -48,10 +48,19 @@ _HOUR_S = 3600.0
 _NETWORK_VARIABLES = frozenset(network_environment("Standard_NC6s_v3"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobLog:
+    """What is known of a job's log."""
+
+    tail: str | None = None
+    problem: str = ""
+    """Why it could not be read."""
+
+
 # -- what is done about a failure, written with the run's end ------------------------------------------------
-def failure_members(run: RunRecord, status: JobStatus, log_tail: str | None, services: RunServices) -> dict[str, Any]:
+def failure_members(run: RunRecord, status: JobStatus, log: JobLog, services: RunServices) -> dict[str, Any]:
     """Return the members that say why a job failed and what is done about it."""
-    finding = classify(_evidence(run, status, log_tail, services))
+    finding = classify(_evidence(run, status, log, services))
     return _members(finding, _verdict(run, finding, services))
 
 
@@ -123,13 +132,14 @@ def _members(finding: Finding, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _evidence(run: RunRecord, status: JobStatus, log_tail: str | None, services: RunServices) -> Evidence:
+def _evidence(run: RunRecord, status: JobStatus, log: JobLog, services: RunServices) -> Evidence:
     since = run.started_at or run.submitted_at or run.state_since
     return Evidence(
         status=status.status,
         error_code=status.error_code or "",
         error=status.error or "",
-        log_tail=log_tail or "",
+        log_tail=log.tail or "",
+        log_problem=log.problem,
         ran_s=(services.clock() - since).total_seconds(),
         timeout_s=float(run.spec["timeout_s"]),
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from local_azure.azure_ml.api import assets, emulator, jobs, resources
+from local_azure.azure_ml.api import assets, blobs, emulator, jobs, resources
 from local_azure.azure_ml.api.answers import ANSWERS, Fault, named_fault
 from local_azure.azure_ml.api.call import Answer, Call
 from local_azure.azure_ml.api.emulator import Emulator, LoggedCall
@@ -157,6 +157,8 @@ def _response(answer: Answer) -> web.Response:
     headers = {**answer.headers, "x-ms-request-id": str(uuid.uuid4())}
     if answer.text is not None:
         return web.Response(status=answer.status, text=answer.text, headers=headers)
+    if answer.content is not None:
+        return web.Response(status=answer.status, body=answer.content, headers=headers)
     if answer.body is None:
         return web.Response(status=answer.status, headers=headers)
     return web.json_response(answer.body, status=answer.status, headers=headers)
@@ -169,6 +171,7 @@ _WORKSPACE = (
     r"/providers/Microsoft\.MachineLearningServices/workspaces/(?P<workspace>[^/]+))"
 )
 _LOCATION = r"/subscriptions/[^/]+/providers/Microsoft\.MachineLearningServices/locations/[^/]+"
+_BLOB = r"/blob/(?P<account>[^/]+)/(?P<container>[^/]+)(?:/(?P<path>.+))?"
 _ASSET = _WORKSPACE + r"/(?P<kind>codes|environments|models)"
 
 
@@ -214,6 +217,8 @@ ROUTES = [
     _route("GET", _LOCATION + r"/mfeOperationResults/jc:(?P<operation>[^/]+)", jobs.get_cancel_result),
     _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)/details", jobs.get_run_details),
     _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)", jobs.get_run),
+    _route("GET", _BLOB, blobs.get_blob, open_to_all=True),
+    _route("HEAD", _BLOB, blobs.get_blob, open_to_all=True),
     _route("GET", r"/twin/calls", emulator.get_calls, open_to_all=True),
     _route("GET", r"/twin/cluster", emulator.get_cluster, open_to_all=True),
     _route("GET", r"/twin/jobs/(?P<name>[^/]+)/log", emulator.get_log, open_to_all=True),

@@ -11,6 +11,7 @@ from local_azure.azure_ml.api.emulator import Emulator
 from local_azure.azure_ml.api.resources import LOCATION
 from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunState
 from local_azure.azure_ml.service import ServiceError, iso, utcnow
+from local_azure.azure_ml.settings import LogAddresses
 from local_azure.azure_ml.spec import JobSpec, job_spec
 from local_azure.azure_ml.storage import log_location, output_uri
 from local_azure.azure_ml.workspace import COMPUTES, Document
@@ -196,6 +197,10 @@ def get_run_details(emulator: Emulator, call: Call) -> Answer:
     run = _run(emulator, call)
     storage = emulator.storage
     logs = {name: storage.read_url(log_location(storage, run.name, name)) for name in run.log_files}
+    if emulator.settings.log_addresses is LogAddresses.UNSIGNED:
+        logs = {name: address.partition("?")[0] for name, address in logs.items()}
+    elif emulator.settings.log_addresses is LogAddresses.NONE:
+        logs = {}
     return Answer(body={**_described(run), "logFiles": logs, "inputDatasets": [], "outputDatasets": []})
 
 

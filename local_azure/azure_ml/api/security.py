@@ -60,8 +60,11 @@ class TokenIssuer:
         }
         return Token(access_token=jwt.encode(claims, self._key, _ALGORITHM), expires_on=expires_on)
 
-    def caller(self, authorization: str | None) -> str:
-        """Return the client id in an Authorization header. Raises ServiceError 401 without a valid token."""
+    def caller(self, authorization: str | None, audience: str | None = None) -> str:
+        """Return the client id in an Authorization header. Raises ServiceError 401 without a valid token.
+
+        ``audience``: the resource that the token must be for; None where any will do.
+        """
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer":
             raise _unauthorised("AuthenticationFailed", "The Authorization header with a bearer token is missing.")
@@ -74,6 +77,8 @@ class TokenIssuer:
             raise _unauthorised("InvalidAuthenticationToken", message) from error
         if claims.get("epoch", 0) < self._epoch:
             raise _unauthorised("ExpiredAuthenticationToken", "The access token has expired.")
+        if audience not in (None, str(claims["aud"]).rstrip("/")):
+            raise _unauthorised("InvalidAuthenticationInfo", f"The access token is not for {audience}.")
         return str(claims["appid"])
 
 

@@ -14,6 +14,7 @@ from azure.storage.blob import BlobServiceClient
 
 from cli.runs import describe_run
 from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels, WorkspaceClient
+from function_app.adapters.azure_ml_logs import JobLogs
 from function_app.adapters.azure_ml_pace import Pace
 from function_app.config.pipeline_files import read_script
 from function_app.config.pipelines import Attempts, Size, Watch
@@ -21,7 +22,7 @@ from function_app.domain.records import RunRecord
 from function_app.sweep.sweep import run_sweep
 from local_azure.azurite import Azurite
 from tests.crash.azurite_world import AzuriteWorld, serve_queues
-from tests.support.azure_ml import AzureMl, adapter_client, cluster_body, start_with_cluster
+from tests.support.azure_ml import APP_IDENTITY, AzureMl, adapter_client, cluster_body, start_with_cluster
 from tests.support.processes import REPOSITORY
 from tests.support.twin import PIPELINES
 from tests.support.world import ALL_SHARDS, pipeline
@@ -37,8 +38,10 @@ class Twin:
 
     world: AzuriteWorld
     emulator: AzureMl
+    account: str
+    """Name of the one storage account."""
 
-    def add_pipeline(self, dataset: str, *, wait_s: int = 60, timeout_s: int = 600, **variables: str) -> None:
+    def add_pipeline(self, dataset: str, **variables: str) -> None:
         """Put a pipeline into service, whose jobs run the stand-in with these variables."""
         train = pipeline().train
         options = replace(train.options, per_process_batch_size=2)
@@ -48,7 +51,7 @@ class Twin:
                 "script": SCRIPT,
                 "compute": "cluster",
                 "num_nodes": 1,
-                "timeout_s": timeout_s,
+                "timeout_s": 600,
                 "environment_variables": {
                     "PYTHONPATH": str(REPOSITORY),
                     "STAND_IN_VAL_ACCURACY": "0.99",
@@ -57,7 +60,7 @@ class Twin:
             }
         )
         others = (Size(compute="other-cluster", vm_size="Standard_NC6s_v3"),)
-        changes: dict[str, Any] = {"attempts": Attempts(max=3, wait_s=wait_s, other_sizes=others), "watch": Watch()}
+        changes: dict[str, Any] = {"attempts": Attempts(max=3, wait_s=60, other_sizes=others), "watch": Watch()}
         self.world.add_pipelines(dataset, train=train, **changes)
 
     def fault(self, name: str, dataset: str, times: int = 1) -> None:
@@ -101,7 +104,7 @@ class Twin:
         """Return what `landfall why` answers."""
         return call(self.world, "GET", f"/api/history/{subject}").text
 
-    def told(self, run: RunRecord) -> str:
+    def received(self, run: RunRecord) -> str:
         """Return the text of what people have received about a run."""
         return "\n".join(str(n.content["text"]) for n in self.world.people.received if n.subject == run.run_id)
 
@@ -116,7 +119,9 @@ def running_twin(directory: Path, azurite: Azurite, connection: str) -> Iterator
         emulator.put("computes/other-cluster", cluster_body()).raise_for_status()
         _publish(emulator, connection, name)
         with adapter_client(emulator) as client:
-            yield Twin(world=_world(connection, client), emulator=emulator)
+            yield Twin(
+                world=_world(connection, client, f"{emulator.url}/blob/{name}"), emulator=emulator, account=name
+            )
     finally:
         emulator.process.stop()
 
@@ -144,12 +149,13 @@ def _publish(emulator: AzureMl, connection: str, account: str) -> None:
         emulator.put(f"datastores/{name}", {"properties": properties}).raise_for_status()
 
 
-def _world(connection: str, client: WorkspaceClient) -> AzuriteWorld:
+def _world(connection: str, client: WorkspaceClient, blob_uri: str) -> AzuriteWorld:
     world = AzuriteWorld(connection=connection)
     world.create()
     world = world.opened()
     pace = Pace(now_s=lambda: world.clock().timestamp(), wait=lambda seconds: world.clock.move(seconds=seconds))
-    paced = WorkspaceClient(client.workspace, str(uuid.uuid4()), pace)
+    logs = JobLogs(client_id=APP_IDENTITY, blob_uri=blob_uri)
+    paced = WorkspaceClient(client.workspace, APP_IDENTITY, pace=pace, logs=logs)
     world.services = replace(
         world.services,
         workspace=client.workspace,

@@ -46,7 +46,7 @@ def time() -> FakeTime:
 @pytest.fixture
 def jobs(workspace_client: WorkspaceClient, time: FakeTime) -> AzureMLJobs:
     """The adapter with a pace of its own: a throttled test leaves nothing to the next."""
-    client = WorkspaceClient(workspace_client.workspace, "0" * 8, Pace(now_s=time.read, wait=time.wait))
+    client = WorkspaceClient(workspace_client.workspace, "0" * 8, pace=Pace(now_s=time.read, wait=time.wait))
     return AzureMLJobs(client)
 
 
@@ -192,7 +192,7 @@ def test_a_build_that_takes_an_hour_is_preparing(jobs: AzureMLJobs, azure_ml: Az
 
 
 def test_a_cluster_that_is_deleted_leaves_its_job_queued(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
-    """Until somebody cancels it."""
+    """Until it is canceled."""
     azure_ml.put("computes/doomed", cluster_body()).raise_for_status()
     spec = job_spec(compute="doomed")
     switch_on(azure_ml, LifeFault.COMPUTE_GONE, spec.name)

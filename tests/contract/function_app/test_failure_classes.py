@@ -96,17 +96,15 @@ CONTINUED = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.
 
 def test_every_class_and_every_remedy_has_a_case() -> None:
     """A class that is added needs a cause on the emulator."""
-    assert (set(FailureClass) - {FailureClass.UNKNOWN}, set(Remedy)) == (
-        CASES.keys(),
-        {case.remedy for case in CASES.values()},
-    )
+    assert set(FailureClass) == {*CASES, FailureClass.UNKNOWN}
+    assert set(Remedy) == {case.remedy for case in CASES.values()}
 
 
 @pytest.mark.parametrize("failure_class", CASES)
 def test_a_failure_has_its_class_its_remedy_and_words_that_people_read(
     twin: Twin, failure_class: FailureClass
 ) -> None:
-    """A remedy that continues leads to a model; any other ends the run, and people are told why."""
+    """A remedy that continues leads to a model; any other ends the run, and people read why."""
     case, dataset = CASES[failure_class], f"{failure_class.replace('_', '-')}-{uuid.uuid4().hex[:4]}"
     twin.add_pipeline(dataset, **case.variables)
     if case.fault:
@@ -121,7 +119,7 @@ def test_a_failure_has_its_class_its_remedy_and_words_that_people_read(
     lines = f"{twin.run_text(first)}\n{twin.why(first.run_id)}"
     assert (True, True) == (case.words in lines, f"failure: {failure_class}, remedy: {case.remedy}" in lines)
     if case.remedy not in CONTINUED:
-        assert (None, True) == (first.next_run_id, case.words in twin.told(first))
+        assert (None, True) == (first.next_run_id, case.words in twin.received(first))
         return
     assert first.next_run_id is not None
     twin.sweep(dataset, minutes=2)  # after the pause, where there is one

@@ -1,6 +1,6 @@
 """The end of a job's log: at its signed address, or in the workspace's storage as the app's identity.
 
-A workspace whose storage takes no keys may give addresses that nobody can read, or none. Then the log is read where
+A workspace whose storage takes no keys may give addresses that cannot be read, or none. Then the log is read where
 Azure ML keeps it: ``ExperimentRun/dcid.<job>/user_logs/…`` of the container of the workspace's artifacts.
 """
 

@@ -82,20 +82,20 @@ class AzureMlApi:
 
     async def _handle(self, request: web.Request) -> Answer:
         """Answer a call; every error becomes an answer."""
+        headers: Mapping[str, str] = {}
         try:
             route, parts = find_route(request.method, request.path)
-            headers: Mapping[str, str] = {}
             if not route.open:
                 caller = self._emulator.tokens.caller(request.headers.get("Authorization"))
                 headers = self._throttling.take(caller, request.method) if request.path.startswith(_ARM) else {}
             call = await self._call(request, parts)
             answer = await asyncio.to_thread(route.handler, self._emulator, call)
-            return dataclasses.replace(answer, headers={**answer.headers, **headers})
         except ServiceError as error:
-            return _refused(error)
+            answer = _refused(error)
         except Exception:
             logger.exception("%s %s broke the emulator", request.method, request.path)
-            return _refused(ServiceError(500, "InternalError", "The emulator failed; its log says why."))
+            answer = _refused(ServiceError(500, "InternalError", "The emulator failed; its log says why."))
+        return dataclasses.replace(answer, headers={**answer.headers, **headers})
 
     async def _call(self, request: web.Request, parts: Any) -> Call:
         return Call(

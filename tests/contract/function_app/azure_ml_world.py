@@ -102,7 +102,7 @@ class Twin:
 
     def why(self, subject: str) -> str:
         """Return what `landfall why` answers."""
-        return call(self.world, "GET", f"/api/history/{subject}").text
+        return call(self.world, "GET", f"/api/why/{subject}").text
 
     def received(self, run: RunRecord) -> str:
         """Return the text of what people have received about a run."""

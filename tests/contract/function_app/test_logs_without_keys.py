@@ -49,16 +49,16 @@ def test_the_log_is_read_as_the_app_where_addresses_cannot_be(emulator: AzureMl,
     with adapter_client(emulator) as client:
         jobs = AzureMLJobs(client)
         name = ended_job(jobs, emulator)
-        given = emulator.details(name)["logFiles"].values()
+        known = emulator.details(name)["logFiles"].values()
         tail = jobs.log_tail(name, max_bytes=9)
     assert (addresses is not LogAddresses.NONE, addresses is LogAddresses.SIGNED) == (
-        bool(given),
-        any("sig=" in address for address in given),
+        bool(known),
+        any("sig=" in address for address in known),
     )
     assert "he end\n" == (tail or "")[-7:]
 
 
-def test_an_identity_without_the_role_is_told_which_one(emulator: AzureMl, addresses: LogAddresses) -> None:
+def test_an_identity_without_the_role_reads_which_one_it_needs(emulator: AzureMl, addresses: LogAddresses) -> None:
     """Only a signed address can be read by anyone."""
     stranger = str(uuid.uuid4())
     with adapter_client(emulator) as client:

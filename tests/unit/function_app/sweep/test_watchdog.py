@@ -75,7 +75,7 @@ def test_a_run_that_does_not_respond_is_notified_after_a_while() -> None:
     assert [0, 0, 1, 1] == counts
 
 
-def test_a_state_that_nobody_knows_is_notified_by_its_name() -> None:
+def test_an_unknown_state_is_notified_by_its_name() -> None:
     """The run is not followed meanwhile; control characters do not reach a terminal."""
     world, run = started("Running")
     notified_after(world, "run_silent", minutes=5)
@@ -88,8 +88,8 @@ def test_a_state_that_nobody_knows_is_notified_by_its_name() -> None:
     assert (True, True) == ("\n" not in text, len(text) < 500)
 
 
-def test_a_run_that_is_prepared_for_too_long_is_told_about_its_image() -> None:
-    """It waits for no nodes, so nobody has to look at a quota; when it is queued, the usual warning follows."""
+def test_a_run_that_is_prepared_for_too_long_is_notified_about_its_image() -> None:
+    """It waits for no nodes, so its quota does not matter; when it is queued, the usual warning follows."""
     world, run = started("Preparing")
     assert [] == notified_after(world, "run_waiting", minutes=25)
     (text,) = notified_after(world, "run_waiting", minutes=10)

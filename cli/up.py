@@ -64,7 +64,8 @@ def twin_options(command: Callable[..., R]) -> Callable[..., R]:
 @click.option(
     "--fault",
     type=click.Choice([str(fault) for fault in FAULTS]),
-    help="Let this go wrong with every job; docs/attempts.md explains each fault (default: nothing goes wrong).",
+    metavar="NAME",
+    help=f"Let this fault happen to every job: {', '.join(FAULTS)}. docs/attempts.md explains each (default: none).",
 )
 @twin_options
 def up(options: TwinOptions, *, own_host: bool, fault: str | None) -> None:

@@ -278,8 +278,10 @@ def azure_ml_errors(action: str) -> Iterator[None]:
 
 
 def detail(error: Exception) -> str:
-    """Return an error's message on one bounded line."""
-    return " ".join(str(error).split())[:MAX_DETAIL_CHARS] or type(error).__name__
+    """Return an error's codes and message on one bounded line, without the JSON that the SDK prints after them."""
+    message = getattr(getattr(error, "error", None), "message", None)
+    text = f"{'/'.join(_refusal_codes(error))}: {message}" if message else str(error)
+    return " ".join(text.split())[:MAX_DETAIL_CHARS] or type(error).__name__
 
 
 def _refused_or_unavailable(action: str, error: HttpResponseError) -> LandfallError:
@@ -296,5 +298,9 @@ def _refused_or_unavailable(action: str, error: HttpResponseError) -> LandfallEr
 
 def _refusal_code(error: HttpResponseError) -> str:
     """Return the status and the codes of a refusal: ``400/UserError/BadArgument/UnknownTargetType``."""
+    return "/".join([str(error.status_code), *_refusal_codes(error)])
+
+
+def _refusal_codes(error: Any) -> list[str]:
     codes = [str(getattr(error.error, "code", None) or ""), *_CODE.findall(str(error))[:MAX_CODES]]
-    return "/".join([str(error.status_code), *(code[:100] for code in codes if code)])
+    return [code[:100] for code in codes if code]

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from azure.storage.blob import BlobServiceClient
 
 from cli.runs import describe_run
-from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels, WorkspaceClient
+from function_app.adapters.azure_ml import OPTIONS, AzureMLJobs, AzureMLModels, WorkspaceClient
 from function_app.adapters.azure_ml_logs import JobLogs
 from function_app.adapters.azure_ml_pace import Pace
 from function_app.config.pipeline_files import read_script
@@ -118,7 +119,8 @@ def running_twin(directory: Path, azurite: Azurite, connection: str) -> Iterator
     try:
         emulator.put("computes/other-cluster", cluster_body()).raise_for_status()
         _publish(emulator, connection, name)
-        with adapter_client(emulator) as client:
+        with adapter_client(emulator) as client, pytest.MonkeyPatch.context() as patch:
+            patch.setitem(OPTIONS, "retry_backoff_factor", 0.0)  # the SDK repeats without a pause
             yield Twin(
                 world=_world(connection, client, f"{emulator.url}/blob/{name}"), emulator=emulator, account=name
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from function_app.adapters.azure_ml import AzureMLJobs, WorkspaceClient
+from function_app.adapters.azure_ml import OPTIONS, AzureMLJobs, WorkspaceClient
 from function_app.adapters.azure_ml_pace import READS_PER_S, Pace
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
 from local_azure.azure_ml.faults import AnswerFault, LifeFault
@@ -44,8 +44,9 @@ def time() -> FakeTime:
 
 
 @pytest.fixture
-def jobs(workspace_client: WorkspaceClient, time: FakeTime) -> AzureMLJobs:
-    """The adapter with a pace of its own: a throttled test leaves nothing to the next."""
+def jobs(workspace_client: WorkspaceClient, time: FakeTime, monkeypatch: pytest.MonkeyPatch) -> AzureMLJobs:
+    """The adapter with a pace of its own, whose SDK does not pause: a throttled test leaves nothing to the next."""
+    monkeypatch.setitem(OPTIONS, "retry_backoff_factor", 0.0)
     client = WorkspaceClient(workspace_client.workspace, "0" * 8, pace=Pace(now_s=time.read, wait=time.wait))
     return AzureMLJobs(client)
 

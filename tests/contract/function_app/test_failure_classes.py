@@ -44,6 +44,12 @@ def cancel_in_azure_ml(twin: Twin, dataset: str) -> None:
     twin.world.services.jobs.cancel(twin.newest(dataset).run_id)
 
 
+def refuse_the_log(twin: Twin, _dataset: str) -> None:
+    """Let storage refuse the app's identity, once."""
+    do = {"status": 403, "code": "AuthorizationPermissionMismatch", "message": "not authorized"}
+    twin.emulator.twin("POST", "faults", {"match": {"path": "/blob/"}, "do": do})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """What happens to the first attempt, and what follows."""
@@ -90,13 +96,19 @@ CASES: Mapping[FailureClass, Case] = {
     FailureClass.CANCELED: Case(
         variables=HANGS, meanwhile=cancel_in_azure_ml, remedy=Remedy.STOP, words="canceled in Azure ML"
     ),
+    FailureClass.UNKNOWN: Case(
+        variables={"STAND_IN_EXIT": "1"},
+        meanwhile=refuse_the_log,
+        remedy=Remedy.STOP,
+        words="give it the role Storage Blob Data Reader",
+    ),
 }
 CONTINUED = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.OTHER_SIZE})
 
 
 def test_every_class_and_every_remedy_has_a_case() -> None:
     """A class that is added needs a cause on the emulator."""
-    assert set(FailureClass) == {*CASES, FailureClass.UNKNOWN}
+    assert set(FailureClass) == set(CASES)
     assert set(Remedy) == {case.remedy for case in CASES.values()}
 
 

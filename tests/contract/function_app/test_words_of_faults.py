@@ -61,9 +61,7 @@ def test_every_answer_has_its_words() -> None:
     assert set(AnswerFault) == DELAYS.keys() | REFUSALS.keys()
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param(one, marks=pytest.mark.slow if one in RETRIED else ()) for one in DELAYS], ids=str
-)
+@pytest.mark.parametrize("fault", DELAYS, ids=str)
 def test_a_delayed_submission_says_why_and_leads_to_one_model(twin: Twin, dataset: str, fault: AnswerFault) -> None:
     """The message stays in its queue; its next delivery submits the run, or meets the job that exists."""
     twin.fault(fault, dataset, SDK_TRIES if fault in RETRIED else 1)

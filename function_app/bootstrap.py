@@ -82,6 +82,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.tables import TableLedger
     from function_app.config.pipeline_files import read_script
     from function_app.config.settings import PATIENCE
+    from function_app.runs.submission import handle_request
     from function_app.services import Services, TimeBudget
 
     found = _configuration(environ)
@@ -99,6 +100,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         documents=BlobDocumentStore(host, settings.state_container),
         run_outputs=BlobDocumentStore(host, settings.runs_container),
         requests=StorageRequestQueue(host),
+        start=handle_request,
         jobs=AzureMLJobs(workspace),
         models=AzureMLModels(workspace),
         notifiers=found.pipelines.notifiers,

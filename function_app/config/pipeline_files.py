@@ -34,20 +34,20 @@ _MEANINGS = {
     "unexpected_keyword_argument": "is unknown",
 }
 _MOVED = {
-    ("train", "compute"): 'is now train.cluster: write "cluster: {}" instead',
+    "train.compute": 'is now train.cluster: write "cluster: {}" instead',
     (
         "train",
         "vm_size",
     ): f'belongs to the cluster: remove it, and list "- vm_size: {{}}" among its sizes in {CLUSTERS_FILE}',
-    ("train", "processes_per_node"): (
+    "train.processes_per_node": (
         "belongs to the cluster: remove it. One process is started for each GPU; for another number write "
         f'"processes_per_node: {{}}" beside the vm_size in {CLUSTERS_FILE}'
     ),
-    ("train", "price_per_node_hour"): (
+    "train.price_per_node_hour": (
         'belongs to the cluster: remove it, and write "price_per_node_hour: {}" beside the vm_size in '
         f"{CLUSTERS_FILE}"
     ),
-    ("attempts", "other_sizes"): (
+    "attempts.other_sizes": (
         f"is now attempts.other_clusters: write the names of its computes, [NAME, ...], and each with its vm_size in "
         f"{CLUSTERS_FILE}"
     ),
@@ -326,7 +326,7 @@ def _problems(error: ValidationError, section: Any) -> Iterator[str]:
     """Yield one message for each pydantic error: field path, problem, value, and a suggestion for unknown fields."""
     for found in error.errors(include_url=False):
         location = [part for part in found["loc"] if part != "[key]"]
-        if (moved := _MOVED.get(tuple(map(str, location)))) and found["type"] == "extra_forbidden":
+        if (moved := _MOVED.get(".".join(map(str, location)))) and found["type"] == "extra_forbidden":
             value = found["input"] if isinstance(found["input"], str | int | float) else "…"
             yield f"{'.'.join(map(str, location))}: {moved.format(setting_value(str(value)).strip(chr(39)))}"
             continue

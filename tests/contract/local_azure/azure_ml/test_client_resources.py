@@ -123,17 +123,19 @@ def test_a_retired_or_unknown_size_is_refused_in_azure_s_words(client: MLClient,
         client.compute.begin_create_or_update(AmlCompute(name="retired", size=size))
 
 
-@pytest.mark.parametrize("change", [{"size": "Standard_ND96asr_v4"}, {"tier": "low_priority"}])
-def test_size_and_priority_of_a_cluster_cannot_be_changed(client: MLClient, change: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("size", "tier"), [("Standard_ND96asr_v4", "dedicated"), ("Standard_NC24ads_A100_v4", "low_priority")]
+)
+def test_size_and_priority_of_a_cluster_cannot_be_changed(client: MLClient, size: str, tier: str) -> None:
     """They need a new cluster; its bounds can be changed."""
     from azure.ai.ml.entities import AmlCompute
     from azure.core.exceptions import HttpResponseError
 
-    members = {"name": "kept", "size": "Standard_NC24ads_A100_v4", "tier": "dedicated"}
     for most in (2, 3):
-        client.compute.begin_create_or_update(AmlCompute(**members, max_instances=most)).result()
+        kept = AmlCompute(name="kept", size="Standard_NC24ads_A100_v4", max_instances=most)
+        client.compute.begin_create_or_update(kept).result()
     with pytest.raises(HttpResponseError, match="of a cluster cannot be changed from"):
-        client.compute.begin_create_or_update(AmlCompute(**members | change))
+        client.compute.begin_create_or_update(AmlCompute(name="kept", size=size, tier=tier))
     assert 3 == client.compute.get("kept").max_instances
 
 

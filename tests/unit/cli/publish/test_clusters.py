@@ -82,7 +82,7 @@ def test_a_cluster_gets_the_first_size_that_region_and_quota_have(offered: Regio
     assert expected == choose_size(wanted(VOLTA, AMPERE, HOPPER), offered).vm_size
 
 
-def test_the_person_is_told_why_the_preferred_sizes_were_passed_over() -> None:
+def test_the_choice_says_why_the_preferred_sizes_were_passed_over() -> None:
     """In the order of preference."""
     quotas = {"Standard NDASv4_A100 Family Cluster Dedicated vCPUs": 100}
     words = choose_size(wanted(VOLTA, AMPERE, HOPPER), region(quotas=quotas)).words
@@ -122,7 +122,7 @@ def test_a_compute_of_another_kind_is_no_cluster() -> None:
 
 @pytest.mark.parametrize(("location", "fits"), [("westeurope", False), ("ChinaNorth3", True)])
 def test_a_cluster_of_a_size_that_was_retired_since_gets_no_nodes(location: str, *, fits: bool) -> None:
-    """It exists as long as nobody deletes it, and its jobs would wait for ever."""
+    """It exists until it is deleted, and its jobs would wait for nodes for ever."""
     identity = SimpleNamespace(user_assigned_identities=[SimpleNamespace(resource_id=IDENTITY)])
     old = SimpleNamespace(type="amlcompute", size=VOLTA.upper(), tier=None, max_instances=4, identity=identity)
     workspace = AzureMlWorkspace(client(old, location))

@@ -9,10 +9,12 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from shared.job_arguments import ModelOptions, numbers
 from training_job.errors import ConfigurationError, ModelError
@@ -28,6 +30,9 @@ _IMAGENET_RGB_MEAN = (123.675, 116.28, 103.53)
 _IMAGENET_RGB_STD = (58.395, 57.12, 57.375)
 """Source of all three: keras/src/applications/imagenet_utils.py, times 255 where it divides first."""
 _COLOURS = 3
+_IMAGE_RANK = 4
+_FUSED_TYPES = (tf.float32, tf.float16)
+"""The kernel takes float32 weights with both."""
 _WITH_OWN_LAYERS = ("efficientnet", "mobilenetv3", "convnext")
 """These normalise in layers of their own."""
 FUNCTION = "build_model"
@@ -43,7 +48,38 @@ def build_model(options: ModelOptions, input_shape: tuple[int, ...]) -> keras.Mo
     model = _build(options, input_shape, num_outputs)
     if options.pretrained_weights:
         load_pretrained(model, Path(options.pretrained_weights))
+    fuse_batch_norm(model)
     return model
+
+
+def fuse_batch_norm(model: keras.Model) -> None:
+    """Let the batch normalisation of images train with TensorFlow's fused kernel, as Keras 2 did.
+
+    Keras 3 composes it of about ten operations, and a ResNet-50 then trains a sixth slower on a CPU. The result is
+    the same within rounding. Only this object computes otherwise: what is saved or exported has Keras' own layer.
+    """
+    for layer in model._flatten_layers():  # noqa: SLF001 - `layers` does not enter nested models
+        if type(layer) is keras.layers.BatchNormalization and not (layer.renorm or layer.synchronized):
+            layer.call = MethodType(_batch_norm, layer)
+
+
+def _batch_norm(layer: keras.layers.BatchNormalization, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+    """Do what `BatchNormalization.call` does, fused where the kernel can: images of [B, height, width, channels]."""
+    images = len(inputs.shape) == _IMAGE_RANK and layer.axis in (-1, _IMAGE_RANK - 1)
+    if not (training and layer.trainable and images and mask is None and inputs.dtype in _FUSED_TYPES):
+        return type(layer).call(layer, inputs, training=training, mask=mask)
+    channels = inputs.shape[-1]
+    outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+        inputs,
+        tf.ones(channels) if layer.gamma is None else layer.gamma.value,
+        tf.zeros(channels) if layer.beta is None else layer.beta.value,
+        epsilon=layer.epsilon,
+    )
+    # The kernel returns the sample's variance times n / (n - 1); Keras 3 keeps the sample's own.
+    n = tf.cast(tf.size(inputs) // channels, tf.float32)
+    for moving, of_batch in ((layer.moving_mean, mean), (layer.moving_variance, variance * (n - 1) / n)):
+        moving.assign(moving * layer.momentum + of_batch * (1 - layer.momentum))
+    return outputs
 
 
 def _build(options: ModelOptions, input_shape: tuple[int, ...], num_outputs: int) -> keras.Model:

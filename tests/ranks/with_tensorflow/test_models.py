@@ -8,10 +8,11 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from shared.job_arguments import ModelOptions
 from training_job.errors import ConfigurationError, ModelError
-from training_job.models import build_model
+from training_job.models import build_model, fuse_batch_norm
 
 SMALL = (64, 64, 3)
 
@@ -49,6 +50,62 @@ def test_a_binary_task_has_one_logit() -> None:
     """Above 0 for class 1."""
     model = build_model(ModelOptions(task="binary", num_classes=2), (8, 8, 1))
     assert (2, 1) == logits(model, (8, 8, 1)).shape
+
+
+def with_batch_norm(policy: str, *, fused: bool) -> keras.Model:
+    """A convolution and two normalisations, one of them nested and without a factor, from the same random numbers."""
+    keras.utils.set_random_seed(1)
+    keras.mixed_precision.set_global_policy(policy)
+    try:
+        nested = keras.Sequential([keras.layers.BatchNormalization(scale=False, momentum=0.9)])
+        layers = [keras.layers.Conv2D(5, 3), keras.layers.BatchNormalization(beta_initializer="ones"), nested]
+        model = keras.Sequential([keras.Input((6, 7, 3)), *layers])
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    if fused:
+        fuse_batch_norm(model)
+    return model
+
+
+def trained_once(model: keras.Model) -> tuple[list[Any], set[str]]:
+    """What one batch leads to: outputs, gradients, all weights, outputs of an evaluation; and the kernels used."""
+    images = tf.random.stateless_normal((4, 6, 7, 3), seed=(1, 2)) * 3 + 1
+    values = [variable.value for variable in model.trainable_variables]
+
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            outputs = model(images, training=True)
+            loss = tf.reduce_sum(tf.sin(tf.cast(outputs, tf.float32)))
+        return outputs, tape.gradient(loss, values)
+
+    outputs, gradients = step()
+    kernels = {op.type for op in step.get_concrete_function().graph.get_operations()}
+    return [outputs, *gradients, *model.weights, model(images, training=False)], kernels
+
+
+@pytest.mark.parametrize(("policy", "tolerance"), [("float32", 1e-4), ("mixed_float16", 5e-3), ("mixed_bfloat16", 0)])
+def test_fused_batch_norm_computes_what_keras_computes(policy: str, tolerance: float) -> None:
+    """Outputs, gradients and moving statistics; bfloat16, which the kernel may not know, is left to Keras."""
+    expected, composed = trained_once(with_batch_norm(policy, fused=False))
+    found, kernels = trained_once(with_batch_norm(policy, fused=True))
+    assert ("FusedBatchNormV3" in kernels, "FusedBatchNormV3" in composed) == (policy != "mixed_bfloat16", False)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(
+            tf.cast(one, tf.float32), tf.cast(other, tf.float32), rtol=tolerance, atol=tolerance
+        )
+
+
+def test_the_models_that_are_trained_use_the_fused_kernel(tmp_path: Path) -> None:
+    """What is saved has Keras' own layers, so it is read without this package."""
+    model = build_model(ModelOptions(model_name="ResNet50", num_classes=7), SMALL)
+    graph = (
+        tf.function(lambda images: model(images, training=True)).get_concrete_function(tf.zeros((2, *SMALL))).graph
+    )
+    assert [op.type for op in graph.get_operations()].count("FusedBatchNormV3") == 53
+    model.save(tmp_path / "model.keras")
+    read = keras.saving.load_model(tmp_path / "model.keras")
+    assert {type(layer).__module__.split(".")[0] for layer in read.layers} == {"keras"}
 
 
 def test_an_unknown_name_is_refused_with_a_list_of_names() -> None:

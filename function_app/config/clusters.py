@@ -80,12 +80,8 @@ class Machines:
     processes_per_node: int
     price_per_node_hour: float | None = None
     max_nodes: int = MAX_NODES
-
-    @property
-    def gpu(self) -> str | None:
-        """Kind of the GPUs, such as ``A100``; None for a size that is not in the table."""
-        known = vm_size(self.vm_size)
-        return known.gpu if known else None
+    gpu: str | None = None
+    """Kind of the GPUs, such as ``A100``; None for a size that is not in the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +100,14 @@ class Clusters:
             hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(self.clusters)}"
             raise ValueError(f"{name} is not in {CLUSTERS_FILE}; {hint}")
         size = self._size(name, cluster)
-        gpus = vm_size(size.vm_size)
+        known = vm_size(size.vm_size)
         return Machines(
             cluster=name,
             vm_size=size.vm_size,
-            processes_per_node=size.processes_per_node or (gpus.num_gpus if gpus else 1),
+            processes_per_node=size.processes_per_node or (known.num_gpus if known else 1),
             price_per_node_hour=size.price_per_node_hour,
             max_nodes=cluster.max_nodes,
+            gpu=known.gpu if known else None,
         )
 
     def _size(self, name: str, cluster: Cluster) -> ClusterSize:

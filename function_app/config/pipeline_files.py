@@ -35,10 +35,7 @@ _MEANINGS = {
 }
 _MOVED = {
     "train.compute": 'is now train.cluster: write "cluster: {}" instead',
-    (
-        "train",
-        "vm_size",
-    ): f'belongs to the cluster: remove it, and list "- vm_size: {{}}" among its sizes in {CLUSTERS_FILE}',
+    "train.vm_size": f'belongs to the cluster: remove it, and list "- vm_size: {{}}" in its sizes in {CLUSTERS_FILE}',
     "train.processes_per_node": (
         "belongs to the cluster: remove it. One process is started for each GPU; for another number write "
         f'"processes_per_node: {{}}" beside the vm_size in {CLUSTERS_FILE}'

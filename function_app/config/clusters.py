@@ -14,6 +14,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from function_app.config.fields import MAX_NODES, Section, VmSizeName, check_order
+from shared.safe_text import setting_value
 from shared.vm_sizes import check_gpus, retirement, vm_size
 
 CLUSTERS_FILE = "clusters.yaml"
@@ -120,8 +121,8 @@ class Clusters:
         size = cluster.size(chosen)
         if size is None:
             raise ValueError(
-                f"the app setting {CLUSTER_SIZES} says that {name} has {chosen}, which is not among its sizes in "
-                f"{CLUSTERS_FILE}; {remedy}"
+                f"the app setting {CLUSTER_SIZES} says that {name} has {setting_value(chosen)}, which is not among "
+                f"its sizes in {CLUSTERS_FILE}; {remedy}"
             )
         if gone := retirement(size.vm_size):
             raise ValueError(f"the app setting {CLUSTER_SIZES} says that {name} has a retired size: {gone}; {remedy}")

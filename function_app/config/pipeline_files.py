@@ -335,8 +335,10 @@ def _problems(error: ValidationError, section: Any) -> Iterator[str]:
         is_unknown = found["type"] in ("extra_forbidden", "unexpected_keyword_argument")
         hint = _did_you_mean(section, location) if is_unknown else ""
         path = [str(part) for part in location]
-        if (is_unknown or "[key]" in found["loc"]) and len(path[-1]) > MAX_VALUE_CHARS:
-            path[-1] = f"a name of {len(path[-1])} characters"  # perhaps a key, put where a field's name belongs
+        suspects = {0, len(path) - 1} if is_unknown or "[key]" in found["loc"] else {0}
+        for place in suspects & set(range(len(path))):
+            if len(path[place]) > MAX_VALUE_CHARS:
+                path[place] = f"a name of {len(path[place])} characters"  # perhaps a key, where a name belongs
         yield f"{'.'.join(path) or 'the file'}: {message}{seen}{hint}"
 
 

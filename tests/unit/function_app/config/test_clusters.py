@@ -190,7 +190,7 @@ def test_options_follow_the_gpu_that_the_cluster_has() -> None:
         ),
         (
             {"landfall-gpu": "Standard_ND96asr_v4"},
-            "the app setting LANDFALL_CLUSTER_SIZES says that landfall-gpu has Standard_ND96asr_v4, which is not",
+            "the app setting LANDFALL_CLUSTER_SIZES says that landfall-gpu has 'Standard_ND96asr_v4', which is not",
         ),
         (
             {"landfall-gpu": "Standard_NC6s_v3"},
@@ -205,6 +205,14 @@ def test_a_deployment_submits_nothing_to_a_size_that_it_does_not_know(
     found = read_pipelines(folder(tmp_path), sizes)
     assert {} == found.pipelines
     assert found.out_of_service["digits"][0].startswith(f"digits.yaml: train.cluster: {problem}")
+
+
+@pytest.mark.parametrize("text", ["{key}: x", "{key}: {{sizes: 1}}", "gpu: {{{key}: 1}}", "gpu: {{sizes: {key}}}"])
+def test_a_bare_key_in_the_file_is_not_repeated(text: str) -> None:
+    """Wherever it stands."""
+    with pytest.raises(PipelineError) as caught:
+        parse_clusters(text.format(key="SECRET" * 14 + "==").encode(), "clusters.yaml")
+    assert "SECRET" not in str(caught.value)
 
 
 def test_a_deployment_has_the_size_that_was_published(tmp_path: Path) -> None:

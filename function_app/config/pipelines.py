@@ -344,6 +344,13 @@ class Pipeline(Section):
                 raise ValueError(problem)
         return self
 
+    @model_validator(mode="after")
+    def _first_attempt_has_time(self) -> Self:
+        hours, max_hours = self.train.num_nodes * self.train.timeout_s / 3600, self.attempts.max_node_hours
+        if max_hours is not None and hours > max_hours:
+            raise ValueError(f"attempts.max_node_hours must be at least {hours:g}: num_nodes times timeout_s")
+        return self
+
     def on(self, clusters: Clusters) -> Self:
         """Return the pipeline with the machines of its clusters. Raises PipelineError with all that does not fit."""
         machines: dict[str, Machines] = {}
@@ -393,10 +400,3 @@ class Pipeline(Section):
         """The options of the training on the pipeline's cluster."""
         own = self.train.options_by_gpu.get(self.machines.gpu or "")
         return own.instead_of(self.train.options) if own else self.train.options
-
-    @model_validator(mode="after")
-    def _first_attempt_has_time(self) -> Self:
-        hours, max_hours = self.train.num_nodes * self.train.timeout_s / 3600, self.attempts.max_node_hours
-        if max_hours is not None and hours > max_hours:
-            raise ValueError(f"attempts.max_node_hours must be at least {hours:g}: num_nodes times timeout_s")
-        return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -14,17 +15,51 @@ from cli.errors import CliError
 from cli.options import DEAD_LETTER_ID, as_json_option, limit_option, with_api
 
 MAX_ERROR_CHARS = 160
+WAITING, DONE, FAILED = ("queued", "running"), "done", "failed"
+"""States of a requested sweep."""
+FIRST_POLL_S, LAST_POLL_S = 0.2, 5.0
+SAY_EVERY_S = 30.0
+GIVE_UP_S = 2400.0
+"""The app itself gives up a sweep after 35 minutes."""
 
 
 @click.command(epilog="Example: landfall reconcile")
 @as_json_option
 @with_api
 def reconcile(client: ApiClient, *, as_json: bool) -> None:
-    """Run the sweep now: compare ledger, storage and Azure ML as the timer does, and repair the differences."""
-    swept = client.post("/api/reconcile")
-    click.echo(json.dumps(swept, indent=2) if as_json else "\n".join(describe_sweep(swept)))
-    if swept["problems"]:
-        raise CliError(f"{len(swept['problems'])} parts of the sweep failed. The next sweep tries them again.")
+    """Run the sweep now: compare ledger, storage and Azure ML as the timer does, and repair the differences.
+
+    Waits for its end; a sweep that is already running is not run twice. If you interrupt the command, it goes on.
+    """
+    sweep = _await_end(client, client.post("/api/reconcile"))
+    swept = sweep.get("report") or {"problems": []}
+    if as_json:
+        click.echo(json.dumps(sweep, indent=2))
+    elif sweep.get("report"):
+        click.echo("\n".join(describe_sweep(swept)))
+    if sweep["state"] == FAILED:
+        problem = f"The sweep failed: {sweep.get('error')}. Look at the app's log, or run landfall reconcile again."
+        parts = f"{len(swept['problems'])} parts of the sweep failed. The next sweep tries them again."
+        raise CliError(parts if sweep.get("report") else problem)
+
+
+def _await_end(client: ApiClient, sweep: dict[str, Any]) -> dict[str, Any]:
+    """Return a requested sweep once it has ended; say on standard error what it does."""
+    said, started_s, poll_s = None, time.monotonic(), FIRST_POLL_S
+    while (state := sweep.get("state")) not in (DONE, FAILED):
+        if state not in WAITING:
+            raise CliError(f"{client.url} answered with an unknown state {state!r}. Is it an older version?")
+        waited_s = time.monotonic() - started_s
+        if waited_s > GIVE_UP_S:
+            raise CliError(f"The sweep did not end within {GIVE_UP_S:.0f} s. Look at the app's log.")
+        now = (state, int(waited_s / SAY_EVERY_S))
+        if now != said:
+            click.echo(f"The sweep is {state}. Seconds so far: {waited_s:.0f}", err=True)
+        said = now
+        time.sleep(poll_s)
+        poll_s = min(2 * poll_s, LAST_POLL_S)
+        sweep = client.get("/api/reconcile")
+    return sweep
 
 
 def describe_sweep(swept: Mapping[str, Any]) -> Iterator[str]:

@@ -15,7 +15,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from function_app.domain.errors import PipelineError, ProblemsError, SettingsError
-from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED
+from function_app.domain.events import (
+    RUN_CHANGED,
+    SHARD_UPLOADED,
+    SHARD_UPLOADED_BULK,
+    SWEEP_REQUESTED,
+    TRAINING_REQUESTED,
+)
 
 if TYPE_CHECKING:
     from function_app.adapters.connections import ConnectionSettings, StorageConnection
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
 
 HOST_CONNECTION = "AzureWebJobsStorage"
 DATA_CONNECTION = "DataStorage"
-QUEUES = (SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED, RUN_CHANGED)
+QUEUES = (SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED, RUN_CHANGED, SWEEP_REQUESTED)
 
 PipelineMark = tuple[tuple[str, int, int], ...]
 

@@ -25,7 +25,13 @@ from azure.functions import (
 
 from function_app.bootstrap import services
 from function_app.domain.errors import ProblemsError
-from function_app.domain.events import RUN_CHANGED, SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED
+from function_app.domain.events import (
+    RUN_CHANGED,
+    SHARD_UPLOADED,
+    SHARD_UPLOADED_BULK,
+    SWEEP_REQUESTED,
+    TRAINING_REQUESTED,
+)
 
 if TYPE_CHECKING:
     from azure.functions import AsgiMiddleware
@@ -114,6 +120,18 @@ def reconcile(timer: TimerRequest) -> None:
 
     del timer  # a late tick does the same as one in time
     sweep(services())
+
+
+@triggers.function_name("sweep_requested")
+@triggers.queue_trigger(arg_name="message", queue_name=SWEEP_REQUESTED, connection=HOST_STORAGE)
+def sweep_requested(message: QueueMessage) -> None:
+    """Run the sweep that a person requested; its result can be asked for."""
+    from function_app.sweep.dead_letters import failures_on_record
+    from function_app.sweep.requested import handle_sweep_request
+
+    body = message.get_body()
+    with failures_on_record(SWEEP_REQUESTED, body, services()):
+        handle_sweep_request(body, services(), num_deliveries=message.dequeue_count or 1)
 
 
 @triggers.function_name("health")

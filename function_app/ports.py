@@ -5,11 +5,11 @@ Every method may raise ServiceUnavailableError where trying again later may help
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from function_app.domain.events import TrainingRequest
+from function_app.domain.events import QueuedMessage, TrainingRequest
 from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
 from function_app.domain.records import (
     BlobFacts,
@@ -200,6 +200,10 @@ class Notes(Protocol):
         """Replace a mark; of several concurrent writers one wins."""
         ...
 
+    def change_mark(self, name: str, before: str | None, after: str) -> bool:
+        """Replace a mark if it is still ``before``, None for no mark; return False where it is not."""
+        ...
+
 
 class DeadLetterLedger(Protocol):
     """Dead letters of the ledger. Every method may raise ServiceUnavailableError."""
@@ -252,10 +256,18 @@ class DeadLetterSource(Protocol):
 
 
 class MessageQueue(Protocol):
-    """A queue to which a dead letter can be replayed."""
+    """A queue of messages, besides what its trigger takes from it."""
 
     def send_text(self, text: str) -> None:
         """Append a message."""
+        ...
+
+    def take(self, limit: int, *, hidden_for: timedelta) -> Sequence[QueuedMessage]:
+        """Take messages, at most 32. One that is not deleted within the time is delivered again."""
+        ...
+
+    def delete(self, message: QueuedMessage) -> None:
+        """Delete a message that was taken. It stays where it has been delivered again since."""
         ...
 
 

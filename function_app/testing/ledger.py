@@ -313,6 +313,14 @@ class MemoryLedger:
         with self._lock:
             self.mark_rows[name] = text
 
+    def change_mark(self, name: str, before: str | None, after: str) -> bool:
+        """See Notes."""
+        with self._lock:
+            is_same = self.mark_rows.get(name) == before
+            if is_same:
+                self.mark_rows[name] = after
+            return is_same
+
     def _revision(self) -> str:
         return str(next(self._revisions))
 

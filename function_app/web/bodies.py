@@ -17,6 +17,7 @@ from function_app.ingest.completeness import MAX_LISTED, SplitDescription
 from function_app.runs.admission import place_in_line
 from function_app.runs.requests import MAX_TEXT_CHARS
 from function_app.services import Services
+from function_app.sweep.requested import SweepState
 from shard_validation import FeatureStatistics
 
 NOT_UNICODE = "string_unicode"
@@ -393,7 +394,7 @@ class HistoryBody(RecordBody):
     awaited: list[str] = Field(description="What has to happen next, in words; empty if nothing has to.")
 
 
-class SweepBody(BaseModel):
+class SweepBody(RecordBody):
     """What a sweep found and did."""
 
     shards_missed: int = Field(description="Uploaded shards without an event, which were sent to be validated.")
@@ -404,6 +405,18 @@ class SweepBody(BaseModel):
     dead_letters: int = Field(description="Messages and events that became dead letters in the ledger now.")
     unknown_jobs: int = Field(description="Jobs with Landfall's tags that were not in the ledger.")
     problems: list[str] = Field(description="Parts that failed; the next sweep tries them again.")
+
+
+class RequestedSweepBody(RecordBody):
+    """A sweep that was requested."""
+
+    sweep_id: str
+    state: SweepState
+    requested_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    report: SweepBody | None = Field(description="What it found and did, as soon as it has ended.")
+    error: str | None = Field(description="Why it failed as a whole; what failed in parts is in the report.")
 
 
 class DeadLetterSummary(RecordBody):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -20,7 +19,7 @@ from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
 from function_app.services import Services
 from function_app.sweep.dead_letters import replay
-from function_app.sweep.sweep import run_sweep
+from function_app.sweep.requested import latest_sweep, request_sweep
 from function_app.web.bodies import (
     DeadLetterBody,
     DeadLettersBody,
@@ -29,10 +28,10 @@ from function_app.web.bodies import (
     HistoryBody,
     HoldBody,
     PipelinesBody,
+    RequestedSweepBody,
     RunBody,
     RunRequest,
     RunsBody,
-    SweepBody,
     VersionBody,
 )
 
@@ -96,6 +95,7 @@ register_url_convertor("any_text", AnyText())
 
 NO_KEY = "The function key is missing or wrong. The Functions host answers this, without a body."
 RUN_LOCATION = {"Location": {"description": "Path of the run.", "schema": {"type": "string"}}}
+SWEEP_LOCATION = {"Location": {"description": "Path of the result.", "schema": {"type": "string"}}}
 
 router = APIRouter(prefix="/api", responses={401: {"description": NO_KEY}, **_refusals(400, 405, 413, 500, 503)})
 
@@ -198,10 +198,23 @@ def why(subject: Subject, services: AppServices) -> HistoryBody:
     return HistoryBody.of(history_of(subject, services))
 
 
-@router.post("/reconcile")
-def reconcile(services: AppServices) -> SweepBody:
-    """Run the sweep now: compare the ledger with storage and Azure ML, repair, and report."""
-    return SweepBody(**asdict(run_sweep(services)))
+@router.post("/reconcile", status_code=202, responses={202: {"headers": SWEEP_LOCATION}})
+def reconcile(services: AppServices, response: Response) -> RequestedSweepBody:
+    """Request a sweep, which compares the ledger with storage and Azure ML and repairs the differences.
+
+    Ask `GET /api/reconcile` for its result. A sweep that is queued or running is returned, and no second one starts.
+    """
+    response.headers["Location"] = "/api/reconcile"
+    return RequestedSweepBody.of(request_sweep(services))
+
+
+@router.get("/reconcile", responses=_refusals(404))
+def requested_sweep(services: AppServices) -> RequestedSweepBody:
+    """Show the last sweep that was requested: `queued`, `running`, `done`, or `failed` with what failed."""
+    found = latest_sweep(services)
+    if found is None:
+        raise NotFoundError("no sweep has been requested; POST /api/reconcile requests one")
+    return RequestedSweepBody.of(found)
 
 
 @router.get("/dead-letters", responses=_refusals(422))

@@ -47,7 +47,7 @@ class TwinOptions:
 
 DATA_CONTAINER, STATE_CONTAINER, RUNS_CONTAINER, WORKSPACE_CONTAINER = "datasets", "landfall", "runs", "azureml"
 DEAD_LETTER_CONTAINER = "landfall-dead-letters"
-QUEUES = ("shard-uploaded", "shard-uploaded-bulk", "training-requested", "run-changed")
+QUEUES = ("shard-uploaded", "shard-uploaded-bulk", "training-requested", "run-changed", "sweep-requested")
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 RESOURCE_GROUP = "landfall-local"

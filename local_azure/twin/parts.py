@@ -142,7 +142,7 @@ def published_file(places: Places) -> Path:
 
 def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]:
     """Return the emulator's configuration: the topics, and the subscriptions that a deployment creates."""
-    uploads, _, _, run_events = QUEUES
+    uploads, _, _, run_events, _ = QUEUES
     common = {
         "message_ttl_s": -1,
         "dead_letter_container": DEAD_LETTER_CONTAINER,

@@ -24,6 +24,7 @@ FUNCTIONS = [
     "run_changed",
     "shard_uploaded",
     "shard_uploaded_bulk",
+    "sweep_requested",
     "training_requested",
 ]
 LIST_FUNCTIONS = """

@@ -85,6 +85,16 @@ class TwinUnderTest:
             waiting = f"{self.client.pending_deliveries()} deliveries and {self.queued_messages()} messages wait"
             raise TimeoutError(f"{error}; {waiting}; {self.version(dataset_version)}") from error
 
+    def sweep(self) -> dict[str, Any]:
+        """Request a sweep; return it once it has ended."""
+        self.api.post("/api/reconcile")
+
+        def ended() -> dict[str, Any] | None:
+            sweep = self.api.get("/api/reconcile")
+            return sweep if sweep["ended_at"] else None
+
+        return wait_until(ended, what="the requested sweep to end", timeout_s=WITHIN_S, poll_s=0.1)
+
     def await_quiet(self) -> None:
         """Return when no event, message or function is under way: what has not happened by then never will."""
 

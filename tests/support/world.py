@@ -17,6 +17,7 @@ from function_app.domain.events import (
     RUN_CHANGED,
     SHARD_UPLOADED,
     SHARD_UPLOADED_BULK,
+    SWEEP_REQUESTED,
     TRAINING_REQUESTED,
     TrainingRequest,
     Upload,
@@ -156,6 +157,7 @@ class World:
     bulk: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     """The queue of datasets that upload many shards at once."""
     run_events: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
+    sweep_requests: MemoryRequestQueue = field(default_factory=MemoryRequestQueue)
     services: Services = field(init=False)
 
     def __post_init__(self) -> None:
@@ -180,6 +182,7 @@ class World:
                 SHARD_UPLOADED_BULK: self.bulk,
                 TRAINING_REQUESTED: self.requests,
                 RUN_CHANGED: self.run_events,
+                SWEEP_REQUESTED: self.sweep_requests,
             },
             clock=self.clock,
         )
@@ -241,6 +244,10 @@ class World:
             death=str(uuid4()),
         )
         self.undelivered.lying.append(letter)
+
+    def leave_upload(self, message: str) -> None:
+        """Leave a message in the queue of uploads, as Event Grid does."""
+        self.uploads.send_text(message)
 
     def clear_uploads(self) -> None:
         """Empty the queue of uploads."""

@@ -35,11 +35,20 @@ def letter_about(twin: TwinUnderTest, subject: str) -> dict[str, Any]:
     """Sweep until there is a letter about a subject; return it."""
 
     def found() -> dict[str, Any] | None:
-        twin.api.post("/api/reconcile")
+        twin.sweep()
         letters = twin.api.get("/api/dead-letters")["dead_letters"]
         return next((letter for letter in letters if subject in (letter["subject"], letter["error"])), None)
 
     return wait_until(found, what=f"a dead letter about {subject}", poll_s=0.5)
+
+
+def test_a_requested_sweep_runs_in_a_function_of_its_own(twin: TwinUnderTest) -> None:
+    """The request is answered at once, and the result is there after a while."""
+    before = twin.sweep()
+    asked = twin.api.post("/api/reconcile")
+    ended = twin.sweep()
+    assert before["ended_at"] < asked["requested_at"] <= ended["requested_at"]
+    assert ("done", []) == (ended["state"], ended["report"]["problems"])
 
 
 def accepted(twin: TwinUnderTest, version: str) -> int:

@@ -83,6 +83,14 @@ class TableNotes:
             if self._noted(partition, row, _MARK, {"text": text}):
                 return
 
+    def change_mark(self, name: str, before: str | None, after: str) -> bool:
+        """See Notes. Two operations."""
+        partition = joined(_MARK, escaped(name))
+        row = self._tables.get("notes", partition, _MARK)
+        if before != (None if row is None else str(row.columns["text"])):
+            return False
+        return self._noted(partition, row, _MARK, {"text": after})
+
     def _noted(self, partition: str, row: Row | None, key: str, columns: dict[str, object]) -> bool:
         """Create or replace a row; return False where another writer was first."""
         writer = new_writer()

@@ -88,6 +88,25 @@ def test_a_mark_is_what_was_written_last(ledger: Ledger) -> None:
     assert (None, "second") == (before, ledger.mark("inventory/digits/v1 ✓"))
 
 
+def test_a_mark_is_changed_only_from_what_the_caller_has_read(ledger: Ledger) -> None:
+    """None stands for no mark; a caller that was slower changes nothing."""
+    seen = [
+        ledger.change_mark("sweep", "wrong", "0"),
+        ledger.change_mark("sweep", None, "1"),
+        ledger.change_mark("sweep", None, "2"),
+        ledger.change_mark("sweep", "1", "3"),
+        ledger.change_mark("sweep", "1", "4"),
+    ]
+    assert ([False, True, False, True, False], "3") == (seen, ledger.mark("sweep"))
+
+
+def test_of_twenty_who_change_a_mark_at_once_one_does(ledger: Ledger) -> None:
+    """Whether it was there before or not."""
+    for before in (None, "first"):
+        won = at_once([partial(ledger.change_mark, "sweep", before, "first" if before is None else "second")] * 20)
+        assert 1 == sum(won)
+
+
 def test_histories_below_a_name_are_listed_together_in_order(ledger: Ledger) -> None:
     """All blobs of a version, and none of a version whose name begins alike."""
     recorded = [("digits/v1/b", 2), ("digits/v1/a", 1), ("digits/v1", 0), ("digits/v10/a", 3), ("digits/v1/a", 4)]

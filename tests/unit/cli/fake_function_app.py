@@ -32,15 +32,19 @@ class FunctionApp:
 
 
 @contextmanager
-def served(answer: dict[str, Any], seen: list[tuple[str, Any]] | None = None, status: int = 202) -> Iterator[str]:
-    """Serve one answer at a URL; append (path, body) of each request to `seen`."""
+def served(
+    answer: dict[str, Any] | Iterator[dict[str, Any]],
+    seen: list[tuple[str, Any]] | None = None,
+    status: int = 202,
+) -> Iterator[str]:
+    """Serve one answer, or one after the other, at a URL; append (path, body) of each request to `seen`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if seen is not None:
                 seen.append((self.path, json.loads(body) if body else None))
-            content = json.dumps(answer).encode()
+            content = json.dumps(answer if isinstance(answer, dict) else next(answer)).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -98,7 +98,7 @@ def _failed_run() -> RunRecord:
 )
 def test_no_command_shows_a_hostile_text_as_it_is(capsys: Capture, world: World, arguments: list[str]) -> None:
     """Names of blobs, reasons, ends of logs, metrics, models and payloads."""
-    landfall(capsys, "reconcile", "--url", URL)
+    sweep(world.services)
     names = {"RUN": next(iter(world.ledger.run_rows)), "LETTER": _letter(world)}
     status, out, err = landfall(capsys, *(names.get(word, word) for word in arguments), "--url", URL)
     assert (0, "") == (status, err)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -21,17 +22,66 @@ NUMBERS = (
 )
 
 
+def sweep(state: str, problems: list[str] | None = None, error: str | None = None) -> dict[str, Any]:
+    """A requested sweep as the API shows it; without problems it has no report yet."""
+    report = None if problems is None else {**dict.fromkeys(NUMBERS, 3), "problems": problems}
+    return {"sweep_id": "s1", "state": state, "report": report, "error": error}
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask again at once."""
+    monkeypatch.setattr("cli.reconcile.FIRST_POLL_S", 0.0)
+
+
 @pytest.mark.parametrize("problems", [[], ["look at job X: no answer"]])
 def test_a_sweep_is_described_with_its_problems(capsys: pytest.CaptureFixture[str], problems: list[str]) -> None:
     """Each failed part is a line, and makes the exit status 1."""
     seen: list[tuple[str, Any]] = []
-    with served({**dict.fromkeys(NUMBERS, 3), "problems": problems}, seen) as url:
+    with served(sweep("failed" if problems else "done", problems), seen) as url:
         status, out, err = landfall(capsys, "reconcile", "--url", url, "--key", "k")
     first, *_, last = out.splitlines()
     assert (len(problems), [("/api/reconcile", None)]) == (status, seen)
     assert "3 dataset versions, 3 of them unchanged" == first
     assert last == ("failed: look at job X: no answer" if problems else "3 notifications tried, 3 dead letters found")
     assert bool(problems) == ("1 parts of the sweep failed. The next sweep tries them again." in err)
+
+
+def test_a_sweep_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard error says what it does, once for each state; standard output has the result only."""
+    answers = [sweep("queued"), sweep("queued"), sweep("running"), sweep("running"), sweep("done", [])]
+    seen: list[tuple[str, Any]] = []
+    with served(iter(answers), seen) as url:
+        status, out, err = landfall(capsys, "reconcile", "--json", "--url", url, "--key", "k")
+    assert (0, 5, answers[-1]) == (status, len(seen), json.loads(out))
+    assert ["The sweep is queued.", "The sweep is running."] == [
+        line.partition(" Sec")[0] for line in err.splitlines()
+    ]
+
+
+def test_a_sweep_without_an_end_is_given_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No command waits forever for an app whose queue is not read."""
+    monkeypatch.setattr("cli.reconcile.GIVE_UP_S", -1.0)
+    with served(sweep("queued")) as url:
+        status, _, err = landfall(capsys, "reconcile", "--url", url, "--key", "k")
+    assert (1, True) == (status, "The sweep did not end within" in err)
+
+
+def test_a_sweep_that_fails_as_a_whole_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no report then."""
+    with served(sweep("failed", error="it did not end within 35 minutes")) as url:
+        status, out, err = landfall(capsys, "reconcile", "--url", url, "--key", "k")
+    assert (1, "") == (status, out)
+    assert "The sweep failed: it did not end within 35 minutes. Look at the app's log" in err
+
+
+def test_an_answer_of_an_older_app_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has the report itself, without a state."""
+    with served(dict.fromkeys(NUMBERS, 3) | {"problems": []}) as url:
+        status, _, err = landfall(capsys, "reconcile", "--url", url, "--key", "k")
+    assert (1, True) == (status, "answered with an unknown state None. Is it an older version?" in err)
 
 
 LETTER: dict[str, Any] = {

@@ -34,13 +34,13 @@ def test_exactly_one_name_is_an_app() -> None:
 def test_the_functions_are_those_that_the_deployment_wires() -> None:
     """Event subscriptions, queues and settings name them."""
     queued = ["shard_uploaded", "shard_uploaded_bulk", "training_requested"]
-    assert [*queued, "run_changed", "reconcile", "health", "http_api"] == list(bindings())
+    assert [*queued, "run_changed", "reconcile", "sweep_requested", "health", "http_api"] == list(bindings())
 
 
 def test_queue_triggers_read_the_queues_of_the_host_account() -> None:
     """A premium account has no queues."""
     found = bindings()
-    names = ("shard_uploaded", "shard_uploaded_bulk", "training_requested", "run_changed")
+    names = ("shard_uploaded", "shard_uploaded_bulk", "training_requested", "run_changed", "sweep_requested")
     seen = [(found[name]["queueName"], found[name]["connection"]) for name in names]
     assert [(name.replace("_", "-"), "AzureWebJobsStorage") for name in names] == seen
 

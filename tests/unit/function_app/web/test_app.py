@@ -82,7 +82,7 @@ def test_an_error_that_quotes_a_lone_surrogate_spells_it_out() -> None:
     [
         ("DELETE", "/api/runs", "GET, POST"),
         ("OPTIONS", "/api/runs/landfall-x-a1", "GET"),
-        ("GET", "/api/reconcile", "POST"),
+        ("DELETE", "/api/reconcile", "GET, POST"),
         ("HEAD", "/api/why/digits/v1", "GET"),
         ("POST", "/api/openapi.json", "GET"),
     ],
@@ -135,6 +135,7 @@ def test_the_api_describes_itself() -> None:
         ("/api/runs/{run_id}", "get"),
         ("/api/runs/{run_id}/cancel", "post"),
         ("/api/why/{subject}", "get"),
+        ("/api/reconcile", "get"),
         ("/api/reconcile", "post"),
         ("/api/dead-letters", "get"),
         ("/api/dead-letters/{dead_letter_id}", "get"),

@@ -19,10 +19,12 @@ ON_A_CPU = {"train.options.mixed_precision": "none", "train.options_by_gpu.A100.
 """Float16 is for tensor cores; a CPU computes it many times slower than float32."""
 SMALL_IMAGES = {"train.options.image_height": 32, "train.options.image_width": 32}
 
-CLUSTERS = "".join(
-    f"{name}: {{sizes: [{{vm_size: Standard_NC24ads_A100_v4}}]}}\n" for name in ("landfall-gpu", "landfall-gpu-rdma")
-)
-"""One rank on each node: this machine is all nodes."""
+CLUSTERS = """
+landfall-gpu: {sizes: [{vm_size: Standard_NC24ads_A100_v4}]}
+landfall-gpu-rdma: {sizes: [{vm_size: Standard_NC24ads_A100_v4}]}
+two-gpus: {sizes: [{vm_size: Standard_NC48ads_A100_v4}]}
+"""
+"""Two ranks for each job: this machine is all nodes."""
 
 OVERLAYS: Mapping[str, Mapping[str, Any]] = {
     "imagenet-resnet50": {
@@ -36,7 +38,7 @@ OVERLAYS: Mapping[str, Mapping[str, Any]] = {
     "synthetic-benchmark": {**TWO_NODES, "train.options_by_gpu.A100.mixed_precision": "float16"},
     "cifar10-cnn": {"train.options.epochs": 2, "train.options.per_process_batch_size": 16},
     "xray-effusion": {
-        **TWO_NODES,
+        "train.cluster": "two-gpus",
         **ON_A_CPU,
         **SMALL_IMAGES,
         "train.options.model_name": "small_cnn",

@@ -43,7 +43,7 @@ def test_an_overlay_changes_what_it_names_and_nothing_else(name: str) -> None:
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_an_overlay_says_only_how_large_and_on_what(name: str) -> None:
     """Data, recipe, gate and recipients stay those that ship."""
-    size = r"train\.(num_nodes|options_by_gpu\.A100\.mixed_precision|options\.(epochs|warm_up_epochs"
+    size = r"train\.(num_nodes|cluster|options_by_gpu\.A100\.mixed_precision|options\.(epochs|warm_up_epochs"
     size += r"|per_process_batch_size|image_height|image_width|model_name|mixed_precision))"
     assert [] == [path for path in OVERLAYS[name] if not re.fullmatch(size, path)]
 

@@ -76,6 +76,7 @@ def _with_pipelines_of(environ: Mapping[str, str], built: Services) -> Services:
 def build_services(environ: Mapping[str, str]) -> Services:
     """Build Services with the real adapters, without any request. Raises SettingsError or PipelineError."""
     from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels, WorkspaceClient
+    from function_app.adapters.azure_ml_logs import JobLogs
     from function_app.adapters.blobs import BlobDocumentStore, BlobRejectedCopies, BlobShardStore
     from function_app.adapters.connections import StorageConnection
     from function_app.adapters.queues import StorageRequestQueue
@@ -88,7 +89,8 @@ def build_services(environ: Mapping[str, str]) -> Services:
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
     budget_s = settings.validation_budget_s
-    workspace = WorkspaceClient(settings.workspace, settings.client_id)
+    logs = JobLogs(client_id=settings.client_id, blob_uri=settings.workspace_blob_uri)
+    workspace = WorkspaceClient(settings.workspace, settings.client_id, logs=logs)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,
@@ -154,7 +156,7 @@ def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
     """Read the pipeline files. One that is wrong, or needs a setting that is missing, stops its dataset only."""
     from function_app.config.pipeline_files import read_pipelines
 
-    folder = read_pipelines(settings.pipelines_dir)
+    folder = read_pipelines(settings.pipelines_dir, settings.cluster_sizes)
     notifiers: dict[str, Notifier] = {}
     found = {
         dataset: tuple(

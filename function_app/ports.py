@@ -370,7 +370,7 @@ class JobService(Protocol):
         ...
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
-        """Return the end of the root's log, None where there is none (yet)."""
+        """Return the end of the root's log, None where there is none (yet). Raises LogUnreadableError."""
         ...
 
 

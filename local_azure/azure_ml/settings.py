@@ -6,10 +6,21 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from local_azure.azure_ml.cluster import Delays
-from local_azure.azure_ml.nodes import LaunchFault
+from local_azure.azure_ml.faults import FAULTS, NamedFault, fault_named
+
+
+class LogAddresses(StrEnum):
+    """What the run history says of where a job's logs are. Which of the last two it is without keys is not known."""
+
+    SIGNED = "signed"
+    """Addresses that anyone can read, as where storage takes keys."""
+    UNSIGNED = "unsigned"
+    """Addresses that storage refuses to read without an identity."""
+    NONE = "none"
 
 
 class SettingsError(Exception):
@@ -22,6 +33,7 @@ class Settings:
 
     port: int  # 0 takes a free one
     state: Path
+    location: str
     environments: Mapping[str, Path]  # name of an environment asset → virtual environment that stands for it
     storage: Mapping[str, str]  # account → connection string
     storage_identities: frozenset[str]  # ARM ids, in lower case, of identities that may read and write the accounts
@@ -33,7 +45,9 @@ class Settings:
     cancel_grace_s: float
     events_endpoint: str | None
     topic_key: str | None
-    launch_fault: LaunchFault | None  # of every launch
+    fault: NamedFault | None  # of every job
+    log_addresses: LogAddresses
+    log_readers: frozenset[str]  # client ids of identities that may read the workspace's storage
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -43,6 +57,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     settings = Settings(
         port=flags.port,
         state=flags.state.resolve(),
+        location=flags.location,
         environments=_environments(flags.python_environment, problems),
         storage=_storage(environment.get("LANDFALL_TWIN_STORAGE"), problems),
         storage_identities=frozenset(one.lower() for one in flags.storage_identity),
@@ -54,7 +69,9 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         cancel_grace_s=flags.cancel_grace_s,
         events_endpoint=flags.events_endpoint,
         topic_key=environment.get("LANDFALL_TWIN_TOPIC_KEY"),
-        launch_fault=LaunchFault(flags.launch_fault) if flags.launch_fault else None,
+        fault=fault_named(flags.fault) if flags.fault else None,
+        log_addresses=LogAddresses(flags.log_addresses),
+        log_readers=frozenset(flags.log_reader),
     )
     if not settings.identity_header:
         problems.append("IDENTITY_HEADER must hold the secret that callers of /msi/token present")
@@ -68,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--port", type=int, required=True, help="port on localhost; 0 takes a free one")
     add("--state", type=Path, required=True, help="directory for state, certificates and run directories")
+    add("--location", default="westeurope", help="region that the workspace is in; it decides on the VM sizes")
     add("--python-environment", action="append", default=[], metavar="NAME=VENV", help="environment asset")
     add("--storage-identity", action="append", default=[], metavar="ARM_ID", help="identity with roles on storage")
     add("--node-start-delay-s", type=float, default=2.0, help="until a new node is idle")
@@ -76,7 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--environment-build-s", type=float, default=1.0, help="time an environment's first use takes")
     add("--sync-interval-s", type=float, default=1.0, help="between uploads of logs and outputs")
     add("--cancel-grace-s", type=float, default=4.0, help="between SIGTERM and SIGKILL of a canceled job")
-    add("--launch-fault", choices=list(LaunchFault), help="what goes wrong at every job's start")
+    add("--fault", choices=list(FAULTS), help="what goes wrong with every job")
+    add("--log-addresses", choices=list(LogAddresses), default=LogAddresses.NONE, help="addresses of jobs' logs")
+    add("--log-reader", action="append", default=[], metavar="CLIENT_ID", help="identity that may read the logs")
     add("--events-endpoint", help="topic to publish run events to")
     return parser
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from function_app.config.pipelines import Attempts, Size, Watch
+from function_app.config.pipelines import Attempts, Watch
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.sweep.sweep import run_sweep
@@ -39,10 +39,10 @@ def test_a_run_that_waits_too_long_is_notified_with_what_to_ask_for() -> None:
 def test_a_warning_names_the_size_of_the_attempt_that_it_is_about() -> None:
     """A later attempt may train on another size; its quota is what people have to ask for."""
     world, run = started("Queued")
-    world.change_pipeline(attempts=Attempts(other_sizes=(Size(compute="big", vm_size="Standard_ND96asr_v4"),)))
-    world.ledger.run_rows[run.run_id] = replace(run, spec={**run.spec, "compute": "big"})
+    world.change_pipeline(attempts=Attempts(other_clusters=("landfall-a100",)))
+    world.ledger.run_rows[run.run_id] = replace(run, spec={**run.spec, "compute": "landfall-a100"})
     (text,) = notified_after(world, "run_waiting", minutes=130)
-    assert ("2 nodes of Standard_ND96asr_v4 on cluster big" in text, "NC6s" in text) == (True, False)
+    assert ("2 nodes of Standard_ND96asr_v4 on cluster landfall-a100" in text, "NC6s" in text) == (True, False)
     assert "2 nodes, 192 vCPUs in all" in text
 
 
@@ -73,6 +73,30 @@ def test_a_run_that_does_not_respond_is_notified_after_a_while() -> None:
     world.jobs.become(run.run_id, "NotResponding")
     counts = [len(notified_after(world, "run_silent", minutes=minutes)) for minutes in (5, 25, 10, 60)]
     assert [0, 0, 1, 1] == counts
+
+
+def test_an_unknown_state_is_notified_by_its_name() -> None:
+    """The run is not followed meanwhile; control characters do not reach a terminal."""
+    world, run = started("Running")
+    notified_after(world, "run_silent", minutes=5)
+    world.jobs.become(run.run_id, "Hiber\nnating" + "x" * 200)
+    for minutes in (5, 35):
+        texts = notified_after(world, "run_silent", minutes=minutes)
+    (text,) = texts
+    assert (True, RunState.RUNNING) == ("has been Hiber" in text, world.stands(run).state)
+    assert "a state that Landfall does not know, for 35 min: its nodes may be gone" in text
+    assert (True, True) == ("\n" not in text, len(text) < 500)
+
+
+def test_a_run_that_is_prepared_for_too_long_is_notified_about_its_image() -> None:
+    """It waits for no nodes, so its quota does not matter; when it is queued, the usual warning follows."""
+    world, run = started("Preparing")
+    assert [] == notified_after(world, "run_waiting", minutes=25)
+    (text,) = notified_after(world, "run_waiting", minutes=10)
+    assert ("builds or pulls the image" in text, "quota" in text) == (True, False)
+    world.jobs.become(run.run_id, "Queued")
+    texts = notified_after(world, "run_waiting", minutes=100)
+    assert ([True, False], 2) == (["image" in each for each in texts], len(texts))
 
 
 def test_a_run_that_responds_again_restarts_the_clock() -> None:

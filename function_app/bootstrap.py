@@ -83,6 +83,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.tables import TableLedger
     from function_app.config.pipeline_files import read_script
     from function_app.config.settings import PATIENCE
+    from function_app.runs.submission import handle_request
     from function_app.services import Services, TimeBudget
 
     found = _configuration(environ)
@@ -101,6 +102,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         documents=BlobDocumentStore(host, settings.state_container),
         run_outputs=BlobDocumentStore(host, settings.runs_container),
         requests=StorageRequestQueue(host),
+        start=handle_request,
         jobs=AzureMLJobs(workspace),
         models=AzureMLModels(workspace),
         notifiers=found.pipelines.notifiers,
@@ -154,7 +156,7 @@ def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
     """Read the pipeline files. One that is wrong, or needs a setting that is missing, stops its dataset only."""
     from function_app.config.pipeline_files import read_pipelines
 
-    folder = read_pipelines(settings.pipelines_dir)
+    folder = read_pipelines(settings.pipelines_dir, settings.cluster_sizes)
     notifiers: dict[str, Notifier] = {}
     found = {
         dataset: tuple(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from function_app.config.pipelines import Pipeline
     from function_app.config.settings import Settings
     from function_app.ports import DeadLetterSource, Notifier
-    from function_app.services import Services
+    from function_app.services import Services, TimeBudget
 
 HOST_CONNECTION = "AzureWebJobsStorage"
 DATA_CONNECTION = "DataStorage"
@@ -82,13 +82,11 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
     from function_app.config.pipeline_files import read_script
-    from function_app.config.settings import PATIENCE
     from function_app.runs.submission import handle_request
-    from function_app.services import Services, TimeBudget
+    from function_app.services import Services
 
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
-    budget_s = settings.validation_budget_s
     logs = JobLogs(client_id=settings.client_id, blob_uri=settings.workspace_blob_uri)
     workspace = WorkspaceClient(settings.workspace, settings.client_id, logs=logs)
     return Services(
@@ -109,11 +107,18 @@ def build_services(environ: Mapping[str, str]) -> Services:
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
         read_script=functools.partial(read_script, settings.pipelines_dir),
-        time_budget=TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE),
+        time_budget=_time_budget(settings.validation_budget_s),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
     )
+
+
+def _time_budget(budget_s: float) -> TimeBudget:
+    from function_app.config.settings import PATIENCE
+    from function_app.services import TimeBudget
+
+    return TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from function_app.ports import DeadLetterSource, Notifier
     from function_app.services import Services
 
-HOST_CONNECTION = "AzureWebJobsStorage"
 DATA_CONNECTION = "DataStorage"
 QUEUES = (SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED, RUN_CHANGED, SWEEP_REQUESTED)
 
@@ -133,7 +132,7 @@ class _Configuration:
 
 def _configuration(environ: Mapping[str, str]) -> _Configuration:
     """Read and check everything. Raises SettingsError or PipelineError, listing all that stops the whole app."""
-    from function_app.adapters.connections import read_connection
+    from function_app.adapters.connections import HOST_CONNECTION, read_connection
     from function_app.config.settings import check_budget, read_settings
 
     problems = _Problems()

@@ -47,7 +47,7 @@ FUNCTION_THREADS = 8
 UPLOAD_EVENTS = ["Microsoft.Storage.BlobCreated"]
 FINAL_WRITES = ["PutBlob", "PutBlockList", "CopyBlob", "FlushWithClose"]
 """Calls after which a blob is complete."""
-TRAINING_IMAGE = "landfall-training:local"
+TRAINING_IMAGE = f"landfall-training@sha256:{0:064x}"
 """Stands for an image: the Azure ML emulator runs the training in .venv-training."""
 RUN_EVENTS = [
     "Microsoft.MachineLearningServices.RunCompleted",

@@ -76,17 +76,14 @@ def unbuilt(device: str) -> Iterator[str]:
 
 def missing_architectures() -> Iterator[str]:
     """Yield the GPUs for which TensorFlow has no code: native, or PTX of that generation."""
-    import horovod.tensorflow as hvd
     import tensorflow as tf
 
     info = tf.sysconfig.get_build_info()
-    print(f"TensorFlow {tf.__version__}: {dict(info)}; NCCL of Horovod: {hvd.nccl_built()}")
+    print(f"TensorFlow {tf.__version__}: {dict(info)}")
     built = info.get("cuda_compute_capabilities") or []
     for number, gpu in ARCHITECTURES.items():
         if not {f"sm_{number}", f"compute_{number}"} & set(built):
             yield f"TensorFlow was built without sm_{number} ({gpu}): it has {', '.join(built) or 'no GPU code'}"
-    if not hvd.nccl_built():
-        yield "Horovod says that it was built without NCCL"
 
 
 def missing_libraries() -> Iterator[str]:

@@ -6,8 +6,9 @@ import importlib.util
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -126,6 +127,22 @@ def test_what_horovod_lacks_is_named(
     """Also where the program itself fails."""
     monkeypatch.setattr(check, "_run", lambda *_, **__: (status, said))
     assert problems == list(check.unbuilt("gpu"))
+
+
+def test_a_gpu_without_code_in_tensorflow_is_named(check: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Native code counts, and PTX of that generation; a TensorFlow for processors has neither."""
+    for built, lost in (
+        (["sm_70", "sm_80", "compute_90"], []),
+        (["sm_60", "sm_80"], ["70", "90"]),
+        ([], ["70", "80", "90"]),
+    ):
+        info = {"cuda_compute_capabilities": built}
+        tensorflow = SimpleNamespace(
+            __version__="2", sysconfig=SimpleNamespace(get_build_info=lambda info=info: info)
+        )
+        monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
+        problems = list(check.missing_architectures())
+        assert lost == [problem.partition("sm_")[2][:2] for problem in problems]
 
 
 def test_a_library_that_is_not_there_is_named_but_for_the_driver_s(

@@ -14,7 +14,7 @@ import click
 
 from cli.api_client import ApiClient
 from cli.errors import Interrupted, ending_on_signals
-from local_azure.azure_ml.nodes import LaunchFault
+from local_azure.azure_ml.faults import FAULTS, fault_named
 from local_azure.twin.addresses import TwinOptions
 from local_azure.twin.twin import Twin, running_twin
 
@@ -63,8 +63,9 @@ def twin_options(command: Callable[..., R]) -> Callable[..., R]:
 @click.option("--own-host", is_flag=True, help="Start no Functions host: you run your own, such as `func start`.")
 @click.option(
     "--fault",
-    type=click.Choice([str(fault) for fault in LaunchFault]),
-    help="Break the start of every job: one rank, all ranks on one node, or no GPUs (default: nothing is broken).",
+    type=click.Choice([str(fault) for fault in FAULTS]),
+    metavar="NAME",
+    help=f"Let this fault happen to every job: {', '.join(FAULTS)}. docs/attempts.md explains each (default: none).",
 )
 @twin_options
 def up(options: TwinOptions, *, own_host: bool, fault: str | None) -> None:
@@ -73,11 +74,11 @@ def up(options: TwinOptions, *, own_host: bool, fault: str | None) -> None:
     The twin is storage, Event Grid, Azure ML and the function app of this clone, all on this machine. The other
     commands find it by themselves.
     """
-    options = replace(options, own_host=own_host, launch_fault=fault)
+    options = replace(options, own_host=own_host, fault=fault)
     with ending_on_signals(), contextlib.suppress(Interrupted), running_twin(options, say=click.echo) as twin:
         show_addresses(twin)
         if fault is not None:
-            click.echo(f"  fault          {fault}, at the start of every job")
+            click.echo(f"  fault          {fault}, for every job: {FAULTS[fault_named(fault)]}")
         if own_host:
             port = twin.places.ports["functions"]
             click.echo(f"  your host      cp {twin.places.local_settings} . && func start --port {port}")

@@ -75,6 +75,7 @@ def _with_pipelines_of(environ: Mapping[str, str], built: Services) -> Services:
 def build_services(environ: Mapping[str, str]) -> Services:
     """Build Services with the real adapters, without any request. Raises SettingsError or PipelineError."""
     from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels, WorkspaceClient
+    from function_app.adapters.azure_ml_logs import JobLogs
     from function_app.adapters.blobs import BlobDocumentStore, BlobRejectedCopies, BlobShardStore
     from function_app.adapters.connections import StorageConnection
     from function_app.adapters.queues import StorageRequestQueue
@@ -86,7 +87,8 @@ def build_services(environ: Mapping[str, str]) -> Services:
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
     budget_s = settings.validation_budget_s
-    workspace = WorkspaceClient(settings.workspace, settings.client_id)
+    logs = JobLogs(client_id=settings.client_id, blob_uri=settings.workspace_blob_uri)
+    workspace = WorkspaceClient(settings.workspace, settings.client_id, logs=logs)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,

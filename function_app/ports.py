@@ -5,11 +5,11 @@ Every method may raise ServiceUnavailableError where trying again later may help
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from function_app.domain.events import TrainingRequest
+from function_app.domain.events import QueuedMessage, TrainingRequest
 from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
 from function_app.domain.records import (
     BlobFacts,
@@ -256,10 +256,18 @@ class DeadLetterSource(Protocol):
 
 
 class MessageQueue(Protocol):
-    """A queue to which a dead letter can be replayed."""
+    """A queue of messages, besides what its trigger takes from it."""
 
     def send_text(self, text: str) -> None:
         """Append a message."""
+        ...
+
+    def take(self, limit: int, *, hidden_for: timedelta) -> Sequence[QueuedMessage]:
+        """Take messages, at most 32. One that is not deleted within the time is delivered again."""
+        ...
+
+    def delete(self, message: QueuedMessage) -> None:
+        """Delete a message that was taken. It stays where it has been delivered again since."""
         ...
 
 
@@ -358,7 +366,7 @@ class JobService(Protocol):
         ...
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
-        """Return the end of the root's log, None where there is none (yet)."""
+        """Return the end of the root's log, None where there is none (yet). Raises LogUnreadableError."""
         ...
 
 

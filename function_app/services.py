@@ -154,6 +154,12 @@ class Turns:
     window_s: float = 60.0
     short_wait: timedelta = timedelta(seconds=2)
     """Where messages wait shorter in the queue of uploads, none is passed on. Storage states times in seconds."""
+    max_taken: int = 32
+    """Messages that are passed on together with the delivered one: the most that a queue hands out at once."""
+    taken_for: timedelta = timedelta(seconds=30)
+    """A message that was taken and neither passed on nor handled is delivered again after this time."""
+    together_s: float = 5.0
+    """Where the shards of one message take longer, the rest become messages of their own, for any instance."""
     pause_s: float = 0.25
     """Where no message was passed on for so long, the queue of uploads is short."""
     patience_s: float = 2.0

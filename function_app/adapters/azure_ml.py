@@ -1,20 +1,19 @@
-"""Jobs, models and job logs of Azure ML, through ``azure-ai-ml``.
-
-The client has no public call for a run's details (error codes, log addresses), so its operations object is used; the
-SDK's version is pinned and a contract test covers the call.
-"""
+"""Jobs and models of Azure ML, through ``azure-ai-ml``."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from function_app.adapters.connections import client_options, credential
+from function_app.adapters.azure_ml_logs import JobLogs, run_details
+from function_app.adapters.azure_ml_pace import Pace
+from function_app.adapters.connections import credential
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
+from function_app.domain.failures import NAME_TAKEN
 from function_app.domain.jobs import SPEC_HASH_TAG, JobSpec, JobStatus, ModelRegistration, Workspace
 from shared.errors import LandfallError
 
@@ -29,17 +28,29 @@ OPTIONS: dict[str, Any] = {"retry_total": 3, "connection_timeout": 5, "read_time
 """The SDK's own read time-out is 300 s: longer than an HTTP answer of a function may take."""
 
 MAX_DETAIL_CHARS = 2000
-_TRY_LATER = frozenset({408, 409, 429})
+_TRY_LATER = frozenset({401, 408, 409, 429})
+"""401: the token has expired; the next try gets another one."""
 _IMMUTABLE = ("JobPropertyImmutable", "cannot be changed")
 """How Azure ML says that a job of this name exists with other content."""
+_UNKNOWN_COMPUTE = ("UnknownTargetType", "Unknown compute target")
+"""How Azure ML says that the job's compute does not exist; it does not say which one that is."""
 
 
 class WorkspaceClient:
     """One workspace. Importing ``azure.ai.ml`` costs 0.9 s of CPU and 80 MB, so it waits for the first use."""
 
-    def __init__(self, workspace: Workspace, client_id: str | None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        client_id: str | None,
+        *,
+        pace: Pace | None = None,
+        logs: JobLogs | None = None,
+    ) -> None:
         self.workspace = workspace
+        self.logs = logs or JobLogs(client_id=client_id)
         self._client_id = client_id
+        self._pace = pace or Pace()
         self._client: MLClient | None = None
         self._lock = threading.Lock()
 
@@ -50,6 +61,24 @@ class WorkspaceClient:
                 self._client = self._build()
             return self._client
 
+    def forget(self) -> None:
+        """Build the client again at the next call: its credential keeps tokens, also one that is refused."""
+        with self._lock:
+            self._client = None
+
+    @contextmanager
+    def errors(self, action: str) -> Iterator[None]:
+        """As ``azure_ml_errors``; a refused token is not used again."""
+        from azure.core.exceptions import HttpResponseError
+
+        with azure_ml_errors(action):
+            try:
+                yield
+            except HttpResponseError as error:
+                if error.status_code == HTTPStatus.UNAUTHORIZED:
+                    self.forget()
+                raise
+
     def _build(self) -> MLClient:
         from azure.ai.ml import MLClient
 
@@ -59,6 +88,7 @@ class WorkspaceClient:
             self.workspace.resource_group,
             self.workspace.name,
             show_progress=False,
+            custom_hook_policy=self._pace.policy(),
             **OPTIONS,
         )
 
@@ -73,20 +103,29 @@ class AzureMLJobs:
         """See JobService. One PUT, and one GET where the name is taken."""
         from azure.core.exceptions import HttpResponseError
 
-        with azure_ml_errors(f"submit job {spec.name}"):
+        with self._client.errors(f"submit job {spec.name}"):
             jobs = self._client.get().jobs
             try:
                 return _status(jobs.create_or_update(_command_job(spec), skip_validation=True))
             except HttpResponseError as error:
-                if not _says_immutable(error):
+                if _says(error, _UNKNOWN_COMPUTE):
+                    raise self._unknown_compute(spec, error) from error
+                if not _says(error, _IMMUTABLE):
                     raise
         return self._met(spec)
+
+    def _unknown_compute(self, spec: JobSpec, error: HttpResponseError) -> SubmissionRefusedError:
+        return SubmissionRefusedError(
+            f"submit job {spec.name}: workspace {self._client.workspace.name} has no cluster {spec.compute}. Create "
+            f"it with landfall publish, or name another one in the pipeline's file. Azure ML says: {detail(error)}",
+            code=_refusal_code(error),
+        )
 
     def status(self, name: str) -> JobStatus | None:
         """See JobService. One GET, and another for the message of a failed or canceled job."""
         from azure.core.exceptions import ResourceNotFoundError
 
-        with azure_ml_errors(f"look at job {name}"):
+        with self._client.errors(f"look at job {name}"):
             client = self._client.get()
             try:
                 status = _status(client.jobs.get(name))
@@ -101,7 +140,7 @@ class AzureMLJobs:
         """See JobService. Does not wait for the job to end."""
         from azure.core.exceptions import ResourceNotFoundError
 
-        with azure_ml_errors(f"cancel job {name}"):
+        with self._client.errors(f"cancel job {name}"):
             try:
                 self._client.get().jobs.begin_cancel(name, polling=False)
             except ResourceNotFoundError as error:
@@ -109,7 +148,7 @@ class AzureMLJobs:
 
     def ours(self) -> list[JobStatus]:
         """See JobService. One GET: the first page, which has the newest jobs."""
-        with azure_ml_errors("list the jobs of the workspace"):
+        with self._client.errors("list the jobs of the workspace"):
             pages = self._client.get().jobs.list(tag=RUN_ID_TAG).by_page()
             return [_status(job) for job in next(pages, ())]
 
@@ -117,7 +156,7 @@ class AzureMLJobs:
         """See JobService. One GET."""
         from azure.core.exceptions import ResourceNotFoundError
 
-        with azure_ml_errors(f"look at compute {name}"):
+        with self._client.errors(f"look at compute {name}"):
             try:
                 self._client.get().compute.get(name)
             except ResourceNotFoundError:
@@ -126,8 +165,8 @@ class AzureMLJobs:
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """See JobService."""
-        with azure_ml_errors(f"read the log of job {name}"):
-            return log_tail(self._client.get(), name, max_bytes=max_bytes)
+        with self._client.errors(f"read the log of job {name}"):
+            return self._client.logs.tail(self._client.get(), name, max_bytes=max_bytes)
 
     def _met(self, spec: JobSpec) -> JobStatus:
         """Return the job that has this name if it is the same one. Raises SubmissionRefusedError where it is not."""
@@ -137,7 +176,8 @@ class AzureMLJobs:
         seen = met.tags.get(SPEC_HASH_TAG) if met else "none"
         raise SubmissionRefusedError(
             f"submit job {spec.name}: another job has this name: its spec hash is {seen}, "
-            f"this job's is {spec.tags.get(SPEC_HASH_TAG)}"
+            f"this job's is {spec.tags.get(SPEC_HASH_TAG)}",
+            code=f"400/{NAME_TAKEN}",
         )
 
 
@@ -159,7 +199,7 @@ class AzureMLModels:
             description=registration.description,
             tags=dict(registration.tags),
         )
-        with azure_ml_errors(f"register model {registration.name} version {registration.version}"):
+        with self._client.errors(f"register model {registration.name} version {registration.version}"):
             self._client.get().models.create_or_update(model)
 
 
@@ -192,18 +232,18 @@ def _status(job: Any) -> JobStatus:
     )
 
 
-def _says_immutable(error: HttpResponseError) -> bool:
-    return error.status_code == HTTPStatus.BAD_REQUEST and any(mark in str(error) for mark in _IMMUTABLE)
+def _says(error: HttpResponseError, marks: tuple[str, ...]) -> bool:
+    return error.status_code == HTTPStatus.BAD_REQUEST and any(mark in str(error) for mark in marks)
 
 
 MAX_CODES = 5
-ROOT_LOG = re.compile(r"user_logs/std_log(?:_process_0+)?\.txt|user_logs/std_log\D*0*\.txt")
-"""The logs of rank 0; a job with one process has only ``std_log.txt``."""
+_CODE = re.compile(r'"code": "(\w+)"')
+"""Inner codes, as the SDK's error prints the additional information of the answer."""
 
 
 def failure(client: MLClient, name: str) -> tuple[str | None, str | None]:
     """Return the service's message for a failed job and its codes, as ``UserError/ExecutionFailed``."""
-    error = getattr(_details(client, name), "error", None)
+    error = getattr(run_details(client, name), "error", None)
     root = getattr(error, "error", None)
     message = getattr(root, "message", None)
     words = " ".join(str(message).split())[:MAX_DETAIL_CHARS] if message else None
@@ -218,38 +258,6 @@ def _codes(error: Any) -> list[str]:
     return codes
 
 
-def log_tail(client: MLClient, name: str, *, max_bytes: int) -> str | None:
-    """Return the end of the root's log, at most ``max_bytes`` of it; None where there is none."""
-    log_files: dict[str, str] = getattr(_details(client, name), "log_files", None) or {}
-    root_log = _root_log(log_files)
-    return None if root_log is None else _download_tail(log_files[root_log], max_bytes)
-
-
-def _details(client: MLClient, name: str) -> Any:
-    return client.jobs._runs_operations.get_run_details(name)  # noqa: SLF001 (see the module's docstring)
-
-
-def _root_log(names: Iterable[str]) -> str | None:
-    """Return the root's log, otherwise the first log that the user's code wrote."""
-    known = sorted(names)
-    roots = [name for name in known if ROOT_LOG.fullmatch(name)]
-    others = [name for name in known if name.startswith("user_logs/")]
-    return next(iter([*roots, *others]), None)
-
-
-def _download_tail(url: str, max_bytes: int) -> str:
-    """Read a blob by its signed address."""
-    from azure.storage.blob import BlobClient, ExponentialRetry
-
-    with BlobClient.from_blob_url(url, **client_options(ExponentialRetry, retry_total=2)) as blob:
-        size_bytes = blob.get_blob_properties().size
-        if not size_bytes:
-            return ""
-        start = max(0, size_bytes - max_bytes)
-        content: bytes = blob.download_blob(start, max_bytes).readall()
-    return content.decode(errors="replace")
-
-
 @contextmanager
 def azure_ml_errors(action: str) -> Iterator[None]:
     """Turn SDK errors into ServiceUnavailableError or SubmissionRefusedError; ``action`` says what was being done."""
@@ -260,6 +268,8 @@ def azure_ml_errors(action: str) -> Iterator[None]:
         yield
     except HttpResponseError as error:
         raise _refused_or_unavailable(action, error) from error
+    except ServiceUnavailableError as error:  # of Pace
+        raise ServiceUnavailableError(f"{action}: {error}") from error
     except MlException as error:
         # Raised by the client before anything was sent, for what the service would not take.
         raise SubmissionRefusedError(f"{action}: {detail(error)}") from error
@@ -268,14 +278,29 @@ def azure_ml_errors(action: str) -> Iterator[None]:
 
 
 def detail(error: Exception) -> str:
-    """Return an error's message on one bounded line."""
-    return " ".join(str(error).split())[:MAX_DETAIL_CHARS] or type(error).__name__
+    """Return an error's codes and message on one bounded line, without the JSON that the SDK prints after them."""
+    message = getattr(getattr(error, "error", None), "message", None)
+    text = f"{'/'.join(_refusal_codes(error))}: {message}" if message else str(error)
+    return " ".join(text.split())[:MAX_DETAIL_CHARS] or type(error).__name__
 
 
 def _refused_or_unavailable(action: str, error: HttpResponseError) -> LandfallError:
     status = error.status_code or 0
+    if status < HTTPStatus.BAD_REQUEST and status:  # its effect is not known: the next try meets the job
+        return ServiceUnavailableError(f"{action}: Azure ML's answer ({status}) cannot be read: {detail(error)}")
     if status in _TRY_LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR or not status:
         # no status: no token could be obtained for the identity
         return ServiceUnavailableError(f"{action}: Azure ML is unavailable ({status}): {detail(error)}")
-    hint = "; check the identity's role on the workspace" if status in (401, 403) else ""
-    return SubmissionRefusedError(f"{action}: Azure ML refused it ({status}): {detail(error)}{hint}")
+    hint = "; check the identity's role on the workspace" if status == HTTPStatus.FORBIDDEN else ""
+    message = f"{action}: Azure ML refused it ({status}): {detail(error)}{hint}"
+    return SubmissionRefusedError(message, code=_refusal_code(error))
+
+
+def _refusal_code(error: HttpResponseError) -> str:
+    """Return the status and the codes of a refusal: ``400/UserError/BadArgument/UnknownTargetType``."""
+    return "/".join([str(error.status_code), *_refusal_codes(error)])
+
+
+def _refusal_codes(error: Any) -> list[str]:
+    codes = [str(getattr(error.error, "code", None) or ""), *_CODE.findall(str(error))[:MAX_CODES]]
+    return [code[:100] for code in codes if code]

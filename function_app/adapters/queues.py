@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
+import base64
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from function_app.adapters.connections import StorageConnection
 from function_app.adapters.storage_errors import storage_errors
-from function_app.domain.events import TRAINING_REQUESTED, TrainingRequest
+from function_app.domain.events import TRAINING_REQUESTED, QueuedMessage, TrainingRequest
 
 if TYPE_CHECKING:
     from azure.storage.queue import QueueClient
+    from azure.storage.queue import QueueMessage as ReceivedMessage
 
+_DELIVERED_AGAIN = ("MessageNotFound", "PopReceiptMismatch")
 _NEVER_EXPIRES = -1
 """By default a message expires after seven days without a trace."""
 
@@ -38,11 +43,34 @@ class StorageRequestQueue:
                 self._create()
                 self._queue.send_message(text, time_to_live=_NEVER_EXPIRES)
 
+    def take(self, limit: int, *, hidden_for: timedelta) -> Sequence[QueuedMessage]:
+        """See MessageQueue. One operation. What is no Base64 text is left to the host, which calls it poison."""
+        with storage_errors(f"take messages of queue {self._queue_name}"):
+            pages = self._raw_queue.receive_messages(
+                messages_per_page=limit, max_messages=limit, visibility_timeout=int(hidden_for.total_seconds())
+            )
+            return [message for found in pages if (message := _decoded(found)) is not None]
+
+    def delete(self, message: QueuedMessage) -> None:
+        """See MessageQueue. One operation."""
+        from azure.core.exceptions import HttpResponseError
+
+        with storage_errors(f"delete a message of queue {self._queue_name}"):
+            try:
+                self._raw_queue.delete_message(message.message_id, message.receipt)
+            except HttpResponseError as error:
+                if getattr(error, "error_code", None) not in _DELIVERED_AGAIN:
+                    raise
+
     def _create(self) -> None:
         from azure.core.exceptions import ResourceExistsError
 
-        with contextlib.suppress(ResourceExistsError):  # another sender created it first
+        with suppress(ResourceExistsError):  # another sender created it first
             self._queue.create_queue()
+
+    @property
+    def _raw_queue(self) -> QueueClient:
+        return self._connection.queue_service.get_queue_client(self._queue_name)
 
     @property
     def _queue(self) -> QueueClient:
@@ -50,3 +78,16 @@ class StorageRequestQueue:
 
         service = self._connection.queue_service
         return service.get_queue_client(self._queue_name, message_encode_policy=TextBase64EncodePolicy())
+
+
+def _decoded(message: ReceivedMessage) -> QueuedMessage | None:
+    try:
+        text = base64.b64decode(str(message.content), validate=True).decode()
+    except ValueError:
+        return None
+    return QueuedMessage(
+        text=text,
+        num_deliveries=message.dequeue_count or 1,
+        message_id=message.id,
+        receipt=message.pop_receipt or "",
+    )

@@ -330,8 +330,10 @@ class Watch(Section):
     """Seconds that an incomplete version may go without a new shard."""
     queued_after_s: int = Field(default=2 * 3600, ge=60, le=MAX_PATIENCE_S)
     """Seconds that a submitted run may wait for its nodes."""
+    preparing_after_s: int = Field(default=30 * 60, ge=60, le=MAX_PATIENCE_S)
+    """Seconds from its submission that a run may take until its image is built or pulled."""
     not_responding_after_s: int = Field(default=30 * 60, ge=60, le=MAX_PATIENCE_S)
-    """Seconds that Azure ML may report a run as NotResponding."""
+    """Seconds that Azure ML may report a run as NotResponding, or in a state that Landfall does not know."""
 
 
 class Pipeline(Section):

@@ -55,6 +55,8 @@ class Settings:
     state_container: str
     runs_container: str
     workspace: Workspace
+    workspace_blob_uri: str | None
+    """Blob service of the workspace's storage account; None for the address that Azure ML names."""
     topic_endpoint: str | None
     """Event Grid topic for notifications; None if no pipeline uses it."""
     topic_key: str | None = field(repr=False)
@@ -85,6 +87,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         state_container=read.matching("LANDFALL_STATE_CONTAINER", CONTAINER_NAME, "landfall"),
         runs_container=read.matching("LANDFALL_RUNS_CONTAINER", CONTAINER_NAME, "runs"),
         workspace=_workspace(read),
+        workspace_blob_uri=read.url("LANDFALL_WORKSPACE_BLOB_URI"),
         topic_endpoint=read.url("LANDFALL_NOTIFICATION_TOPIC_ENDPOINT"),
         topic_key=read.text("LANDFALL_NOTIFICATION_TOPIC_KEY"),
         client_id=read.matching("AZURE_CLIENT_ID", _GUID, "") or None,

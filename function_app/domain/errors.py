@@ -105,11 +105,22 @@ class ConfigurationError(LandfallError):
 
 
 class SubmissionRefusedError(LandfallError):
-    """Azure ML refused the submission for good; the message is the service's."""
+    """Azure ML refused the submission for good; the message is the service's.
+
+    ``code`` is its HTTP status with its error codes, outermost first: ``400/UserError/BadArgument``.
+    """
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class ServiceUnavailableError(LandfallError):
     """A service did not answer or is throttling; trying again later may help."""
+
+
+class LogUnreadableError(LandfallError):
+    """A job's log cannot be read; the message says why and what to do."""
 
 
 class NotificationError(LandfallError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 from urllib.parse import unquote
@@ -28,8 +28,22 @@ MAX_REQUEST_BYTES = 4096
 MAX_PAYLOAD_BYTES = 1 << 20
 """Event Grid's own limit for one event or batch."""
 MAX_EVENTS = 1000
+MAX_JOINED_CHARS = 40_000
+"""ASCII characters of a message that is made of several: a queue takes 64 KiB of Base64."""
 MAX_TEXT_CHARS = 16 << 10
 """A blob's name has up to 1,024 characters of up to four bytes each, percent-encoded in a subject."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuedMessage:
+    """A message that was taken from a queue and is hidden there for a while."""
+
+    text: str
+    num_deliveries: int
+    """How often it was taken, this time included."""
+    message_id: str
+    receipt: str
+    """What storage asks for to delete it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +59,24 @@ class Event:
 def read_events(payload: bytes | str) -> list[Event]:
     """Read the events of a payload. Raises InvalidEventError: another delivery would fail the same way."""
     return [event_of(member) for member in _members(payload)]
+
+
+def single_messages(payload: bytes | str) -> list[str]:
+    """Return a message for each event of a payload. Raises InvalidEventError."""
+    return [json.dumps(member) for member in _members(payload)]
+
+
+def joined_messages(payloads: Iterable[bytes | str]) -> list[str]:
+    """Return the events of several messages in as few as a queue takes, in their order. Raises InvalidEventError."""
+    joined = list[list[str]]()
+    size = MAX_JOINED_CHARS
+    for event in (event for payload in payloads for event in single_messages(payload)):
+        size += len(event) + 1
+        if size > MAX_JOINED_CHARS:
+            joined.append([])
+            size = len(event) + 2
+        joined[-1].append(event)
+    return [f"[{','.join(events)}]" for events in joined]
 
 
 def _members(payload: bytes | str) -> list[Any]:

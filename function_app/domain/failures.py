@@ -82,6 +82,8 @@ class Evidence:
     """Azure ML's error codes, outermost first: ``UserError/ExecutionFailed``."""
     error: str = ""
     log_tail: str = ""
+    log_problem: str = ""
+    """Why the log could not be read; empty where it was, or where there is none."""
     ran_s: float = 0.0
     timeout_s: float = float("inf")
 
@@ -124,7 +126,10 @@ _EXIT = re.compile(
 _MAX_QUOTE_CHARS = 200
 
 _ServiceRule = tuple[FailureClass, str]
+NAME_TAKEN = "JobPropertyImmutable"
+"""Azure ML's code where another job has the name of the one that is submitted."""
 SERVICE_RULES: tuple[_ServiceRule, ...] = (
+    (FailureClass.CONFIGURATION, rf"^40[03]/.*(?:UnknownTargetType|{NAME_TAKEN}|AuthorizationFailed)|^403/"),
     (
         FailureClass.PREEMPTED,
         r"preempt(?:ed|ion)|low.?priority node|spot (?:vm|node)s?.{0,40}evict|node .{0,40}evicted",
@@ -133,7 +138,7 @@ SERVICE_RULES: tuple[_ServiceRule, ...] = (
     (
         FailureClass.NO_CAPACITY,
         (
-            r"quota|not enough (?:cores|capacity|nodes)|insufficient .{0,30}capacity|AllocationFailed"
+            r"quota|not enough (?:cores|capacity|nodes)|insufficient .{0,30}capacity|Allocation ?failed"
             r"|SkuNotAvailable|out of capacity|no capacity"
         ),
     ),
@@ -178,7 +183,8 @@ def classify(evidence: Evidence) -> Finding:
         finding = rule(evidence)
         if finding is not None:
             return finding
-    return Finding(failure_class=FailureClass.UNKNOWN, evidence="no known cause was found")
+    unread = f"; its log could not be read: {evidence.log_problem}" if evidence.log_problem else ""
+    return Finding(failure_class=FailureClass.UNKNOWN, evidence=f"no known cause was found{unread}")
 
 
 def _by_service(evidence: Evidence) -> Finding | None:
@@ -210,6 +216,8 @@ def _by_end(evidence: Evidence) -> Finding | None:
             text = f"canceled after {evidence.ran_s:.0f} s, its limit was {evidence.timeout_s:.0f} s"
             return Finding(failure_class=FailureClass.TIMEOUT, evidence=text)
         return Finding(failure_class=FailureClass.CANCELED, evidence="canceled in Azure ML before its time limit")
+    if evidence.log_problem:
+        return None  # the process failed of something that only its log says
     if "ExecutionFailed" in evidence.error_code or _EXIT.search(evidence.error):
         words = f"the user's process failed: {evidence.error_code} {evidence.error}"
         return Finding(failure_class=FailureClass.USER_CODE, evidence=words[:_MAX_QUOTE_CHARS])

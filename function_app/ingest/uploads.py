@@ -9,8 +9,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 
-from function_app.domain.errors import ServiceUnavailableError
-from function_app.domain.events import CREATED, FINAL_WRITES, SHARD_UPLOADED_BULK, Upload, read_uploads
+from function_app.domain.errors import InvalidEventError, ServiceUnavailableError
+from function_app.domain.events import (
+    CREATED,
+    FINAL_WRITES,
+    SHARD_UPLOADED,
+    SHARD_UPLOADED_BULK,
+    QueuedMessage,
+    Upload,
+    joined_messages,
+    read_uploads,
+    single_messages,
+)
 from function_app.domain.records import BlobFacts, RecordedShard, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, shard_place
 from function_app.ingest.closing import close_if_whole, close_version
@@ -35,6 +45,7 @@ from shard_validation import (
     SourceUnavailableError,
 )
 from shard_validation.sets import with_sources
+from shared.errors import LandfallError
 from shared.safe_text import shown
 from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
 
@@ -56,24 +67,83 @@ def handle_message(
     """Handle a message of the queue of uploads, or pass it on where messages wait and its dataset has had its turn.
 
     A queue has no order but that of arrival, so a single shard behind thousands of another dataset would wait for all
-    of them. To pass a message on takes a fraction of the time that a verdict takes. A repeated delivery is not passed
+    of them. To pass messages on takes a fraction of the time that verdicts take. A repeated delivery is not passed
     on: in another queue it would count as the first. Raises InvalidEventError.
     """
     uploads = read_uploads(body, num_deliveries=num_deliveries)
     had_its_turn, is_queue_long = _had_its_turn(uploads, services), _has_waited(inserted_at, services)
     if num_deliveries == 1 and had_its_turn and is_queue_long:
-        services.turns.passed_on_s = services.turns.seconds()
-        services.queues[SHARD_UPLOADED_BULK].send_text(body.decode())
-        return
-    for upload in uploads:
-        handle_upload(upload, services)
+        _pass_on(body, services)
+    else:
+        _handle_all(SHARD_UPLOADED, body, services, num_deliveries=num_deliveries)
 
 
 def handle_passed_on(body: bytes, services: IngestServices, *, num_deliveries: int = 1) -> None:
     """Handle a message that was passed on, after those that are still to be passed on. Raises InvalidEventError."""
-    services.turns.give_way()
-    for upload in read_uploads(body, num_deliveries=num_deliveries):
-        handle_upload(upload, services)
+    _handle_all(SHARD_UPLOADED_BULK, body, services, num_deliveries=num_deliveries)
+
+
+def _pass_on(body: bytes, services: IngestServices) -> None:
+    """Pass a message on together with those behind it; handle at once what of these is not to be passed on.
+
+    Messages are deleted last: a delete costs a request for each, and another dataset's shard may lie behind them.
+    """
+    turns, queue = services.turns, services.queues[SHARD_UPLOADED]
+    end_s, bodies, passed_on = turns.seconds() + turns.together_s, [body.decode()], list[QueuedMessage]()
+    is_more = True
+    while is_more:
+        turns.passed_on_s = turns.seconds()
+        taken = queue.take(turns.max_taken, hidden_for=turns.taken_for)
+        followers = [message for message in taken if _follows(message, services)]
+        for text in joined_messages([*bodies, *(message.text for message in followers)]):
+            services.queues[SHARD_UPLOADED_BULK].send_text(text)
+        bodies, passed_on = [], [*passed_on, *followers]
+        for message in taken:
+            if message not in followers and turns.seconds() < end_s:
+                _handle_taken(message, services)
+        is_more = len(taken) == turns.max_taken and turns.seconds() < end_s
+    for message in passed_on:
+        queue.delete(message)
+
+
+def _follows(message: QueuedMessage, services: IngestServices) -> bool:
+    """Whether a message is passed on, too."""
+    try:
+        return message.num_deliveries == 1 and _had_its_turn(read_uploads(message.text), services)
+    except InvalidEventError:
+        return False
+
+
+def _handle_taken(message: QueuedMessage, services: IngestServices) -> None:
+    """Handle a message that the host did not deliver. After an error the host delivers it, and records the error."""
+    try:
+        _handle_all(SHARD_UPLOADED, message.text, services, num_deliveries=message.num_deliveries)
+    except LandfallError:
+        logger.exception("a message that was taken from its queue fails, and will be delivered again")
+    else:
+        services.queues[SHARD_UPLOADED].delete(message)
+
+
+def _handle_all(queue: str, body: bytes | str, services: IngestServices, *, num_deliveries: int) -> None:
+    """Handle the uploads of a message. Where one fails or takes long, it and the rest become single messages."""
+    uploads = read_uploads(body, num_deliveries=num_deliveries)
+    end_s, num_handled = services.turns.seconds() + services.turns.together_s, 0
+    is_alone = len(uploads) == 1
+    try:
+        # Of several uploads that are delivered again, one may have ended its process.
+        for upload in uploads if is_alone or num_deliveries == 1 else ():
+            if queue == SHARD_UPLOADED_BULK:
+                services.turns.give_way()
+            handle_upload(upload, services)
+            num_handled += 1
+            if services.turns.seconds() >= end_s:
+                break
+    except LandfallError:
+        if is_alone:
+            raise
+        logger.exception("a shard failed: it and those behind it become single messages")
+    for text in single_messages(body)[num_handled:]:
+        services.queues[queue].send_text(text)
 
 
 def _has_waited(inserted_at: datetime | None, services: IngestServices) -> bool:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from function_app.config.pipelines import Attempts, Pipeline, Size
-from function_app.domain.errors import LedgerConflictError
+from function_app.domain.errors import LedgerConflictError, SubmissionRefusedError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import (
     REMEDIES,
@@ -48,20 +48,33 @@ _HOUR_S = 3600.0
 _NETWORK_VARIABLES = frozenset(network_environment("Standard_NC6s_v3"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobLog:
+    """What is known of a job's log."""
+
+    tail: str | None = None
+    problem: str = ""
+    """Why it could not be read."""
+
+
 # -- what is done about a failure, written with the run's end ------------------------------------------------
-def failure_members(run: RunRecord, status: JobStatus, log_tail: str | None, services: RunServices) -> dict[str, Any]:
+def failure_members(run: RunRecord, status: JobStatus, log: JobLog, services: RunServices) -> dict[str, Any]:
     """Return the members that say why a job failed and what is done about it."""
-    finding = classify(_evidence(run, status, log_tail, services))
+    finding = classify(_evidence(run, status, log, services))
     return _members(finding, _verdict(run, finding, services))
 
 
-def refusal_members(run: RunRecord, problem: str, services: RunServices) -> dict[str, Any]:
+def refusal_members(run: RunRecord, refusal: SubmissionRefusedError, services: RunServices) -> dict[str, Any]:
     """Return the same for a job that Azure ML refused. Only missing capacity is worth another attempt."""
-    finding = classify(Evidence(status="Failed", error=problem))
-    if finding.failure_class is not FailureClass.NO_CAPACITY:
-        verdict = Verdict(remedy=Remedy.STOP, reason="Azure ML refused the job, and would refuse it again")
-        return _members(finding, verdict)
-    return _members(finding, _verdict(run, finding, services))
+    finding = classify(Evidence(status="Failed", error_code=refusal.code, error=str(refusal)))
+    if finding.failure_class is FailureClass.NO_CAPACITY:
+        return _members(finding, _verdict(run, finding, services))
+    reason = "Azure ML refused the job, and would refuse it again"
+    if finding.failure_class is FailureClass.CONFIGURATION:
+        reason = (
+            f"the data are not to blame; correct what Azure ML refuses, then: landfall submit {run.dataset_version}"
+        )
+    return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
 def bad_script_members() -> dict[str, Any]:
@@ -119,13 +132,14 @@ def _members(finding: Finding, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _evidence(run: RunRecord, status: JobStatus, log_tail: str | None, services: RunServices) -> Evidence:
+def _evidence(run: RunRecord, status: JobStatus, log: JobLog, services: RunServices) -> Evidence:
     since = run.started_at or run.submitted_at or run.state_since
     return Evidence(
         status=status.status,
         error_code=status.error_code or "",
         error=status.error or "",
-        log_tail=log_tail or "",
+        log_tail=log.tail or "",
+        log_problem=log.problem,
         ran_s=(services.clock() - since).total_seconds(),
         timeout_s=float(run.spec["timeout_s"]),
     )

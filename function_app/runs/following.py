@@ -14,18 +14,20 @@ from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import written_since_submission
 from function_app.ports import JobService
 from function_app.runs.admission import release
-from function_app.runs.attempts import changed_data_members, failure_members, record_remedy
+from function_app.runs.attempts import JobLog, changed_data_members, failure_members, record_remedy
 from function_app.runs.ending import ask_cancel, end_run, mark_canceled
 from function_app.runs.registration import settle_completed
 from function_app.runs.transitions import move_run
 from function_app.services import RunServices
 from shared.errors import LandfallError
+from shared.safe_text import one_line
 
 logger = logging.getLogger(__name__)
 
 LOST_AFTER = timedelta(minutes=15)
 """Azure ML knows a job as soon as it has answered the PUT; this allows for a regional failover of its index."""
 MAX_LOG_TAIL_BYTES = 16 << 10
+MAX_LOG_PROBLEM_CHARS = 500
 OTHERS_EVENTS = "run_events_of_other_projects"
 """The counter of events of other projects' runs, by day: one row a day, however busy the workspace is."""
 
@@ -123,7 +125,7 @@ def _members(run: RunRecord, target: RunState, status: JobStatus, services: RunS
         return {"ended_at": now, **_failure(run, status, services)}
     if target is RunState.CANCELED:
         unasked = status.error or "canceled in Azure ML, by a person or by the job's time limit"
-        found = {} if run.cancel_requested_at else failure_members(run, status, None, services)
+        found = {} if run.cancel_requested_at else failure_members(run, status, JobLog(), services)
         return {"ended_at": now, "reason": run.cancel_reason or unasked, **found}
     if target is RunState.RUNNING:
         return {"started_at": now}
@@ -137,13 +139,15 @@ def _failure(run: RunRecord, status: JobStatus, services: RunServices) -> dict[s
 
     Another attempt could not continue on them, and neither the script nor the accepted data are to blame.
     """
-    log_tail = _log_tail(status.name, services.jobs)
-    reason = brief_reason(status.error, log_tail)
+    log = _log(status.name, services.jobs)
+    reason = brief_reason(status.error, log.tail)
+    if log.problem:
+        reason = f"{reason} Its log could not be read: {log.problem}"
     changed = written_since_submission(run, services)
     if changed is None:
-        return {"reason": reason, "log_tail": log_tail, **failure_members(run, status, log_tail, services)}
+        return {"reason": reason, "log_tail": log.tail, **failure_members(run, status, log, services)}
     reason = f"its data changed before it ended: {changed}; the job says: {reason}"
-    return {"reason": reason, "log_tail": log_tail, **changed_data_members(run, changed, services)}
+    return {"reason": reason, "log_tail": log.tail, **changed_data_members(run, changed, services)}
 
 
 def _changed_data(run: RunRecord, services: RunServices) -> dict[str, Any]:
@@ -152,13 +156,13 @@ def _changed_data(run: RunRecord, services: RunServices) -> dict[str, Any]:
     return {} if changed is None else {"failure_class": FailureClass.DATA_CHANGED, "failure_evidence": changed}
 
 
-def _log_tail(run_id: str, jobs: JobService) -> str | None:
+def _log(run_id: str, jobs: JobService) -> JobLog:
     """Return the end of the log. A log that cannot be read does not keep the run from ending."""
     try:
-        return jobs.log_tail(run_id, max_bytes=MAX_LOG_TAIL_BYTES)
+        return JobLog(tail=jobs.log_tail(run_id, max_bytes=MAX_LOG_TAIL_BYTES))
     except LandfallError as error:
         logger.warning(f"run {run_id}: its log could not be read: {error}", extra={"run_id": run_id})
-        return None
+        return JobLog(problem=one_line(str(error))[:MAX_LOG_PROBLEM_CHARS])
 
 
 def _moved(

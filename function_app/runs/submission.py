@@ -11,6 +11,7 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import (
     LedgerConflictError,
     NotFoundError,
+    ServiceUnavailableError,
     SubmissionRefusedError,
 )
 from function_app.domain.events import TrainingRequest
@@ -82,9 +83,11 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
             return _refused(run, *found, services, by)
         services.jobs.submit(spec_from_json(run.spec))
     except SubmissionRefusedError as error:
-        return _refused(run, str(error), refusal_members(run, str(error), services), services, by)
-    except Exception:
+        return _refused(run, str(error), refusal_members(run, error, services), services, by)
+    except Exception as error:
         change_run(services.ledger, run, _without_claim)
+        if by is Actor.SUBMISSION and isinstance(error, ServiceUnavailableError):  # the sweep reports its own
+            services.history.record(run.run_id, "submission_delayed", f"{error}; it is submitted again")
         raise
     return _submitted(run, services, by)
 

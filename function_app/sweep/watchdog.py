@@ -9,23 +9,30 @@ import re
 from datetime import timedelta
 
 from function_app.config.pipelines import Pipeline
+from function_app.domain.jobs import JobStatus
 from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.completeness import missing_shards
 from function_app.notify.messages import held_since, in_words, warn_once
-from function_app.runs.following import FOLLOWED, follow_run
+from function_app.runs.following import FOLLOWED, STATES, follow_run
 from function_app.runs.transitions import move_run
 from function_app.services import IngestServices, RunServices
 from function_app.sweep.inventory import Look
+from shared.safe_text import one_line
 from shared.vm_sizes import vm_size
 
 WAITING = frozenset({RunState.SUBMITTED, RunState.QUEUED})
 NOT_RESPONDING = "NotResponding"
 """Azure ML's word; a run may return from it to any earlier state."""
+PREPARING = "Preparing"
+"""Azure ML's word for a job whose image is built or pulled; it waits for no nodes yet."""
+UNREMARKABLE = frozenset({*STATES, "NotStarted", "Starting", "CancelRequested"})
+"""Statuses that a job passes through; it may stay in any other one, also in one that no document names."""
 CLUSTER_GONE_AFTER = timedelta(minutes=10)
 """How long a cluster must be missing before its runs end as lost: re-creating one takes less time."""
 
 MAX_NAMED = 20
+MAX_STATUS_CHARS = 100
 
 
 def watch_run(run: RunRecord, services: RunServices) -> None:
@@ -43,6 +50,8 @@ def watch_run(run: RunRecord, services: RunServices) -> None:
 def _watch_queue(run: RunRecord, pipeline: Pipeline, services: RunServices) -> None:
     since = run.submitted_at or run.state_since
     waited_s = (services.clock() - since).total_seconds()
+    if waited_s >= pipeline.watch.preparing_after_s and _warned_of_preparing(run, pipeline, waited_s, services):
+        return
     if waited_s < pipeline.watch.queued_after_s:
         return
     size = size_of_attempt(run, pipeline)
@@ -59,6 +68,29 @@ def _watch_queue(run: RunRecord, pipeline: Pipeline, services: RunServices) -> N
         "waiting_since": since.isoformat(timespec="seconds"),
     }
     warn_once(pipeline, subject=run.run_id, outcome="run_waiting", content=content, services=services)
+
+
+def _warned_of_preparing(run: RunRecord, pipeline: Pipeline, waited_s: float, services: RunServices) -> bool:
+    """Warn of a job that is still prepared; return whether it is."""
+    status = services.jobs.status(run.run_id)
+    if status is None or status.status != PREPARING:
+        return False
+    text = (
+        f"Run {run.run_id} of {run.dataset_version} has been in preparation for {in_words(waited_s)}: Azure ML "
+        "builds or pulls the image of its environment. The log of the build is in the studio, under the job's "
+        "outputs. An image that is in a registry before is not built: landfall publish --image. To end the run: "
+        f"landfall cancel {run.run_id}"
+    )
+    content = {"text": text, "run_id": run.run_id, "environment_id": run.spec.get("environment_id")}
+    warn_once(
+        pipeline,
+        subject=run.run_id,
+        outcome="run_waiting",
+        occasion="preparing",
+        content=content,
+        services=services,
+    )
+    return True
 
 
 def size_of_attempt(run: RunRecord, pipeline: Pipeline) -> str:
@@ -86,21 +118,21 @@ def quota_advice(run: RunRecord, pipeline: Pipeline) -> str:
 
 def _stopped_responding(run: RunRecord, pipeline: Pipeline, services: RunServices) -> bool:
     status = services.jobs.status(run.run_id)
-    silent = status is not None and status.status == NOT_RESPONDING
+    silent = status is not None and status.status not in UNREMARKABLE
     since = held_since(
         run.run_id,
         "run_not_responding",
         services,
         holds=silent,
-        reason=f"Azure ML says: {status.status if status else 'no such job'}",
+        reason=f"Azure ML says: {one_line(status.status)[:MAX_STATUS_CHARS] if status else 'no such job'}",
     )
     if since is None:
         return False
     silent_s = (services.clock() - since).total_seconds()
     if silent_s >= pipeline.watch.not_responding_after_s:
         text = (
-            f"Run {run.run_id} of {run.dataset_version} has not responded for {in_words(silent_s)}: its nodes may be "
-            f"gone, or still cost money. Look at it in the studio, or end it: landfall cancel {run.run_id}"
+            f"Run {run.run_id} of {run.dataset_version} {_condition(status)} for {in_words(silent_s)}: its nodes may "
+            f"be gone, or still cost money. Look at it in the studio, or end it: landfall cancel {run.run_id}"
         )
         warn_once(
             pipeline,
@@ -111,6 +143,12 @@ def _stopped_responding(run: RunRecord, pipeline: Pipeline, services: RunService
             services=services,
         )
     return True
+
+
+def _condition(status: JobStatus | None) -> str:
+    if status is None or status.status == NOT_RESPONDING:
+        return "has not responded"
+    return f"has been {one_line(status.status)[:MAX_STATUS_CHARS]}, a state that Landfall does not know,"
 
 
 def _watch_cluster(run: RunRecord, services: RunServices) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from uuid import uuid4
 
 from function_app.adapters.blobs import check_size
-from function_app.domain.events import TrainingRequest
+from function_app.domain.events import QueuedMessage, TrainingRequest
 from function_app.domain.records import BlobFacts
 from function_app.ports import Clock, passed_over, utcnow
 from shard_validation import ShardSource, SourceChangedError, SourceGoneError
@@ -126,6 +129,10 @@ class MemoryRequestQueue:
 
     def __init__(self) -> None:
         self.messages: list[str] = []
+        self.taken: dict[str, QueuedMessage] = {}
+        """Messages that are hidden, by id."""
+        self._deliveries: Counter[str] = Counter()
+        """By text: of equal messages each counts."""
 
     def send(self, request: TrainingRequest) -> None:
         """See RequestQueue."""
@@ -134,6 +141,27 @@ class MemoryRequestQueue:
     def send_text(self, text: str) -> None:
         """See MessageQueue."""
         self.messages.append(text)
+
+    def take(self, limit: int, *, hidden_for: timedelta) -> Sequence[QueuedMessage]:
+        """See MessageQueue. What is taken reappears with `reappear`, not with time."""
+        del hidden_for
+        texts, self.messages[:limit] = self.messages[:limit], []
+        self._deliveries.update(texts)
+        found = [
+            QueuedMessage(text=text, num_deliveries=self._deliveries[text], message_id=uuid4().hex, receipt="-")
+            for text in texts
+        ]
+        self.taken |= {message.message_id: message for message in found}
+        return found
+
+    def delete(self, message: QueuedMessage) -> None:
+        """See MessageQueue."""
+        self.taken.pop(message.message_id, None)
+
+    def reappear(self) -> None:
+        """Let the time pass after which taken messages are delivered again."""
+        self.messages += [message.text for message in self.taken.values()]
+        self.taken.clear()
 
     @property
     def requests(self) -> list[TrainingRequest]:

@@ -8,15 +8,17 @@ import logging
 import os
 import sys
 
-from local_azure.azure_ml.api.emulator import CallLog, Emulator, Faults
+from local_azure.azure_ml.api.answers import Faults
+from local_azure.azure_ml.api.emulator import CallLog, Emulator
 from local_azure.azure_ml.api.http_api import AzureMlApi
 from local_azure.azure_ml.api.resources import compute_scale
 from local_azure.azure_ml.api.security import certificate_files, token_issuer
 from local_azure.azure_ml.cluster import ClusterPool
 from local_azure.azure_ml.execution import Executions, Workbench, settle_interrupted
+from local_azure.azure_ml.faults import JobFaults
 from local_azure.azure_ml.launch import Images
-from local_azure.azure_ml.nodes import LaunchFaults
 from local_azure.azure_ml.runs import EventPublisher, RunBook, log_change
+from local_azure.azure_ml.service import Clock
 from local_azure.azure_ml.settings import Settings, SettingsError, read_settings
 from local_azure.azure_ml.storage import Storage
 from local_azure.azure_ml.workspace import COMPUTES, Store
@@ -79,7 +81,8 @@ def _workbench(settings: Settings, store: Store, publisher: EventPublisher | Non
         storage=Storage(settings.storage),
         pool=pool,
         images=Images(settings, store),
-        launch_faults=LaunchFaults(settings.launch_fault),
+        faults=JobFaults(settings.fault),
+        clock=Clock(),
     )
 
 

@@ -6,16 +6,16 @@ import contextlib
 import logging
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from local_azure.azure_ml.cluster import ClusterPool
+from local_azure.azure_ml.faults import JobFaults, LaunchFault, LifeFault
 from local_azure.azure_ml.launch import Images, launch_of, process_failure, start
-from local_azure.azure_ml.nodes import LaunchFaults, simulated_nodes
+from local_azure.azure_ml.nodes import simulated_nodes
 from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunBook, RunState
-from local_azure.azure_ml.service import JobFailure, RunCanceled
+from local_azure.azure_ml.service import Clock, JobFailure, RunCanceled
 from local_azure.azure_ml.settings import Settings
 from local_azure.azure_ml.spec import JobSpec, job_spec
 from local_azure.azure_ml.staging import RunDirectory, Staged, Stager
@@ -25,6 +25,26 @@ from local_azure.azure_ml.workspace import COMPUTES, Store
 _POLL_S = 0.05
 
 logger = logging.getLogger(__name__)
+
+_BUILD_S = 3600.0
+"""How long a slow build takes, by the emulator's clock."""
+_HIDDEN_S = 1800.0
+"""How long a job is shown in another state."""
+_SHOWN = {LifeFault.NOT_RESPONDING: "NotResponding", LifeFault.UNKNOWN_STATE: "Hibernating"}
+_FAILURES = {
+    LifeFault.IMAGE_BUILD: JobFailure(
+        "Image build failed. For more details, check log file azureml-logs/20_image_build_log.txt.",
+        inner="ImageBuildFailure",
+    ),
+    LifeFault.CAPACITY: JobFailure(
+        "Allocation failed. We do not have sufficient capacity for the requested VM size in this region. Read more "
+        "about improving likelihood of allocation success at https://aka.ms/allocation-guidance",
+        inner="AllocationFailed",
+    ),
+    LifeFault.PREEMPTED: JobFailure(
+        "The low-priority nodes of the job were preempted.", code="ServiceError", inner="NodePreempted"
+    ),
+}
 
 _GUARD_S = 3.0  # time that a guard needs beyond the grace period
 
@@ -39,7 +59,8 @@ class Workbench:
     storage: Storage
     pool: ClusterPool
     images: Images
-    launch_faults: LaunchFaults
+    faults: JobFaults
+    clock: Clock
 
     def run_root(self, run_name: str) -> Path:
         """Directory of a run."""
@@ -53,6 +74,7 @@ class Execution:
         self._bench = bench
         self._run = run
         self._spec: JobSpec = job_spec(run.properties)
+        self._fault = bench.faults.next_for(run.name, LifeFault)
         self._canceled = threading.Event()
         self._abandoned = threading.Event()
         self._ended = ended
@@ -104,11 +126,20 @@ class Execution:
         self._run = self._bench.runs.move(self._run.job_id, state, error=error)
 
     def _walk(self) -> None:
+        if self._fault is LifeFault.NO_END_EVENT:
+            self._bench.runs.update(self._run.job_id, silent=True)
         self._move(RunState.STARTING)
         self._move(RunState.PREPARING)
+        if self._fault is LifeFault.SLOW_BUILD:
+            self._pause(_BUILD_S)
+        self._fail_of(LifeFault.IMAGE_BUILD)
         virtual_environment = self._prepare_environment()
         self._move(RunState.QUEUED)
+        self._fail_of(LifeFault.CAPACITY)
         spec = self._spec
+        if self._fault is LifeFault.COMPUTE_GONE:
+            self._bench.store.delete(COMPUTES, spec.compute_id)
+            self._pause(float("inf"))
         with self._bench.pool.nodes(spec.compute_id, self._run.name, spec.instance_count, self._canceled):
             self._move(RunState.RUNNING)
             self._run_on_nodes(virtual_environment)
@@ -120,16 +151,29 @@ class Execution:
         images.build(environment_id, self._pause)
         return virtual_environment
 
+    def _fail_of(self, fault: LifeFault) -> None:
+        """Fail the job where this is its fault."""
+        if self._fault is fault:
+            raise _FAILURES[fault]
+
+    def _hide(self) -> None:
+        """Show the running job in another state for a while, where that is its fault."""
+        if self._fault in _SHOWN:
+            self._bench.runs.update(self._run.job_id, shown_as=_SHOWN[self._fault])
+            self._pause(_HIDDEN_S)
+            self._bench.runs.update(self._run.job_id, shown_as=None)
+
     def _pause(self, seconds: float) -> None:
-        if self._canceled.wait(seconds):
-            raise RunCanceled
+        self._bench.clock.sleep(seconds, self._canceled)
 
     def _run_on_nodes(self, virtual_environment: Path) -> None:
         directory = RunDirectory.create(self._bench.run_root(self._run.name))
         try:
             staged = self._stage(directory)
             self._pause(0)  # a cancel request may have come while the inputs did
-            fault = self._bench.launch_faults.next_for(self._run.name)
+            self._hide()
+            self._fail_of(LifeFault.PREEMPTED)
+            fault = self._bench.faults.next_for(self._run.name, LaunchFault)
             nodes = simulated_nodes(self._spec, self._bench.store, fault)
             launch = launch_of(self._run, self._spec, staged, virtual_environment, nodes)
             with self._written_through(staged):
@@ -162,10 +206,10 @@ class Execution:
 
     def _supervise(self, guard: subprocess.Popen[bytes], staged: Staged) -> None:
         """Wait until the processes end: by themselves, by a cancel request, or by a time-out."""
-        deadline_s = time.monotonic() + (self._spec.timeout_s or float("inf"))
+        deadline_s = self._bench.clock.now_s() + (self._spec.timeout_s or float("inf"))
         with guard:
             while guard.poll() is None:
-                if time.monotonic() > deadline_s and not self._canceled.is_set():
+                if self._bench.clock.now_s() > deadline_s and not self._canceled.is_set():
                     self._time_out()
                 if self._canceled.wait(_POLL_S):
                     self._end_processes(guard)

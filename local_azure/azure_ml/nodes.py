@@ -5,58 +5,13 @@ All nodes are this machine: how many ranks each has, and its GPUs, are what the 
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
-from enum import StrEnum
 
+from local_azure.azure_ml.faults import LaunchFault
 from local_azure.azure_ml.spec import JobSpec
 from local_azure.azure_ml.workspace import COMPUTES, Store
 from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE
 from shared.vm_sizes import vm_size
-
-
-class LaunchFault(StrEnum):
-    """What a faulty launcher or cluster does to a job that should run on several nodes with GPUs."""
-
-    ONE_RANK = "one_rank"
-    """Start one rank, whose world has no other."""
-    ONE_NODE = "one_node"
-    """Start all ranks on the first node."""
-    NO_GPU = "no_gpu"
-    """Start the ranks on nodes whose GPUs cannot be seen."""
-
-
-class LaunchFaults:
-    """Faults of launches to come; safe between threads. ``always`` is the fault of every launch without another."""
-
-    def __init__(self, always: LaunchFault | None = None) -> None:
-        self._always = always
-        self._scripts: list[tuple[str, LaunchFault]] = []
-        self._lock = threading.Lock()
-
-    def add(self, fault: LaunchFault, job: str, times: int) -> None:
-        """Disturb the next ``times`` launches of jobs whose names contain ``job``."""
-        with self._lock:
-            self._scripts += [(job, fault)] * times
-
-    def clear(self) -> None:
-        """Remove the faults that were added."""
-        with self._lock:
-            self._scripts.clear()
-
-    def pending(self) -> int:
-        """Return how many launches will still be disturbed."""
-        with self._lock:
-            return len(self._scripts)
-
-    def next_for(self, job: str) -> LaunchFault | None:
-        """Return the fault of this launch, None for a sound one."""
-        with self._lock:
-            for script in self._scripts:
-                if script[0] in job:
-                    self._scripts.remove(script)
-                    return script[1]
-        return self._always
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,6 +85,8 @@ class Run:
     error: Document | None = None
     warnings: list[str] = field(default_factory=list)
     log_files: list[str] = field(default_factory=list)  # names such as user_logs/std_log.txt, once uploaded
+    shown_as: str | None = None  # the state that clients see in place of the real one
+    silent: bool = False  # no event tells that it has failed or was canceled
 
     @property
     def job_id(self) -> str:
@@ -152,9 +154,10 @@ class RunBook:
             run = self.current(job_id)
             if not may_follow(run.status, wanted):
                 raise IllegalTransitionError(run, wanted)
-            moved = dataclasses.replace(run, status=wanted, error=error, **_times(wanted))
+            moved = dataclasses.replace(run, status=wanted, error=error, shown_as=None, **_times(wanted))
             self._write(moved)
-            self._publish(moved)
+            if not (moved.silent and wanted in (RunState.FAILED, RunState.CANCELED)):
+                self._publish(moved)
             return moved
 
     def update(self, job_id: str, **changes: Any) -> Run:

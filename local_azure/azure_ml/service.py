@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
+
+_LOOK_EVERY_S = 0.05
 
 
 class ServiceError(Exception):
@@ -70,6 +74,29 @@ class JobFailure(Exception):
 
 class RunCanceled(Exception):
     """The run was canceled; this ends its execution."""
+
+
+class Clock:
+    """The emulator's clock for durations. Tests move it forward; who sleeps by it wakes when its time has come."""
+
+    def __init__(self) -> None:
+        self._ahead_s = 0.0
+
+    def now_s(self) -> float:
+        """Return the monotonic time in seconds."""
+        return time.monotonic() + self._ahead_s
+
+    def advance(self, seconds: float) -> None:
+        """Move forward."""
+        self._ahead_s += seconds
+
+    def sleep(self, seconds: float, canceled: threading.Event) -> None:
+        """Return after the time. Raises RunCanceled where the run is canceled before."""
+        until_s = self.now_s() + seconds
+        while not canceled.is_set() and (left_s := until_s - self.now_s()) > 0:
+            canceled.wait(min(left_s, _LOOK_EVERY_S))
+        if canceled.is_set():
+            raise RunCanceled
 
 
 def utcnow() -> dt.datetime:

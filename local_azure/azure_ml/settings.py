@@ -6,10 +6,21 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from local_azure.azure_ml.cluster import Delays
-from local_azure.azure_ml.nodes import LaunchFault
+from local_azure.azure_ml.faults import FAULTS, NamedFault, fault_named
+
+
+class LogAddresses(StrEnum):
+    """What the run history says of where a job's logs are. Which of the last two it is without keys is not known."""
+
+    SIGNED = "signed"
+    """Addresses that anyone can read, as where storage takes keys."""
+    UNSIGNED = "unsigned"
+    """Addresses that storage refuses to read without an identity."""
+    NONE = "none"
 
 
 class SettingsError(Exception):
@@ -33,7 +44,9 @@ class Settings:
     cancel_grace_s: float
     events_endpoint: str | None
     topic_key: str | None
-    launch_fault: LaunchFault | None  # of every launch
+    fault: NamedFault | None  # of every job
+    log_addresses: LogAddresses
+    log_readers: frozenset[str]  # client ids of identities that may read the workspace's storage
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -54,7 +67,9 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         cancel_grace_s=flags.cancel_grace_s,
         events_endpoint=flags.events_endpoint,
         topic_key=environment.get("LANDFALL_TWIN_TOPIC_KEY"),
-        launch_fault=LaunchFault(flags.launch_fault) if flags.launch_fault else None,
+        fault=fault_named(flags.fault) if flags.fault else None,
+        log_addresses=LogAddresses(flags.log_addresses),
+        log_readers=frozenset(flags.log_reader),
     )
     if not settings.identity_header:
         problems.append("IDENTITY_HEADER must hold the secret that callers of /msi/token present")
@@ -76,7 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--environment-build-s", type=float, default=1.0, help="time an environment's first use takes")
     add("--sync-interval-s", type=float, default=1.0, help="between uploads of logs and outputs")
     add("--cancel-grace-s", type=float, default=4.0, help="between SIGTERM and SIGKILL of a canceled job")
-    add("--launch-fault", choices=list(LaunchFault), help="what goes wrong at every job's start")
+    add("--fault", choices=list(FAULTS), help="what goes wrong with every job")
+    add("--log-addresses", choices=list(LogAddresses), default=LogAddresses.NONE, help="addresses of jobs' logs")
+    add("--log-reader", action="append", default=[], metavar="CLIENT_ID", help="identity that may read the logs")
     add("--events-endpoint", help="topic to publish run events to")
     return parser
 

@@ -132,6 +132,17 @@ class Storage:
         )
         return f"{client.url}?{signature}"
 
+    def reader_url(self, location: BlobLocation) -> str:
+        """Return a signed address with which anyone may read and list the container for a day."""
+        signature = generate_container_sas(
+            account_name=location.account,
+            container_name=location.container,
+            account_key=self._key(location.account),
+            permission=ContainerSasPermissions(read=True, list=True),
+            expiry=utcnow() + SAS_LIFETIME,
+        )
+        return f"{self.container(location).url}?{signature}"
+
     def upload_url(self, location: BlobLocation) -> str:
         """Return a signed address with which anyone may write to the container for a day."""
         client = self.writable_container(location)

@@ -68,6 +68,11 @@ class Store:
             )
             return True
 
+    def delete(self, kind: str, path: str) -> None:
+        """Remove one document, if there is one."""
+        with self._lock:
+            self._connection.execute("DELETE FROM documents WHERE kind = ? AND path = ?", (kind, _normalised(path)))
+
     def below(self, kind: str, prefix: str) -> list[Document]:
         """Return the documents whose path starts with `prefix`, oldest first."""
         start = _normalised(prefix)

@@ -33,6 +33,8 @@ from local_azure.storage_connections import storage_connection
 log = logging.getLogger("event_grid")
 
 SAVE_EVERY_S = 0.1
+DELIVERIES_AT_ONCE = 8
+"""First attempts of one subscription; retries come on top."""
 HANDSHAKE_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Pauses between handshakes, as the endpoint may start later. Event Grid itself would refuse the subscription."""
 
@@ -227,8 +229,11 @@ class Subscription:
             self._waiting.put_nowait((time.monotonic() + admitted.delay_s, admitted))
 
     async def run(self) -> None:
-        """Deliver until cancelled. First attempts are made in order, one event at a time; retries are not."""
+        """Deliver until cancelled: several events at once, in no order, as Event Grid does."""
         await self._prepare()
+        await asyncio.gather(*(self._keep_delivering() for _ in range(DELIVERIES_AT_ONCE)))
+
+    async def _keep_delivering(self) -> None:
         while True:
             due, admitted = await self._waiting.get()
             await asyncio.sleep(max(0.0, due - time.monotonic()))

@@ -38,8 +38,8 @@ class TwinOptions:
     """Pauses before each delivery attempt of an event; after the last attempt it becomes a dead letter."""
     queue_lease_s: float = 30.0
     """Time after which the messages of a killed dev host are delivered to the next one."""
-    launch_fault: str | None = None
-    """What goes wrong at every job's start: a ``LaunchFault`` of the Azure ML emulator."""
+    fault: str | None = None
+    """What goes wrong with every job: a name in ``FAULTS`` of the Azure ML emulator."""
     training_python: Path = ROOT / ".venv-training"
     """The virtual environment that stands for the training image."""
     azurite: Path = AZURITE_JS

@@ -103,9 +103,9 @@ class TwinClient:
         """Script faults of Azure ML's answers: ``{"match": {"method", "path"}, "times": n, "do": {…}}``."""
         self._azure_ml.post("/twin/faults", json=dict(script)).raise_for_status()
 
-    def fail_launches(self, fault: str, *, job: str, times: int = 1) -> None:
-        """Let the next launches of jobs whose names contain ``job`` be faulty: a ``LaunchFault``."""
-        self.fail_calls({"launch": fault, "job": job, "times": times})
+    def fail_jobs(self, fault: str, *, job: str, times: int = 1) -> None:
+        """Let the next jobs whose names contain ``job`` meet a fault of ``FAULTS``."""
+        self.fail_calls({"fault": fault, "job": job, "times": times})
 
     def pending_call_faults(self) -> int:
         """Return how many calls will still be disturbed."""

@@ -83,8 +83,9 @@ def azure_ml(places: Places, options: TwinOptions) -> Program:
             *("--node-start-delay-s", str(options.node_start_delay_s)),
             *("--node-idle-s", str(options.node_idle_s)),
             *("--environment-build-s", str(options.environment_build_s)),
-            *(("--launch-fault", options.launch_fault) if options.launch_fault else ()),
+            *(("--fault", options.fault) if options.fault else ()),
             *("--storage-identity", CLUSTER_IDENTITY),
+            *("--log-reader", FUNCTION_APP_IDENTITY),
             *("--events-endpoint", f"{places.event_grid_url}/topics/azureml/api/events"),
         ],
     )
@@ -188,6 +189,7 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
         "LANDFALL_DATA_CONTAINER": DATA_CONTAINER,
         "LANDFALL_STATE_CONTAINER": STATE_CONTAINER,
         "LANDFALL_RUNS_CONTAINER": RUNS_CONTAINER,
+        "LANDFALL_WORKSPACE_BLOB_URI": f"{places.azure_ml_url}/blob/{HOST_ACCOUNT}",
         "LANDFALL_NOTIFICATION_TOPIC_ENDPOINT": f"{places.event_grid_url}/topics/landfall/api/events",
         "LANDFALL_NOTIFICATION_TOPIC_KEY": places.secrets.topic_key,
         "LANDFALL_WEBHOOK_PEOPLE": places.webhook_url,

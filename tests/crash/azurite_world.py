@@ -92,7 +92,7 @@ class AzuriteWorld(World):
             services = replace(services, rejected_copies=BlobRejectedCopies(storage, services.data_container))
         found.services = services
         found.run_outputs = services.run_outputs  # type: ignore[assignment]  # has the double's method
-        self._await_poison(found)
+        self._await_messages(found)
         return found
 
     def close(self) -> None:
@@ -138,6 +138,13 @@ class AzuriteWorld(World):
             container.create_container()
         container.upload_blob("UPLOADS/2026/11/21/9/1.json", json.dumps([GIVEN_UP]), overwrite=True)
 
+    def leave_upload(self, message: str) -> None:
+        """See World."""
+        queue = self.queue(SHARD_UPLOADED)
+        with contextlib.suppress(ResourceExistsError):  # an earlier message made it
+            queue.create_queue()
+        queue.send_message(base64.b64encode(message.encode()).decode())
+
     def clear_uploads(self) -> None:
         """See World."""
         self.queue(SHARD_UPLOADED).clear_messages()
@@ -154,12 +161,13 @@ class AzuriteWorld(World):
         return StorageConnection(settings, **options)
 
     @staticmethod
-    def _await_poison(world: AzuriteWorld) -> None:
+    def _await_messages(world: AzuriteWorld) -> None:
         """Wait until messages that a dead process had taken are visible again, which takes real time."""
-        queue = world.queue(POISON)
-        with contextlib.suppress(ResourceNotFoundError):  # no message was given up
-            number = queue.get_queue_properties().approximate_message_count or 0
-            wait_until(lambda: len(queue.peek_messages(32)) >= number, what="all poison messages to be visible")
+        for name in (POISON, SHARD_UPLOADED):
+            queue = world.queue(name)
+            with contextlib.suppress(ResourceNotFoundError):  # the first message creates it
+                number = queue.get_queue_properties().approximate_message_count or 0
+                wait_until(lambda: len(queue.peek_messages(32)) >= number, what=f"all messages of {name}")  # noqa: B023
 
 
 def opened(world: World) -> AzuriteWorld:

@@ -54,7 +54,7 @@ WRITES: Mapping[str, frozenset[str]] = {
     "ModelRegistry": frozenset({"register"}),
     "Notifier": frozenset({"send"}),
     "DeadLetterSource": frozenset(),
-    "MessageQueue": frozenset({"send_text"}),
+    "MessageQueue": frozenset({"send_text", "take", "delete"}),
 }
 """Port → its methods that change the world."""
 READS: Mapping[str, frozenset[str]] = {

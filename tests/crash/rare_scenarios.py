@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 
 from function_app.domain.errors import InvalidEventError, NotFoundError, RunEndedError, ServiceUnavailableError
 from function_app.domain.events import CREATED, SHARD_UPLOADED
 from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
 from function_app.domain.records import PERSON
-from function_app.ingest.uploads import handle_message
+from function_app.ingest.uploads import handle_message, handle_passed_on
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
 from function_app.services import Turns
@@ -207,7 +208,21 @@ def long(serve: Serve) -> list[Step]:
 
 def one_shard_a_turn(world: World) -> None:
     """Have all shards of a dataset but the first one passed on."""
-    world.services = replace(world.services, turns=Turns(max_shards=1, seconds=no_time))
+    world.services = replace(
+        world.services, turns=Turns(max_shards=1, taken_for=timedelta(seconds=1), seconds=no_time)
+    )
+
+
+def one_shard_a_message(world: World) -> None:
+    """Have no time for more than one shard of a message."""
+    world.services = replace(world.services, turns=Turns(together_s=0.0))
+
+
+def together(serve: Serve) -> list[Step]:
+    """The shards of one message take long: all but the first become messages of their own."""
+    events = ",".join(event_of(f"{VERSION}/{name}") for name in ALL_SHARDS)
+    message = f"[{events}]".encode()
+    return [*(upload(name)[0] for name in ALL_SHARDS), lambda world: handle_passed_on(message, world.services), serve]
 
 
 def no_time() -> float:
@@ -216,15 +231,26 @@ def no_time() -> float:
 
 
 def passed_on(serve: Serve) -> list[Step]:
-    """Many shards come at once: most go through the second queue of uploads."""
-    return [step for name in ALL_SHARDS for step in (upload(name)[0], message_of(name))] + [serve]
+    """Many shards come at once: most go through the second queue of uploads, with those that wait behind them."""
+    put = [upload(name)[0] for name in ALL_SHARDS]
+    waiting = [wait_in_queue(path) for path in (*(f"{VERSION}/{name}" for name in ALL_SHARDS[2:]), "others/v1/x")]
+    return [*put, *waiting, message_of(ALL_SHARDS[0]), message_of(ALL_SHARDS[1]), serve]
+
+
+def wait_in_queue(path: str) -> Step:
+    """Return the step that leaves a message in the queue of uploads."""
+    return lambda world: world.leave_upload(event_of(path))
 
 
 def message_of(name: str) -> Step:
     """Return the step that handles a message of the queue of uploads."""
-    subject = f"/blobServices/default/containers/datasets/blobs/{VERSION}/{name}"
-    event = {"id": name, "eventType": CREATED, "subject": subject, "data": {"api": "PutBlob"}}
-    return lambda world: handle_message(json.dumps(event).encode(), world.services)
+    return lambda world: handle_message(event_of(f"{VERSION}/{name}").encode(), world.services)
+
+
+def event_of(path: str) -> str:
+    """Return the message of an upload."""
+    subject = f"/blobServices/default/containers/datasets/blobs/{path}"
+    return json.dumps({"id": path, "eventType": CREATED, "subject": subject, "data": {"api": "PutBlob"}})
 
 
 def benchmarked(serve: Serve) -> list[Step]:
@@ -262,6 +288,7 @@ def serve_sweep_request(world: World) -> None:
 RARE = (
     Scenario(name="swept on request", steps=swept_on_request),
     Scenario(name="passed on", steps=passed_on, prepare=one_shard_a_turn),
+    Scenario(name="passed on together", steps=together, prepare=one_shard_a_message),
     Scenario(name="canceled by a person", steps=canceled, prelude=running, survives_loss=False),
     Scenario(
         name="canceled while another is queued", steps=canceled, prelude=running_and_queued, survives_loss=False

@@ -17,6 +17,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from function_app.adapters.azure_ml import WorkspaceClient
+from function_app.adapters.azure_ml_logs import JobLogs
 from function_app.domain.jobs import Workspace
 from local_azure.azurite import HOST_ACCOUNT, Azurite
 from local_azure.processes import PATIENCE_S, Process, azure_ml_program, listening_url, wait_until
@@ -33,6 +34,8 @@ WORKSPACE_ID = (
     f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{RESOURCE_GROUP}"
     f"/providers/Microsoft.MachineLearningServices/workspaces/{WORKSPACE}"
 )
+APP_IDENTITY = "11111111-0000-4000-8000-000000000001"
+"""Client id of the app's identity, which may read the logs."""
 IDENTITY_HEADER = "secret-of-the-tests"
 TERMINAL = ("Completed", "Failed", "Canceled")
 TRAINING_ENVIRONMENT = REPOSITORY / ".venv-training"
@@ -134,6 +137,7 @@ FAST = (
     *("--node-start-delay-s", "0.05", "--node-leave-delay-s", "0.05"),
     *("--environment-build-s", "0.05", "--sync-interval-s", "0.2"),
     *("--storage-identity", CLUSTER_IDENTITY),
+    *("--log-reader", APP_IDENTITY),
 )
 PLAIN = ("plain", "CliV2AnonymousEnvironment")  # the second is what the client calls an inline environment
 
@@ -203,9 +207,9 @@ def cluster_body(max_nodes: int = 4, idle: str = "PT2M") -> dict[str, Any]:
     }
 
 
-def start_with_code(directory: Path, azurite: Azurite) -> AzureMl:
+def start_with_code(directory: Path, azurite: Azurite, *flags: str) -> AzureMl:
     """An emulator with a cluster, environments and a code asset ``contract``."""
-    running = start_with_cluster(directory, azurite)
+    running = start_with_cluster(directory, azurite, *flags)
     with BlobServiceClient.from_connection_string(azurite.connection_string()) as service:
         container = service.create_container(f"code-{uuid.uuid4().hex[:8]}")
         container.upload_blob("src/README.txt", b"nothing to run in here")
@@ -237,6 +241,7 @@ def adapter_client(emulator: AzureMl) -> Iterator[WorkspaceClient]:
     with real_client(emulator), pytest.MonkeyPatch.context() as patch:
         for name, value in emulator.client_environment.items():
             patch.setenv(name, value)
-        client = WorkspaceClient(workspace, client_id=str(uuid.uuid4()))
+        logs = JobLogs(client_id=APP_IDENTITY, blob_uri=f"{emulator.url}/blob/{HOST_ACCOUNT}")
+        client = WorkspaceClient(workspace, APP_IDENTITY, logs=logs)
         client.get()
         yield client

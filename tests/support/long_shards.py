@@ -71,6 +71,7 @@ def long_world(budget_s: float = 12, checkpoint_every_s: float = 5) -> tuple[Wor
 def serve_uploads(world: World) -> int:
     """Handle everything in the two queues of uploads; return how many messages there were."""
     num_messages = 0
+    world.uploads.reappear()
     while waiting := world.uploads.messages or world.bulk.messages:
         num_messages += 1
         for upload in read_uploads(waiting[0]):

@@ -212,6 +212,10 @@ class World:
         )
         self.undelivered.lying.append(letter)
 
+    def leave_upload(self, message: str) -> None:
+        """Leave a message in the queue of uploads, as Event Grid does."""
+        self.uploads.send_text(message)
+
     def clear_uploads(self) -> None:
         """Empty the queue of uploads."""
         self.uploads.messages.clear()

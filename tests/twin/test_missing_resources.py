@@ -21,7 +21,7 @@ def text_about(twin: TwinUnderTest, run_id: str) -> str:
 
 def test_a_script_whose_ranks_are_missing_twice_fails_with_the_counts(twin: TwinUnderTest) -> None:
     """One rank of two starts, and again on fresh nodes: a failed run, no model, and words that say what to do."""
-    twin.client.fail_launches("one_rank", job="lonely-missing", times=2)
+    twin.client.fail_jobs("one_rank", job="lonely-missing", times=2)
     twin.upload("lonely/missing", whole_version())
     run = await_state(twin, "lonely/missing", "failed")
     twin.await_quiet()
@@ -45,7 +45,7 @@ def test_a_script_whose_ranks_are_missing_twice_fails_with_the_counts(twin: Twin
 
 def test_ranks_that_were_all_on_one_node_train_on_two_the_next_time(twin: TwinUnderTest) -> None:
     """One fault, one more attempt, one model."""
-    twin.client.fail_launches("one_node", job="lonely-crowded")
+    twin.client.fail_jobs("one_node", job="lonely-crowded")
     twin.upload("lonely/crowded", whole_version())
     run = await_state(twin, "lonely/crowded", "registered")
     first = twin.api.run(f"{run['logical_run']}-a1")
@@ -56,7 +56,7 @@ def test_ranks_that_were_all_on_one_node_train_on_two_the_next_time(twin: TwinUn
 @pytest.mark.slow
 def test_a_training_whose_ranks_see_no_gpu_does_not_train_on_processors(twin: TwinUnderTest) -> None:
     """The size has GPUs, TensorFlow finds none: the root counts for all ranks."""
-    twin.client.fail_launches("no_gpu", job="scarce-v1")
+    twin.client.fail_jobs("no_gpu", job="scarce-v1")
     twin.upload("scarce/v1", whole_version())
     run = twin.await_settled("scarce/v1")
     assert ("failed", "missing_resources") == (run["state"], run["failure_class"])

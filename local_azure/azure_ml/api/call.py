@@ -52,11 +52,12 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One response: `body` as JSON, or `text` unchanged."""
+    """One response: `body` as JSON, or `text` or `content` unchanged."""
 
     status: int = 200
     body: Any = None
     text: str | None = None
+    content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -12,11 +12,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from local_azure.azure_ml.api.answers import Faults
 from local_azure.azure_ml.api.call import Answer, Call, not_found
 from local_azure.azure_ml.api.security import TokenIssuer
 from local_azure.azure_ml.cluster import ClusterPool
 from local_azure.azure_ml.execution import Executions, Workbench
-from local_azure.azure_ml.nodes import LaunchFault, LaunchFaults
+from local_azure.azure_ml.faults import JobFaults, fault_named
 from local_azure.azure_ml.runs import RunBook
 from local_azure.azure_ml.service import ServiceError
 from local_azure.azure_ml.settings import Settings
@@ -24,12 +25,9 @@ from local_azure.azure_ml.storage import Storage
 from local_azure.azure_ml.workspace import COMPUTES, Store
 
 _CALLS_KEPT = 100_000
+_MAX_TIMES = 1000
+_MAX_ADVANCE_S = 366 * 24 * 3600
 _LOG_BYTES = 1 << 20  # one answer; ask again from X-Next-Offset
-_ACTIONS = {
-    *("status", "retry_after_s", "code", "message", "inner", "effect_first"),
-    *("drop", "drop_after", "delay_s", "delay_after_s"),
-}
-_MATCHES = {"method", "path"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,86 +98,6 @@ class CallLog:
             return [asdict(call) for call in self._calls]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """What happens to one call. Delays in seconds, before and after its effect.
-
-    With `status` the call gets that answer and has no effect, unless `effect_first`; `drop` cuts the connection
-    before the effect, `drop_after` after it.
-    """
-
-    status: int | None = None
-    retry_after_s: float | None = None
-    code: str = "TwinFault"
-    message: str = "A fault that was scripted for this call."
-    inner: tuple[str, ...] = ()
-    effect_first: bool = False
-    drop: bool = False
-    drop_after: bool = False
-    delay_s: float = 0.0
-    delay_after_s: float = 0.0
-
-    def refusal(self) -> ServiceError | None:
-        """Return the scripted error; None where the call is answered."""
-        if self.status is None:
-            return None
-        headers = {} if self.retry_after_s is None else {"Retry-After": f"{self.retry_after_s:g}"}
-        return ServiceError(self.status, self.code, self.message, inner=self.inner, headers=headers)
-
-
-@dataclass(kw_only=True)
-class _Script:
-    method: str | None
-    path: str
-    left: int
-    fault: Fault
-
-    def matches(self, method: str, path: str) -> bool:
-        return self.left > 0 and self.method in (None, method) and self.path.lower() in path.lower()
-
-
-class Faults:
-    """Scripts in the order in which they were added; a call uses the first one that matches it."""
-
-    def __init__(self) -> None:
-        self._scripts: list[_Script] = []
-        self._lock = threading.Lock()
-
-    def add(self, script: Mapping[str, Any]) -> None:
-        """Add `{"match": {"method", "path"}, "times": n, "do": {…}}`. Raises ServiceError 400."""
-        match, do = script.get("match", {}), script.get("do", {})
-        unknown = (match.keys() - _MATCHES) | (do.keys() - _ACTIONS) | (script.keys() - {"match", "times", "do"})
-        if unknown or not do:
-            raise ServiceError(
-                400, "BadFault", f"unknown {sorted(unknown)}; match: {sorted(_MATCHES)}; do: {sorted(_ACTIONS)}"
-            )
-        fault = Fault(**{**do, "inner": tuple(do.get("inner", ()))})
-        one = _Script(
-            method=match.get("method"), path=match.get("path", ""), left=script.get("times", 1), fault=fault
-        )
-        with self._lock:
-            self._scripts.append(one)
-
-    def clear(self) -> None:
-        """Remove all scripts."""
-        with self._lock:
-            self._scripts.clear()
-
-    def pending(self) -> int:
-        """Return how many calls will still be disturbed."""
-        with self._lock:
-            return sum(script.left for script in self._scripts)
-
-    def next_for(self, method: str, path: str) -> Fault:
-        """Return the fault of this call; one without effect where nothing is scripted."""
-        with self._lock:
-            for script in self._scripts:
-                if script.matches(method, path):
-                    script.left -= 1
-                    return script.fault
-        return Fault()
-
-
 def get_calls(emulator: Emulator, _call: Call) -> Answer:
     """List every call to ARM and run history, in order."""
     return Answer(body={"calls": emulator.calls.all()})
@@ -217,37 +135,53 @@ def get_log(emulator: Emulator, call: Call) -> Answer:
 
 
 def post_fault(emulator: Emulator, call: Call) -> Answer:
-    """Script the next answers; with `{"launch": …, "job": part of a name, "times": n}` the next launches of jobs."""
+    """Script the next answers; with `{"fault": name, "job": part of a name, "times": n}` a fault by its name."""
     script = call.document()
-    if "launch" in script:
-        add_launch_fault(emulator.bench.launch_faults, script)
+    if "fault" in script:
+        add_named_fault(emulator.bench.faults, script)
     else:
         emulator.faults.add(script)
     return Answer(status=201, body=_pending(emulator))
 
 
-def add_launch_fault(faults: LaunchFaults, script: Mapping[str, Any]) -> None:
-    """Add `{"launch": …, "job": part of a name, "times": n}`. Raises ServiceError 400."""
-    known = [str(kind) for kind in LaunchFault]
-    if script["launch"] not in known or script.keys() - {"launch", "job", "times"}:
-        raise ServiceError(400, "BadFault", f"launch must be one of {known}; besides it there are job and times")
-    faults.add(LaunchFault(script["launch"]), str(script.get("job", "")), int(script.get("times", 1)))
+def add_named_fault(faults: JobFaults, script: Mapping[str, Any]) -> None:
+    """Add `{"fault": name, "job": part of a name, "times": n}`. Raises ServiceError 400."""
+    if script.keys() - {"fault", "job", "times"}:
+        raise ServiceError(400, "BadFault", "besides fault there are job and times")
+    times = script.get("times", 1)
+    if not isinstance(times, int) or not 0 < times <= _MAX_TIMES:
+        raise ServiceError(
+            400, "BadFault", f"times must be a number from 1 to {_MAX_TIMES}, not {str(times)[:100]!r}"
+        )
+    try:
+        faults.add(fault_named(str(script["fault"])), str(script.get("job", "")), times)
+    except ValueError as error:
+        raise ServiceError(400, "BadFault", str(error)) from error
 
 
 def get_faults(emulator: Emulator, _call: Call) -> Answer:
-    """Return how many calls and launches will still be disturbed."""
+    """Return how many calls and jobs will still be disturbed."""
     return Answer(body=_pending(emulator))
 
 
 def delete_faults(emulator: Emulator, _call: Call) -> Answer:
     """Remove all scripts."""
     emulator.faults.clear()
-    emulator.bench.launch_faults.clear()
+    emulator.bench.faults.clear()
     return Answer(body=_pending(emulator))
 
 
+def post_clock(emulator: Emulator, call: Call) -> Answer:
+    """Move the emulator's clock forward: `{"advance_s": seconds}`."""
+    seconds = call.document().get("advance_s")
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= _MAX_ADVANCE_S:
+        raise ServiceError(400, "BadClock", f"advance_s must be a number of seconds from 0 to {_MAX_ADVANCE_S}")
+    emulator.bench.clock.advance(seconds)
+    return Answer(body={"advance_s": seconds})
+
+
 def _pending(emulator: Emulator) -> dict[str, int]:
-    return {"pending": emulator.faults.pending() + emulator.bench.launch_faults.pending()}
+    return {"pending": emulator.faults.pending() + emulator.bench.faults.pending()}
 
 
 def _block(logs: Path, offset: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
 import re
@@ -15,13 +16,17 @@ from typing import Any
 
 from aiohttp import web
 
-from local_azure.azure_ml.api import assets, emulator, jobs, resources
+from local_azure.azure_ml.api import assets, blobs, emulator, jobs, resources
+from local_azure.azure_ml.api.answers import ANSWERS, Fault, named_fault
 from local_azure.azure_ml.api.call import Answer, Call
-from local_azure.azure_ml.api.emulator import Emulator, Fault, LoggedCall
+from local_azure.azure_ml.api.emulator import Emulator, LoggedCall
+from local_azure.azure_ml.api.throttling import Throttling
+from local_azure.azure_ml.faults import AnswerFault
 from local_azure.azure_ml.service import ServiceError
 
 _BODY_LIMIT_BYTES = 4 << 20
 _NOT_LOGGED = ("/twin/", "/msi/")  # and not affected by faults
+_ARM = "/subscriptions/"
 _DROPPED = 0
 
 logger = logging.getLogger(__name__)
@@ -33,6 +38,7 @@ class AzureMlApi:
     def __init__(self, emulator: Emulator, base_url: str) -> None:
         self._emulator = emulator
         self._base_url = base_url
+        self._throttling = Throttling(emulator.bench.clock.now_s)
 
     def application(self) -> web.Application:
         """Return the application, which sends every path to one handler."""
@@ -43,14 +49,23 @@ class AzureMlApi:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if request.path.startswith(_NOT_LOGGED):
             return _response(await self._handle(request))
-        fault = self._emulator.faults.next_for(request.method, request.path)
-        started = time.time()
+        started, fault = time.time(), self._fault(request)
         answer = await self._with_fault(request, fault)
         dropped = fault.drop or fault.drop_after
         self._log(request, started, _DROPPED if dropped else answer.status)
         if dropped:
             _cut(request)
         return _response(answer)
+
+    def _fault(self, request: web.Request) -> Fault:
+        """Return what happens to this call; tokens that expire and names that are taken come before it."""
+        emulator, path = self._emulator, request.path.rstrip("/")
+        named = named_fault(emulator.bench.faults, request.method, path)
+        if named is AnswerFault.EXPIRED_TOKEN:
+            emulator.tokens.expire_all()
+        if named is AnswerFault.NAME_TAKEN:
+            jobs.take_name(emulator, path)
+        return ANSWERS[named] if named else emulator.faults.next_for(request.method, request.path)
 
     async def _with_fault(self, request: web.Request, fault: Fault) -> Answer:
         await asyncio.sleep(fault.delay_s)
@@ -61,21 +76,26 @@ class AzureMlApi:
             return Answer()
         answer = await self._handle(request)
         await asyncio.sleep(fault.delay_after_s)
+        if fault.truncate:
+            return _cut_short(answer)
         return answer if refusal is None else _refused(refusal)
 
     async def _handle(self, request: web.Request) -> Answer:
         """Answer a call; every error becomes an answer."""
+        headers: Mapping[str, str] = {}
         try:
             route, parts = find_route(request.method, request.path)
             if not route.open:
-                self._emulator.tokens.caller(request.headers.get("Authorization"))
+                caller = self._emulator.tokens.caller(request.headers.get("Authorization"))
+                headers = self._throttling.take(caller, request.method) if request.path.startswith(_ARM) else {}
             call = await self._call(request, parts)
-            return await asyncio.to_thread(route.handler, self._emulator, call)
+            answer = await asyncio.to_thread(route.handler, self._emulator, call)
         except ServiceError as error:
-            return _refused(error)
+            answer = _refused(error)
         except Exception:
             logger.exception("%s %s broke the emulator", request.method, request.path)
-            return _refused(ServiceError(500, "InternalError", "The emulator failed; its log says why."))
+            answer = _refused(ServiceError(500, "InternalError", "The emulator failed; its log says why."))
+        return dataclasses.replace(answer, headers={**answer.headers, **headers})
 
     async def _call(self, request: web.Request, parts: Any) -> Call:
         return Call(
@@ -127,10 +147,18 @@ def _refused(error: ServiceError) -> Answer:
     return Answer(status=error.status, body=error.body(), headers=error.headers)
 
 
+def _cut_short(answer: Answer) -> Answer:
+    text = json.dumps(answer.body)
+    headers = {**answer.headers, "Content-Type": "application/json"}
+    return Answer(status=answer.status, text=text[: len(text) // 2], headers=headers)
+
+
 def _response(answer: Answer) -> web.Response:
     headers = {**answer.headers, "x-ms-request-id": str(uuid.uuid4())}
     if answer.text is not None:
         return web.Response(status=answer.status, text=answer.text, headers=headers)
+    if answer.content is not None:
+        return web.Response(status=answer.status, body=answer.content, headers=headers)
     if answer.body is None:
         return web.Response(status=answer.status, headers=headers)
     return web.json_response(answer.body, status=answer.status, headers=headers)
@@ -143,6 +171,7 @@ _WORKSPACE = (
     r"/providers/Microsoft\.MachineLearningServices/workspaces/(?P<workspace>[^/]+))"
 )
 _LOCATION = r"/subscriptions/[^/]+/providers/Microsoft\.MachineLearningServices/locations/[^/]+"
+_BLOB = r"/blob/(?P<account>[^/]+)/(?P<container>[^/]+)(?:/(?P<path>.+))?"
 _ASSET = _WORKSPACE + r"/(?P<kind>codes|environments|models)"
 
 
@@ -188,11 +217,14 @@ ROUTES = [
     _route("GET", _LOCATION + r"/mfeOperationResults/jc:(?P<operation>[^/]+)", jobs.get_cancel_result),
     _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)/details", jobs.get_run_details),
     _route("GET", r"/history/v1\.0" + _WORKSPACE + r"/runs/(?P<name>[^/]+)", jobs.get_run),
+    _route("GET", _BLOB, blobs.get_blob, open_to_all=True),
+    _route("HEAD", _BLOB, blobs.get_blob, open_to_all=True),
     _route("GET", r"/twin/calls", emulator.get_calls, open_to_all=True),
     _route("GET", r"/twin/cluster", emulator.get_cluster, open_to_all=True),
     _route("GET", r"/twin/jobs/(?P<name>[^/]+)/log", emulator.get_log, open_to_all=True),
     _route("POST", r"/twin/faults", emulator.post_fault, open_to_all=True),
     _route("GET", r"/twin/faults", emulator.get_faults, open_to_all=True),
+    _route("POST", r"/twin/clock", emulator.post_clock, open_to_all=True),
     _route("DELETE", r"/twin/faults", emulator.delete_faults, open_to_all=True),
 ]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from local_azure.azure_ml.api.answers import UNKNOWN_COMPUTE
 from local_azure.azure_ml.api.call import PROVIDER, Answer, Call, check_body, not_found, system_data
 from local_azure.azure_ml.api.emulator import Emulator
 from local_azure.azure_ml.api.resources import LOCATION
 from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunState
 from local_azure.azure_ml.service import ServiceError, iso, utcnow
+from local_azure.azure_ml.settings import LogAddresses
 from local_azure.azure_ml.spec import JobSpec, job_spec
 from local_azure.azure_ml.storage import log_location, output_uri
 from local_azure.azure_ml.workspace import COMPUTES, Document
@@ -34,6 +36,25 @@ def put_job(emulator: Emulator, call: Call) -> Answer:
         emulator.runs.add(run)
     emulator.executions.start(run)
     return Answer(status=201, body=job_resource(emulator.runs.current(run.job_id)))
+
+
+def take_name(emulator: Emulator, job_id: str) -> None:
+    """Give the name of a job that is being submitted to another job, which has ended."""
+    workspace_id, _, name = job_id.rpartition("/jobs/")
+    if emulator.runs.get(job_id) is None:
+        properties = {
+            "jobType": "Command",
+            "command": "python of_another_team.py",
+            "computeId": f"{workspace_id}/computes/x",
+        }
+        run = Run(
+            name=name,
+            workspace_id=workspace_id,
+            properties=properties,
+            status=RunState.COMPLETED,
+            created_at=iso(utcnow()),
+        )
+        emulator.runs.add(run)
 
 
 def get_job(emulator: Emulator, call: Call) -> Answer:
@@ -88,7 +109,7 @@ def job_resource(run: Run) -> Document:
             "experimentName": run.experiment_name,
             "outputs": outputs,
             "tags": run.properties.get("tags") or {},
-            "status": str(run.status),
+            "status": run.shown_as or str(run.status),
             "services": _services(run),
         },
     }
@@ -155,7 +176,9 @@ def _differs(name: str, old: Document, new: Document) -> bool:
 
 def _check_references(emulator: Emulator, spec: JobSpec) -> None:
     """Refuse a job whose compute, environment or code does not exist."""
-    references = [(COMPUTES, spec.compute_id, "compute"), ("environments", spec.environment_id, "environment")]
+    if emulator.store.get(COMPUTES, spec.compute_id) is None:
+        raise ServiceError(400, "UserError", **UNKNOWN_COMPUTE)
+    references = [("environments", spec.environment_id, "environment")]
     if spec.code_id is not None:
         references.append(("codes", spec.code_id, "code"))
     for kind, path, word in references:
@@ -174,6 +197,10 @@ def get_run_details(emulator: Emulator, call: Call) -> Answer:
     run = _run(emulator, call)
     storage = emulator.storage
     logs = {name: storage.read_url(log_location(storage, run.name, name)) for name in run.log_files}
+    if emulator.settings.log_addresses is LogAddresses.UNSIGNED:
+        logs = {name: address.partition("?")[0] for name, address in logs.items()}
+    elif emulator.settings.log_addresses is LogAddresses.NONE:
+        logs = {}
     return Answer(body={**_described(run), "logFiles": logs, "inputDatasets": [], "outputDatasets": []})
 
 
@@ -195,7 +222,7 @@ def _described(run: Run) -> Document:
         "experimentId": run.experiment_id,
         "runType": "azureml.commandjob",
         "target": str(run.properties["computeId"]).rpartition("/")[2],
-        "status": str(run.status),
+        "status": run.shown_as or str(run.status),
         "createdUtc": run.created_at,
         "startTimeUtc": run.started_at,
         "endTimeUtc": run.ended_at,

@@ -42,15 +42,29 @@ class TokenIssuer:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
+        self._epoch = 0
+
+    def expire_all(self) -> None:
+        """Refuse every token that was issued so far, as if it had expired."""
+        self._epoch += 1
 
     def issue(self, client_id: str, resource: str) -> Token:
         """Return a token for `client_id` that is valid for LIFETIME_S."""
         expires_on = int(utcnow().timestamp()) + LIFETIME_S
-        claims = {"appid": client_id, "aud": resource, "exp": expires_on, "tid": "landfall-twin"}
+        claims = {
+            "appid": client_id,
+            "aud": resource,
+            "exp": expires_on,
+            "tid": "landfall-twin",
+            "epoch": self._epoch,
+        }
         return Token(access_token=jwt.encode(claims, self._key, _ALGORITHM), expires_on=expires_on)
 
-    def caller(self, authorization: str | None) -> str:
-        """Return the client id in an Authorization header. Raises ServiceError 401 without a valid token."""
+    def caller(self, authorization: str | None, audience: str | None = None) -> str:
+        """Return the client id in an Authorization header. Raises ServiceError 401 without a valid token.
+
+        ``audience``: the resource that the token must be for; None where any will do.
+        """
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer":
             raise _unauthorised("AuthenticationFailed", "The Authorization header with a bearer token is missing.")
@@ -61,6 +75,10 @@ class TokenIssuer:
         except jwt.InvalidTokenError as error:
             message = f"The access token is not one of this emulator's /msi/token endpoint: {error}."
             raise _unauthorised("InvalidAuthenticationToken", message) from error
+        if claims.get("epoch", 0) < self._epoch:
+            raise _unauthorised("ExpiredAuthenticationToken", "The access token has expired.")
+        if audience not in (None, str(claims["aud"]).rstrip("/")):
+            raise _unauthorised("InvalidAuthenticationInfo", f"The access token is not for {audience}.")
         return str(claims["appid"])
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from function_app.adapters.azure_ml import AzureMLJobs, WorkspaceClient, log_tail
+from function_app.adapters.azure_ml import AzureMLJobs, WorkspaceClient
+from function_app.adapters.azure_ml_logs import JobLogs
 from function_app.adapters.connections import StorageConnection
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
 from local_azure.azurite import Azurite
@@ -77,11 +78,10 @@ def test_the_body_says_what_the_spec_says(jobs: AzureMLJobs, azure_ml: AzureMl) 
     assert {(one["type"], "ReadWriteMount", one["uri"]) for one in OUTPUTS.values()} == outputs
 
 
-@pytest.mark.parametrize("do", [{"status": 429, "retry_after_s": 0}, {"status": 503}, {"drop": True}])
-def test_a_service_that_stays_away_is_unavailable(jobs: AzureMLJobs, azure_ml: AzureMl, do: dict[str, Any]) -> None:
+def test_a_service_that_stays_away_is_unavailable(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
     """After the client's own tries the queue delivers the request again."""
     spec = job_spec()
-    fault(azure_ml, f"/jobs/{spec.name}", times=4, **do)
+    fault(azure_ml, f"/jobs/{spec.name}", times=4, status=429, retry_after_s=0)
     with pytest.raises(ServiceUnavailableError, match=spec.name):
         jobs.submit(spec)
 
@@ -155,5 +155,5 @@ def test_a_log_that_is_refused_once_is_read_over_the_same_connection(
         proxy.draw = refuse_the_first_download
         with BlobServiceClient.from_connection_string(through(azurite.connection_string(), ports)) as service:
             address = service.get_blob_client(unique, LOG).url
-        tail = log_tail(client_of_a_run(address), "run", max_bytes=9)
+        tail = JobLogs(client_id=None).tail(client_of_a_run(address), "run", max_bytes=9)
     assert ("\nepoch 2\n", [], 1) == (tail, refusals, len(threads))

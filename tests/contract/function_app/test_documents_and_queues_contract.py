@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -14,12 +15,14 @@ from function_app.adapters.queues import StorageRequestQueue
 from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import DatasetVersion
-from function_app.ports import DocumentStore, RequestQueue
+from function_app.ports import DocumentStore
 from function_app.testing.stores import MemoryDocumentStore, MemoryRequestQueue
+from local_azure.processes import wait_until
 from tests.contract.function_app.conftest import BOTH
 from tests.support.ledger_records import DIGITS
 from tests.support.threads import at_once
 
+HIDDEN_FOR = timedelta(seconds=1)
 PATH = "manifests/digits/v1 ✓/g1-0123456789ab.json"
 
 
@@ -89,17 +92,29 @@ def test_of_twenty_writers_one_wins(documents: DocumentStore) -> None:
 class Requests:
     """A queue, and what its trigger would be given: messages as the Functions host decodes them."""
 
-    queue: RequestQueue
+    queue: MemoryRequestQueue | StorageRequestQueue
     received: Callable[[], list[str]]
+    reappear: Callable[[], None]
+    """Let the time pass for which taken messages are hidden."""
 
 
 @pytest.fixture(params=BOTH)
 def requests(request: pytest.FixtureRequest, unique: str) -> Requests:
     if request.param == "memory":
         memory = MemoryRequestQueue()
-        return Requests(queue=memory, received=lambda: memory.messages)
+        return Requests(queue=memory, received=lambda: memory.messages, reappear=memory.reappear)
     storage: StorageConnection = request.getfixturevalue("host_storage")
-    return Requests(queue=StorageRequestQueue(storage, unique), received=partial(received, storage, unique))
+    return Requests(
+        queue=StorageRequestQueue(storage, unique),
+        received=partial(received, storage, unique),
+        reappear=partial(shown_again, storage, unique),
+    )
+
+
+def shown_again(storage: StorageConnection, queue: str) -> None:
+    """Wait until a message can be taken."""
+    client = storage.queue_service.get_queue_client(queue)
+    wait_until(client.peek_messages, what="the message to reappear")
 
 
 def received(storage: StorageConnection, queue: str) -> list[str]:
@@ -133,3 +148,43 @@ def test_twenty_senders_lose_no_request(requests: Requests) -> None:
     at_once([partial(requests.queue.send, training_request(number)) for number in range(20)])
     generations = [TrainingRequest.from_json(text).generation for text in requests.received()]
     assert list(range(20)) == sorted(generations)
+
+
+def test_a_message_that_is_taken_is_hidden_and_comes_again(requests: Requests) -> None:
+    """As one that the host hands to a function: a process that takes it and ends before the delete loses nothing."""
+    requests.queue.send_text("größe ✓")
+    first = requests.queue.take(32, hidden_for=HIDDEN_FOR)
+    hidden = requests.queue.take(32, hidden_for=HIDDEN_FOR)
+    requests.reappear()
+    again = requests.queue.take(32, hidden_for=HIDDEN_FOR)
+    assert [("größe ✓", 1)] == [(message.text, message.num_deliveries) for message in first]
+    assert ([], [("größe ✓", 2)]) == (list(hidden), [(message.text, message.num_deliveries) for message in again])
+
+
+def test_a_message_that_is_deleted_is_gone(requests: Requests) -> None:
+    """No more are taken than are asked for; the others stay."""
+    for text in ("one", "two", "three"):
+        requests.queue.send_text(text)
+    taken = requests.queue.take(2, hidden_for=timedelta(minutes=1))
+    for message in taken:
+        requests.queue.delete(message)
+    assert (["one", "two"], ["three"]) == ([message.text for message in taken], requests.received())
+
+
+def test_a_delete_that_is_too_late_changes_nothing(requests: Requests) -> None:
+    """The message has been delivered again, and the one who has it now decides."""
+    requests.queue.send_text("one")
+    (late,) = requests.queue.take(1, hidden_for=HIDDEN_FOR)
+    requests.reappear()
+    (again,) = requests.queue.take(1, hidden_for=HIDDEN_FOR)
+    requests.queue.delete(late)
+    requests.reappear()
+    assert (again.text, ["one"]) == ("one", requests.received())
+
+
+def test_what_is_no_base64_is_left_to_the_host(host_storage: StorageConnection, unique: str) -> None:
+    """It moves such a message to the poison queue."""
+    queue = StorageRequestQueue(host_storage, unique)
+    queue.send_text("one")
+    host_storage.queue_service.get_queue_client(unique).send_message("%%%")
+    assert ["one"] == [message.text for message in queue.take(32, hidden_for=HIDDEN_FOR)]

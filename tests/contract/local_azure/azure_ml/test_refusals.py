@@ -48,13 +48,26 @@ def _cluster() -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("member", "word"),
-    [("computeId", "compute"), ("environmentId", "environment"), ("codeId", "code")],
+    [("environmentId", "environment"), ("codeId", "code")],
 )
 def test_a_reference_to_nothing_is_refused(emulator: AzureMl, member: str, word: str) -> None:
-    """A job is submitted only where its compute, environment and code exist."""
+    """A job is submitted only where its environment and code exist."""
     ghost = f"{WORKSPACE_ID}/{word}s/ghost"
     status, message = refusal(emulator, f"jobs/refers-to-no-{word}", command_job("echo", **{member: ghost}))
     assert (400, f"Could not find {word} {ghost}.") == (status, message)
+
+
+def test_an_unknown_compute_is_refused_without_its_name(emulator: AzureMl) -> None:
+    """As recorded from the service: the codes say what is wrong, and nothing says which compute."""
+    body = command_job("echo", computeId=f"{WORKSPACE_ID}/computes/ghost")
+    error = emulator.put("jobs/refers-to-no-compute", body).json()["error"]
+    inner = error["additionalInfo"][0]["info"]["value"]
+    assert ("UserError", "Unknown compute target.", "BadArgument", "UnknownTargetType") == (
+        error["code"],
+        error["message"],
+        inner["code"],
+        inner["innerError"]["code"],
+    )
 
 
 def test_a_placeholder_without_input_is_refused(emulator: AzureMl) -> None:

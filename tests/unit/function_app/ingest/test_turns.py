@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from function_app.domain.events import CREATED
+from function_app.domain.events import CREATED, joined_messages, read_uploads
 from function_app.ingest.uploads import handle_message, handle_passed_on
 from function_app.services import Turns
+from shard_validation import DataRequirements, ShardSource, ShardVerdict, SourceForbiddenError, validate_shard
 from tests.support.ledger_records import NOON
 from tests.support.long_shards import serve_uploads
 from tests.support.world import VALIDATION_SHARDS, World, shard_content
@@ -117,6 +119,98 @@ def test_a_message_of_many_shards_counts_them_all(flood: Flood) -> None:
     for start in range(0, 40, 10):
         flood.arrive(*(flood.world.put(name) for name in FLOOD[start : start + 10]))
     assert (20, 2) == (flood.num_judged(), len(flood.world.bulk.messages))
+
+
+def test_messages_behind_a_passed_one_are_passed_on_with_it(flood: Flood) -> None:
+    """One message for as many shards as a queue hands out at once; what is not of the flood is judged at once."""
+    flood.upload_all()
+    flood.world.bulk.messages.clear()
+    other = flood.world.put(FLOOD[0], dataset="faces")
+    for path in (*(f"digits/v1/{name}" for name in FLOOD[20:70]), other):
+        flood.world.uploads.send_text(message([path]))
+    flood.arrive(f"digits/v1/{FLOOD[70]}")
+    assert [33, 18] == [len(read_uploads(text)) for text in flood.world.bulk.messages]
+    assert ["shard_accepted"] == flood.world.actions(other)
+    assert ([], {}) == (flood.world.uploads.messages, flood.world.uploads.taken)
+    assert flood.num_judged() == 21
+
+
+def test_passing_on_ends_in_time(flood: Flood) -> None:
+    """The rest is left to the next message; none is lost."""
+    flood.upload_all()
+    flood.world.bulk.messages.clear()
+    for name in FLOOD[20:100]:
+        flood.world.uploads.send_text(message([f"digits/v1/{name}"]))
+    flood.world.services.turns.together_s = 0.0
+    flood.arrive(f"digits/v1/{FLOOD[0]}")
+    assert (1, 48) == (len(flood.world.bulk.messages), len(flood.world.uploads.messages))
+
+
+def test_a_repeated_or_senseless_message_is_not_passed_on_with_others(flood: Flood) -> None:
+    """A repeated one is judged as such; one that cannot be read is delivered again, and becomes a dead letter."""
+    flood.upload_all()
+    flood.world.bulk.messages.clear()
+    again, senseless = message([f"digits/v1/{FLOOD[30]}"]), '{"no": "event"}'
+    flood.world.uploads.send_text(again)
+    flood.world.uploads.take(1, hidden_for=timedelta(seconds=1))
+    flood.world.uploads.reappear()
+    flood.world.uploads.send_text(senseless)
+    flood.arrive(f"digits/v1/{FLOOD[31]}")
+    assert ["shard_accepted"] == flood.world.actions(f"digits/v1/{FLOOD[30]}")
+    assert [senseless] == [one.text for one in flood.world.uploads.taken.values()]
+    assert [f"digits/v1/{FLOOD[31]}"] == [
+        one.path for text in flood.world.bulk.messages for one in read_uploads(text)
+    ]
+
+
+def joined(*paths: str) -> bytes:
+    """A message of several shards, as they are passed on."""
+    return message(paths).encode()
+
+
+def refuse(source: ShardSource, requirements: DataRequirements) -> ShardVerdict:
+    del source, requirements
+    raise SourceForbiddenError("the app may not read it")
+
+
+def test_a_shard_that_fails_holds_up_none_that_shares_its_message(flood: Flood) -> None:
+    """It and those behind it become messages of their own, so only its own message is given up in the end."""
+    paths = [flood.world.put(name) for name in FLOOD[:3]]
+    verdicts = iter([validate_shard, refuse])
+
+    def validate(source: ShardSource, requirements: DataRequirements) -> ShardVerdict:
+        return next(verdicts)(source, requirements)
+
+    services = replace(flood.world.services, validate=validate)
+    handle_passed_on(joined(*paths), services)
+    assert ["shard_accepted"] == flood.world.actions(paths[0])
+    assert [[path] for path in paths[1:]] == [
+        [upload.path for upload in read_uploads(text)] for text in flood.world.bulk.messages
+    ]
+
+
+def test_a_message_that_is_delivered_again_is_taken_apart(flood: Flood) -> None:
+    """One of its shards may have ended the process: only the message of that one is delivered once more."""
+    paths = [flood.world.put(name) for name in FLOOD[:3]]
+    handle_passed_on(joined(*paths), flood.world.services, num_deliveries=2)
+    assert (0, [1, 1, 1]) == (flood.num_judged(), [len(read_uploads(text)) for text in flood.world.bulk.messages])
+
+
+def test_shards_that_take_long_are_left_to_any_instance(flood: Flood) -> None:
+    """One instance would validate them one after the other."""
+    paths = [flood.world.put(name) for name in FLOOD[:3]]
+    flood.world.services.turns.together_s = 0.0
+    handle_passed_on(joined(*paths), flood.world.services)
+    assert (1, [1, 1]) == (flood.num_judged(), [len(read_uploads(text)) for text in flood.world.bulk.messages])
+
+
+def test_joined_messages_fit_into_a_queue() -> None:
+    """Storage takes 64 KiB of Base64; events with the longest names take more messages."""
+    long = [message([f"digits/v1/{'ü' * 1500}-{number}"]) for number in range(5)]
+    texts = joined_messages(long)
+    assert [2, 2, 1] == [len(read_uploads(text)) for text in texts]
+    assert all(len(base64.b64encode(text.encode())) <= 65_536 for text in texts)
+    assert [] == joined_messages([])
 
 
 def test_after_a_minute_a_dataset_has_another_turn(flood: Flood) -> None:

@@ -75,6 +75,30 @@ def test_a_run_that_does_not_respond_is_notified_after_a_while() -> None:
     assert [0, 0, 1, 1] == counts
 
 
+def test_an_unknown_state_is_notified_by_its_name() -> None:
+    """The run is not followed meanwhile; control characters do not reach a terminal."""
+    world, run = started("Running")
+    notified_after(world, "run_silent", minutes=5)
+    world.jobs.become(run.run_id, "Hiber\nnating" + "x" * 200)
+    for minutes in (5, 35):
+        texts = notified_after(world, "run_silent", minutes=minutes)
+    (text,) = texts
+    assert (True, RunState.RUNNING) == ("has been Hiber" in text, world.stands(run).state)
+    assert "a state that Landfall does not know, for 35 min: its nodes may be gone" in text
+    assert (True, True) == ("\n" not in text, len(text) < 500)
+
+
+def test_a_run_that_is_prepared_for_too_long_is_notified_about_its_image() -> None:
+    """It waits for no nodes, so its quota does not matter; when it is queued, the usual warning follows."""
+    world, run = started("Preparing")
+    assert [] == notified_after(world, "run_waiting", minutes=25)
+    (text,) = notified_after(world, "run_waiting", minutes=10)
+    assert ("builds or pulls the image" in text, "quota" in text) == (True, False)
+    world.jobs.become(run.run_id, "Queued")
+    texts = notified_after(world, "run_waiting", minutes=100)
+    assert ([True, False], 2) == (["image" in each for each in texts], len(texts))
+
+
 def test_a_run_that_responds_again_restarts_the_clock() -> None:
     """Two silences of twenty minutes are none of thirty."""
     world, run = started("Running")

@@ -1,4 +1,4 @@
-"""The nodes of a launch, sound and faulty, and which launch a fault is for."""
+"""The nodes of a launch, sound and faulty."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from local_azure.azure_ml.nodes import LaunchFault, LaunchFaults, SimulatedNodes, simulated_nodes
+from local_azure.azure_ml.faults import LaunchFault
+from local_azure.azure_ml.nodes import SimulatedNodes, simulated_nodes
 from local_azure.azure_ml.spec import job_spec
 from local_azure.azure_ml.workspace import COMPUTES, Store
 
@@ -43,20 +44,3 @@ def test_nodes_have_what_their_cluster_has_unless_the_launch_is_faulty(
     """Ranks, ranks on each node, GPUs of each node: those of the cluster, whatever the pipeline says."""
     nodes = nodes_of(tmp_path, vm_size, fault)
     assert expected == (nodes.ranks, nodes.local_size, nodes.gpus)
-
-
-def test_a_fault_is_for_the_next_launches_of_jobs_of_its_name() -> None:
-    """As often as it was asked for; `landfall up --fault` breaks every other launch."""
-    faults = LaunchFaults(LaunchFault.NO_GPU)
-    faults.add(LaunchFault.ONE_RANK, "digits", 2)
-    seen = [faults.next_for(job) for job in ("cats-a1", "digits-a1", "digits-a2", "digits-a3")]
-    always, once = LaunchFault.NO_GPU, LaunchFault.ONE_RANK
-    assert ([always, once, once, always], 0) == (seen, faults.pending())
-
-
-def test_faults_can_be_taken_back() -> None:
-    """What follows is as it should be."""
-    faults = LaunchFaults()
-    faults.add(LaunchFault.ONE_NODE, "", 3)
-    faults.clear()
-    assert (0, None) == (faults.pending(), faults.next_for("digits-a1"))

@@ -71,6 +71,22 @@ def a_run(name: str = "r1") -> Run:
     )
 
 
+def test_a_silent_run_reports_everything_but_that_it_has_failed_or_was_canceled(tmp_path: Path) -> None:
+    """As the documents leave it open for such ends; a completed run is always reported."""
+    seen = []
+    for end in (RunState.FAILED, RunState.CANCELED):
+        reported: list[RunState] = []
+        book = RunBook(Store(tmp_path / end), lambda run, into=reported: into.append(run.status))  # type: ignore[misc]
+        book.add(a_run())
+        book.update(a_run().job_id, silent=True)
+        book.move(a_run().job_id, RunState.STARTING)
+        if end is RunState.CANCELED:
+            book.move(a_run().job_id, RunState.CANCEL_REQUESTED)
+        book.move(a_run().job_id, end)
+        seen.append(reported[-1])
+    assert [RunState.STARTING, RunState.CANCEL_REQUESTED] == seen
+
+
 def test_moves_are_recorded_and_reported_and_survive(tmp_path: Path) -> None:
     """Every move is reported in order, and a new book over the same file knows the last one."""
     reported: list[RunState] = []

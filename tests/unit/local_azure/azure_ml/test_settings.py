@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local_azure.azure_ml.nodes import LaunchFault
+from local_azure.azure_ml.faults import LaunchFault
 from local_azure.azure_ml.settings import SettingsError, read_settings
 
 GOOD = {"IDENTITY_HEADER": "h", "LANDFALL_TWIN_STORAGE": json.dumps({"host": "c1", "data": "c2"})}
@@ -27,9 +27,9 @@ def test_an_environment_is_a_name_and_a_virtual_environment() -> None:
     assert {"training": Path(sys.prefix)} == dict(settings.environments)
 
 
-def test_a_launcher_can_be_faulty_from_the_start() -> None:
+def test_a_fault_can_be_switched_on_from_the_start() -> None:
     """The option of `landfall up --fault`."""
-    faults = [read_settings(flags, GOOD).launch_fault for flags in (FLAGS, [*FLAGS, "--launch-fault", "no_gpu"])]
+    faults = [read_settings(flags, GOOD).fault for flags in (FLAGS, [*FLAGS, "--fault", "no_gpu"])]
     assert [None, LaunchFault.NO_GPU] == faults
 
 

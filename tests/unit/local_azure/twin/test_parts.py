@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from local_azure.event_grid.config import load_config
 from local_azure.event_grid.events import Event, matches
 from local_azure.twin import addresses as names
 from local_azure.twin.addresses import Places, TwinOptions
-from local_azure.twin.parts import app_settings, event_grid_config, workspace_settings
+from local_azure.twin.parts import app_settings, azure_ml, event_grid_config, workspace_settings
 from local_azure.twin.state import DEFAULT_PORTS, Ports, Secrets
 
 MINUTE_S = 60
@@ -61,6 +62,19 @@ def test_every_recipient_of_this_clones_pipelines_has_its_setting(tmp_path: Path
     values = settings(tmp_path)
     expected = dict.fromkeys(webhooks, "http://127.0.0.1:10080/webhooks/people")
     assert expected == {name: read_url(values, name) for name in webhooks}
+
+
+def test_a_fault_and_the_app_that_may_read_logs_reach_the_emulator(tmp_path: Path) -> None:
+    """`landfall up --fault NAME`, and the role that a deployment gives the app's identity."""
+    places = Places(folder=tmp_path, ports=Ports(DEFAULT_PORTS), secrets=Secrets.random())
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.touch()
+    command = azure_ml(places, TwinOptions(fault="throttled", training_python=tmp_path)).command
+    pairs = [" ".join(pair) for pair in itertools.pairwise(command)]
+    assert [True, True] == [
+        pair in pairs for pair in ("--fault throttled", f"--log-reader {names.FUNCTION_APP_IDENTITY}")
+    ]
 
 
 def passes(name: str, subject: str, folder: Path, **data: str) -> bool:

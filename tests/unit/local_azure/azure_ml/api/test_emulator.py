@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from local_azure.azure_ml.api.emulator import Fault, Faults, add_launch_fault
+from local_azure.azure_ml.api.answers import Fault, Faults
+from local_azure.azure_ml.api.emulator import add_named_fault
 from local_azure.azure_ml.api.http_api import find_route
-from local_azure.azure_ml.nodes import LaunchFaults
+from local_azure.azure_ml.faults import JobFaults
 from local_azure.azure_ml.service import ServiceError
 
 
@@ -85,10 +86,18 @@ def test_only_what_must_be_is_open(path: str) -> None:
     assert (True, False) == (find_route("GET", path)[0].open, find_route("GET", f"{W}/jobs")[0].open)
 
 
-@pytest.mark.parametrize("script", [{"launch": "no_gpus"}, {"launch": ""}, {"launch": "no_gpu", "jobs": "x"}])
-def test_an_unknown_fault_of_a_launch_is_refused(script: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ({"fault": "no_gpus"}, r"one_rank.*one_node.*no_gpu.*throttled"),
+        ({"fault": ""}, "throttled"),
+        ({"fault": "no_gpu", "jobs": "x"}, "besides fault there are job and times"),
+        ({"fault": "no_gpu", "times": "often"}, "times must be a number"),
+    ],
+)
+def test_an_unknown_fault_is_refused(script: dict[str, str], words: str) -> None:
     """The refusal lists the known ones."""
-    faults = LaunchFaults()
-    with pytest.raises(ServiceError, match=r"one_rank.*one_node.*no_gpu"):
-        add_launch_fault(faults, script)
+    faults = JobFaults()
+    with pytest.raises(ServiceError, match=words):
+        add_named_fault(faults, script)
     assert 0 == faults.pending()

@@ -1,0 +1,137 @@
+"""What can go wrong at Azure ML, by name: `landfall up --fault NAME`, or a test, switches it on.
+
+`FAULTS` lists every fault with what it does. An `AnswerFault` disturbs the answers to calls about a job
+(`api/answers.py`); a `LaunchFault` disturbs how its ranks are started, a `LifeFault` what becomes of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+
+class LaunchFault(StrEnum):
+    """What a faulty launcher or cluster does to a job that should run on several nodes with GPUs."""
+
+    ONE_RANK = "one_rank"
+    ONE_NODE = "one_node"
+    NO_GPU = "no_gpu"
+
+
+class LifeFault(StrEnum):
+    """What the service does to a job that it has accepted."""
+
+    CAPACITY = "capacity"
+    COMPUTE_GONE = "compute_gone"
+    IMAGE_BUILD = "image_build"
+    NOT_RESPONDING = "not_responding"
+    NO_END_EVENT = "no_end_event"
+    PREEMPTED = "preempted"
+    SLOW_BUILD = "slow_build"
+    UNKNOWN_STATE = "unknown_state"
+
+
+class AnswerFault(StrEnum):
+    """What the service answers to the submission of a job."""
+
+    CONFLICT = "conflict"
+    EXPIRED_TOKEN = "expired_token"  # noqa: S105 - the name of a fault
+    FORBIDDEN = "forbidden"
+    LOST_AFTER = "lost_after"
+    LOST_BEFORE = "lost_before"
+    NAME_TAKEN = "name_taken"
+    QUOTA = "quota"
+    SERVER_ERROR = "server_error"
+    THROTTLED = "throttled"
+    TRUNCATED = "truncated"
+    UNAVAILABLE = "unavailable"
+    UNKNOWN_COMPUTE = "unknown_compute"
+
+
+RETRIED = frozenset(
+    {AnswerFault.LOST_AFTER, AnswerFault.LOST_BEFORE, AnswerFault.SERVER_ERROR, AnswerFault.UNAVAILABLE}
+)
+"""What the SDK tries again by itself."""
+SDK_TRIES = 4
+
+NamedFault = LaunchFault | LifeFault | AnswerFault
+_Kind = TypeVar("_Kind", LaunchFault, LifeFault, AnswerFault)
+
+FAULTS: Mapping[NamedFault, str] = {
+    LaunchFault.ONE_RANK: "the launcher starts one rank, whose world has no other",
+    LaunchFault.ONE_NODE: "the launcher starts all ranks on the first node",
+    LaunchFault.NO_GPU: "the ranks run on nodes whose GPUs cannot be seen",
+    LifeFault.CAPACITY: "the region has no capacity for the cluster's VM size: the job fails while it is queued",
+    LifeFault.COMPUTE_GONE: "the cluster is deleted while the job is queued; the job waits for ever",
+    LifeFault.IMAGE_BUILD: "the environment's image cannot be built",
+    LifeFault.NOT_RESPONDING: "the running job is shown as NotResponding for 30 minutes, then as Running again",
+    LifeFault.NO_END_EVENT: "no event tells that the job has failed or was canceled",
+    LifeFault.PREEMPTED: "the nodes are taken away while the job runs",
+    LifeFault.SLOW_BUILD: "building the image takes an hour, during which the job is Preparing",
+    LifeFault.UNKNOWN_STATE: "the running job is shown for 30 minutes in a state that no document names",
+    AnswerFault.CONFLICT: "409: another operation on the job is in progress",
+    AnswerFault.EXPIRED_TOKEN: "401: the access token has expired, whatever its lifetime says",
+    AnswerFault.FORBIDDEN: "403: the identity lacks a role on the workspace",
+    AnswerFault.LOST_AFTER: "the connection is cut after the job was created",
+    AnswerFault.LOST_BEFORE: "the connection is cut before the job was created",
+    AnswerFault.NAME_TAKEN: "400: another job has this name already, with other content",
+    AnswerFault.QUOTA: "400: the subscription's quota of cores is used up",
+    AnswerFault.SERVER_ERROR: "500: the service failed",
+    AnswerFault.THROTTLED: "429: too many requests; Retry-After asks to wait for 20 seconds",
+    AnswerFault.TRUNCATED: "the job is created, and its JSON answer ends in the middle",
+    AnswerFault.UNAVAILABLE: "503: the service is unavailable",
+    AnswerFault.UNKNOWN_COMPUTE: "400: the compute that the job names does not exist",
+}
+
+
+def fault_named(name: str) -> NamedFault:
+    """Return a fault by its name. Raises ValueError, which lists the names."""
+    for fault in FAULTS:
+        if fault == name:
+            return fault
+    raise ValueError(f"fault {name[:100]!r} is unknown; use one of {', '.join(FAULTS)}")
+
+
+class JobFaults:
+    """Faults of jobs to come; safe between threads. ``always`` is the fault of every job without another."""
+
+    def __init__(self, always: NamedFault | None = None) -> None:
+        self._always = always
+        self._scripts: list[tuple[str, NamedFault]] = []
+        self._disturbed: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, fault: NamedFault, job: str, times: int) -> None:
+        """Disturb ``times`` jobs, or calls about jobs, whose names contain ``job``."""
+        with self._lock:
+            self._scripts += [(job, fault)] * times
+
+    def clear(self) -> None:
+        """Remove the faults that were added."""
+        with self._lock:
+            self._scripts.clear()
+
+    def pending(self) -> int:
+        """Return how many jobs or calls will still be disturbed."""
+        with self._lock:
+            return len(self._scripts)
+
+    def next_for(self, job: str, kind: type[_Kind]) -> _Kind | None:
+        """Return the fault of this kind that the job meets now, None where it meets none."""
+        with self._lock:
+            for script in self._scripts:
+                if script[0] in job and isinstance(script[1], kind):
+                    self._scripts.remove(script)
+                    return script[1]
+            return self._permanent(job, kind)
+
+    def _permanent(self, job: str, kind: type[_Kind]) -> _Kind | None:
+        if not isinstance(self._always, kind):
+            return None
+        if kind is AnswerFault:  # the first submission only: otherwise none would ever succeed
+            self._disturbed[job] += 1
+            return self._always if self._disturbed[job] <= (SDK_TRIES if self._always in RETRIED else 1) else None
+        return self._always

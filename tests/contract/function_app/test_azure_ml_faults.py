@@ -1,0 +1,224 @@
+"""Each fault of the emulated Azure ML, and what the adapter on the real client makes of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from function_app.adapters.azure_ml import OPTIONS, AzureMLJobs, WorkspaceClient
+from function_app.adapters.azure_ml_pace import READS_PER_S, Pace
+from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
+from local_azure.azure_ml.faults import AnswerFault, LifeFault
+from local_azure.processes import wait_until
+from shared.errors import LandfallError
+from tests.contract.function_app.azure_ml_benches import job_spec
+from tests.support.azure_ml import AzureMl, cluster_body
+
+pytestmark = pytest.mark.azurite
+
+
+@dataclass
+class FakeTime:
+    """A monotonic clock that only waiting moves."""
+
+    now_s: float = 1000.0
+    waits_s: list[float] = field(default_factory=list)
+
+    def read(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.waits_s.append(seconds)
+        self.now_s += seconds
+
+
+@pytest.fixture
+def time() -> FakeTime:
+    """The clock by which the adapter paces itself."""
+    return FakeTime()
+
+
+@pytest.fixture
+def jobs(workspace_client: WorkspaceClient, time: FakeTime, monkeypatch: pytest.MonkeyPatch) -> AzureMLJobs:
+    """The adapter with a pace of its own, whose SDK does not pause: a throttled test leaves nothing to the next."""
+    monkeypatch.setitem(OPTIONS, "retry_backoff_factor", 0.0)
+    client = WorkspaceClient(workspace_client.workspace, "0" * 8, pace=Pace(now_s=time.read, wait=time.wait))
+    return AzureMLJobs(client)
+
+
+@pytest.fixture(autouse=True)
+def no_faults_left(azure_ml: AzureMl) -> Iterator[None]:
+    """Undo what a test switches on."""
+    yield
+    azure_ml.twin("DELETE", "faults")
+
+
+def switch_on(emulator: AzureMl, fault: AnswerFault | LifeFault, job: str, times: int = 1) -> None:
+    """Let a job meet a fault."""
+    emulator.twin("POST", "faults", {"fault": fault, "job": job, "times": times})
+
+
+TEMPORARY = {
+    AnswerFault.CONFLICT: (1, r"\(409\).*Another operation"),
+    AnswerFault.EXPIRED_TOKEN: (1, r"\(401\).*has expired"),
+    AnswerFault.LOST_BEFORE: (4, "did not answer"),
+    AnswerFault.LOST_AFTER: (4, "did not answer"),
+    AnswerFault.SERVER_ERROR: (4, r"\(500\)"),
+    AnswerFault.THROTTLED: (1, "answered 429 and asks to wait for 20 s"),
+    AnswerFault.TRUNCATED: (1, r"answer \(201\) cannot be read"),
+    AnswerFault.UNAVAILABLE: (4, r"\(503\)"),
+}
+"""Fault → how often the client's own tries meet it, and what is reported."""
+FINAL = {
+    AnswerFault.FORBIDDEN: ("403/AuthorizationFailed", "role on the workspace"),
+    AnswerFault.NAME_TAKEN: ("400/JobPropertyImmutable", "another job has this name"),
+    AnswerFault.QUOTA: ("400/UserError/ClusterCoreQuotaReached", "exceeding quota limits of Core"),
+    AnswerFault.UNKNOWN_COMPUTE: ("400/UserError/BadArgument/UnknownTargetType", "has no cluster cluster. Create it"),
+}
+"""Fault → the refusal's codes and words."""
+
+
+def test_every_answer_is_in_one_of_the_tables() -> None:
+    """Each is either tried again or final."""
+    assert set(AnswerFault) == TEMPORARY.keys() | FINAL.keys()
+
+
+@pytest.mark.parametrize("fault", TEMPORARY)
+def test_a_passing_fault_is_unavailable_and_the_next_submission_has_one_job(
+    jobs: AzureMLJobs, azure_ml: AzureMl, time: FakeTime, fault: AnswerFault
+) -> None:
+    """Whether the job was created is not known: the next try creates it, or meets it."""
+    spec = job_spec()
+    times, words = TEMPORARY[fault]
+    switch_on(azure_ml, fault, spec.name, times)
+    with pytest.raises(ServiceUnavailableError, match=f"submit job {spec.name}: .*{words}"):
+        jobs.submit(spec)
+    time.now_s += 20  # of Retry-After
+    met = jobs.submit(spec)
+    jobs.cancel(spec.name)
+    assert (spec.name, 0) == (met.name, azure_ml.twin("GET", "faults")["pending"])
+
+
+@pytest.mark.parametrize("fault", FINAL)
+def test_a_final_fault_is_refused_with_the_service_s_codes(
+    jobs: AzureMLJobs, azure_ml: AzureMl, fault: AnswerFault
+) -> None:
+    """Another try would have the same answer; the codes decide the failure class."""
+    spec = job_spec()
+    codes, words = FINAL[fault]
+    switch_on(azure_ml, fault, spec.name)
+    with pytest.raises(SubmissionRefusedError, match=words) as refused:
+        jobs.submit(spec)
+    assert codes == refused.value.code
+
+
+def test_a_token_that_has_expired_is_not_used_again(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """The credential keeps its token for a day; only a new client asks for another one."""
+    spec = job_spec()
+    switch_on(azure_ml, AnswerFault.EXPIRED_TOKEN, spec.name)
+    outcomes = list[type[LandfallError] | None]()
+    for _ in range(2):
+        try:
+            jobs.submit(spec)
+        except LandfallError as error:
+            outcomes.append(type(error))
+        else:
+            outcomes.append(None)
+    jobs.cancel(spec.name)
+    assert [ServiceUnavailableError, None] == outcomes
+
+
+def test_no_request_is_sent_before_the_time_that_azure_ml_asked_to_wait_for(
+    jobs: AzureMLJobs, azure_ml: AzureMl, time: FakeTime
+) -> None:
+    """Reads are counted apart from writes: they go on."""
+    spec = job_spec()
+    switch_on(azure_ml, AnswerFault.THROTTLED, spec.name)
+    for words in ("asks to wait for 20 s", "the next one is sent in 20 s"):
+        with pytest.raises(ServiceUnavailableError, match=words):
+            jobs.submit(spec)
+    assert jobs.status(spec.name) is None
+    time.now_s += 20
+    jobs.submit(spec)
+    jobs.cancel(spec.name)
+    sent = [call["method"] for call in azure_ml.calls(spec.name) if call["method"] != "POST"]
+    assert ["PUT", "GET", "PUT"] == sent
+
+
+def test_a_sweep_of_many_runs_sends_five_reads_a_second(jobs: AzureMLJobs, time: FakeTime) -> None:
+    """The sixth read waits for the first one's second to end."""
+    for number in range(2 * READS_PER_S + 1):
+        jobs.status(f"landfall-none-{number}-a1")
+    assert (2, 2.0) == (len(time.waits_s), sum(time.waits_s))
+
+
+def test_answers_say_how_many_requests_a_caller_has_left(azure_ml: AzureMl) -> None:
+    """As recorded from the service: the first read leaves 249."""
+    with azure_ml.http() as http:
+        secret = {"X-IDENTITY-HEADER": "secret-of-the-tests"}
+        token = http.get("/msi/token?resource=x&client_id=another", headers=secret).json()["access_token"]
+        path = f"{azure_ml.get('computes/cluster')['id']}"
+        headers = {"Authorization": f"Bearer {token}"}
+        answers = [http.get(path, headers=headers) for _ in range(2)]
+    left = [int(answer.headers["x-ms-ratelimit-remaining-subscription-reads"]) for answer in answers]
+    assert (249, True) == (left[0], left[1] in (248, 249))
+
+
+def test_not_responding_passes(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """Azure ML's word is passed on as it is, and the job goes on when the time has passed."""
+    for fault, word in ((LifeFault.NOT_RESPONDING, "NotResponding"), (LifeFault.UNKNOWN_STATE, "Hibernating")):
+        spec = job_spec("Completed")
+        switch_on(azure_ml, fault, spec.name)
+        jobs.submit(spec)
+        azure_ml.await_status(spec.name, word)
+        seen = jobs.status(spec.name)
+        azure_ml.twin("POST", "clock", {"advance_s": 1800})
+        assert (word, "Completed") == (seen and seen.status, azure_ml.await_status(spec.name))
+
+
+def test_a_build_that_takes_an_hour_is_preparing(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """An hour of the emulator's clock."""
+    spec = job_spec("Completed")
+    switch_on(azure_ml, LifeFault.SLOW_BUILD, spec.name)
+    jobs.submit(spec)
+    azure_ml.twin("POST", "clock", {"advance_s": 3500})
+    azure_ml.await_status(spec.name, "Preparing")
+    azure_ml.twin("POST", "clock", {"advance_s": 100})
+    assert "Completed" == azure_ml.await_status(spec.name)
+
+
+def test_a_cluster_that_is_deleted_leaves_its_job_queued(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """Until it is canceled."""
+    azure_ml.put("computes/doomed", cluster_body()).raise_for_status()
+    spec = job_spec(compute="doomed")
+    switch_on(azure_ml, LifeFault.COMPUTE_GONE, spec.name)
+    jobs.submit(spec)
+    wait_until(lambda: not jobs.has_compute("doomed"), what="the cluster to be deleted")
+    assert "Queued" == azure_ml.status(spec.name)
+    jobs.cancel(spec.name)
+    assert "Canceled" == azure_ml.await_status(spec.name)
+
+
+@pytest.mark.parametrize(
+    ("fault", "codes", "words"),
+    [
+        (LifeFault.CAPACITY, "UserError/AllocationFailed", "do not have sufficient capacity"),
+        (LifeFault.IMAGE_BUILD, "UserError/ImageBuildFailure", "Image build failed"),
+        (LifeFault.PREEMPTED, "ServiceError/NodePreempted", "were preempted"),
+    ],
+)
+def test_a_job_that_the_service_fails_says_why(
+    jobs: AzureMLJobs, azure_ml: AzureMl, fault: LifeFault, codes: str, words: str
+) -> None:
+    """Codes and message come from the run history."""
+    spec = job_spec()
+    switch_on(azure_ml, fault, spec.name)
+    jobs.submit(spec)
+    azure_ml.await_status(spec.name, "Failed")
+    status = jobs.status(spec.name)
+    assert (codes, True) == (status and status.error_code, bool(re.search(words, str(status and status.error))))

@@ -198,6 +198,7 @@ def app_settings(context: Context, azurite: Azurite) -> dict[str, str]:
         "LANDFALL_WORKSPACE": "landfall",
         "LANDFALL_ENVIRONMENT_ID": f"{workspace}/environments/e/versions/1",
         "LANDFALL_CODE_ID": f"{workspace}/codes/c/versions/1",
+        "LANDFALL_CLUSTER_SIZES": "landfall-gpu=Standard_NC24ads_A100_v4",
         "LANDFALL_NOTIFICATION_TOPIC_ENDPOINT": "http://127.0.0.1:9/api/events",
         "LANDFALL_WEBHOOK_PEOPLE": "http://127.0.0.1:9/hook",
     }

@@ -79,7 +79,7 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
         raise click.UsageError(str(error)) from error
     train = loaded.train
     return Machine.of_job(
-        vm_size=name or train.vm_size,
+        vm_size=name or loaded.machines.vm_size,
         environment=train.environment_variables,
         registers=loaded.register_ is not None,
     )

@@ -236,7 +236,7 @@ def checked_account_url(url: str, name: str) -> str:
 
 def open_uploader(account: str, container: str) -> ShardUploader:
     """Return an uploader to a container of an account. Raises CliError where one of them is malformed."""
-    from function_app.config.pipelines import CONTAINER_NAME
+    from function_app.config.fields import CONTAINER_NAME
 
     if re.fullmatch(CONTAINER_NAME, container) is None:
         raise CliError(

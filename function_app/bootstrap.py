@@ -153,7 +153,7 @@ def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
     """Read the pipeline files. One that is wrong, or needs a setting that is missing, stops its dataset only."""
     from function_app.config.pipeline_files import read_pipelines
 
-    folder = read_pipelines(settings.pipelines_dir)
+    folder = read_pipelines(settings.pipelines_dir, settings.cluster_sizes)
     notifiers: dict[str, Notifier] = {}
     found = {
         dataset: tuple(

@@ -25,6 +25,8 @@ class VmSize:
     retired: str | None = None
     """When and where the size was retired, in words; None while it is available."""
     successor: str | None = None
+    still_in: tuple[str, ...] = ()
+    """Regions that have a retired size still."""
 
 
 _NCV3_END = "retired 2025-09-30 in public regions"
@@ -67,6 +69,7 @@ _SIZES = (
         infiniband=True,
         retired=_NCV3_RDMA_END,
         successor="Standard_ND96asr_v4",
+        still_in=("chinanorth3", "jioindiawest"),
     ),
     VmSize(name="Standard_NC24ads_A100_v4", num_gpus=1, gpu="A100", gpu_memory_gb=80, infiniband=False),
     VmSize(name="Standard_NC48ads_A100_v4", num_gpus=2, gpu="A100", gpu_memory_gb=80, infiniband=False),
@@ -104,6 +107,25 @@ def vm_size(name: str) -> VmSize | None:
 def vm_size_names() -> tuple[str, ...]:
     """Return the names of the sizes in the table."""
     return tuple(size.name for size in _SIZES)
+
+
+def retirement(name: str, region: str | None = None) -> str | None:
+    """Return why a region has no such size any more, and its successor; None where it may have the size.
+
+    Without a region, the size must be retired in all of them.
+    """
+    known = vm_size(name)
+    if known is None or known.retired is None or (region in known.still_in if region else known.still_in):
+        return None
+    return f"{known.name} is {known.retired}; its successor is {known.successor}"
+
+
+def checked_gpu(name: str) -> str:
+    """Return the name of a GPU of a size in the table. Raises ValueError for any other."""
+    known = sorted({size.gpu for size in _SIZES})
+    if name not in known:
+        raise ValueError(f"must be a GPU of an Azure VM size: {', '.join(known)}")
+    return name
 
 
 def similar_sizes(name: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the tools run from any folder
 
-from function_app.config import pipelines  # noqa: E402 (needs the path above)
+from function_app.config import clusters, pipelines  # noqa: E402 (needs the path above)
 from function_app.domain.run_states import MEANINGS, SETTLED, TABLE, RunState  # noqa: E402
 from shard_validation import DriftPolicy, ImagePolicy, Limits  # noqa: E402
 from shared.job_arguments import TrainingOptions  # noqa: E402
@@ -27,16 +27,40 @@ PIPELINES_PAGE = ROOT / "docs" / "pipelines.md"
 STATES_PAGE = ROOT / "docs" / "states.md"
 MAX_DEFAULT_CHARS = 60
 """Longer defaults belong to whole sections, whose fields show their own."""
+OTHER_SECTIONS = (DriftPolicy, ImagePolicy, Limits, TrainingOptions, clusters.Cluster, clusters.ClusterSize)
+"""Sections that are not defined beside `Pipeline`."""
 OUR_PACKAGES = ("function_app", "shard_validation", "shared")
 
 PIPELINES_HEAD = """# Pipeline files
 
-Generated from `function_app/config/pipelines.py` by `python -m tools.reference_pages`; a test fails if it is stale.
+Generated from `pipelines.py` and `clusters.py` in `function_app/config` by `python -m tools.reference_pages`; a test
+fails if it is stale.
 
-The folder that the setting `LANDFALL_PIPELINES_DIR` names contains one YAML file for each dataset. Unknown fields are
-errors, values are not converted, and a wrong file takes its own dataset out of service, with all its problems by
-field and value ([operations](operations.md)). `pipelines/digits.yaml` is a complete example. `docs/attempts.md`
-describes what happens after a failure, and `docs/lint.md` how to train with your own script.
+The folder that the setting `LANDFALL_PIPELINES_DIR` names contains one YAML file for each dataset, and
+`clusters.yaml`, which describes the [clusters](#clustersyaml) that they name. Unknown fields are errors, values are
+not converted, and a wrong file takes its own dataset out of service, with all its problems by field and value
+([operations](operations.md)). `pipelines/digits.yaml` is a complete example. `docs/attempts.md` describes what
+happens after a failure, and `docs/lint.md` how to train with your own script.
+"""
+CLUSTERS_HEAD = """
+## clusters.yaml
+
+The clusters of Azure ML, by the names that pipelines use; at most 20. Pipelines say nothing of hardware: a cluster
+gets the first of its sizes that the workspace's region and quota have, so the same files suit every region.
+
+```yaml
+my-gpu:
+  sizes:                               # in order of preference
+    - vm_size: Standard_NC6s_v3
+    - vm_size: Standard_NC24ads_A100_v4
+  max_nodes: 4
+```
+
+`landfall publish` makes the choice when it creates the cluster, says why a preferred size was passed over, and prints
+the app setting `LANDFALL_CLUSTER_SIZES`. A cluster that exists keeps its size if that is in the list. Size and
+priority of a cluster cannot be changed: delete it, or use another name. Retired and unknown sizes are refused in the
+file, at publication (by region) and before a submission: a pipeline is out of service while the setting does not name
+a size of its cluster's list that exists. Options that depend on the GPU belong to `train.options_by_gpu`.
 """
 STATES_HEAD = """# States of a run
 
@@ -59,7 +83,8 @@ def main() -> int:
 
 def pipelines_page() -> str:
     """Return the reference of all fields of a pipeline file."""
-    return "\n".join([PIPELINES_HEAD, *_sections()]).rstrip("\n") + "\n"
+    lines = [PIPELINES_HEAD, *_sections(pipeline_fields()), CLUSTERS_HEAD, *_sections(cluster_fields())]
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def states_page() -> str:
@@ -83,6 +108,12 @@ def pipeline_fields() -> Iterator[tuple[str, str, str, str]]:
     yield from _fields("", schema, schema["$defs"], "Pipeline")
 
 
+def cluster_fields() -> Iterator[tuple[str, str, str, str]]:
+    """Yield the same of every field of a cluster."""
+    schema = clusters.Cluster.model_json_schema()
+    yield from _fields("NAME.", schema, schema["$defs"], "Cluster")
+
+
 def _transition_rows() -> Iterator[str]:
     for source, moves in groupby(TABLE, key=lambda move: move.source):
         for actors, same in groupby(moves, key=lambda move: move.actors):
@@ -90,9 +121,9 @@ def _transition_rows() -> Iterator[str]:
             yield f"| `{source}` | {targets} | {', '.join(sorted(actors))} |"
 
 
-def _sections() -> Iterator[str]:
+def _sections(fields: Iterator[tuple[str, str, str, str]]) -> Iterator[str]:
     section: str | None = None
-    for path, kind, default, meaning in pipeline_fields():
+    for path, kind, default, meaning in fields:
         parent = path.rpartition(".")[0]
         if parent != section:
             section = parent
@@ -159,7 +190,7 @@ def _code(value: Any) -> str:
 
 def _docstrings(name: str) -> dict[str, str]:
     """Return the docstrings of the fields of a section, with those of the classes that it extends."""
-    known = {each.__name__: each for each in (DriftPolicy, ImagePolicy, Limits, TrainingOptions)}
+    known = {each.__name__: each for each in OTHER_SECTIONS}
     found: dict[str, str] = {}
     for ancestor in reversed((known.get(name) or getattr(pipelines, name)).__mro__):
         if ancestor.__module__.split(".")[0] in OUR_PACKAGES:

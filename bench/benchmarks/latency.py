@@ -33,13 +33,15 @@ data:
     label: {{kind: int64, minimum: 0, maximum: 9}}
 train:
   script: scripts/wait.py
-  compute: latency
-  vm_size: Standard_NC6s_v3
+  cluster: latency
   num_nodes: 1
-  processes_per_node: 1
   timeout_s: 600
 notify:
   - topic
+"""
+CLUSTERS = """latency:
+  sizes:
+    - vm_size: Standard_NC24ads_A100_v4
 """
 WITHIN_S, POLL_S = 120.0, 0.2
 
@@ -68,6 +70,7 @@ def write_pipelines(folder: Path, datasets: Sequence[str] = DATASETS) -> Path:
     """Write one pipeline per dataset, with a training that only waits, and return the folder."""
     (folder / "scripts").mkdir(parents=True)
     (folder / "scripts" / "wait.py").write_text(SCRIPT, encoding="utf-8")
+    (folder / "clusters.yaml").write_text(CLUSTERS, encoding="utf-8")
     for dataset in datasets:
         (folder / f"{dataset}.yaml").write_text(PIPELINE.format(dataset=dataset), encoding="utf-8")
     return folder

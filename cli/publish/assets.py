@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from cli.errors import CliError
-from cli.publish.workspace import Cluster, WorkspaceId
+from cli.publish.clusters import WantedCluster
+from cli.publish.workspace import PublishedCluster, WorkspaceId
+from function_app.config.clusters import CLUSTER_SIZES
 
 ENVIRONMENT_NAME = CODE_NAME = "landfall-training"
 DATASTORES = {"DATA": "landfall_datasets", "STATE": "landfall_state", "RUNS": "landfall_runs"}
@@ -30,7 +32,7 @@ Say = Callable[[str], None]
 
 
 class Workspace(Protocol):
-    """What publishing needs of a workspace; every method returns whether it had to create something."""
+    """What publishing needs of a workspace; each method for assets returns whether it had to create something."""
 
     def ensure_code(self, name: str, version: str, folder: Path) -> bool:
         """Register a folder as a code asset."""
@@ -44,7 +46,7 @@ class Workspace(Protocol):
         """Register a container under a name."""
         ...
 
-    def ensure_cluster(self, cluster: Cluster) -> bool:
+    def ensure_cluster(self, wanted: WantedCluster) -> PublishedCluster:
         """Create a cluster."""
         ...
 
@@ -80,7 +82,7 @@ class Publication:
     image: str
     """Training image, by digest."""
     containers: Containers
-    clusters: Iterable[Cluster]
+    clusters: Iterable[WantedCluster]
 
 
 def publish(publication: Publication, workspace: Workspace, say: Say) -> dict[str, str]:
@@ -91,8 +93,7 @@ def publish(publication: Publication, workspace: Workspace, say: Say) -> dict[st
     for name, (account, container) in publication.containers.by_datastore().items():
         created = workspace.ensure_datastore(name, account=account, container=container)
         _report(say, f"datastore {name}", created=created)
-    for cluster in publication.clusters:
-        _report(say, f"cluster {cluster.name}", created=workspace.ensure_cluster(cluster))
+    sizes = {wanted.name: _publish_cluster(wanted, workspace, say) for wanted in publication.clusters}
     return {
         "LANDFALL_SUBSCRIPTION_ID": identity.subscription,
         "LANDFALL_RESOURCE_GROUP": identity.resource_group,
@@ -100,7 +101,16 @@ def publish(publication: Publication, workspace: Workspace, say: Say) -> dict[st
         "LANDFALL_ENVIRONMENT_ID": identity.asset("environments", ENVIRONMENT_NAME, environment),
         "LANDFALL_CODE_ID": identity.asset("codes", CODE_NAME, code),
         **{f"LANDFALL_{key}_DATASTORE": name for key, name in DATASTORES.items()},
+        CLUSTER_SIZES: ",".join(f"{name}={size}" for name, size in sizes.items()),
     }
+
+
+def _publish_cluster(wanted: WantedCluster, workspace: Workspace, say: Say) -> str:
+    """Return the VM size of the cluster; say which it is, and why it is not a preferred one."""
+    published = workspace.ensure_cluster(wanted)
+    did = "created" if published.created else "exists already"
+    say(f"cluster {wanted.name}: {did} with {published.choice.words}")
+    return published.choice.vm_size
 
 
 def _publish_environment(publication: Publication, workspace: Workspace, say: Say) -> str:

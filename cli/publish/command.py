@@ -12,8 +12,8 @@ from azure.core.exceptions import AzureError
 from cli.errors import CliError
 from cli.publish import assets
 from cli.publish.assets import Containers, Publication
-from cli.publish.workspace import AzureMlWorkspace, Cluster, WorkspaceId
-from function_app.config.pipeline_files import read_pipelines
+from cli.publish.clusters import wanted_clusters
+from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
 
 ROOT = Path(__file__).resolve().parents[2]
 IDENTITY = re.compile(
@@ -59,7 +59,7 @@ def _digest(_context: click.Context, _parameter: click.Parameter, value: str) ->
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=ROOT / "pipelines",
     show_default="pipelines",
-    help="Folder with pipeline files, which name the clusters, and with users' scripts.",
+    help="Folder with pipeline files, clusters.yaml and users' scripts.",
 )
 @click.option(
     "--image",
@@ -81,13 +81,6 @@ def _digest(_context: click.Context, _parameter: click.Parameter, value: str) ->
     help="User-assigned identity with which jobs mount the datastores (default: none, and no cluster is created).",
 )
 @click.option(
-    "--max-nodes",
-    type=click.IntRange(1, 100),
-    metavar="N",
-    default=4,
-    help="Maximum nodes of clusters that are created; more where a pipeline needs more.",
-)
-@click.option(
     "--format",
     "output",
     type=click.Choice(["settings", "json"]),
@@ -104,13 +97,13 @@ def publish(
     data_account: str | None,
     host_account: str | None,
     cluster_identity: str | None,
-    max_nodes: int,
     output: str,
 ) -> None:
     """Register the training's environment and code, datastores and clusters in an Azure ML workspace.
 
-    Prints the function app's settings that refer to them. What exists already is left unchanged; a cluster that the
-    pipelines' jobs could not run on is an error that says how to change it. The version of the code is its digest,
+    Prints the function app's settings that refer to them. A cluster gets the first of its sizes in clusters.yaml that
+    the workspace's region and quota have. What exists already is left unchanged; a cluster that the pipelines' jobs
+    could not run on is an error that says how to change it. The version of the code is its digest,
     so the same code is never uploaded twice.
     """
     publication = Publication(
@@ -119,7 +112,7 @@ def publish(
         identity=WorkspaceId(subscription=subscription, resource_group=resource_group, workspace=workspace),
         image=image,
         containers=Containers(data_account=data_account, host_account=host_account),
-        clusters=clusters_of(pipelines, max_nodes=max_nodes, identity=cluster_identity),
+        clusters=wanted_clusters(pipelines, identity=cluster_identity),
     )
     settings = _publish(publication)
     if output == "json":
@@ -136,31 +129,3 @@ def _publish(publication: Publication) -> dict[str, str]:
     except AzureError as error:
         problem = str(error).splitlines()[0] if str(error) else repr(error)
         raise CliError(f"Azure ML workspace {publication.identity.workspace}: {problem}") from error
-
-
-def clusters_of(pipelines: Path, *, max_nodes: int, identity: str | None = None) -> list[Cluster]:
-    """Return each cluster that the pipelines name, also for further attempts, large enough for all of them.
-
-    Warns of wrong files. Raises PipelineError without a folder, CliError where two pipelines name different VM sizes
-    for a cluster.
-    """
-    found: dict[str, Cluster] = {}
-    read = read_pipelines(pipelines)
-    for problem in (problem for problems in read.out_of_service.values() for problem in problems):
-        click.echo(f"warning: left out, because its pipeline cannot be used: {problem}", err=True)
-    for pipeline in read.pipelines.values():
-        train = pipeline.train
-        others = [(one.compute, one.vm_size) for one in pipeline.attempts.other_sizes]
-        for name, vm_size in [(train.compute, train.vm_size), *others]:
-            known = found.get(name)
-            if known is not None and known.vm_size != vm_size:
-                raise CliError(f"cluster {name}: pipelines name VM sizes {known.vm_size} and {vm_size}: name one.")
-            needed = max(train.num_nodes, known.needed_nodes if known else 0)
-            found[name] = Cluster(
-                name=name,
-                vm_size=vm_size,
-                needed_nodes=needed,
-                max_nodes=max(max_nodes, needed),
-                identity=identity,
-            )
-    return [found[name] for name in sorted(found)]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import ResourceNotFoundError
 
 from cli.errors import CliError
+from cli.publish.clusters import Choice, OfferedSize, Region, WantedCluster, choose_size, misfits, new_cluster
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
-    from azure.ai.ml.entities import AmlCompute
 
 COMPUTE_WITHIN_S = 600
 COMPUTE_POLL_S = 1.0
@@ -37,17 +38,11 @@ class WorkspaceId:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """A compute cluster that a pipeline asks for."""
+class PublishedCluster:
+    """A cluster that exists, and whether it had to be created."""
 
-    name: str
-    vm_size: str
-    needed_nodes: int
-    """Nodes of the largest job that a pipeline submits to it."""
-    max_nodes: int
-    """Bound of a cluster that is created."""
-    identity: str | None = None
-    """ARM id of the user-assigned identity with which its jobs mount the datastores."""
+    created: bool
+    choice: Choice
 
 
 class AzureMlWorkspace:
@@ -114,22 +109,46 @@ class AzureMlWorkspace:
             )
         return created
 
-    def ensure_cluster(self, cluster: Cluster) -> bool:
-        """Create a cluster that scales from 0 nodes, unless one of that name exists.
+    def ensure_cluster(self, wanted: WantedCluster) -> PublishedCluster:
+        """Create a cluster with the first of its sizes that can be had, unless one of that name exists.
 
         Raises CliError where one exists that the pipelines' jobs could not run on, with the commands that change it,
-        and where one is to be created without an identity.
+        and where none can be created.
         """
         computes: Any = self._client.compute
         try:
-            problems = _misfits(cluster, computes.get(cluster.name), self._client)
+            found = computes.get(wanted.name)
         except ResourceNotFoundError:
-            computes.begin_create_or_update(_new_cluster(cluster))
-            self._await_cluster(cluster.name)
-            return True
-        if problems:
-            raise CliError(f"cluster {cluster.name} exists and does not fit:\n" + "\n".join(problems))
-        return False
+            choice = choose_size(wanted, self.region())
+            computes.begin_create_or_update(new_cluster(wanted, choice.vm_size))
+            self._await_cluster(wanted.name)
+            return PublishedCluster(created=True, choice=choice)
+        group, workspace = self._client.resource_group_name, self._client.workspace_name
+        place = f"--name {wanted.name} --resource-group {group} --workspace-name {workspace}"
+        if problems := misfits(wanted, found, self._location, place):
+            raise CliError(f"cluster {wanted.name} exists and does not fit:\n" + "\n".join(problems))
+        size = wanted.cluster.size(found.size)
+        return PublishedCluster(created=False, choice=Choice(vm_size=size.vm_size if size else found.size))
+
+    @cached_property
+    def _location(self) -> str:
+        return str(self._client.workspaces.get(self._client.workspace_name).location).lower()
+
+    def region(self) -> Region:
+        """Return what the workspace's region offers."""
+        computes: Any = self._client.compute
+        sizes = {
+            size.name.lower(): OfferedSize(
+                vcpus=int(_member(size, "vCPUs", "v_cp_us") or 0),
+                family=size.family or size.name,
+                low_priority=bool(_member(size, "lowPriorityCapable", "low_priority_capable")),
+            )
+            for size in computes.list_sizes(location=self._location)
+        }
+        quotas = {
+            usage.name["value"]: int(usage.limit or 0) for usage in computes.list_usage(location=self._location)
+        }
+        return Region(name=self._location, sizes=sizes, quotas=quotas)
 
     def _await_cluster(self, name: str) -> None:
         """Return when the cluster exists. The client's own poller would look only every 30 s."""
@@ -141,52 +160,9 @@ class AzureMlWorkspace:
             time.sleep(COMPUTE_POLL_S)
 
 
-def _new_cluster(cluster: Cluster) -> AmlCompute:
-    from azure.ai.ml.entities import AmlCompute, IdentityConfiguration, ManagedIdentityConfiguration
-
-    if cluster.identity is None:
-        raise CliError(
-            f"cluster {cluster.name} does not exist. Its jobs mount the datastores with an identity: pass "
-            "--cluster-identity with the ARM id of a user-assigned identity that has the roles Storage Blob Data "
-            "Reader on the data and Storage Blob Data Contributor on the outputs."
-        )
-    identities = [ManagedIdentityConfiguration(resource_id=cluster.identity)]
-    return AmlCompute(
-        name=cluster.name,
-        size=cluster.vm_size,
-        min_instances=0,
-        max_instances=cluster.max_nodes,
-        idle_time_before_scale_down=120,
-        ssh_public_access_enabled=False,
-        identity=IdentityConfiguration(type="user_assigned", user_assigned_identities=identities),
-    )
-
-
-def _misfits(wanted: Cluster, found: Any, client: MLClient) -> list[str]:
-    """Return why the pipelines' jobs could not run on a cluster that exists, each with what to do about it."""
-    group, workspace = client.resource_group_name, client.workspace_name
-    place = f"--name {wanted.name} --resource-group {group} --workspace-name {workspace}"
-    if found.type.lower() != "amlcompute":
-        return [f"  it is a compute of type {found.type}: name another cluster in the pipelines"]
-    problems = []
-    if found.size.lower() != wanted.vm_size.lower():
-        problems.append(
-            f"  its VM size is {found.size}, the pipelines state {wanted.vm_size}. A size cannot be changed: name "
-            f"another cluster in the pipelines, or delete this one and publish again: az ml compute delete {place}"
-        )
-    if (found.max_instances or 0) < wanted.needed_nodes:
-        problems.append(
-            f"  it has at most {found.max_instances} nodes, a pipeline needs {wanted.needed_nodes}: "
-            f"az ml compute update {place} --max-instances {wanted.needed_nodes}"
-        )
-    identities = [one.resource_id for one in (found.identity and found.identity.user_assigned_identities) or []]
-    if not identities or (wanted.identity and wanted.identity.lower() not in map(str.lower, identities)):
-        has = f"it has {', '.join(identities)}" if identities else "it has no user-assigned identity"
-        problems.append(
-            f"  {has}, and its jobs mount the datastores with one: az ml compute update {place} "
-            f"--identity-type user_assigned --user-assigned-identities {wanted.identity or 'IDENTITY'}"
-        )
-    return problems
+def _member(size: Any, *names: str) -> Any:
+    """Return the first member that is set: azure-ai-ml 1.35 sets members under their names in the REST API."""
+    return next((value for name in names if (value := getattr(size, name, None)) is not None), None)
 
 
 def _create_if_absent(look: Any, create: Any) -> bool:

@@ -42,7 +42,8 @@ MAX_JOBS = 64
 @click.option(
     "--pipeline",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Pipeline file whose requirements on the data are checked too (default: check integrity only).",
+    help="Pipeline file, beside its clusters.yaml, whose requirements on the data are checked too "
+    "(default: check integrity only).",
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per shard, each on its own line.")
 @click.option("--statistics", is_flag=True, help="With --json: add statistics of the data.")

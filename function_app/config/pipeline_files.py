@@ -1,4 +1,7 @@
-"""Read pipeline files and scripts: untrusted YAML within limits, and errors that name file, field and problem."""
+"""Read pipeline files, ``clusters.yaml`` and scripts: untrusted YAML within limits.
+
+Errors name file, field and problem.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from function_app.config.clusters import CLUSTERS_FILE, MAX_CLUSTERS, Cluster, Clusters
+from function_app.config.fields import ClusterName
 from function_app.config.pipelines import UNNAMED, Pipeline, is_own_script
 from function_app.domain.errors import PipelineError
 from horovod_lint import MAX_SCRIPT_BYTES, ScriptError
@@ -28,6 +33,24 @@ _MEANINGS = {
     "extra_forbidden": "is unknown",
     "unexpected_keyword_argument": "is unknown",
 }
+_MOVED = {
+    "train.compute": 'is now train.cluster: write "cluster: {}" instead',
+    "train.vm_size": f'belongs to the cluster: remove it, and list "- vm_size: {{}}" in its sizes in {CLUSTERS_FILE}',
+    "train.processes_per_node": (
+        "belongs to the cluster: remove it. One process is started for each GPU; for another number write "
+        f'"processes_per_node: {{}}" beside the vm_size in {CLUSTERS_FILE}'
+    ),
+    "train.price_per_node_hour": (
+        'belongs to the cluster: remove it, and write "price_per_node_hour: {}" beside the vm_size in '
+        f"{CLUSTERS_FILE}"
+    ),
+    "attempts.other_sizes": (
+        f"is now attempts.other_clusters: write the names of its computes, [NAME, ...], and each with its vm_size in "
+        f"{CLUSTERS_FILE}"
+    ),
+}
+"""Fields of earlier versions, and what to write instead; ``{}`` is the value."""
+_CLUSTERS = Annotated[dict[ClusterName, Cluster], Field(min_length=1, max_length=MAX_CLUSTERS)]
 
 
 UNIDENTIFIED = ""
@@ -64,28 +87,38 @@ def load_pipelines(folder: Path) -> dict[str, Pipeline]:
     """Return the pipelines in a folder by dataset. Raises PipelineError with the problems of all files."""
     read = read_pipelines(folder)
     if read.out_of_service:
-        raise PipelineError(*(problem for problems in read.out_of_service.values() for problem in problems))
+        problems = (problem for problems in read.out_of_service.values() for problem in problems)
+        raise PipelineError(*dict.fromkeys(problems))
     return dict(read.pipelines)
 
 
-def read_pipelines(folder: Path) -> PipelineFolder:
+def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> PipelineFolder:
     """Read every file of a folder. A wrong file takes only its own dataset out of service.
 
-    Raises PipelineError where there is no folder, or too many files in it.
+    ``sizes`` are those that the clusters have in this deployment. Raises PipelineError where there is no folder, or
+    too many files in it.
     """
     if not folder.is_dir():
         raise PipelineError(f"{folder}: the folder with the pipeline files does not exist")
-    paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
+    paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name != CLUSTERS_FILE)
     if len(paths) > MAX_FILES:
         raise PipelineError(f"{folder}: must contain at most {MAX_FILES} pipeline files, got {len(paths)}")
+    try:
+        clusters: Clusters | PipelineError = load_clusters(folder, sizes)
+    except PipelineError as error:
+        clusters = error  # no pipeline can be used, and each says why
     loaded: list[tuple[str, Pipeline]] = []
     problems: dict[str, list[str]] = {}
     for path in paths:
         try:
-            pipeline = load_pipeline(path)
+            pipeline = parse_pipeline(_content(path), path.name)
         except PipelineError as error:
             problems.setdefault(_dataset_of(path), []).extend(error.problems)
             continue
+        try:
+            pipeline = _on(pipeline, path.name, clusters)
+        except PipelineError as error:
+            problems.setdefault(pipeline.dataset, []).extend(error.problems)
         loaded.append((path.name, pipeline))
         if not has_script(folder, pipeline.train.script):
             missing = f"{path.name}: train.script: {pipeline.train.script} does not exist in this folder"
@@ -97,6 +130,27 @@ def read_pipelines(folder: Path) -> PipelineFolder:
         files={one.dataset: name for name, one in loaded},
         out_of_service={dataset: tuple(found) for dataset, found in problems.items()},
     )
+
+
+def _on(pipeline: Pipeline, file: str, clusters: Clusters | PipelineError) -> Pipeline:
+    """Return the pipeline with the machines of its clusters. Raises PipelineError."""
+    if isinstance(clusters, PipelineError):
+        raise clusters
+    try:
+        return pipeline.on(clusters)
+    except PipelineError as error:
+        raise PipelineError(*(f"{file}: {problem}" for problem in error.problems)) from error
+
+
+def load_clusters(folder: Path, sizes: Mapping[str, str] | None = None) -> Clusters:
+    """Return the clusters that ``clusters.yaml`` describes. Raises PipelineError with all its problems."""
+    path = folder / CLUSTERS_FILE
+    if not path.is_file():
+        raise PipelineError(
+            f"{CLUSTERS_FILE}: does not exist beside the pipeline files; it describes the clusters that they name: "
+            "see docs/pipelines.md"
+        )
+    return Clusters(clusters=parse_clusters(_content(path), path.name), sizes=sizes)
 
 
 def folder_mark(folder: Path) -> tuple[tuple[str, int, int], ...]:
@@ -127,27 +181,45 @@ def _dataset_of(path: Path) -> str:
 
 
 def load_pipeline(path: Path) -> Pipeline:
-    """Return the pipeline in one file. Raises PipelineError with all its problems."""
+    """Return the pipeline in one file, on the clusters beside it. Raises PipelineError with all problems."""
+    return _on(parse_pipeline(_content(path), path.name), path.name, load_clusters(path.parent))
+
+
+def _content(path: Path) -> bytes:
+    """Return a file's content, at most one byte more than allowed. Raises PipelineError."""
     try:
         with path.open("rb") as stream:
-            text = stream.read(MAX_FILE_BYTES + 1)
+            return stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise PipelineError(f"{path.name}: cannot be read: {error.strerror}") from error
-    return parse_pipeline(text, path.name)
 
 
 def parse_pipeline(text: bytes, name: str) -> Pipeline:
-    """Return the pipeline in a YAML text; errors call it ``name``. Raises PipelineError."""
-    if len(text) > MAX_FILE_BYTES:
-        raise PipelineError(f"{name}: the file is larger than {MAX_FILE_BYTES} bytes")
-    try:
-        document = json.dumps(yaml.load(text, Loader=_Loader), allow_nan=False)  # noqa: S506 (a SafeLoader)
-    except (yaml.YAMLError, TypeError, ValueError) as error:
-        raise PipelineError(f"{name}: not valid YAML: {_yaml_problem(error)}") from error
+    """Return the pipeline in a YAML text, not yet on machines; errors call it ``name``. Raises PipelineError."""
+    document = _json(text, name)
     try:
         return Pipeline.model_validate_json(document)
     except ValidationError as error:
-        raise PipelineError(*(f"{name}: {problem}" for problem in _problems(error))) from error
+        raise PipelineError(*(f"{name}: {problem}" for problem in _problems(error, Pipeline))) from error
+
+
+def parse_clusters(text: bytes, name: str) -> dict[str, Cluster]:
+    """Return the clusters in a YAML text; errors call it ``name``. Raises PipelineError."""
+    document = _json(text, name)
+    try:
+        return TypeAdapter(_CLUSTERS).validate_json(document, strict=True)
+    except ValidationError as error:
+        raise PipelineError(*(f"{name}: {problem}" for problem in _problems(error, Cluster))) from error
+
+
+def _json(text: bytes, name: str) -> str:
+    """Return a YAML text as JSON. Raises PipelineError."""
+    if len(text) > MAX_FILE_BYTES:
+        raise PipelineError(f"{name}: the file is larger than {MAX_FILE_BYTES} bytes")
+    try:
+        return json.dumps(yaml.load(text, Loader=_Loader), allow_nan=False)  # noqa: S506 (a SafeLoader)
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise PipelineError(f"{name}: not valid YAML: {_yaml_problem(error)}") from error
 
 
 def _yaml_problem(error: Exception) -> str:
@@ -247,20 +319,26 @@ def _place(mark: Any) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}"
 
 
-def _problems(error: ValidationError) -> Iterator[str]:
+def _problems(error: ValidationError, section: Any) -> Iterator[str]:
     """Yield one message for each pydantic error: field path, problem, value, and a suggestion for unknown fields."""
     for found in error.errors(include_url=False):
         location = [part for part in found["loc"] if part != "[key]"]
+        if (moved := _MOVED.get(".".join(map(str, location)))) and found["type"] == "extra_forbidden":
+            value = found["input"] if isinstance(found["input"], str | int | float) else "…"
+            yield f"{'.'.join(map(str, location))}: {moved.format(setting_value(str(value)).strip(chr(39)))}"
+            continue
         message = _MEANINGS.get(found["type"]) or found["msg"].replace("Input should be", "must be")
         message = message.removeprefix("Value error, ").removeprefix(f"feature {UNNAMED}: ")
         is_secret = location[:1] == ["notify"]  # perhaps an address, put where its setting's name belongs
         is_omitted = is_secret or found["type"] == "missing" or isinstance(found["input"], dict | list)
         seen = "" if is_omitted else _shown(found["input"])
         is_unknown = found["type"] in ("extra_forbidden", "unexpected_keyword_argument")
-        hint = _did_you_mean(location) if is_unknown else ""
+        hint = _did_you_mean(section, location) if is_unknown else ""
         path = [str(part) for part in location]
-        if (is_unknown or "[key]" in found["loc"]) and len(path[-1]) > MAX_VALUE_CHARS:
-            path[-1] = f"a name of {len(path[-1])} characters"  # perhaps a key, put where a field's name belongs
+        suspects = {0, len(path) - 1} if is_unknown or "[key]" in found["loc"] else {0}
+        for place in suspects & set(range(len(path))):
+            if len(path[place]) > MAX_VALUE_CHARS:
+                path[place] = f"a name of {len(path[place])} characters"  # perhaps a key, where a name belongs
         yield f"{'.'.join(path) or 'the file'}: {message}{seen}{hint}"
 
 
@@ -268,8 +346,8 @@ def _shown(value: Any) -> str:
     return f", got {setting_value(value) if isinstance(value, str) else json.dumps(value)[:100]}"
 
 
-def _did_you_mean(location: Sequence[int | str]) -> str:
-    known = _field_names(Pipeline, location[:-1])
+def _did_you_mean(section: Any, location: Sequence[int | str]) -> str:
+    known = _field_names(section, location[:-1])
     close = difflib.get_close_matches(str(location[-1]), known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known fields: {', '.join(known)}"
 
@@ -291,8 +369,13 @@ def _inner(annotation: Any) -> Any:
     """Return the section inside ``tuple[Section, ...]``, ``dict[str, Section]`` or ``Section | None``."""
     if _fields(annotation):
         return annotation
-    candidates = (_inner(argument) for argument in get_args(annotation))
+    candidates = (_inner(argument) for argument in _arguments(annotation))
     return next((candidate for candidate in candidates if _fields(candidate)), annotation)
+
+
+def _arguments(annotation: Any) -> tuple[Any, ...]:
+    """Return the types inside a type, without what ``Annotated`` adds to it."""
+    return get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
 
 
 def has_script(folder: Path, script: str) -> bool:

@@ -6,93 +6,43 @@ fields.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
+from function_app.config.clusters import Clusters, Machines
+from function_app.config.fields import (
+    MAX_NODES,
+    ClusterName,
+    Container,
+    FeatureName,
+    GpuName,
+    ModelName,
+    Name,
+    Number,
+    Script,
+    Section,
+    Split,
+    VariableName,
+    check_order,
+    matching,
+)
+from function_app.domain.errors import PipelineError
 from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
-from shared.job_arguments import SIMULATED, TrainingOptions
+from shared.job_arguments import TrainingOptions
 from shared.manifest import SYNTHETIC, Encoding, FeatureKind, FeatureSpec, Format, RawDtype
-from shared.shard_names import DATASET_MEANING, DATASET_PATTERN
-from shared.vm_sizes import check_gpus, checked_name
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainingOptions))
-MAX_NODES = 100
-"""Azure ML's limit for one MPI job."""
 MAX_PATIENCE_S = 365 * 24 * 3600
 MAX_ATTEMPTS = 10
 MAX_TIMEOUT_S = 21 * 24 * 3600
 """Azure ML's limit for one job."""
-CONTAINER_NAME = r"[a-z0-9](-?[a-z0-9]){2,62}"
-"""What Azure accepts as the name of a blob container."""
 UNNAMED = "-"
 """Name of a feature in its own error messages, which show its key in their path instead."""
-
-
-def matching(pattern: str, meaning: str) -> AfterValidator:
-    """Return a check that a text matches a pattern; errors show ``meaning``.
-
-    Pydantic's own pattern check has no look-ahead, and its errors show the regular expression.
-    """
-
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text, re.ASCII):
-            raise ValueError(f"must be {meaning}")
-        return text
-
-    return AfterValidator(check)
-
-
-Number = int | float
-Name = Annotated[str, matching(DATASET_PATTERN.pattern, DATASET_MEANING)]
-FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
-Split = Annotated[str, matching(r"[A-Za-z][A-Za-z0-9_]{0,63}", "the name of a split, such as train")]
-Script = Annotated[
-    str,
-    matching(
-        r"training_job\.train|scripts/[A-Za-z0-9_][A-Za-z0-9_-]{0,99}\.py",
-        "training_job.train, or scripts/<file>.py in the folder scripts beside the pipeline files",
-    ),
-]
-Compute = Annotated[
-    str,
-    matching(
-        r"[a-zA-Z](?![a-zA-Z0-9-]*-\d+$)[a-zA-Z0-9-]{2,23}",
-        "an Azure ML compute: 3 to 24 letters, digits and -, starting with a letter, not ending in - and digits",
-    ),
-]
-VmSizeName = Annotated[str, AfterValidator(checked_name)]
-Container = Annotated[
-    str,
-    matching(CONTAINER_NAME, "a container: 3 to 63 lower-case letters, digits and single -"),
-]
-VariableName = Annotated[
-    str,
-    matching(
-        rf"(?!{SIMULATED}|OMPI_COMM_WORLD_)[A-Za-z_][A-Za-z0-9_]{{0,127}}",
-        f"the name of an environment variable that neither begins with OMPI_COMM_WORLD_ nor with {SIMULATED}, "
-        "which say what a job runs on",
-    ),
-]
-ModelName = Annotated[str, matching(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,254}", "letters, digits, - . and _")]
 OptionName = Annotated[str, matching("|".join(OPTION_NAMES), "an option: " + ", ".join(OPTION_NAMES))]
-
-
-class Section(BaseModel):
-    """A part of a pipeline file: unknown fields are refused, values are not converted, and it is immutable."""
-
-    # Built with the first file: every cold start imports this module, and building takes most of its time.
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
-
-
-def check_order(low_name: str, low: float | None, high_name: str, high: float | None) -> None:
-    """Raise ValueError where no value can be within two bounds."""
-    if low is not None and high is not None and low > high:
-        raise ValueError(f"{low_name} {low} is above {high_name} {high}, so that no value is allowed")
 
 
 class Feature(Section):
@@ -198,27 +148,39 @@ def is_own_script(script: str) -> bool:
     return script.endswith(".py")
 
 
+class GpuOptions(Section):
+    """Options of the training that depend on the GPU; null: as in `train.options`."""
+
+    per_process_batch_size: int | None = Field(default=None, ge=1)
+    """Batch size of each process."""
+    gradient_accumulation: int | None = Field(default=None, ge=1)
+    """Batches for each step."""
+    mixed_precision: Literal["none", "float16", "bfloat16"] | None = None
+    """Reduced precision to compute in."""
+
+    def instead_of(self, options: TrainingOptions) -> TrainingOptions:
+        """Return the options for this GPU. Raises OptionsError where they contradict each other."""
+        return replace(options, **self.model_dump(exclude_none=True))
+
+
 class Train(Section):
     """How to train, and on which machines."""
 
     script: Script = "training_job.train"
     """Landfall's training, `training_job.train`, or your own `scripts/<file>.py` beside the pipeline files."""
-    compute: Compute
-    """Name of the Azure ML cluster."""
-    vm_size: VmSizeName
-    """VM size of the cluster; it decides the network settings."""
-    price_per_node_hour: float | None = Field(default=None, gt=0)
-    """Price of one node for one hour, in any currency; prices differ by region and contract."""
+    cluster: ClusterName
+    """Name of the cluster, which `clusters.yaml` describes."""
     num_nodes: int = Field(ge=1, le=MAX_NODES)
-    """Number of nodes of the MPI job."""
-    processes_per_node: int = Field(ge=1, le=16)
-    """Processes on each node, usually one for each GPU; at most one, as far as the number of GPUs is known."""
+    """Number of nodes of the MPI job, at most the cluster's `max_nodes`."""
     timeout_s: int = Field(ge=60, le=MAX_TIMEOUT_S)
     """Seconds after which Azure ML ends the job; the run then fails as `timeout`."""
     shm_size: Annotated[str, matching(r"[1-9][0-9]{0,4}[bkmg]", "a size such as 8g")] = "8g"
     """Shared memory of the container."""
     options: TrainingOptions = TrainingOptions()
     """Options of the training."""
+    options_by_gpu: dict[GpuName, GpuOptions] = Field(default_factory=dict)
+    """Options that differ by the GPU of the cluster's size, such as `A100`. A later attempt on another cluster keeps
+    those of the first."""
     overrides: dict[OptionName, Limit] = Field(default_factory=dict)
     """Options that a caller may override, with their limits; no others can be overridden."""
     environment_variables: dict[VariableName, Annotated[str, Field(max_length=4096)]] = Field(
@@ -236,22 +198,13 @@ class Train(Section):
         return self
 
     @model_validator(mode="after")
-    def _each_process_has_a_gpu(self) -> Self:
-        check_gpus(self.vm_size, self.processes_per_node)
+    def _options_of_each_gpu_fit_the_others(self) -> Self:
+        for gpu, own in self.options_by_gpu.items():
+            try:
+                own.instead_of(self.options)
+            except ValueError as error:
+                raise ValueError(f"options_by_gpu.{gpu}: {error}") from error
         return self
-
-
-class Size(Section):
-    """Another compute to train on if the pipeline's own has no capacity or too little memory."""
-
-    compute: Compute
-    """Name of the Azure ML cluster."""
-    vm_size: VmSizeName
-    """VM size of the cluster."""
-    processes_per_node: int | None = Field(default=None, ge=1, le=16)
-    """Processes on each node. Null: as on the pipeline's own compute."""
-    price_per_node_hour: float | None = Field(default=None, gt=0)
-    """Price of one node for one hour."""
 
 
 class Attempts(Section):
@@ -265,8 +218,8 @@ class Attempts(Section):
     """Maximum cost of all attempts together, in the currency of the prices. Null: no limit."""
     wait_s: int = Field(default=900, ge=1, le=24 * 3600)
     """Seconds to wait before an attempt that needs free nodes."""
-    other_sizes: tuple[Size, ...] = Field(default=(), max_length=10)
-    """Other computes to try, in this order, each once."""
+    other_clusters: tuple[ClusterName, ...] = Field(default=(), max_length=10)
+    """Other clusters to try, in this order, each once: if the own one has no capacity or too little memory."""
     remedies: dict[FailureClass, Remedy] = Field(default_factory=dict)
     """Remedies by failure class, instead of the built-in ones; see docs/attempts.md."""
 
@@ -362,6 +315,8 @@ class Pipeline(Section):
     """Recipients: `topic`, or `webhook: SETTING` with the app setting that contains the address."""
     watch: Watch = Watch()
     """How long something may take before a notification is sent."""
+    _machines: Mapping[str, Machines] = PrivateAttr(default_factory=dict)
+    """Cluster → what it has in this deployment, for the pipeline's own cluster and the other ones; set by `on`."""
 
     @model_validator(mode="after")
     def _synthetic_data_are_declared(self) -> Self:
@@ -392,25 +347,58 @@ class Pipeline(Section):
         return self
 
     @model_validator(mode="after")
-    def _other_sizes_have_enough_gpus(self) -> Self:
-        for index, size in enumerate(self.attempts.other_sizes):
-            try:
-                check_gpus(size.vm_size, size.processes_per_node or self.train.processes_per_node)
-            except ValueError as error:
-                raise ValueError(f"attempts.other_sizes.{index}: {error}") from error
-        return self
-
-    @model_validator(mode="after")
-    def _first_attempt_is_affordable(self) -> Self:
-        """Check that limits allow one attempt, and that a limit on cost has prices."""
-        hours = self.train.num_nodes * self.train.timeout_s / 3600
-        max_hours, price = self.attempts.max_node_hours, self.train.price_per_node_hour
+    def _first_attempt_has_time(self) -> Self:
+        hours, max_hours = self.train.num_nodes * self.train.timeout_s / 3600, self.attempts.max_node_hours
         if max_hours is not None and hours > max_hours:
             raise ValueError(f"attempts.max_node_hours must be at least {hours:g}: num_nodes times timeout_s")
-        if self.attempts.max_cost is None:
-            return self
-        if price is None or any(size.price_per_node_hour is None for size in self.attempts.other_sizes):
-            raise ValueError("attempts.max_cost needs price_per_node_hour in train and in each of other_sizes")
-        if hours * price > self.attempts.max_cost:
-            raise ValueError(f"attempts.max_cost must be at least {hours * price:g}, which one attempt may cost")
         return self
+
+    def on(self, clusters: Clusters) -> Self:
+        """Return the pipeline with the machines of its clusters. Raises PipelineError with all that does not fit."""
+        machines: dict[str, Machines] = {}
+        problems: list[str] = []
+        places = [("train.cluster", self.train.cluster)]
+        places += [(f"attempts.other_clusters.{n}", name) for n, name in enumerate(self.attempts.other_clusters)]
+        for place, name in places:
+            try:
+                machines[name] = clusters.machines(name)
+            except ValueError as error:
+                problems.append(f"{place}: {error}")
+            else:
+                problems += (f"{place}: {problem}" for problem in self._misfits(machines[name]))
+        if problems:
+            raise PipelineError(*problems)
+        placed = self.model_copy()
+        placed._machines = machines  # noqa: SLF001 (its own class)
+        return placed
+
+    def _misfits(self, machines: Machines) -> Iterator[str]:
+        """Yield what the pipeline asks of a cluster that it does not have."""
+        hours, name = self.train.num_nodes * self.train.timeout_s / 3600, machines.cluster
+        if self.train.num_nodes > machines.max_nodes:
+            yield (
+                f"train.num_nodes is {self.train.num_nodes}, cluster {name} has at most {machines.max_nodes} nodes; "
+                "raise its max_nodes in clusters.yaml"
+            )
+        if self.attempts.max_cost is None:
+            return
+        if machines.price_per_node_hour is None:
+            yield f"attempts.max_cost needs price_per_node_hour for the sizes of {name} in clusters.yaml"
+        elif name == self.train.cluster and hours * machines.price_per_node_hour > self.attempts.max_cost:
+            cost = hours * machines.price_per_node_hour
+            yield f"attempts.max_cost must be at least {cost:g}, which one attempt may cost on {machines.vm_size}"
+
+    @property
+    def machines(self) -> Machines:
+        """The machines of the pipeline's cluster, once it is known what that has."""
+        return self._machines[self.train.cluster]
+
+    def machines_on(self, cluster: str) -> Machines | None:
+        """Return the machines of a cluster that the pipeline names, None for any other."""
+        return self._machines.get(cluster)
+
+    @property
+    def options(self) -> TrainingOptions:
+        """The options of the training on the pipeline's cluster."""
+        own = self.train.options_by_gpu.get(self.machines.gpu or "")
+        return own.instead_of(self.train.options) if own else self.train.options

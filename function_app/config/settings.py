@@ -13,7 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from function_app.config.pipelines import CONTAINER_NAME
+from function_app.config.clusters import CLUSTER_SIZES, MAX_CLUSTERS
+from function_app.config.fields import CONTAINER_NAME
 from function_app.domain.errors import SettingsError
 from function_app.domain.jobs import Workspace
 from shared.safe_text import setting_value
@@ -64,6 +65,8 @@ class Settings:
     client_id: str | None
     """Client id of the user-assigned identity; None for the app's own identity, or the developer's."""
     pipelines_dir: Path
+    cluster_sizes: Mapping[str, str]
+    """Cluster → the VM size that it has, as `landfall publish` prints it."""
     sweep_grace: timedelta
     """Minimum age of what the sweep repairs: the event of anything younger may still arrive."""
     claim_lease: timedelta
@@ -92,6 +95,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         topic_key=read.text("LANDFALL_NOTIFICATION_TOPIC_KEY"),
         client_id=read.matching("AZURE_CLIENT_ID", _GUID, "") or None,
         pipelines_dir=Path(read.text(PIPELINES_DIR) or DEFAULT_PIPELINES_DIR),
+        cluster_sizes=read.pairs(CLUSTER_SIZES, MAX_CLUSTERS),
         sweep_grace=timedelta(seconds=read.seconds("LANDFALL_SWEEP_GRACE_S", 120)),
         claim_lease=timedelta(seconds=read.seconds("LANDFALL_CLAIM_LEASE_S", 180)),
         validation_budget_s=read.seconds("LANDFALL_VALIDATION_BUDGET_S", DEFAULT_BUDGET_S),
@@ -176,6 +180,15 @@ class _Reader:
         if not host or not (parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK)):
             self.problems.append(f"{name} must be an https address with a host, {_scheme(parts.scheme)}")
         return value
+
+    def pairs(self, name: str, most: int) -> dict[str, str]:
+        """Return a list such as ``a=x,b=y``; empty where the setting is not set."""
+        value = self.text(name)
+        parts = [part.strip().partition("=") for part in value.split(",")] if value else []
+        found = {key: text for key, _, text in parts}
+        if len(found) < len(parts) or len(parts) > most or not all(key and text for key, text in found.items()):
+            self.problems.append(f"{name} must be at most {most} different NAME=VALUE, separated by commas")
+        return found
 
     def seconds(self, name: str, default: int) -> int:
         value = self.text(name) or str(default)

@@ -42,7 +42,7 @@ class Remedy(StrEnum):
     SMALLER_BATCH = "smaller_batch"
     """Half the batch of each process and twice the batches per step, so the global batch stays."""
     OTHER_SIZE = "other_size"
-    """The next compute of the pipeline's list."""
+    """The next cluster of the pipeline's list."""
     QUARANTINE = "quarantine"
     """Stop, and put the data on hold: only a forced run trains on them again."""
     STOP = "stop"

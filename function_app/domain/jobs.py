@@ -135,7 +135,7 @@ def plan_run(
 
     ``again`` gives the same training another name, where it is repeated on purpose.
     """
-    options = options or pipeline.train.options
+    options = options or pipeline.options
     logical_run = logical_run or _logical_run(pipeline, generation, workspace, options, again)
     spec = _spec(pipeline, generation, workspace, options=options, logical_run=logical_run)
     return signed_plan(logical_run, 1, spec)
@@ -207,12 +207,18 @@ def _logical_run(
 ) -> str:
     """Return a name made of what is trained on and how: the same request has the same name on any day."""
     version = generation.dataset_version
-    train = pipeline.train.model_dump(mode="json", exclude={"overrides", "options"})
+    train = pipeline.train.model_dump(mode="json", exclude={"overrides", "options", "options_by_gpu", "cluster"})
+    machines = {
+        "compute": pipeline.machines.cluster,
+        "vm_size": pipeline.machines.vm_size,
+        "processes_per_node": pipeline.machines.processes_per_node,
+        "price_per_node_hour": pipeline.machines.price_per_node_hour,
+    }
     request = {
         "dataset": version.dataset,
         "version": version.version,
         "fingerprint": generation.fingerprint,
-        "train": {**train, "options": asdict(options)},
+        "train": {**train, **machines, "options": asdict(options)},
         "environment": workspace.environment_id,
         "code": workspace.code_id,
         **({"again": again} if again is not None else {}),
@@ -229,7 +235,7 @@ def _spec(
     options: TrainingOptions,
     logical_run: str,
 ) -> JobSpec:
-    train, version = pipeline.train, generation.dataset_version
+    train, machines, version = pipeline.train, pipeline.machines, generation.dataset_version
     run_id = f"{logical_run}-a1"
     tags = {"dataset_version": str(version), "fingerprint": generation.fingerprint, "run_id": run_id}
     return JobSpec(
@@ -239,16 +245,16 @@ def _spec(
         command=_command(pipeline, options),
         environment_id=workspace.environment_id,
         code_id=workspace.code_id,
-        compute=train.compute,
+        compute=machines.cluster,
         num_nodes=train.num_nodes,
-        processes_per_node=train.processes_per_node,
+        processes_per_node=machines.processes_per_node,
         shm_size=train.shm_size,
         timeout_s=train.timeout_s,
         inputs=_inputs(pipeline, generation, workspace),
         outputs=_outputs(f"{version}/{logical_run}", workspace),
         environment_variables={
             **MPI_ENVIRONMENT,
-            **network_environment(train.vm_size),
+            **network_environment(machines.vm_size),
             **(SCRIPT_ENVIRONMENT if is_own_script(train.script) else {}),
             **train.environment_variables,
         },
@@ -257,7 +263,7 @@ def _spec(
 
 
 def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
-    train = pipeline.train
+    train, machines = pipeline.train, pipeline.machines
     arguments = JobArguments(
         **asdict(options),
         manifest="${{inputs.manifest}}",
@@ -265,9 +271,9 @@ def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
         report="${{outputs.report}}",
         model="${{outputs.model}}",
         checkpoints="${{outputs.checkpoints}}",
-        expected_world_size=train.num_nodes * train.processes_per_node,
+        expected_world_size=train.num_nodes * machines.processes_per_node,
         expected_nodes=train.num_nodes,
-        expected_device=device_of(train.vm_size),
+        expected_device=device_of(machines.vm_size),
     )
     # A script of one's own knows nothing of what is expected: a program checks it, then becomes the script.
     check = "training_job.machines " if is_own_script(train.script) else ""

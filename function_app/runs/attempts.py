@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from function_app.config.pipelines import Attempts, Pipeline, Size
+from function_app.config.clusters import Machines
+from function_app.config.pipelines import Attempts, Pipeline
 from function_app.domain.errors import LedgerConflictError, SubmissionRefusedError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import (
@@ -128,7 +129,7 @@ def _members(finding: Finding, verdict: Verdict) -> dict[str, Any]:
         "remedy": str(verdict.remedy),
         "remedy_reason": verdict.reason,
         "next_timeout_s": verdict.timeout_s or None,
-        "next_compute": verdict.size.compute if verdict.size else None,
+        "next_compute": verdict.machines.cluster if verdict.machines else None,
     }
 
 
@@ -175,14 +176,14 @@ class Verdict:
     reason: str
     timeout_s: int = 0
     """Time limit of the next attempt: what the budget leaves."""
-    size: Size | None = None
-    """Size of the next attempt where it differs."""
+    machines: Machines | None = None
+    """What the next attempt runs on, where that is another cluster."""
 
 
 def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRecord]) -> Verdict:
     """Return what to do about the last of some attempts, all of which have ended."""
     wanted = pipeline.attempts.remedies.get(finding.failure_class, REMEDIES[finding.failure_class])
-    remedy, size = _possible(wanted, finding.failure_class, pipeline, attempts)
+    remedy, machines = _possible(wanted, finding.failure_class, pipeline, attempts)
     if remedy not in RETRYING:
         return Verdict(remedy=remedy, reason=_why_final(remedy, finding.failure_class, attempts[-1].dataset_version))
     if finding.failure_class in TRIED_AGAIN_ONCE and finding.failure_class in {a.failure_class for a in attempts}:
@@ -190,12 +191,12 @@ def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRe
         return Verdict(remedy=Remedy.STOP, reason=f"it was tried again once; {reason}")
     if len(attempts) >= pipeline.attempts.max:
         return Verdict(remedy=Remedy.STOP, reason=f"{len(attempts)} of {pipeline.attempts.max} attempts were made")
-    timeout_s, bound = _time_left(pipeline, attempts, size)
+    timeout_s, bound = _time_left(pipeline, attempts, machines)
     if timeout_s < MIN_ATTEMPT_S:
         return Verdict(remedy=Remedy.STOP, reason=f"nothing is left of attempts.{bound}")
     number = len(attempts) + 1
     reason = f"attempt {number} of at most {pipeline.attempts.max}: {remedy}"
-    return Verdict(remedy=remedy, reason=reason, timeout_s=timeout_s, size=size)
+    return Verdict(remedy=remedy, reason=reason, timeout_s=timeout_s, machines=machines)
 
 
 def spent_node_hours(attempts: Sequence[RunRecord]) -> float:
@@ -210,20 +211,20 @@ def spent_cost(pipeline: Pipeline, attempts: Sequence[RunRecord]) -> float:
 
 def _possible(
     wanted: Remedy, failure_class: FailureClass, pipeline: Pipeline, attempts: Sequence[RunRecord]
-) -> tuple[Remedy, Size | None]:
-    """Fall back to the next best remedy: a batch of one cannot be halved, and the list of sizes ends."""
+) -> tuple[Remedy, Machines | None]:
+    """Fall back to the next best remedy: a batch of one cannot be halved, and the list of clusters ends."""
     if wanted is Remedy.SMALLER_BATCH and (per_process_batch_size(str(attempts[-1].spec["command"])) or 1) <= 1:
         wanted = Remedy.OTHER_SIZE
     if wanted is not Remedy.OTHER_SIZE:
         return wanted, None
     tried = {run.spec["compute"] for run in attempts}
-    size = next((size for size in pipeline.attempts.other_sizes if size.compute not in tried), None)
-    if size is not None:
-        return Remedy.OTHER_SIZE, size
+    untried = next((name for name in pipeline.attempts.other_clusters if name not in tried), None)
+    if untried is not None:
+        return Remedy.OTHER_SIZE, pipeline.machines_on(untried)
     return (Remedy.WAIT if failure_class is FailureClass.NO_CAPACITY else Remedy.STOP), None
 
 
-def _time_left(pipeline: Pipeline, attempts: Sequence[RunRecord], size: Size | None) -> tuple[int, str]:
+def _time_left(pipeline: Pipeline, attempts: Sequence[RunRecord], machines: Machines | None) -> tuple[int, str]:
     """Return the next attempt's time limit in seconds, and which bound of the pipeline sets it."""
     limits: Attempts = pipeline.attempts
     last = attempts[-1]
@@ -231,7 +232,7 @@ def _time_left(pipeline: Pipeline, attempts: Sequence[RunRecord], size: Size | N
     if limits.max_node_hours is not None:
         hours = limits.max_node_hours - spent_node_hours(attempts)
         left.append((hours / last.num_nodes * _HOUR_S, "max_node_hours"))
-    price = _price(pipeline, size.compute if size else str(last.spec["compute"]))
+    price = _price(pipeline, machines.cluster if machines else str(last.spec["compute"]))
     if limits.max_cost is not None and price:
         money = limits.max_cost - spent_cost(pipeline, attempts)
         left.append((money / price / last.num_nodes * _HOUR_S, "max_cost"))
@@ -247,9 +248,8 @@ def _node_hours(run: RunRecord) -> float:
 
 
 def _price(pipeline: Pipeline, compute: str) -> float:
-    sizes = {size.compute: size.price_per_node_hour for size in pipeline.attempts.other_sizes}
-    sizes[pipeline.train.compute] = pipeline.train.price_per_node_hour
-    return sizes.get(compute) or 0.0
+    machines = pipeline.machines_on(compute)
+    return (machines.price_per_node_hour if machines else None) or 0.0
 
 
 # -- the attempt that continues a run ------------------------------------------------------------------------
@@ -321,22 +321,22 @@ def _next_spec(run: RunRecord, attempt: int, services: RunServices) -> JobSpec:
     if run.remedy == Remedy.SMALLER_BATCH:
         spec = replace(spec, command=with_smaller_batch(spec.command))
     pipeline = services.pipelines.get(run.dataset_version.dataset)
-    return _on_other_size(spec, run.next_compute, pipeline) if run.next_compute and pipeline else spec
+    return _on_other_cluster(spec, run.next_compute, pipeline) if run.next_compute and pipeline else spec
 
 
-def _on_other_size(spec: JobSpec, compute: str, pipeline: Pipeline) -> JobSpec:
-    size = next((size for size in pipeline.attempts.other_sizes if size.compute == compute), None)
-    if size is None:
+def _on_other_cluster(spec: JobSpec, compute: str, pipeline: Pipeline) -> JobSpec:
+    """Return the job for another cluster; its options stay, since it continues from checkpoints made with them."""
+    machines = pipeline.machines_on(compute)
+    if machines is None:
         return spec  # a deployment removed it from the list
     kept = {k: v for k, v in spec.environment_variables.items() if k not in _NETWORK_VARIABLES}
-    environment = {**kept, **network_environment(size.vm_size), **pipeline.train.environment_variables}
-    processes = size.processes_per_node or spec.processes_per_node
-    world_size = spec.num_nodes * processes
+    environment = {**kept, **network_environment(machines.vm_size), **pipeline.train.environment_variables}
+    world_size = spec.num_nodes * machines.processes_per_node
     return replace(
         spec,
-        command=with_expected_machines(spec.command, world_size=world_size, vm_size=size.vm_size),
+        command=with_expected_machines(spec.command, world_size=world_size, vm_size=machines.vm_size),
         compute=compute,
-        processes_per_node=processes,
+        processes_per_node=machines.processes_per_node,
         environment_variables=environment,
     )
 

@@ -37,7 +37,7 @@ def misfit(run: RunRecord, services: RunServices) -> str | None:
     generation = services.ledger.latest_generation(run.dataset_version)
     if pipeline is None or generation is None or run.trigger != CLOSED or run.attempt > 1:
         return None
-    problems = _problems(pipeline, pipeline.train.options, generation, services.documents)
+    problems = _problems(pipeline, pipeline.options, generation, services.documents)
     if not problems or services.jobs.status(run.run_id) is not None:
         return None
     return "; ".join(problems)
@@ -52,7 +52,7 @@ def _problems(
     problems = _unreported_metrics(pipeline, options)
     manifest = None if pipeline.data.is_synthetic else _manifest(generation, documents)
     if manifest is not None:
-        world_size = pipeline.train.num_nodes * pipeline.train.processes_per_node
+        world_size = pipeline.train.num_nodes * pipeline.machines.processes_per_node
         problems += misfits(options, manifest, world_size=world_size)
     return tuple(problems)
 

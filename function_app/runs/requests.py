@@ -147,7 +147,7 @@ def _record_planned(run: RunRecord, overrides: Mapping[str, Any], check: ScriptC
 
 def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> TrainingOptions:
     """Return the options to train with. Raises OverrideError naming the field and its limit."""
-    options = pipeline.train.options
+    options = pipeline.options
     for name, value in overrides.items():
         limit = pipeline.train.overrides.get(name)
         if limit is None:

@@ -49,7 +49,7 @@ def check_script(pipeline: Pipeline, read_script: ReadScript) -> ScriptCheck:
             read_script(train.script),
             train.script,
             Machine.of_job(
-                vm_size=train.vm_size,
+                vm_size=pipeline.machines.vm_size,
                 environment=train.environment_variables,
                 registers=pipeline.register_ is not None,
             ),

@@ -94,10 +94,8 @@ def _warned_of_preparing(run: RunRecord, pipeline: Pipeline, waited_s: float, se
 
 
 def size_of_attempt(run: RunRecord, pipeline: Pipeline) -> str:
-    """Return the VM size of the cluster that this attempt was submitted to; it may be one of ``other_sizes``."""
-    compute = run.spec.get("compute")
-    others = (size.vm_size for size in pipeline.attempts.other_sizes if size.compute == compute)
-    return pipeline.train.vm_size if compute == pipeline.train.compute else next(others, pipeline.train.vm_size)
+    """Return the VM size of the cluster that this attempt was submitted to; it may be one of ``other_clusters``."""
+    return (pipeline.machines_on(str(run.spec.get("compute"))) or pipeline.machines).vm_size
 
 
 def quota_advice(run: RunRecord, pipeline: Pipeline) -> str:

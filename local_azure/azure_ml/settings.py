@@ -33,6 +33,7 @@ class Settings:
 
     port: int  # 0 takes a free one
     state: Path
+    location: str
     environments: Mapping[str, Path]  # name of an environment asset → virtual environment that stands for it
     storage: Mapping[str, str]  # account → connection string
     storage_identities: frozenset[str]  # ARM ids, in lower case, of identities that may read and write the accounts
@@ -56,6 +57,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     settings = Settings(
         port=flags.port,
         state=flags.state.resolve(),
+        location=flags.location,
         environments=_environments(flags.python_environment, problems),
         storage=_storage(environment.get("LANDFALL_TWIN_STORAGE"), problems),
         storage_identities=frozenset(one.lower() for one in flags.storage_identity),
@@ -83,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--port", type=int, required=True, help="port on localhost; 0 takes a free one")
     add("--state", type=Path, required=True, help="directory for state, certificates and run directories")
+    add("--location", default="westeurope", help="region that the workspace is in; it decides on the VM sizes")
     add("--python-environment", action="append", default=[], metavar="NAME=VENV", help="environment asset")
     add("--storage-identity", action="append", default=[], metavar="ARM_ID", help="identity with roles on storage")
     add("--node-start-delay-s", type=float, default=2.0, help="until a new node is idle")

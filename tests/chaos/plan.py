@@ -34,10 +34,8 @@ data:
 on_change: {on_change}
 train:
   script: scripts/stub_job.py
-  compute: chaos
-  vm_size: Standard_NC6s_v3
+  cluster: chaos
   num_nodes: 1
-  processes_per_node: 1
   timeout_s: 600
   environment_variables: {{PYTHONPATH: ".", READS: {reads}}}
 register:
@@ -47,6 +45,10 @@ register:
 notify:
   - topic
   - webhook: LANDFALL_WEBHOOK_PEOPLE
+"""
+CLUSTERS = """chaos:
+  sizes:
+    - vm_size: Standard_NC24ads_A100_v4
 """
 
 
@@ -164,6 +166,7 @@ def write_pipelines(folder: Path, plan: ChaosPlan) -> Path:
     """Write one pipeline per dataset, all with the stub training, and return the folder."""
     (folder / "scripts").mkdir(parents=True)
     shutil.copy(STUB, folder / "scripts" / STUB.name)
+    (folder / "clusters.yaml").write_text(CLUSTERS, encoding="utf-8")
     kinds = itertools.cycle(itertools.product(("train", "cancel_and_train"), ("manifest", "folder")))
     for dataset, (on_change, reads) in zip(plan.datasets, kinds, strict=False):
         text = PIPELINE.format(dataset=dataset, on_change=on_change, reads=reads)

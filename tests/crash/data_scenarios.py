@@ -170,8 +170,9 @@ def bad_script(_: str) -> bytes:
 
 def with_bad_script(world: World) -> None:
     """Deploy a pipeline with such a script."""
-    own = {"script": "scripts/mine.py", "vm_size": "Standard_ND96asr_v4"}
+    own = {"script": "scripts/mine.py"}
     world.change_pipeline(train=pipeline().train.model_copy(update=own))
+    world.change_machines(vm_size="Standard_ND96asr_v4")
     world.services = replace(world.services, read_script=bad_script)
 
 

@@ -24,7 +24,7 @@ from shared.record_framing import frame_record
 from tests.support.long_validation_process import CHUNK_BYTES, NUM_CHUNKS
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import BytesSource
-from tests.support.world import PIPELINE
+from tests.support.world import CLUSTERS, PIPELINE, SIZES
 from tests.unit.function_app.config.test_settings import REQUIRED
 
 pytestmark = pytest.mark.azurite
@@ -59,11 +59,13 @@ def environment(accounts: Accounts, tmp_path: Path) -> dict[str, str]:
     """The function app's settings."""
     (tmp_path / "pipelines").mkdir(exist_ok=True)
     (tmp_path / "pipelines" / "digits.yaml").write_text(PIPELINE)
+    (tmp_path / "pipelines" / "clusters.yaml").write_text(CLUSTERS)
     return child_environment(
         **REQUIRED,
         AzureWebJobsStorage=accounts.host,
         DataStorage=accounts.data,
         LANDFALL_PIPELINES_DIR=str(tmp_path / "pipelines"),
+        LANDFALL_CLUSTER_SIZES=",".join(f"{name}={size}" for name, size in SIZES.items()),
         LANDFALL_NOTIFICATION_TOPIC_ENDPOINT="http://127.0.0.1:9/topic",
         LANDFALL_WEBHOOK_PEOPLE="http://127.0.0.1:9/hook",
     )

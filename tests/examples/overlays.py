@@ -14,11 +14,17 @@ import yaml
 from tests.support.processes import REPOSITORY
 
 PIPELINES = REPOSITORY / "pipelines"
-TWO_NODES = {"train.num_nodes": 2, "train.processes_per_node": 1}
-TWO_PROCESSES = {"train.processes_per_node": 2}
-ON_A_CPU = {"train.options.mixed_precision": "none"}
+TWO_NODES = {"train.num_nodes": 2}
+ON_A_CPU = {"train.options.mixed_precision": "none", "train.options_by_gpu.A100.mixed_precision": "none"}
 """Float16 is for tensor cores; a CPU computes it many times slower than float32."""
 SMALL_IMAGES = {"train.options.image_height": 32, "train.options.image_width": 32}
+
+CLUSTERS = """
+landfall-gpu: {sizes: [{vm_size: Standard_NC24ads_A100_v4}]}
+landfall-gpu-rdma: {sizes: [{vm_size: Standard_NC24ads_A100_v4}]}
+two-gpus: {sizes: [{vm_size: Standard_NC48ads_A100_v4}]}
+"""
+"""Two ranks for each job: this machine is all nodes."""
 
 OVERLAYS: Mapping[str, Mapping[str, Any]] = {
     "imagenet-resnet50": {
@@ -29,10 +35,10 @@ OVERLAYS: Mapping[str, Mapping[str, Any]] = {
         "train.options.warm_up_epochs": 1,
         "train.options.per_process_batch_size": 4,
     },
-    "synthetic-benchmark": TWO_NODES,
+    "synthetic-benchmark": {**TWO_NODES, "train.options_by_gpu.A100.mixed_precision": "float16"},
     "cifar10-cnn": {"train.options.epochs": 2, "train.options.per_process_batch_size": 16},
     "xray-effusion": {
-        **TWO_PROCESSES,
+        "train.cluster": "two-gpus",
         **ON_A_CPU,
         **SMALL_IMAGES,
         "train.options.model_name": "small_cnn",
@@ -44,6 +50,7 @@ OVERLAYS: Mapping[str, Mapping[str, Any]] = {
 def write_overlaid(folder: Path) -> Path:
     """Write the pipelines of the tests into a folder; return it."""
     folder.mkdir()
+    (folder / "clusters.yaml").write_text(CLUSTERS, encoding="utf-8")
     for name in OVERLAYS:
         (folder / f"{name}.yaml").write_text(overlaid(name), encoding="utf-8")
     return folder

@@ -7,13 +7,22 @@ from dataclasses import asdict
 
 import pytest
 
-from function_app.config.pipeline_files import load_pipelines, parse_pipeline
+from function_app.config.clusters import Cluster, Clusters
+from function_app.config.pipeline_files import load_clusters, load_pipelines, parse_pipeline
 from function_app.config.pipelines import Pipeline
 from shared.vm_sizes import vm_size
 from tests.examples.overlays import OVERLAYS, PIPELINES, leaves, overlaid
 from tests.support.processes import REPOSITORY
 
 SHIPPED = {pipeline.pipeline: pipeline for pipeline in load_pipelines(PIPELINES).values()}
+
+
+CLUSTERS = load_clusters(PIPELINES)
+
+
+def one_size(cluster: Cluster, number: int) -> Cluster:
+    """The cluster with one of its sizes."""
+    return cluster.model_copy(update={"sizes": cluster.sizes[number : number + 1]})
 
 
 def fields_of(pipeline: Pipeline) -> dict[str, object]:
@@ -34,8 +43,8 @@ def test_an_overlay_changes_what_it_names_and_nothing_else(name: str) -> None:
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_an_overlay_says_only_how_large_and_on_what(name: str) -> None:
     """Data, recipe, gate and recipients stay those that ship."""
-    size = r"train\.(num_nodes|processes_per_node|options\.(epochs|warm_up_epochs|per_process_batch_size"
-    size += r"|image_height|image_width|model_name|mixed_precision))"
+    size = r"train\.(num_nodes|cluster|options_by_gpu\.A100\.mixed_precision|options\.(epochs|warm_up_epochs"
+    size += r"|per_process_batch_size|image_height|image_width|model_name|mixed_precision))"
     assert [] == [path for path in OVERLAYS[name] if not re.fullmatch(size, path)]
 
 
@@ -46,12 +55,11 @@ def test_every_shipped_pipeline_is_tested_end_to_end() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_process_has_a_gpu_of_its_own(name: str) -> None:
-    """As many processes as the size has GPUs, and one cluster has one size."""
-    train = SHIPPED[name].train
-    size = vm_size(train.vm_size)
-    assert size is not None
-    assert size.num_gpus == train.processes_per_node
-    assert {train.vm_size} == {p.train.vm_size for p in SHIPPED.values() if p.train.compute == train.compute}
+    """As many processes as the size has GPUs, for every size that the cluster may have."""
+    cluster = CLUSTERS.clusters[SHIPPED[name].train.cluster]
+    gpus = [size and size.num_gpus for size in (vm_size(each.vm_size) for each in cluster.sizes)]
+    one = [Clusters(clusters={SHIPPED[name].train.cluster: one_size(cluster, number)}) for number in range(len(gpus))]
+    assert gpus == [SHIPPED[name].on(each).machines.processes_per_node for each in one]
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -21,6 +21,7 @@ from cli.main import landfall
 from function_app.adapters.dead_letters import DEAD_LETTER_CONTAINER, POISON_SUFFIX
 from function_app.adapters.queues import StorageRequestQueue
 from function_app.bootstrap import QUEUES, build_services
+from function_app.config.clusters import Cluster
 from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import ProblemsError, SettingsError
 from function_app.domain.events import RUN_CHANGED
@@ -119,6 +120,11 @@ def pipeline_schema() -> Any:
     return _without_prose(Pipeline.model_json_schema())
 
 
+def cluster_schema() -> Any:
+    """What ``clusters.yaml`` may say of a cluster."""
+    return _without_prose(Cluster.model_json_schema())
+
+
 def training_options() -> Any:
     """The flags of the training with their defaults."""
     arguments = JobArguments(manifest="", data="", report="", model="", checkpoints="").to_argv()
@@ -179,6 +185,7 @@ GOLDEN: Mapping[str, Callable[[], Any]] = {
     "notifications": notifications,
     "openapi": openapi,
     "pipeline_schema": pipeline_schema,
+    "cluster_schema": cluster_schema,
     "queues": queues,
     "reason_codes": lambda: sorted(map(str, ReasonCode)),
     "rows": rows,

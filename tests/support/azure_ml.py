@@ -199,7 +199,7 @@ def mpi_job(command: str, *, nodes: int = 2, processes: int = 1, **properties: A
 def cluster_body(max_nodes: int = 4, idle: str = "PT2M") -> dict[str, Any]:
     """Body of a compute cluster that scales from zero."""
     scale = {"minNodeCount": 0, "maxNodeCount": max_nodes, "nodeIdleTimeBeforeScaleDown": idle}
-    properties = {"vmSize": "STANDARD_NC24RS_V3", "scaleSettings": scale}
+    properties = {"vmSize": "STANDARD_NC24ADS_A100_V4", "scaleSettings": scale}
     return {
         "location": "westeurope",
         "identity": {"type": "UserAssigned", "userAssignedIdentities": {CLUSTER_IDENTITY: {}}},

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.publish.workspace import Cluster
+from cli.publish.clusters import Choice, WantedCluster
+from cli.publish.workspace import PublishedCluster
 
 
 class MemoryWorkspace:
@@ -14,7 +15,7 @@ class MemoryWorkspace:
         self.codes: dict[tuple[str, str], list[str]] = {}
         self.environments: dict[tuple[str, str], str] = {}
         self.datastores: dict[str, tuple[str, str]] = {}
-        self.clusters: dict[str, Cluster] = {}
+        self.clusters: dict[str, WantedCluster] = {}
 
     def ensure_code(self, name: str, version: str, folder: Path) -> bool:
         """Keep the paths of the folder's files."""
@@ -36,8 +37,8 @@ class MemoryWorkspace:
         self.datastores.setdefault(name, (account, container))
         return is_new
 
-    def ensure_cluster(self, cluster: Cluster) -> bool:
-        """Keep the cluster."""
-        is_new = cluster.name not in self.clusters
-        self.clusters.setdefault(cluster.name, cluster)
-        return is_new
+    def ensure_cluster(self, wanted: WantedCluster) -> PublishedCluster:
+        """Keep the cluster, with the first of its sizes."""
+        is_new = wanted.name not in self.clusters
+        self.clusters.setdefault(wanted.name, wanted)
+        return PublishedCluster(created=is_new, choice=Choice(vm_size=wanted.cluster.sizes[0].vm_size))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from function_app.config.pipeline_files import parse_pipeline
 from function_app.config.pipelines import Pipeline
-from tests.support.world import World
+from tests.support.world import World, read_pipeline
 
 SYNTHETIC = "speed"
 """Name of the pipeline and its dataset."""
@@ -16,10 +15,8 @@ dataset: {SYNTHETIC}
 data:
   format: synthetic
 train:
-  compute: landfall-gpu
-  vm_size: Standard_NC6s_v3
+  cluster: landfall-gpu
   num_nodes: 2
-  processes_per_node: 1
   timeout_s: 3600
   options: {{synthetic_records: 640, image_height: 32, image_width: 32, image_channels: 3}}
   overrides:
@@ -31,7 +28,7 @@ notify:
 
 def synthetic_pipeline() -> Pipeline:
     """Return it as it is read from its file."""
-    return parse_pipeline(PIPELINE.encode(), f"{SYNTHETIC}.yaml")
+    return read_pipeline(PIPELINE, f"{SYNTHETIC}.yaml")
 
 
 def add_synthetic_pipeline(world: World) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from function_app.config.pipeline_files import parse_pipeline
+from function_app.config.clusters import Clusters
+from function_app.config.pipeline_files import parse_clusters, parse_pipeline
 from function_app.config.pipelines import Pipeline
 from function_app.domain.events import (
     CREATED,
@@ -52,10 +54,8 @@ data:
   small_shard_ratio: 0.0
 on_change: notify
 train:
-  compute: landfall-gpu
-  vm_size: Standard_NC6s_v3
+  cluster: landfall-gpu
   num_nodes: 2
-  processes_per_node: 1
   timeout_s: 3600
   options: {epochs: 3, image_feature: label, per_process_batch_size: 1}
   overrides:
@@ -70,6 +70,21 @@ notify:
   - topic
   - webhook: LANDFALL_WEBHOOK_PEOPLE
 """
+CLUSTERS = """
+landfall-gpu:
+  sizes:
+    - {vm_size: Standard_NC6s_v3}
+    - {vm_size: Standard_NC24ads_A100_v4}
+landfall-a100:
+  sizes: [{vm_size: Standard_ND96asr_v4}]
+landfall-cpu:
+  sizes: [{vm_size: Standard_D8s_v5, processes_per_node: 4}]
+"""
+SIZES = {
+    "landfall-gpu": "Standard_NC24ads_A100_v4",
+    "landfall-a100": "Standard_ND96asr_v4",
+    "landfall-cpu": "Standard_D8s_v5",
+}
 _ARM = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
 WORKSPACE = Workspace(
     subscription_id="00000000-0000-0000-0000-000000000000",
@@ -83,9 +98,22 @@ WORKSPACE = Workspace(
 )
 
 
-def pipeline(**changes: Any) -> Pipeline:
+def clusters(**sizes: Any) -> Clusters:
+    """The clusters of the tests; ``sizes`` replaces those of landfall-gpu by one with these members."""
+    text = CLUSTERS
+    if sizes:
+        text = f"landfall-gpu: {{max_nodes: 100, sizes: [{json.dumps(sizes)}]}}"
+    return Clusters(clusters=parse_clusters(text.encode(), "clusters.yaml"))
+
+
+def read_pipeline(text: str, name: str = "digits.yaml", on: Clusters | None = None) -> Pipeline:
+    """A pipeline in a text, on the clusters of the tests."""
+    return parse_pipeline(text.encode(), name).on(on or clusters())
+
+
+def pipeline(on: Clusters | None = None, **changes: Any) -> Pipeline:
     """The pipeline of the tests, with members of its top level exchanged."""
-    return parse_pipeline(PIPELINE.encode(), "digits.yaml").model_copy(update=changes)
+    return parse_pipeline(PIPELINE.encode(), "digits.yaml").model_copy(update=changes).on(on or clusters())
 
 
 def shard_content(*labels: int) -> bytes:
@@ -159,9 +187,14 @@ class World:
             clock=self.clock,
         )
 
-    def change_pipeline(self, **changes: Any) -> None:
+    def change_pipeline(self, on: Clusters | None = None, **changes: Any) -> None:
         """Deploy another version of the pipeline."""
-        self.services = replace(self.services, pipelines={"digits": pipeline(**changes)})
+        self.services = replace(self.services, pipelines={"digits": pipeline(on, **changes)})
+
+    def change_machines(self, **size: Any) -> None:
+        """Deploy the pipelines on a cluster of another size, with these members."""
+        moved = {name: one.on(clusters(**size)) for name, one in self.services.pipelines.items()}
+        self.services = replace(self.services, pipelines=moved)
 
     def break_pipeline(self, dataset: str = "digits") -> None:
         """Deploy a pipeline file that cannot be used."""

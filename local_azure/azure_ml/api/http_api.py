@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from local_azure.azure_ml.api import assets, blobs, emulator, jobs, resources
+from local_azure.azure_ml.api import assets, blobs, emulator, jobs, resources, sizes
 from local_azure.azure_ml.api.answers import ANSWERS, Fault, named_fault
 from local_azure.azure_ml.api.call import Answer, Call
 from local_azure.azure_ml.api.emulator import Emulator, LoggedCall
@@ -197,6 +197,8 @@ ROUTES = [
     _route("GET", _WORKSPACE + r"/computes/(?P<name>[^/]+)", resources.get_compute),
     _route("GET", _WORKSPACE + r"/computes", resources.list_computes),
     _route("GET", _LOCATION + r"/computeOperationsStatus/(?P<operation>[^/]+)", resources.get_operation),
+    _route("GET", _LOCATION + r"/vmSizes", sizes.list_sizes),
+    _route("GET", _LOCATION + r"/usages", sizes.list_usages),
     _route("PUT", _WORKSPACE + r"/datastores/(?P<name>[^/]+)", resources.put_datastore),
     _route("GET", _WORKSPACE + r"/datastores/(?P<name>[^/]+)", resources.get_datastore),
     _route("GET", _WORKSPACE + r"/datastores", resources.list_datastores),

@@ -8,7 +8,6 @@ from typing import Any
 from local_azure.azure_ml.api.answers import UNKNOWN_COMPUTE
 from local_azure.azure_ml.api.call import PROVIDER, Answer, Call, check_body, not_found, system_data
 from local_azure.azure_ml.api.emulator import Emulator
-from local_azure.azure_ml.api.resources import LOCATION
 from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunState
 from local_azure.azure_ml.service import ServiceError, iso, utcnow
 from local_azure.azure_ml.settings import LogAddresses
@@ -81,7 +80,7 @@ def cancel_job(emulator: Emulator, call: Call) -> Answer:
         if error.run.status is not RunState.CANCEL_REQUESTED:
             return Answer()
     emulator.executions.cancel(run.job_id)
-    return Answer(status=202, headers={"Location": _cancel_result(call, run), "Retry-After": "1"})
+    return Answer(status=202, headers={"Location": _cancel_result(emulator, call, run), "Retry-After": "1"})
 
 
 def get_cancel_result(emulator: Emulator, call: Call) -> Answer:
@@ -125,10 +124,10 @@ def _services(run: Run) -> dict[str, Any]:
     }
 
 
-def _cancel_result(call: Call, run: Run) -> str:
+def _cancel_result(emulator: Emulator, call: Call, run: Run) -> str:
     subscription = call.path.split("/")[2]
     return (
-        f"{call.base_url}/subscriptions/{subscription}/providers/{PROVIDER}/locations/{LOCATION}"
+        f"{call.base_url}/subscriptions/{subscription}/providers/{PROVIDER}/locations/{emulator.settings.location}"
         f"/mfeOperationResults/jc:{run.name}?api-version={call.query.get('api-version', '')}"
     )
 

@@ -10,11 +10,11 @@ from typing import Any
 from local_azure.azure_ml.api.call import PROVIDER, Answer, Call, check_body, not_found, system_data
 from local_azure.azure_ml.api.emulator import Emulator
 from local_azure.azure_ml.api.security import SYSTEM_IDENTITY
+from local_azure.azure_ml.api.sizes import check_size
 from local_azure.azure_ml.cluster import Cluster, NodeState, Scale
 from local_azure.azure_ml.service import ServiceError, duration_s, iso, utcnow
 from local_azure.azure_ml.workspace import BUILT_IN_DATASTORES, COMPUTES, DATASTORES, Document, datastore_document
 
-LOCATION = "westeurope"
 _DATA_PLANES = ("api", "history", "experimentation", "mlflow", "modelmanagement")
 
 COMPUTE_NAME = re.compile(r"[a-zA-Z](?![a-zA-Z0-9-]*-\d+$)[a-zA-Z0-9\-]{2,23}")  # the service's own rule
@@ -38,7 +38,7 @@ def get_workspace(emulator: Emulator, call: Call) -> Answer:
             "id": call.workspace_id,
             "name": call.parts["workspace"],
             "type": f"{PROVIDER}/workspaces",
-            "location": LOCATION,
+            "location": emulator.settings.location,
             "kind": "Default",
             "identity": {"type": "SystemAssigned", "principalId": "twin", "tenantId": "twin"},
             "tags": {},
@@ -122,12 +122,19 @@ def put_compute(emulator: Emulator, call: Call) -> Answer:
     body = call.document()
     check_body("computes", body)
     _check_name(call.parts["name"])
+    own = body["properties"].setdefault("properties", {})
+    own["vmPriority"] = own.get("vmPriority") or "Dedicated"
+    existing = emulator.store.get(COMPUTES, call.path)
+    if existing is None:
+        check_size(own.get("vmSize"), emulator.settings.location)
+    else:
+        _check_unchanged(existing["properties"]["properties"], own)
     scale = compute_scale(body, emulator.settings.node_idle_s)
     resource = _compute_resource(call, body)
     created = emulator.store.put(COMPUTES, call.path, resource)
     emulator.pool.configure(call.path, scale)
     operation = (
-        f"{call.base_url}/subscriptions/{call.path.split('/')[2]}/providers/{PROVIDER}/locations/{LOCATION}"
+        f"{call.base_url}/subscriptions/{call.path.split('/')[2]}/providers/{PROVIDER}/locations/{emulator.settings.location}"
         f"/computeOperationsStatus/{uuid.uuid4().hex}?api-version=2022-01-01-preview&service=new"
     )
     headers = {"Azure-AsyncOperation": operation, "Retry-After": "0"}
@@ -171,6 +178,14 @@ def _check_name(name: str) -> None:
     if not COMPUTE_NAME.fullmatch(name):
         message = f"Compute name {name!r} is invalid: 3 to 24 letters, digits or -, a letter first, no -digits last."
         raise ServiceError(400, "UserError", message, inner=("BadArgument", "InvalidComputeName"))
+
+
+def _check_unchanged(existing: Document, wanted: Document) -> None:
+    """Raise ServiceError where an update would change what a cluster keeps for good."""
+    for name in ("vmSize", "vmPriority"):
+        if str(existing.get(name)).lower() != str(wanted.get(name)).lower():
+            message = f"{name} of a cluster cannot be changed from {existing.get(name)} to {wanted.get(name)}."
+            raise ServiceError(400, "UserError", message, inner=("BadArgument",))
 
 
 def _compute_resource(call: Call, body: Document) -> Document:

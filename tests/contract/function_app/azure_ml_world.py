@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from azure.storage.blob import BlobServiceClient
@@ -17,8 +16,9 @@ from cli.runs import describe_run
 from function_app.adapters.azure_ml import OPTIONS, AzureMLJobs, AzureMLModels, WorkspaceClient
 from function_app.adapters.azure_ml_logs import JobLogs
 from function_app.adapters.azure_ml_pace import Pace
-from function_app.config.pipeline_files import read_script
-from function_app.config.pipelines import Attempts, Size, Watch
+from function_app.config.clusters import Clusters
+from function_app.config.pipeline_files import parse_clusters, read_script
+from function_app.config.pipelines import Attempts, Watch
 from function_app.domain.records import RunRecord
 from function_app.sweep.sweep import run_sweep
 from local_azure.azurite import Azurite
@@ -31,6 +31,8 @@ from tests.unit.function_app.web.client import call
 
 SCRIPT = "scripts/stand_in.py"
 DATASTORES = {"landfall_datasets": "datasets", "landfall_state": "landfall", "landfall_runs": "runs"}
+SIZES = b"{sizes: [{vm_size: Standard_NC24ads_A100_v4}]}"
+CLUSTERS = Clusters(clusters=parse_clusters(b"cluster: %b\nother-cluster: %b" % (SIZES, SIZES), "clusters.yaml"))
 
 
 @dataclass(kw_only=True)
@@ -50,7 +52,7 @@ class Twin:
             update={
                 "options": options,
                 "script": SCRIPT,
-                "compute": "cluster",
+                "cluster": "cluster",
                 "num_nodes": 1,
                 "timeout_s": 600,
                 "environment_variables": {
@@ -60,9 +62,8 @@ class Twin:
                 },
             }
         )
-        others = (Size(compute="other-cluster", vm_size="Standard_NC6s_v3"),)
-        changes: dict[str, Any] = {"attempts": Attempts(max=3, wait_s=60, other_sizes=others), "watch": Watch()}
-        self.world.add_pipelines(dataset, train=train, **changes)
+        attempts = Attempts(max=3, wait_s=60, other_clusters=("other-cluster",))
+        self.world.add_pipelines(dataset, on=CLUSTERS, train=train, attempts=attempts, watch=Watch())
 
     def fault(self, name: str, dataset: str, times: int = 1) -> None:
         """Let the dataset's next jobs meet a fault."""

@@ -74,13 +74,12 @@ def test_several_scripts_have_a_sum(capsys: pytest.CaptureFixture[str], tmp_path
 
 
 def test_the_size_decides_on_the_network(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Named, in any case of letters, or by a pipeline."""
+    """Named, in any case of letters, or by the cluster of a pipeline."""
     path = written(tmp_path, SLOW)
     assert 1 == landfall(capsys, "lint", path, "--vm-size", "standard_nd96asr_v4")[0]
     assert 0 == landfall(capsys, "lint", path, "--vm-size", "Standard_NC6s_v3")[0]
-    infiniband = PIPELINE.read_text().replace("Standard_NC6s_v3", "Standard_ND96asr_v4")
-    pipeline = written(tmp_path, infiniband, "digits.yaml")
-    assert "Standard_ND96asr_v4" in infiniband
+    written(tmp_path, "landfall-gpu: {sizes: [{vm_size: Standard_ND96asr_v4}]}", "clusters.yaml")
+    pipeline = written(tmp_path, PIPELINE.read_text(), "digits.yaml")
     assert 1 == landfall(capsys, "lint", path, "--pipeline", pipeline)[0]
     assert 0 == landfall(capsys, "lint", path, "--pipeline", pipeline, "--vm-size", "Standard_NC6s_v3")[0]
 

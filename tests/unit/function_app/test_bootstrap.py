@@ -14,7 +14,7 @@ from function_app import bootstrap, functions
 from function_app.bootstrap import build_services
 from function_app.domain.errors import PipelineError, SettingsError
 from horovod_lint import ScriptError
-from tests.support.world import PIPELINE
+from tests.support.world import CLUSTERS, PIPELINE, SIZES
 from tests.unit.function_app.config.test_settings import REQUIRED
 from tests.unit.function_app.web.client import ask
 
@@ -24,10 +24,12 @@ CONNECTION = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5;BlobEn
 def environ(tmp_path: Path, **changes: str) -> dict[str, str]:
     """Settings that are complete, with pipelines in a folder of the test."""
     (tmp_path / "digits.yaml").write_text(PIPELINE)
+    (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     complete = REQUIRED | {
         "AzureWebJobsStorage": CONNECTION,
         "DataStorage": CONNECTION,
         "LANDFALL_PIPELINES_DIR": str(tmp_path),
+        "LANDFALL_CLUSTER_SIZES": ",".join(f"{name}={size}" for name, size in SIZES.items()),
         "LANDFALL_NOTIFICATION_TOPIC_ENDPOINT": "https://topic.example.com/api/events",
         "LANDFALL_WEBHOOK_PEOPLE": "https://people.example.com/hook",
     }

@@ -51,6 +51,7 @@ PANDAS_FEATURES = (
     FeatureSpec(name="flag", kind="int64", minimum=0, maximum=1),
     FeatureSpec(name="box", kind="float", shape=(4,)),
 )
+CLUSTERS = "landfall-gpu: {sizes: [{vm_size: Standard_NC24ads_A100_v4}]}"
 PIPELINE = """
 pipeline: pictures
 dataset: pictures
@@ -69,10 +70,8 @@ data:
     count: {kind: int64, maximum: 0}
     tags: {kind: bytes, encoding: text, shape: [null], required: false}
 train:
-  compute: landfall-gpu
-  vm_size: Standard_NC6s_v3
+  cluster: landfall-gpu
   num_nodes: 1
-  processes_per_node: 1
   timeout_s: 3600
 """
 CLASSIC_NAME = "train-00000-of-01024"
@@ -141,6 +140,7 @@ def test_both_descriptions_in_one_process(written: Written) -> None:
 def test_written_by_tensorflow_datasets(capsys: pytest.CaptureFixture[str], pictures: Path, tmp_path: Path) -> None:
     """Names, records, features of every kind, and the counts in dataset_info.json are accepted."""
     (tmp_path / "pictures.yaml").write_text(PIPELINE)
+    (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     arguments = ("--pipeline", tmp_path / "pictures.yaml", "--set", "--json", "--jobs", 1)
     status, out, err = landfall(capsys, "validate", pictures, *arguments)
     *shards, together = map(json.loads, out.splitlines())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.vm_sizes import device_of, network_environment, vm_size
+from shared.vm_sizes import device_of, network_environment, retirement, vm_size
 
 
 def test_names_compare_without_case() -> None:
@@ -47,3 +47,23 @@ def test_a_rank_computes_on_what_the_size_has(name: str, device: str) -> None:
 def test_infiniband_is_switched_off_only_where_there_is_none(name: str, infiniband: bool) -> None:  # noqa: FBT001 -- a table's column
     """NCCL is left alone on RDMA sizes, also on one that is not in the table yet."""
     assert (network_environment(name) == {}) == infiniband
+
+
+@pytest.mark.parametrize(
+    ("name", "region", "is_gone"),
+    [
+        ("Standard_NC6s_v3", None, True),
+        ("standard_nc6s_v3", "chinanorth3", True),
+        ("Standard_NC24rs_v3", None, False),
+        ("Standard_NC24rs_v3", "jioindiawest", False),
+        ("STANDARD_NC24RS_V3", "westeurope", True),
+        ("Standard_ND96asr_v4", "westeurope", False),
+        ("Standard_D4s_v5", "westeurope", False),
+    ],
+)
+def test_a_size_is_retired_where_no_region_or_not_this_one_has_it(
+    name: str, region: str | None, *, is_gone: bool
+) -> None:
+    """Two regions still have one of the NCv3 sizes; the message names what replaces it."""
+    words = retirement(name, region)
+    assert (is_gone, is_gone) == (words is not None, "its successor is Standard_N" in (words or ""))

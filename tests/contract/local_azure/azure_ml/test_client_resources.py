@@ -6,12 +6,14 @@ import re
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cli.errors import CliError
-from cli.publish.workspace import AzureMlWorkspace, Cluster
+from cli.publish.clusters import OfferedSize, WantedCluster
+from cli.publish.workspace import AzureMlWorkspace
+from function_app.config.clusters import Cluster, ClusterSize
 from local_azure.azurite import DATA_ACCOUNT
 from tests.support.azure_ml import AzureMl, command_job
 
@@ -24,14 +26,22 @@ IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentit
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
 
+def wanted(name: str, *sizes: str) -> WantedCluster:
+    """A cluster of low priority, with sizes in order of preference, for jobs of two nodes."""
+    cluster = Cluster(sizes=tuple(ClusterSize(vm_size=one, processes_per_node=1) for one in sizes), priority="low")
+    return WantedCluster(name=name, cluster=cluster, needed_nodes=2, identity=IDENTITY)
+
+
 def test_a_cluster_is_created_and_read(client: MLClient) -> None:
     """`compute.begin_create_or_update` polls to success, and `compute.get` returns the same."""
     from azure.ai.ml.entities import AmlCompute
 
-    wanted = AmlCompute(name="gpu-ncv3", size="Standard_NC24rs_v3", max_instances=3, idle_time_before_scale_down=60)
+    wanted = AmlCompute(
+        name="gpu-a100", size="Standard_NC24ads_A100_v4", max_instances=3, idle_time_before_scale_down=60
+    )
     created = client.compute.begin_create_or_update(wanted).result()
-    read = client.compute.get("gpu-ncv3")
-    assert ("gpu-ncv3", 0, 3, 60) == (
+    read = client.compute.get("gpu-a100")
+    assert ("gpu-a100", 0, 3, 60) == (
         created.name,
         read.min_instances,
         read.max_instances,
@@ -40,16 +50,24 @@ def test_a_cluster_is_created_and_read(client: MLClient) -> None:
 
 
 def test_publishing_creates_a_cluster_with_its_identity_and_then_leaves_it_alone(client: MLClient) -> None:
-    """It scales from zero, has no SSH, and stays as it is."""
-    cluster = Cluster(name="published", vm_size="Standard_NC24rs_v3", needed_nodes=2, max_nodes=4, identity=IDENTITY)
+    """It has the first size that the region has, scales from zero, has no SSH, and stays as it is."""
+    cluster = wanted("published", "Standard_NC24rs_v3", "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5")
     workspace = AzureMlWorkspace(client)
     with pytest.raises(CliError, match="pass --cluster-identity with the ARM id"):
         workspace.ensure_cluster(replace(cluster, identity=None))
     made = [workspace.ensure_cluster(cluster), workspace.ensure_cluster(replace(cluster, identity=None))]
     found = client.compute.get("published")
     [identity] = found.identity.user_assigned_identities
-    assert ([True, False], 0, 4, False, IDENTITY) == (
-        made,
+    reason = (
+        "Standard_NC24rs_v3 is retired in public regions in 2025; China North 3 and Jio India West until 2027-06-30"
+    )
+    assert [
+        f"Standard_ND96asr_v4, because {reason}; its successor is Standard_ND96asr_v4",
+        "Standard_ND96asr_v4",
+    ] == [one.choice.words for one in made]
+    assert ([True, False], "low_priority", 0, 4, False, IDENTITY) == (
+        [one.created for one in made],
+        found.tier,
         found.min_instances,
         found.max_instances,
         found.ssh_public_access_enabled,
@@ -58,26 +76,93 @@ def test_publishing_creates_a_cluster_with_its_identity_and_then_leaves_it_alone
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("cluster", "said"),
     [
-        ({"vm_size": "Standard_NC6s_v3"}, "az ml compute delete --name misfit --resource-group"),
-        ({"needed_nodes": 9}, "it has at most 3 nodes, a pipeline needs 9: az ml compute update"),
-        ({"identity": IDENTITY}, f"no user-assigned identity.* --user-assigned-identities {IDENTITY}"),
+        (
+            wanted("misfit", "Standard_ND96asr_v4"),
+            "lists Standard_ND96asr_v4. A size cannot be changed: name another .* delete --name misfit --resource-",
+        ),
+        (
+            wanted("misfit", "Standard_NC24ads_A100_v4"),
+            "its priority is dedicated, clusters.yaml says low. A priority cannot be changed: name another",
+        ),
+        (
+            replace(wanted("misfit", "Standard_NC24ads_A100_v4"), needed_nodes=9),
+            "it has at most 3 nodes, a pipeline needs 9: az ml compute update",
+        ),
+        (
+            wanted("misfit", "Standard_NC24ads_A100_v4"),
+            f"no user-assigned identity.* --user-assigned-identities {IDENTITY}",
+        ),
     ],
 )
 def test_publishing_names_what_does_not_fit_and_the_command(
-    client: MLClient, change: dict[str, Any], said: str
+    client: MLClient, cluster: WantedCluster, said: str
 ) -> None:
-    """A cluster of another size, without an identity or too small is not taken for the right one, nor changed."""
+    """A cluster of another size or priority, without an identity or too small is not taken as it is, nor changed."""
     from azure.ai.ml.entities import AmlCompute
 
-    small = AmlCompute(name="misfit", size="Standard_NC24rs_v3", max_instances=3)
+    small = AmlCompute(name="misfit", size="Standard_NC24ads_A100_v4", max_instances=3)
     client.compute.begin_create_or_update(small).result()
-    wanted = Cluster(name="misfit", vm_size="standard_nc24rs_v3", needed_nodes=2, max_nodes=4)
     with pytest.raises(CliError, match="cluster misfit exists and does not fit") as refused:
-        AzureMlWorkspace(client).ensure_cluster(replace(wanted, **change))
+        AzureMlWorkspace(client).ensure_cluster(cluster)
     assert re.search(said, str(refused.value)), refused.value
     assert 3 == client.compute.get("misfit").max_instances
+
+
+@pytest.mark.parametrize("size", ["Standard_NC6s_v3", "STANDARD_NC24RS_V3", "Standard_NC6", "Standard_X"])
+def test_a_retired_or_unknown_size_is_refused_in_azure_s_words(client: MLClient, size: str) -> None:
+    """The region is westeurope; the recorded refusal lists the sizes that exist."""
+    from azure.ai.ml.entities import AmlCompute
+    from azure.core.exceptions import HttpResponseError
+
+    words = (
+        f"(?s)InvalidPropertyValue.*The specified value {size} for property Cluster.Properties.VMSize is not a supp"
+    )
+    with pytest.raises(HttpResponseError, match=words):
+        client.compute.begin_create_or_update(AmlCompute(name="retired", size=size))
+
+
+@pytest.mark.parametrize(
+    ("size", "tier"), [("Standard_ND96asr_v4", "dedicated"), ("Standard_NC24ads_A100_v4", "low_priority")]
+)
+def test_size_and_priority_of_a_cluster_cannot_be_changed(client: MLClient, size: str, tier: str) -> None:
+    """They need a new cluster; its bounds can be changed."""
+    from azure.ai.ml.entities import AmlCompute
+    from azure.core.exceptions import HttpResponseError
+
+    for most in (2, 3):
+        kept = AmlCompute(name="kept", size="Standard_NC24ads_A100_v4", max_instances=most)
+        client.compute.begin_create_or_update(kept).result()
+    with pytest.raises(HttpResponseError, match="of a cluster cannot be changed from"):
+        client.compute.begin_create_or_update(AmlCompute(name="kept", size=size, tier=tier))
+    assert 3 == client.compute.get("kept").max_instances
+
+
+def test_a_cluster_gets_no_size_that_the_region_lacks(client: MLClient) -> None:
+    """Nothing is created; the message says why, and which sizes it could have."""
+    from azure.core.exceptions import ResourceNotFoundError
+
+    with pytest.raises(CliError) as refused:
+        AzureMlWorkspace(client).ensure_cluster(
+            wanted("nowhere-to-be", "Standard_NC24rs_v3", "Standard_ND128isr_X_v9")
+        )
+    assert (
+        "cluster nowhere-to-be: none of its sizes in clusters.yaml can be had; add one that can, such as "
+        "Standard_NC24ads_A100_v4, "
+    ) in str(refused.value)
+    assert "\n  Standard_ND128isr_X_v9 is not offered in westeurope" in str(refused.value)
+    with pytest.raises(ResourceNotFoundError):
+        client.compute.get("nowhere-to-be")
+
+
+def test_sizes_and_quotas_of_the_region_are_read(client: MLClient) -> None:
+    """As the client reports them, whose own members it leaves unset."""
+    region = AzureMlWorkspace(client).region()
+    size = OfferedSize(vcpus=96, family="standardNDASRv4Family", low_priority=True)
+    assert ("westeurope", size) == (region.name, region.sizes["standard_nd96asr_v4"])
+    refusals = [region.refusal("Standard_ND96asr_v4", priority, 105) for priority in ("dedicated", "low")]
+    assert 2 * ["105 nodes of Standard_ND96asr_v4 need 10080 vCPUs, and the quota in westeurope is 10000"] == refusals
 
 
 def test_a_missing_cluster_is_a_404(client: MLClient) -> None:

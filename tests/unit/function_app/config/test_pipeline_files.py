@@ -9,15 +9,16 @@ import pytest
 from function_app.config.pipeline_files import MAX_FILE_BYTES, load_pipelines, parse_pipeline
 from function_app.domain.errors import PipelineError
 from shared.manifest import FeatureSpec
-from tests.support.world import PIPELINE
+from tests.support.world import CLUSTERS, PIPELINE
 
 ROOT = Path(__file__).resolve().parents[4]
 
 
 def test_a_missing_script_is_reported(tmp_path: Path) -> None:
     """The error names the pipeline file and the script; with the script the pipelines load."""
-    named = PIPELINE.replace("train:\n  compute", "train:\n  script: scripts/x.py\n  compute")
+    named = PIPELINE.replace("train:\n  cluster", "train:\n  script: scripts/x.py\n  cluster")
     (tmp_path / "digits.yaml").write_text(named)
+    (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
     assert ("digits.yaml: train.script: scripts/x.py does not exist in this folder",) == caught.value.problems
@@ -69,6 +70,7 @@ def test_a_number_that_yaml_versions_read_differently_is_refused(text: str) -> N
 
 def test_two_pipelines_for_one_dataset_are_an_error(tmp_path: Path) -> None:
     """A shard has to meet the requirements of one pipeline."""
+    (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     (tmp_path / "a.yaml").write_text(PIPELINE)
     (tmp_path / "b.yml").write_text(PIPELINE.replace("pipeline: digits", "pipeline: other"))
     with pytest.raises(PipelineError) as caught:
@@ -98,7 +100,7 @@ def test_the_shipped_pipelines_are_valid() -> None:
         digits.pipeline,
         digits.data.splits,
         digits.train.num_nodes,
-        digits.train.processes_per_node,
+        digits.machines.processes_per_node,
     )
     image = FeatureSpec(name="image", kind="bytes", encoding="png", shape=(8, 8, 1))
     assert image == digits.data.requirements().features[0]
@@ -132,7 +134,7 @@ def test_a_secret_in_a_pipeline_file_is_not_repeated(entry: str) -> None:
     assert ("digits.yaml: ", False) == (str(caught.value)[:13], "SECRET" in str(caught.value))
 
 
-@pytest.mark.parametrize("line", ["on_change: notify", "compute: landfall-gpu", "epochs: {min", "dataset: digits\n"])
+@pytest.mark.parametrize("line", ["on_change: notify", "cluster: landfall-gpu", "epochs: {min", "dataset: digits\n"])
 def test_a_bare_key_in_a_pipeline_file_is_not_repeated(line: str) -> None:
     """As a value or as the name of an option; the message says how long it is, so that it can be found."""
     name, separator, rest = line.partition(":")

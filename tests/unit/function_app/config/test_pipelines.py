@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from function_app.config.pipeline_files import parse_pipeline
 from function_app.domain.errors import PipelineError
 from tests.support import synthetic
-from tests.support.world import PIPELINE
+from tests.support.world import PIPELINE, read_pipeline
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -18,7 +17,7 @@ def problems(old: str, new: str) -> tuple[str, ...]:
     """Return the problems of the tests' pipeline after a replacement in its text."""
     assert old in PIPELINE
     with pytest.raises(PipelineError) as caught:
-        parse_pipeline(PIPELINE.replace(old, new).encode(), "digits.yaml")
+        read_pipeline(PIPELINE.replace(old, new))
     return caught.value.problems
 
 
@@ -36,7 +35,11 @@ def problems(old: str, new: str) -> tuple[str, ...]:
         ("splits: [train, validation]", "splits: [train, train]", "data: splits must not repeat a name, got"),
         ("int64, minimum", "int64, encoding: png, minimum", "data.features.label: encoding belongs to kind bytes"),
         ("num_nodes: 2", "num_nodes: true", "train.num_nodes: must be a valid integer, got true"),
-        ("compute: landfall-gpu", "compute: gpu-1", "train.compute: must be an Azure ML compute: 3 to 24 letters"),
+        (
+            "cluster: landfall-gpu",
+            "cluster: gpu-1",
+            "train.cluster: must be the name of an Azure ML cluster: 3 to 24",
+        ),
         ("epochs: {minimum: 1, maximum: 100}", "epochs: {}", "train.overrides.epochs: must have minimum, maximum"),
         (
             "epochs: {minimum: 1, maximum: 100}",
@@ -62,24 +65,37 @@ def problems(old: str, new: str) -> tuple[str, ...]:
             for name in ("LANDFALL_SIMULATED_GPUS", "OMPI_COMM_WORLD_SIZE")
         ),
         (
-            "processes_per_node: 1",
-            "processes_per_node: 2",
-            "train: processes_per_node must be at most 1, the number of GPUs of Standard_NC6s_v3",
+            "timeout_s: 3600",
+            "timeout_s: 3600\n  options_by_gpu: {A101: {}}",
+            "train.options_by_gpu.A101: must be a GPU of an Azure VM size: A10, A100, H100, H200, T4, V100",
+        ),
+        (
+            "timeout_s: 3600",
+            "timeout_s: 3600\n  options_by_gpu: {A100: {epochs: 3}}",
+            "train.options_by_gpu.A100.epochs: is unknown, got 3; known fields: per_process_batch_size, ",
+        ),
+        *(
+            ("cluster: landfall-gpu", f"cluster: landfall-gpu\n  {old}", f"train.{old.partition(':')[0]}: {said}")
+            for old, said in (
+                ("compute: my-gpu", 'is now train.cluster: write "cluster: my-gpu" instead'),
+                (
+                    "vm_size: Standard_NC6s_v3",
+                    'belongs to the cluster: remove it, and list "- vm_size: Standard_NC6s_v3"',
+                ),
+                (
+                    "processes_per_node: 2",
+                    "belongs to the cluster: remove it. One process is started for each GPU; for",
+                ),
+                (
+                    "price_per_node_hour: 3.5",
+                    'belongs to the cluster: remove it, and write "price_per_node_hour: 3.5" b',
+                ),
+            )
         ),
         (
             "register:",
-            "attempts: {other_sizes: [{compute: gpu, vm_size: Standard_NC24s_v3, processes_per_node: 8}]}\nregister:",
-            "the file: attempts.other_sizes.0: processes_per_node must be at most 4, the number of GPUs of",
-        ),
-        (
-            "vm_size: Standard_NC6s_v3",
-            "vm_size: Standard_NC6s_v4",
-            "train.vm_size: must be an Azure VM size; did you mean Standard_NC6s_v3",
-        ),
-        (
-            "vm_size: Standard_NC6s_v3",
-            "vm_size: two GPUs",
-            "train.vm_size: must be an Azure VM size; known are Standard_NC6s_v3",
+            "attempts: {other_sizes: [{compute: gpu, vm_size: Standard_NC24s_v3}]}\nregister:",
+            "attempts.other_sizes: is now attempts.other_clusters: write the names of its computes, [NAME, ...], and",
         ),
         ("optimizer: {allowed: [adam, sgd]}", "optimizer: {minimum: 1}", "train: overrides.optimizer must list"),
         (
@@ -108,16 +124,6 @@ def problems(old: str, new: str) -> tuple[str, ...]:
             "the file: attempts.max_node_hours must be at least 2: num_nodes times timeout_s",
         ),
         (
-            "register:",
-            "attempts: {max_cost: 10}\nregister:",
-            "the file: attempts.max_cost needs price_per_node_hour in train and in each of other_sizes",
-        ),
-        (
-            "num_nodes: 2",
-            "num_nodes: 2\n  price_per_node_hour: 0",
-            "train.price_per_node_hour: must be greater than 0, got 0",
-        ),
-        (
             "at_least: 0.95",
             "atleast: 0.95",
             "register.require.0.atleast: is unknown, got 0.95; did you mean at_least?",
@@ -135,29 +141,11 @@ def test_an_error_names_file_field_problem_and_value(old: str, new: str, problem
     assert any(found.startswith(f"digits.yaml: {problem}") for found in problems(old, new))
 
 
-@pytest.mark.parametrize(
-    "size", ["Standard_D4s_v3", "Standard_E64-16s_v4", "standard_nc6s_v3", "Standard_ND128isr_X_v9"]
-)
-def test_sizes_without_gpus_and_sizes_newer_than_the_table_are_accepted(size: str) -> None:
-    """Azure ML knows which of them exist."""
-    text = PIPELINE.replace("Standard_NC6s_v3", size)
-    assert size == parse_pipeline(text.encode(), "digits.yaml").train.vm_size
-
-
-def test_a_smaller_size_to_fall_back_to_needs_its_own_number_of_processes() -> None:
-    """Left out, it is that of the pipeline's own compute."""
-    text = PIPELINE.replace("NC6s_v3", "NC24s_v3").replace("processes_per_node: 1", "processes_per_node: 4")
-    other = "attempts: {other_sizes: [{compute: gpu, vm_size: Standard_NC6s_v3%s}]}\nregister:"
-    with pytest.raises(PipelineError, match="must be at most 1, the number of GPUs of Standard_NC6s_v3"):
-        parse_pipeline(text.replace("register:", other % "").encode(), "digits.yaml")
-    parse_pipeline(text.replace("register:", other % ", processes_per_node: 1").encode(), "digits.yaml")
-
-
 def test_a_script_is_our_module_or_a_file_beside_the_pipelines() -> None:
     """Any other path is refused."""
-    assert problems("train:\n  compute", "train:\n  script: ../../x.py\n  compute")
-    named = PIPELINE.replace("train:\n  compute", "train:\n  script: scripts/x.py\n  compute")
-    assert "scripts/x.py" == parse_pipeline(named.encode(), "digits.yaml").train.script
+    assert problems("train:\n  cluster", "train:\n  script: ../../x.py\n  cluster")
+    named = PIPELINE.replace("train:\n  cluster", "train:\n  script: scripts/x.py\n  cluster")
+    assert "scripts/x.py" == read_pipeline(named).train.script
 
 
 @pytest.mark.parametrize(
@@ -196,7 +184,7 @@ def test_synthetic_data_cannot_be_mixed_with_uploaded_data(old: str, new: str, p
     """A pipeline has either synthetic records or data, and registers no model of the former."""
     assert old in synthetic.PIPELINE
     with pytest.raises(PipelineError) as caught:
-        parse_pipeline(synthetic.PIPELINE.replace(old, new).encode(), "speed.yaml")
+        read_pipeline(synthetic.PIPELINE.replace(old, new), "speed.yaml")
     assert any(found.startswith(f"speed.yaml: {problem}") for found in caught.value.problems)
 
 
@@ -209,18 +197,16 @@ def test_synthetic_records_cannot_be_an_override_for_data() -> None:
 
 def test_attempts_are_bounded_in_number_node_hours_and_money() -> None:
     """All fields of the section can be set."""
-    text = PIPELINE.replace("num_nodes: 2", "num_nodes: 2\n  price_per_node_hour: 3.06").replace(
+    text = PIPELINE.replace(
         "register:",
-        "attempts:\n  max: 5\n  max_node_hours: 8\n  max_cost: 40\n  wait_s: 600\n"
-        "  other_sizes: [{compute: landfall-a100, vm_size: Standard_ND96asr_v4, price_per_node_hour: 27.2}]\n"
+        "attempts:\n  max: 5\n  max_node_hours: 8\n  wait_s: 600\n  other_clusters: [landfall-a100]\n"
         "  remedies: {timeout: resume}\nregister:",
     )
-    attempts = parse_pipeline(text.encode(), "digits.yaml").attempts
-    assert (5, 8.0, 40.0, 600, "landfall-a100", {"timeout": "resume"}) == (
+    attempts = read_pipeline(text).attempts
+    assert (5, 8.0, 600, ("landfall-a100",), {"timeout": "resume"}) == (
         attempts.max,
         attempts.max_node_hours,
-        attempts.max_cost,
         attempts.wait_s,
-        attempts.other_sizes[0].compute,
+        attempts.other_clusters,
         attempts.remedies,
     )

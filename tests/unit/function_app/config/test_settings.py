@@ -61,12 +61,22 @@ def test_all_missing_settings_are_reported_at_once() -> None:
         ("LANDFALL_MAX_CONCURRENT_RUNS", "1001"),
         ("LANDFALL_PIPELINES_DIR", "x" * 3000),
         ("AZURE_CLIENT_ID", "me"),
+        ("LANDFALL_CLUSTER_SIZES", "Standard_ND96asr_v4"),
+        ("LANDFALL_CLUSTER_SIZES", "a=x,a=y"),
+        ("LANDFALL_CLUSTER_SIZES", "a=x,,b=y"),
+        ("LANDFALL_CLUSTER_SIZES", ",".join(f"a{n}=x" for n in range(21))),
     ],
 )
 def test_a_wrong_setting_is_named(name: str, value: str) -> None:
     """The message starts with the name of the setting."""
     with pytest.raises(SettingsError, match=f"^{name} "):
         read_settings(REQUIRED | {name: value})
+
+
+def test_the_sizes_of_clusters_are_a_list_of_pairs() -> None:
+    """As `landfall publish` prints them; left out, no size is known."""
+    sizes = read_settings(REQUIRED | {"LANDFALL_CLUSTER_SIZES": "a=x, b=y"}).cluster_sizes
+    assert ({"a": "x", "b": "y"}, {}) == (sizes, read_settings(REQUIRED).cluster_sizes)
 
 
 def test_arm_ids_compare_without_case() -> None:

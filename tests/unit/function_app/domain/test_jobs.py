@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from function_app.config.pipelines import Pipeline
 from function_app.domain.jobs import (
     SPEC_HASH_TAG,
     plan_run,
@@ -19,7 +20,7 @@ from function_app.domain.jobs import (
 )
 from function_app.domain.records import DatasetVersion, Generation
 from shared.job_arguments import JobArguments
-from tests.support.world import VERSION, WORKSPACE, pipeline
+from tests.support.world import VERSION, WORKSPACE, clusters, pipeline
 
 GENERATION = Generation(
     dataset_version=VERSION,
@@ -39,6 +40,11 @@ def train(**changes: Any) -> Any:
     return plain.model_copy(update={"train": plain.train.model_copy(update=changes)})
 
 
+def on_size(vm_size: str, processes: int, **changes: Any) -> Any:
+    """The same, where its cluster has this size."""
+    return train(**changes).on(clusters(vm_size=vm_size, processes_per_node=processes))
+
+
 def test_the_same_request_has_the_same_name_and_spec() -> None:
     """On whatever day, by whichever instance."""
     first, second = (plan_run(pipeline(), GENERATION, WORKSPACE) for _ in range(2))
@@ -55,6 +61,7 @@ def test_the_same_request_has_the_same_name_and_spec() -> None:
         (train(num_nodes=4), GENERATION, WORKSPACE),
         (train(options=replace(pipeline().train.options, epochs=4)), GENERATION, WORKSPACE),
         (train(environment_variables={"A": "1"}), GENERATION, WORKSPACE),
+        (on_size("Standard_NC24ads_A100_v4", 1), GENERATION, WORKSPACE),
     ],
 )
 def test_whatever_changes_the_training_changes_the_name(
@@ -137,15 +144,15 @@ def test_a_script_of_the_users_is_run_as_a_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("placed", "expected"),
     [
-        ({"num_nodes": 4, "processes_per_node": 2, "vm_size": "Standard_NC12s_v3"}, (8, 4, "gpu")),
-        ({"num_nodes": 1, "processes_per_node": 1, "vm_size": "Standard_D4s_v5"}, (1, 1, "cpu")),
+        (on_size("Standard_NC48ads_A100_v4", 2, num_nodes=4), (8, 4, "gpu")),
+        (on_size("Standard_D4s_v5", 1, num_nodes=1), (1, 1, "cpu")),
     ],
 )
-def test_the_command_states_what_is_paid_for(changes: dict[str, Any], expected: tuple[int, int, str]) -> None:
+def test_the_command_states_what_is_paid_for(placed: Pipeline, expected: tuple[int, int, str]) -> None:
     """The number of ranks and of nodes, and a GPU where the size has any; the job's name does not depend on it."""
-    command = plan_run(train(**changes), GENERATION, WORKSPACE).spec.command
+    command = plan_run(placed, GENERATION, WORKSPACE).spec.command
     stated = JobArguments.from_argv(shlex.split(command)[3:])
     assert expected == (stated.expected_world_size, stated.expected_nodes, stated.expected_device)
 
@@ -167,7 +174,7 @@ def test_a_users_script_is_recognised_in_the_jobs_of_every_deployment(command: s
 def test_the_environment_suits_the_size_and_the_pipeline_has_the_last_word() -> None:
     """Without InfiniBand, NCCL's use of it is switched off; with it, NCCL's settings are left alone."""
     plain = plan_run(train(environment_variables={"NCCL_SOCKET_IFNAME": "eth1"}), GENERATION, WORKSPACE).spec
-    rdma = plan_run(train(vm_size="Standard_ND96asr_v4"), GENERATION, WORKSPACE).spec
+    rdma = plan_run(on_size("Standard_ND96asr_v4", 8), GENERATION, WORKSPACE).spec
     seen = [plain.environment_variables.get(n) for n in ("NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME")]
     assert (["1", "eth1"], None) == (seen, rdma.environment_variables.get("NCCL_IB_DISABLE"))
     assert "1" == rdma.environment_variables["OMPI_MCA_mpi_yield_when_idle"]

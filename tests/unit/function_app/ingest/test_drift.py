@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from function_app.config.pipeline_files import parse_pipeline
 from function_app.domain.errors import PipelineError
 from function_app.domain.records import DatasetVersion
 from function_app.domain.run_states import RunState
@@ -14,7 +13,7 @@ from function_app.explain.description import describe_version
 from function_app.runs.requests import request_run
 from function_app.sweep.sweep import sweep
 from shard_validation import DriftPolicy
-from tests.support.world import ALL_SHARDS, PIPELINE, WEBHOOK, World, pipeline, shard_content
+from tests.support.world import ALL_SHARDS, PIPELINE, WEBHOOK, World, pipeline, read_pipeline, shard_content
 
 V2 = DatasetVersion(dataset="digits", version="v2")
 EVEN, ODD = [0, 2, 4, 6, 8] * 100, [1, 3, 5, 7, 9] * 100
@@ -196,10 +195,10 @@ def test_a_manifest_that_cannot_be_read_stops_nothing(content: bytes | None) -> 
 def test_a_pipeline_states_measure_threshold_and_action() -> None:
     """In its data section; what contradicts itself is refused when the file is loaded."""
     text = PIPELINE.replace("  small_shard_ratio: 0.0", "  drift: {action: block, max_label_distance: 0.2}")
-    drift = parse_pipeline(text.encode(), "digits.yaml").data.drift
+    drift = read_pipeline(text).data.drift
     assert DriftPolicy(action="block", max_label_distance=0.2) == drift
     with pytest.raises(PipelineError, match=r"data\.drift"):
-        parse_pipeline(text.replace("block", "panic").encode(), "digits.yaml")
+        read_pipeline(text.replace("block", "panic"))
 
 
 def test_each_recipient_is_notified_under_its_own_key() -> None:

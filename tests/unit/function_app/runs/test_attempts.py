@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from function_app.config.pipelines import Attempts, Size
+from function_app.config.pipelines import Attempts
 from function_app.domain.errors import VersionQuarantinedError
 from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.jobs import with_expected_machines
@@ -16,12 +16,12 @@ from function_app.domain.run_states import RunState
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import request_run
 from function_app.sweep.sweep import sweep
-from tests.support.world import VERSION, World, pipeline
+from tests.support.world import VERSION, World, clusters, pipeline
 
 PREEMPTED = "The job was preempted"
 NO_QUOTA = "Not enough quota for Standard_NC6s_v3"
 OUT_OF_MEMORY = "OOM when allocating tensor"
-BIGGER = Size(compute="landfall-a100", vm_size="Standard_ND96asr_v4", processes_per_node=8, price_per_node_hour=20.0)
+BIGGER, CPU = "landfall-a100", "landfall-cpu"
 
 
 def world_with(**attempts: Any) -> World:
@@ -103,7 +103,7 @@ def test_what_no_repetition_mends_is_not_repeated(error: str) -> None:
 
 def test_without_room_on_the_cluster_the_next_size_is_tried_and_then_waited_for() -> None:
     """Each of the list once; the environment follows the size."""
-    world = world_with(other_sizes=(BIGGER,), wait_s=600, max=3)
+    world = world_with(other_clusters=(BIGGER,), wait_s=600, max=3)
     second = fail(world, world.upload_version(), NO_QUOTA)
     assert ("landfall-a100", 8, 16, None) == (
         second.spec["compute"],
@@ -171,8 +171,7 @@ def test_another_failure_in_between_does_not_make_missing_ranks_new() -> None:
 
 def test_the_next_size_has_expectations_of_its_own() -> None:
     """Its own number of ranks, and its own device; the command of an older deployment states none."""
-    cpu = Size(compute="landfall-cpu", vm_size="Standard_D8s_v5", processes_per_node=4)
-    world = world_with(other_sizes=(BIGGER, cpu))
+    world = world_with(other_clusters=(BIGGER, CPU))
     second = fail(world, world.upload_version(), NO_QUOTA)
     third = fail(world, second, NO_QUOTA)
     ends = [str(run.spec["command"]).partition(" --expected")[2] for run in (second, third)]
@@ -181,7 +180,7 @@ def test_the_next_size_has_expectations_of_its_own() -> None:
         "-world-size 8 --expected-nodes 2 --expected-device cpu",
     ] == ends
     older = "python -m training_job.train --epochs 3"
-    assert older == with_expected_machines(older, world_size=16, vm_size=BIGGER.vm_size)
+    assert older == with_expected_machines(older, world_size=16, vm_size="Standard_ND96asr_v4")
 
 
 def test_without_memory_half_the_batch_is_tried() -> None:
@@ -221,9 +220,9 @@ def test_node_hours_are_bounded_and_the_next_attempt_gets_what_is_left() -> None
 
 def test_money_is_bounded_at_the_pipelines_prices() -> None:
     """Three attempts are allowed, and paid for is one and a half."""
-    world = world_with(max_cost=9.0)
-    train = world.services.pipelines["digits"].train.model_copy(update={"price_per_node_hour": 3.0})
-    world.change_pipeline(attempts=Attempts(max_cost=9.0), train=train)
+    world = World()
+    priced = clusters(vm_size="Standard_NC24ads_A100_v4", price_per_node_hour=3.0)
+    world.change_pipeline(priced, attempts=Attempts(max_cost=9.0))
     second = fail(world, world.upload_version(), after_hours=1.0)
     assert 1799 <= second.spec["timeout_s"] <= 1800
     last = fail(world, second, after_hours=0.5)

@@ -96,7 +96,7 @@ def test_simulated_gpus_are_those_of_the_twin() -> None:
 def test_a_size_without_gpus_expects_none() -> None:
     """A processor is what was paid for."""
     world = World()
-    world.change_pipeline(train=pipeline().train.model_copy(update={"vm_size": "Standard_D4s_v5"}))
+    world.change_machines(vm_size="Standard_D4s_v5", processes_per_node=1)
     assert RunState.REGISTERED == reported(world, device="cpu").state
 
 

@@ -108,8 +108,9 @@ def test_force_lets_a_bad_script_through_and_the_lineage_says_so() -> None:
 
 
 def test_warnings_are_recorded_and_refuse_nothing() -> None:
-    """On the size that the pipeline names."""
-    world = world_with(SLOW, vm_size="Standard_ND96asr_v4")
+    """On the size that the cluster has."""
+    world = world_with(SLOW)
+    world.change_machines(vm_size="Standard_ND96asr_v4")
     world.upload_version()
     run = asked(world, "key-1")
     warnings = [d.reason for d in world.ledger.history(run.run_id) if d.action == "script_warnings"]

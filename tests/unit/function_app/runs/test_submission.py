@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from function_app.config.pipelines import Attempts, Size
+from function_app.config.pipelines import Attempts
 from function_app.domain.errors import NotFoundError, ServiceUnavailableError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.jobs import JobSpec, JobStatus, spec_from_json
@@ -18,7 +18,7 @@ from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, WORKSPACE, Wo
 
 CLOSED = TrainingRequest(dataset_version=VERSION, generation=1, trigger="closed")
 NO_QUOTA = "submit job: Azure ML refused it (400): the requested nodes exceed the quota of Standard_NC6s_v3"
-OTHER_SIZE = Size(compute="landfall-other", vm_size="Standard_NC6s_v3")
+OTHER_CLUSTER = "landfall-a100"
 
 
 def test_a_closing_becomes_one_job() -> None:
@@ -117,14 +117,14 @@ def test_refusals_for_quota_are_bounded_as_attempts_are_and_notified_once() -> N
 def test_a_submission_refused_for_quota_goes_to_the_next_size_first() -> None:
     """As for a job that found no room."""
     world = World()
-    world.change_pipeline(attempts=Attempts(other_sizes=(OTHER_SIZE,)))
+    world.change_pipeline(attempts=Attempts(other_clusters=(OTHER_CLUSTER,)))
     world.jobs.refusal = NO_QUOTA
     world.upload_shards(*ALL_SHARDS)
     handle_request(TrainingRequest.from_json(world.requests.messages.pop()), world.services)
     world.jobs.refusal = None
     world.serve_requests()
     run, *_ = world.ledger.runs()
-    assert ("landfall-other", RunState.SUBMITTED) == (run.spec["compute"], run.state)
+    assert ("landfall-a100", RunState.SUBMITTED) == (run.spec["compute"], run.state)
 
 
 def test_a_waiting_run_whose_data_are_held_does_not_start() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from function_app.config.pipelines import Attempts, Size, Watch
+from function_app.config.pipelines import Attempts, Watch
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.sweep.sweep import run_sweep
@@ -39,10 +39,10 @@ def test_a_run_that_waits_too_long_is_notified_with_what_to_ask_for() -> None:
 def test_a_warning_names_the_size_of_the_attempt_that_it_is_about() -> None:
     """A later attempt may train on another size; its quota is what people have to ask for."""
     world, run = started("Queued")
-    world.change_pipeline(attempts=Attempts(other_sizes=(Size(compute="big", vm_size="Standard_ND96asr_v4"),)))
-    world.ledger.run_rows[run.run_id] = replace(run, spec={**run.spec, "compute": "big"})
+    world.change_pipeline(attempts=Attempts(other_clusters=("landfall-a100",)))
+    world.ledger.run_rows[run.run_id] = replace(run, spec={**run.spec, "compute": "landfall-a100"})
     (text,) = notified_after(world, "run_waiting", minutes=130)
-    assert ("2 nodes of Standard_ND96asr_v4 on cluster big" in text, "NC6s" in text) == (True, False)
+    assert ("2 nodes of Standard_ND96asr_v4 on cluster landfall-a100" in text, "NC6s" in text) == (True, False)
     assert "2 nodes, 192 vCPUs in all" in text
 
 

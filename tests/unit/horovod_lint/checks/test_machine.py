@@ -14,8 +14,8 @@ OWN = 'p.add_argument("--epochs", type=int)\n'
 
 
 def _machine() -> Machine:
-    train = pipeline().train
-    return Machine.of_job(vm_size=train.vm_size, environment=train.environment_variables)
+    placed = pipeline()
+    return Machine.of_job(vm_size=placed.machines.vm_size, environment=placed.train.environment_variables)
 
 
 def found_in_job(body: str, machine: Machine | None = None) -> list[str]:

@@ -24,6 +24,7 @@ from function_app.domain.events import (
 )
 
 if TYPE_CHECKING:
+    from function_app.adapters.azure_ml import WorkspaceClient
     from function_app.adapters.connections import ConnectionSettings, StorageConnection
     from function_app.config.pipelines import Pipeline
     from function_app.config.settings import Settings
@@ -74,21 +75,20 @@ def _with_pipelines_of(environ: Mapping[str, str], built: Services) -> Services:
 
 def build_services(environ: Mapping[str, str]) -> Services:
     """Build Services with the real adapters, without any request. Raises SettingsError or PipelineError."""
-    from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels, WorkspaceClient
-    from function_app.adapters.azure_ml_logs import JobLogs
+    from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
     from function_app.adapters.blobs import BlobDocumentStore, BlobRejectedCopies, BlobShardStore
     from function_app.adapters.connections import StorageConnection
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
     from function_app.config.pipeline_files import read_script
     from function_app.config.settings import PATIENCE
+    from function_app.runs.submission import handle_request
     from function_app.services import Services, TimeBudget
 
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
     budget_s = settings.validation_budget_s
-    logs = JobLogs(client_id=settings.client_id, blob_uri=settings.workspace_blob_uri)
-    workspace = WorkspaceClient(settings.workspace, settings.client_id, logs=logs)
+    workspace = _workspace_client(settings)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,
@@ -100,6 +100,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         documents=BlobDocumentStore(host, settings.state_container),
         run_outputs=BlobDocumentStore(host, settings.runs_container),
         requests=StorageRequestQueue(host),
+        start=handle_request,
         jobs=AzureMLJobs(workspace),
         models=AzureMLModels(workspace),
         notifiers=found.pipelines.notifiers,
@@ -111,6 +112,14 @@ def build_services(environ: Mapping[str, str]) -> Services:
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
     )
+
+
+def _workspace_client(settings: Settings) -> WorkspaceClient:
+    from function_app.adapters.azure_ml import WorkspaceClient
+    from function_app.adapters.azure_ml_logs import JobLogs
+
+    logs = JobLogs(client_id=settings.client_id, blob_uri=settings.workspace_blob_uri)
+    return WorkspaceClient(settings.workspace, settings.client_id, logs=logs)
 
 
 @dataclass(frozen=True, kw_only=True)

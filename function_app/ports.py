@@ -334,8 +334,12 @@ class DocumentStore(Protocol):
 class RequestQueue(Protocol):
     """The queue ``training-requested``."""
 
-    def send(self, request: TrainingRequest) -> None:
-        """Append a message."""
+    def send(self, request: TrainingRequest, *, hidden_for: timedelta = timedelta(0)) -> QueuedMessage:
+        """Append a message, which the trigger gets after this time."""
+        ...
+
+    def delete(self, message: QueuedMessage) -> None:
+        """Delete a message that was sent. It stays where it has been delivered since."""
         ...
 
 

@@ -15,6 +15,7 @@ from function_app.config.pipeline_files import UNIDENTIFIED, no_scripts
 from function_app.config.pipelines import Pipeline
 from function_app.config.settings import DEFAULT_BUDGET_S, PATIENCE
 from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
+from function_app.domain.events import TrainingRequest
 from function_app.domain.jobs import Workspace
 from function_app.domain.records import HistoryEntry
 from function_app.ports import (
@@ -197,6 +198,10 @@ class IngestServices(NotifyServices):
     documents: DocumentStore
     """The state container: manifests and checkpoints of long validations."""
     requests: RequestQueue
+    start: Callable[[TrainingRequest, Any], None] | None = None
+    """Starts a closing's run in the process that closed the version; None: only the queue's function starts runs."""
+    start_patience: timedelta = timedelta(seconds=60)
+    """After this time the queue's function starts a run that was not started."""
     queues: Mapping[str, MessageQueue] = field(default_factory=dict)
     """Queue's name → queue: for messages that are sent again."""
     validate: Validate = field(default=validate_shard)

@@ -1,7 +1,7 @@
 """Time from a version's last upload to the submission of its job, on the local twin.
 
 The figures include pauses that the twin shares with Azure (event delivery, polling by the queue trigger) and the
-work of the emulators on the same machine. They have no bound.
+work of the emulators on the same machine, which must be idle besides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from local_azure.twin.twin import running_twin
 from shard_validation import encode_example
 from shared.record_framing import frame_record
 
-DATASETS = [f"latency-{number:02d}" for number in range(12)]
+DATASETS = [f"latency-{number:02d}" for number in range(31)]
 SHARDS = ("train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord", "validation-00000-of-00001.tfrecord")
 SCRIPT = "import time\n\ntime.sleep(600)\n"
 """The training: only its submission is measured."""
@@ -44,10 +44,11 @@ CLUSTERS = """latency:
     - vm_size: Standard_NC24ads_A100_v4
 """
 WITHIN_S, POLL_S = 120.0, 0.2
+MAX_P95_S = 1.0
 
 
 def run(context: Context) -> list[Figure]:
-    """Upload 12 versions, one after the other: about two minutes."""
+    """Upload 31 versions, one after the other: about two minutes."""
     options = TwinOptions(
         base=context.scratch / "twin",
         pipelines=write_pipelines(context.scratch / "pipelines"),
@@ -62,7 +63,7 @@ def run(context: Context) -> list[Figure]:
         latencies_s = [latency_s(container, client, dataset, context) for dataset in DATASETS][1:]  # first: warm-up
     return [
         Figure(name="last shard to submission, p50", value=statistics.median(latencies_s), unit="s on the twin"),
-        Figure(name="last shard to submission, p95", value=p95(latencies_s), unit="s on the twin"),
+        Figure(name="last shard to submission, p95", value=p95(latencies_s), unit="s on the twin", at_most=MAX_P95_S),
     ]
 
 

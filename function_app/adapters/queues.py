@@ -28,20 +28,26 @@ class StorageRequestQueue:
         self._connection = connection
         self._queue_name = queue
 
-    def send(self, request: TrainingRequest) -> None:
+    def send(self, request: TrainingRequest, *, hidden_for: timedelta = timedelta(0)) -> QueuedMessage:
         """See RequestQueue."""
-        self.send_text(request.to_json())
+        return self._send(request.to_json(), hidden_for)
 
     def send_text(self, text: str) -> None:
-        """See MessageQueue. One operation. Base64 is what the Functions host decodes by default."""
+        """See MessageQueue. One operation."""
+        self._send(text)
+
+    def _send(self, text: str, hidden_for: timedelta = timedelta(0)) -> QueuedMessage:
+        """Send a message in Base64, which the Functions host decodes by default."""
         from azure.core.exceptions import ResourceNotFoundError
 
+        options = {"time_to_live": _NEVER_EXPIRES, "visibility_timeout": int(hidden_for.total_seconds())}
         with storage_errors(f"send to queue {self._queue_name}"):
             try:
-                self._queue.send_message(text, time_to_live=_NEVER_EXPIRES)
+                sent = self._queue.send_message(text, **options)
             except ResourceNotFoundError:
                 self._create()
-                self._queue.send_message(text, time_to_live=_NEVER_EXPIRES)
+                sent = self._queue.send_message(text, **options)
+        return QueuedMessage(text=text, num_deliveries=0, message_id=sent.id, receipt=sent.pop_receipt or "")
 
     def take(self, limit: int, *, hidden_for: timedelta) -> Sequence[QueuedMessage]:
         """See MessageQueue. One operation. What is no Base64 text is left to the host, which calls it poison."""

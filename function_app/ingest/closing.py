@@ -38,6 +38,7 @@ from shard_validation import (
     read_counts,
 )
 from shard_validation.sets import WARNINGS, VersionStatistics
+from shared.errors import LandfallError
 from shared.manifest import Manifest, ManifestShard, fingerprint
 
 logger = logging.getLogger(__name__)
@@ -242,7 +243,25 @@ def follow_up(pipeline: Pipeline, generation: Generation, services: IngestServic
         request = TrainingRequest(
             dataset_version=generation.dataset_version, generation=generation.number, trigger=CLOSED
         )
+        _start(request, services)
+
+
+def _start(request: TrainingRequest, services: IngestServices) -> None:
+    """Have a run started: by this process where it can, otherwise by the function of the queue.
+
+    That function may have no instance yet, and its queue is polled only now and then. The message comes first, hidden
+    for a while: if this process dies or Azure ML does not answer, the function starts the run.
+    """
+    if services.start is None:
         services.requests.send(request)
+        return
+    message = services.requests.send(request, hidden_for=services.start_patience)
+    try:
+        services.start(request, services)
+    except LandfallError:
+        logger.exception("the run is not started yet", extra={"action": "start_failed"})
+    else:
+        services.requests.delete(message)
 
 
 def _notify_of_change(pipeline: Pipeline, generation: Generation, services: IngestServices) -> None:

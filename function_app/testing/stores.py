@@ -134,9 +134,14 @@ class MemoryRequestQueue:
         self._deliveries: Counter[str] = Counter()
         """By text: of equal messages each counts."""
 
-    def send(self, request: TrainingRequest) -> None:
-        """See RequestQueue."""
-        self.send_text(request.to_json())
+    def send(self, request: TrainingRequest, *, hidden_for: timedelta = timedelta(0)) -> QueuedMessage:
+        """See RequestQueue. A hidden message appears with `reappear`."""
+        message = QueuedMessage(text=request.to_json(), num_deliveries=0, message_id=uuid4().hex, receipt="-")
+        if hidden_for:
+            self.taken[message.message_id] = message
+        else:
+            self.send_text(message.text)
+        return message
 
     def send_text(self, text: str) -> None:
         """See MessageQueue."""

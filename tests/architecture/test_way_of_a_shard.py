@@ -7,13 +7,15 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 import pytest
 
 from function_app import functions
-from function_app.functions import shard_uploaded, training_requested
+from function_app.functions import shard_uploaded
+from function_app.runs.submission import handle_request
 from tests.architecture.trees import ROOT
 from tests.support.world import ALL_SHARDS, World
 
@@ -49,6 +51,7 @@ def traced_way() -> list[Place]:
     """The functions that the last shard of a version passes, in the order of their first calls."""
     World().upload_version()  # what is imported at first use runs code of its own
     world = World()
+    world.services = replace(world.services, start=handle_request)
     world.upload_shards(*ALL_SHARDS[:-1])
     path = world.put(ALL_SHARDS[-1])
     event = {
@@ -60,8 +63,6 @@ def traced_way() -> list[Place]:
     with pytest.MonkeyPatch.context() as patch, traced() as places:
         patch.setattr(functions, "services", lambda: world.services)
         handler(shard_uploaded)(Message(json.dumps(event)))
-        (request,) = world.requests.messages
-        handler(training_requested)(Message(request))
     assert [world.only_run().run_id] == world.jobs.submissions
     return places
 

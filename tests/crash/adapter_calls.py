@@ -34,7 +34,9 @@ SDK_CLIENTS = (
 )
 LOOKING = ("get_", "list_", "query_", "download_", "find_", "peek_", "walk_", "exists", "from_", "close")
 """How the SDKs' methods begin that change nothing; every other one is taken for an effect."""
-WRITING_VERBS = frozenset({"PUT", "POST", "PATCH", "MERGE", "DELETE"})
+TAKE = "TAKE"
+"""The name of a GET that takes messages of a queue: it hides them."""
+WRITING_VERBS = frozenset({"PUT", "POST", "PATCH", "MERGE", "DELETE", TAKE})
 
 
 def writing_methods() -> frozenset[str]:
@@ -67,9 +69,10 @@ def changes_seen(see: Callable[[str, FrameType], None]) -> Iterator[None]:
     put, answered = http.client.HTTPConnection.putrequest, http.client.HTTPConnection.getresponse
     verbs: dict[int, str] = {}
 
-    def putrequest(connection: Any, verb: str, *arguments: Any, **named: Any) -> None:
-        verbs[id(connection)] = verb
-        put(connection, verb, *arguments, **named)
+    def putrequest(connection: Any, verb: str, url: str, *arguments: Any, **named: Any) -> None:
+        takes = verb == "GET" and "/messages?" in url and "peekonly" not in url
+        verbs[id(connection)] = TAKE if takes else verb
+        put(connection, verb, url, *arguments, **named)
 
     def getresponse(connection: Any) -> Any:
         answer = answered(connection)

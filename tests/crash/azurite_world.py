@@ -163,7 +163,7 @@ class AzuriteWorld(World):
     @staticmethod
     def _await_messages(world: AzuriteWorld) -> None:
         """Wait until messages that a dead process had taken are visible again, which takes real time."""
-        for name in (POISON, SHARD_UPLOADED):
+        for name in (POISON, SHARD_UPLOADED, TRAINING_REQUESTED):
             queue = world.queue(name)
             with contextlib.suppress(ResourceNotFoundError):  # the first message creates it
                 number = queue.get_queue_properties().approximate_message_count or 0

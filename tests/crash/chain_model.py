@@ -43,6 +43,7 @@ ROUNDS = 24
 STEPS_OF_A_WALK = 20
 
 versions, names, variants = st.sampled_from(VERSIONS), st.sampled_from(ALL_SHARDS), st.sampled_from(VARIANTS)
+yes_or_no = st.sampled_from([True, False])
 policies, busy, errors = st.sampled_from(POLICIES), st.sampled_from(BUSY), st.sampled_from(JOB_ERRORS)
 numbers = st.integers(0, 30)
 several_fates = st.lists(st.tuples(st.integers(0, 20), st.sampled_from(Fate)), max_size=2)
@@ -67,9 +68,14 @@ class ChainModel(RuleBasedStateMachine):
         self.deleted: dict[tuple[str, str], tuple[BlobFacts, bytes]] = {}
         """What storage keeps of deleted shards, for a while."""
 
-    @initialize(on_change=policies, when_busy=busy, going=st.sampled_from([True, False]))
-    def deploy(self, on_change: str, when_busy: str, *, going: bool) -> None:
-        """Start; half of the sequences begin with all versions uploaded, so that late events are tried as often."""
+    @initialize(on_change=policies, when_busy=busy, going=yes_or_no, at_once=yes_or_no)
+    def deploy(self, on_change: str, when_busy: str, *, going: bool, at_once: bool) -> None:
+        """Start; half of the sequences begin with all versions uploaded, so that late events are tried as often.
+
+        In half of them closings start their runs themselves, and a message that is hidden meanwhile may come.
+        """
+        start = handle_request if at_once else None
+        self.world.services = replace(self.world.services, start=start)
         self.on_change, self.when_busy, self.epochs = on_change, when_busy, 3
         self.world.change_pipeline(on_change=on_change, when_busy=when_busy)
         services = watched(self.world.services, self.promises.around)
@@ -258,6 +264,7 @@ class ChainModel(RuleBasedStateMachine):
 
     def pick(self, number: int, *, keep: bool) -> list[Handler]:
         """Return the handler of one of the waiting events or messages, or nothing."""
+        self.world.requests.reappear()
         waiting = [*self.uploads, *self.run_events, *self.world.requests.messages]
         if not waiting:
             return []
@@ -315,7 +322,7 @@ def walk(seed: int) -> None:
     encounters sooner.
     """
     dice, model = random.Random(seed), ChainModel()  # noqa: S311 (a walk, not secrets)
-    model.deploy(dice.choice(POLICIES), dice.choice(BUSY), going=dice.random() < 0.7)
+    model.deploy(dice.choice(POLICIES), dice.choice(BUSY), going=dice.random() < 0.7, at_once=seed % 2 == 1)
     for _ in range(STEPS_OF_A_WALK):
         dice.choice(RULES)(model, dice)
         model.promises_hold()

@@ -49,7 +49,7 @@ WRITES: Mapping[str, frozenset[str]] = {
     "ShardStore": frozenset(),
     "RejectedCopies": frozenset({"copy", "note"}),
     "DocumentStore": frozenset({"write_once", "write", "delete"}),
-    "RequestQueue": frozenset({"send"}),
+    "RequestQueue": frozenset({"send", "delete"}),
     "JobService": frozenset({"submit", "cancel"}),
     "ModelRegistry": frozenset({"register"}),
     "Notifier": frozenset({"send"}),

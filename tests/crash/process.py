@@ -82,6 +82,7 @@ class State:
 
 def serve_messages(world: World) -> None:
     """Handle the messages of the queues in memory: each stays there until it was handled."""
+    world.requests.reappear()
     while world.requests.messages:
         handle_request(TrainingRequest.from_json(world.requests.messages[0]), world.services)
         world.requests.messages.pop(0)

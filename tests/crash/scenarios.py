@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from function_app.domain.errors import NotificationError
 from function_app.domain.events import TrainingRequest
@@ -59,6 +60,12 @@ def ask_closing(world: World, generation: int) -> None:
         )
 
 
+def start_at_once(world: World) -> None:
+    """Have closings start their runs themselves, as the app does."""
+    second = timedelta(seconds=1)
+    world.services = replace(world.services, start=handle_request, start_patience=second)
+
+
 def refuse_jobs(world: World) -> None:
     """Have Azure ML refuse every job."""
     world.jobs.refusal = "there is no such cluster"
@@ -103,6 +110,7 @@ def unlistable(_: Serve) -> list[Step]:
 
 BASIC = (
     Scenario(name="registered", steps=trained()),
+    Scenario(name="started at once", steps=trained(), prepare=start_at_once),
     Scenario(name="not registered", steps=trained(), prepare=require_more),
     Scenario(name="failed", steps=trained("Failed"), job_end="Failed"),
     Scenario(name="canceled", steps=trained("Canceled"), job_end="Canceled"),

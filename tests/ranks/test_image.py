@@ -68,7 +68,7 @@ def test_the_steps_for_python_make_an_environment_in_which_two_ranks_meet(tmp_pa
     command = sbom.replace("/tmp/sbom", str(tmp_path / "sbom")).replace("sbom.cdx.json", str(tmp_path / "list.json"))
     run("bash", "-o", "pipefail", "-c", command, PATH=path)
     components = json.loads((tmp_path / "list.json").read_text())["components"]
-    listed = {one["name"].lower(): one["version"] for one in components}
+    listed = {one["name"].lower().replace("_", "-"): one["version"] for one in components}
     assert ("2.18.1", "0.28.1", True) == (listed["tensorflow-cpu"], listed["horovod"], "cyclonedx-bom" not in listed)
 
 

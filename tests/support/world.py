@@ -268,6 +268,7 @@ class World:
         while self.uploads.messages:
             for upload in read_uploads(self.uploads.messages.pop(0)):
                 handle_upload(upload, self.services)
+        self.requests.reappear()
         while self.requests.messages:
             handle_request(TrainingRequest.from_json(self.requests.messages.pop(0)), self.services)
 

@@ -136,6 +136,16 @@ def test_a_request_arrives_as_it_was_sent(requests: Requests) -> None:
     assert [training_request()] == [TrainingRequest.from_json(text) for text in requests.received()]
 
 
+def test_a_hidden_request_comes_later_unless_it_is_deleted(requests: Requests) -> None:
+    """So a run is started by the queue's function only if the sender does not start it."""
+    kept = requests.queue.send(training_request(1), hidden_for=HIDDEN_FOR)
+    deleted = requests.queue.send(training_request(2), hidden_for=HIDDEN_FOR)
+    hidden = requests.queue.take(32, hidden_for=HIDDEN_FOR)
+    requests.queue.delete(deleted)
+    requests.reappear()
+    assert ([], [kept.text]) == (list(hidden), requests.received())
+
+
 def test_a_request_without_a_run_has_none(requests: Requests) -> None:
     """The step resolves it then."""
     sent = TrainingRequest(dataset_version=DIGITS, generation=1, trigger="closed")

@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
-from function_app.domain.errors import VersionNotWholeError
+from function_app.domain.errors import ServiceUnavailableError, VersionNotWholeError
+from function_app.domain.events import TrainingRequest
 from function_app.domain.records import DatasetVersion, Generation, ShardRecord
 from function_app.domain.run_states import RunState
 from function_app.explain.description import describe_version
 from function_app.ingest.closing import accepted_content, close_version
 from function_app.ingest.uploads import OTHERS_UPLOADS
 from function_app.runs.requests import request_run
+from function_app.runs.submission import handle_request
+from function_app.services import IngestServices
 from function_app.sweep.sweep import sweep
 from function_app.testing.ledger import MemoryLedger
 from shared.manifest import Manifest
@@ -31,6 +34,29 @@ def test_any_order_closes_once(order: tuple[str, ...]) -> None:
     world = World()
     world.upload_shards(*order)
     assert ([1], 1) == ([g.number for g in world.ledger.generation_rows.values()], len(world.requests.messages))
+
+
+def test_the_process_that_closes_a_version_starts_its_run() -> None:
+    """The function of the queue may have no instance yet; it gets nothing to do."""
+    world = World()
+    world.services = replace(world.services, start=handle_request)
+    world.upload_shards(*ALL_SHARDS)
+    assert [world.only_run().run_id] == world.jobs.submissions
+    assert ([], {}) == (world.requests.messages, world.requests.taken)
+
+
+def test_a_run_that_cannot_be_started_yet_is_left_to_the_queue() -> None:
+    """The shard's message is done; that of the run appears a minute later."""
+    world = World()
+
+    def fail(request: TrainingRequest, services: IngestServices) -> None:
+        raise ServiceUnavailableError(f"Azure ML does not answer: {request} {services.start_patience}")
+
+    world.services = replace(world.services, start=fail)
+    world.upload_shards(*ALL_SHARDS)
+    before = list(world.jobs.submissions)
+    world.serve_requests()
+    assert ([], [world.only_run().run_id]) == (before, world.jobs.submissions)
 
 
 @pytest.mark.parametrize("missing", ALL_SHARDS)

@@ -24,13 +24,13 @@ from function_app.domain.events import (
 )
 
 if TYPE_CHECKING:
+    from function_app.adapters.azure_ml import WorkspaceClient
     from function_app.adapters.connections import ConnectionSettings, StorageConnection
     from function_app.config.pipelines import Pipeline
     from function_app.config.settings import Settings
     from function_app.ports import DeadLetterSource, Notifier
-    from function_app.services import Services, TimeBudget
+    from function_app.services import Services
 
-HOST_CONNECTION = "AzureWebJobsStorage"
 DATA_CONNECTION = "DataStorage"
 QUEUES = (SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED, RUN_CHANGED, SWEEP_REQUESTED)
 
@@ -75,20 +75,20 @@ def _with_pipelines_of(environ: Mapping[str, str], built: Services) -> Services:
 
 def build_services(environ: Mapping[str, str]) -> Services:
     """Build Services with the real adapters, without any request. Raises SettingsError or PipelineError."""
-    from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels, WorkspaceClient
-    from function_app.adapters.azure_ml_logs import JobLogs
+    from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
     from function_app.adapters.blobs import BlobDocumentStore, BlobRejectedCopies, BlobShardStore
     from function_app.adapters.connections import StorageConnection
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
     from function_app.config.pipeline_files import read_script
+    from function_app.config.settings import PATIENCE
     from function_app.runs.submission import handle_request
-    from function_app.services import Services
+    from function_app.services import Services, TimeBudget
 
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
-    logs = JobLogs(client_id=settings.client_id, blob_uri=settings.workspace_blob_uri)
-    workspace = WorkspaceClient(settings.workspace, settings.client_id, logs=logs)
+    budget_s = settings.validation_budget_s
+    workspace = _workspace_client(settings)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,
@@ -107,18 +107,19 @@ def build_services(environ: Mapping[str, str]) -> Services:
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
         read_script=functools.partial(read_script, settings.pipelines_dir),
-        time_budget=_time_budget(settings.validation_budget_s),
+        time_budget=TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
     )
 
 
-def _time_budget(budget_s: float) -> TimeBudget:
-    from function_app.config.settings import PATIENCE
-    from function_app.services import TimeBudget
+def _workspace_client(settings: Settings) -> WorkspaceClient:
+    from function_app.adapters.azure_ml import WorkspaceClient
+    from function_app.adapters.azure_ml_logs import JobLogs
 
-    return TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE)
+    logs = JobLogs(client_id=settings.client_id, blob_uri=settings.workspace_blob_uri)
+    return WorkspaceClient(settings.workspace, settings.client_id, logs=logs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +143,7 @@ class _Configuration:
 
 def _configuration(environ: Mapping[str, str]) -> _Configuration:
     """Read and check everything. Raises SettingsError or PipelineError, listing all that stops the whole app."""
-    from function_app.adapters.connections import read_connection
+    from function_app.adapters.connections import HOST_CONNECTION, read_connection
     from function_app.config.settings import check_budget, read_settings
 
     problems = _Problems()

@@ -24,13 +24,13 @@ from function_app.domain.events import (
 )
 
 if TYPE_CHECKING:
+    from function_app.adapters.azure_ml import WorkspaceClient
     from function_app.adapters.connections import ConnectionSettings, StorageConnection
     from function_app.config.pipelines import Pipeline
     from function_app.config.settings import Settings
     from function_app.ports import DeadLetterSource, Notifier
     from function_app.services import Services
 
-HOST_CONNECTION = "AzureWebJobsStorage"
 DATA_CONNECTION = "DataStorage"
 QUEUES = (SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED, RUN_CHANGED, SWEEP_REQUESTED)
 
@@ -75,8 +75,7 @@ def _with_pipelines_of(environ: Mapping[str, str], built: Services) -> Services:
 
 def build_services(environ: Mapping[str, str]) -> Services:
     """Build Services with the real adapters, without any request. Raises SettingsError or PipelineError."""
-    from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels, WorkspaceClient
-    from function_app.adapters.azure_ml_logs import JobLogs
+    from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
     from function_app.adapters.blobs import BlobDocumentStore, BlobRejectedCopies, BlobShardStore
     from function_app.adapters.connections import StorageConnection
     from function_app.adapters.queues import StorageRequestQueue
@@ -89,8 +88,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
     budget_s = settings.validation_budget_s
-    logs = JobLogs(client_id=settings.client_id, blob_uri=settings.workspace_blob_uri)
-    workspace = WorkspaceClient(settings.workspace, settings.client_id, logs=logs)
+    workspace = _workspace_client(settings)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,
@@ -116,6 +114,14 @@ def build_services(environ: Mapping[str, str]) -> Services:
     )
 
 
+def _workspace_client(settings: Settings) -> WorkspaceClient:
+    from function_app.adapters.azure_ml import WorkspaceClient
+    from function_app.adapters.azure_ml_logs import JobLogs
+
+    logs = JobLogs(client_id=settings.client_id, blob_uri=settings.workspace_blob_uri)
+    return WorkspaceClient(settings.workspace, settings.client_id, logs=logs)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Pipelines:
     """The pipelines that can be used with the app settings, what delivers to their recipients, and the others."""
@@ -137,7 +143,7 @@ class _Configuration:
 
 def _configuration(environ: Mapping[str, str]) -> _Configuration:
     """Read and check everything. Raises SettingsError or PipelineError, listing all that stops the whole app."""
-    from function_app.adapters.connections import read_connection
+    from function_app.adapters.connections import HOST_CONNECTION, read_connection
     from function_app.config.settings import check_budget, read_settings
 
     problems = _Problems()

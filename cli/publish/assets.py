@@ -38,8 +38,8 @@ class Workspace(Protocol):
         """Register a folder as a code asset."""
         ...
 
-    def ensure_environment(self, name: str, version: str, *, image: str | None, context: Path) -> bool:
-        """Register an image, or a folder to build one from, as an environment."""
+    def ensure_environment(self, name: str, version: str, *, image: str) -> bool:
+        """Register an image as an environment."""
         ...
 
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
@@ -79,8 +79,8 @@ class Publication:
     """The clone."""
     pipelines: Path
     identity: WorkspaceId
-    image: str | None
-    """Training image; None lets Azure ML build training_job/environment/Dockerfile."""
+    image: str
+    """Training image, by digest."""
     containers: Containers
     clusters: Iterable[WantedCluster]
 
@@ -114,20 +114,15 @@ def _publish_cluster(wanted: WantedCluster, workspace: Workspace, say: Say) -> s
 
 
 def _publish_environment(publication: Publication, workspace: Workspace, say: Say) -> str:
-    context = publication.root / "training_job" / "environment"
-    version = environment_version(publication.image, context)
-    created = workspace.ensure_environment(ENVIRONMENT_NAME, version, image=publication.image, context=context)
+    version = environment_version(publication.image)
+    created = workspace.ensure_environment(ENVIRONMENT_NAME, version, image=publication.image)
     _report(say, f"environment {ENVIRONMENT_NAME}:{version}", created=created)
     return version
 
 
-def environment_version(image: str | None, context: Path) -> str:
-    """Return the version of an environment: a digest of the image's name, or of the files it is built from."""
-    sha = hashlib.sha256((image or "").encode())
-    if image is None:
-        for path in sorted(p for p in context.rglob("*") if p.is_file()):
-            sha.update(path.relative_to(context).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return sha.hexdigest()[:DIGEST_CHARS]
+def environment_version(image: str) -> str:
+    """Return the version of an environment: a digest of the image's name, which holds the digest of its content."""
+    return hashlib.sha256(image.encode()).hexdigest()[:DIGEST_CHARS]
 
 
 def _publish_code(publication: Publication, workspace: Workspace, say: Say) -> str:

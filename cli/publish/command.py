@@ -20,6 +20,7 @@ IDENTITY = re.compile(
     r"/subscriptions/[^/\s]+/resourceGroups/[^/\s]+/providers/Microsoft\.ManagedIdentity/userAssignedIdentities/[^/\s]+",
     re.IGNORECASE,
 )
+IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:-]{0,254}@sha256:[0-9a-f]{64}")
 
 
 def _identity(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -31,7 +32,17 @@ def _identity(_context: click.Context, _parameter: click.Parameter, value: str |
     return value
 
 
-@click.command(epilog="Example: landfall publish --subscription S --resource-group G --workspace W")
+def _digest(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if IMAGE.fullmatch(value) is None:
+        raise click.BadParameter(
+            f"{value!r:.200} is no digest, and another image may get a tag's name later: "
+            "`az acr repository show --name REGISTRY --image REPOSITORY:TAG --query digest` prints the digest for "
+            "REGISTRY.azurecr.io/REPOSITORY@sha256:…"
+        )
+    return value
+
+
+@click.command(epilog="Example: landfall publish --workspace W --image R.azurecr.io/I@sha256:D")
 @click.option(
     "--subscription",
     envvar="LANDFALL_SUBSCRIPTION_ID",
@@ -50,7 +61,13 @@ def _identity(_context: click.Context, _parameter: click.Parameter, value: str |
     show_default="pipelines",
     help="Folder with pipeline files, clusters.yaml and users' scripts.",
 )
-@click.option("--image", help="Training image (default: Azure ML builds training_job/environment/Dockerfile).")
+@click.option(
+    "--image",
+    callback=_digest,
+    required=True,
+    metavar="REPOSITORY@sha256:DIGEST",
+    help="Training image in the workspace's registry, by digest (`az acr build` makes it).",
+)
 @click.option(
     "--data-account", help="Storage account of the data, to register its datastore (default: register none)."
 )
@@ -76,7 +93,7 @@ def publish(
     resource_group: str,
     workspace: str,
     pipelines: Path,
-    image: str | None,
+    image: str,
     data_account: str | None,
     host_account: str | None,
     cluster_identity: str | None,

@@ -81,15 +81,14 @@ class AzureMlWorkspace:
             lambda: codes.create_or_update(Code(name=name, version=version, path=str(folder.resolve()))),
         )
 
-    def ensure_environment(self, name: str, version: str, *, image: str | None, context: Path) -> bool:
-        """Register an image, or a folder with a Dockerfile for Azure ML to build, unless that version exists."""
-        from azure.ai.ml.entities import BuildContext, Environment
+    def ensure_environment(self, name: str, version: str, *, image: str) -> bool:
+        """Register an image, unless that version exists. Azure ML builds none: it would do that in the first job."""
+        from azure.ai.ml.entities import Environment
 
-        source: dict[str, Any] = {"image": image} if image else {"build": BuildContext(path=str(context))}
         environments: Any = self._client.environments
         return _create_if_absent(
             lambda: environments.get(name, version),
-            lambda: environments.create_or_update(Environment(name=name, version=version, **source)),
+            lambda: environments.create_or_update(Environment(name=name, version=version, image=image)),
         )
 
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:

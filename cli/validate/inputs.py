@@ -159,8 +159,10 @@ def _blob_client(url: str) -> Any:
 
 def _credential(url: str) -> Any:
     """Return the identity of this machine for an unsigned Azure URL; None for any other server."""
-    parts = urlsplit(url)
-    if "sig=" in parts.query or parts.scheme != "https" or not (parts.hostname or "").endswith(".core.windows.net"):
+    from function_app.adapters.connections import storage_suffix
+
+    parts, suffix = urlsplit(url), storage_suffix(os.environ)
+    if "sig=" in parts.query or parts.scheme != "https" or not (parts.hostname or "").endswith(f".{suffix}"):
         return None
     from azure.identity import DefaultAzureCredential
 

@@ -74,12 +74,18 @@ class JobLogs:
         from azure.storage.blob import ContainerClient, ExponentialRetry
 
         store: Any = client.datastores.get(ARTIFACTS)
-        return ContainerClient(
-            self._blob_uri or f"https://{store.account_name}.blob.{store.endpoint}",
-            store.container_name,
-            credential=credential(self._client_id),
-            **client_options(ExponentialRetry, retry_total=2),
-        )
+        try:
+            return ContainerClient(
+                self._blob_uri or f"https://{store.account_name}.blob.{store.endpoint}",
+                store.container_name,
+                credential=credential(self._client_id),
+                **client_options(ExponentialRetry, retry_total=2),
+            )
+        except (AttributeError, ValueError) as error:  # no blob datastore, or an address without https
+            raise LogUnreadableError(
+                f"Azure ML gives no address at which it can be read, and datastore {ARTIFACTS} cannot be opened as "
+                f"blobs: {error}. Set LANDFALL_WORKSPACE_BLOB_URI to the https address of the workspace's storage"
+            ) from error
 
 
 def run_details(client: MLClient, name: str) -> Any:

@@ -24,6 +24,8 @@ READS_PER_S = 5
 MAX_WAIT_S = 5.0
 """A longer Retry-After is not waited for by the SDK, which would hold the function and outlast its claim on the run:
 the request fails, and no other is sent before the time has come."""
+MAX_AWAY_S = 15 * 60.0
+"""No longer time is stayed away, whatever Azure ML asks for: it is asked again, which costs one request."""
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ class Pace:
         """Take note of a long Retry-After. Raises ServiceUnavailableError, so that the SDK does not sit it out."""
         if status < HTTPStatus.BAD_REQUEST or retry_after_s is None or retry_after_s <= MAX_WAIT_S:
             return
-        kind = _kind(method)
+        kind, retry_after_s = _kind(method), min(retry_after_s, MAX_AWAY_S)
         with self._lock:
             self._not_before_s[kind] = self._now_s() + retry_after_s
         logger.warning(f"Azure ML throttles {kind} for {retry_after_s:.0f} s", extra={"action": "throttled"})

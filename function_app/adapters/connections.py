@@ -2,7 +2,7 @@
 
 ``X`` holds a connection string. Without one, ``X__blobServiceUri``, ``X__queueServiceUri`` and
 ``X__tableServiceUri`` (or ``X__accountName`` for all three) name the services, and an identity opens them:
-``X__clientId`` a user-assigned one, ``X__credential=managedidentity`` the app's own, otherwise whatever
+``X__credential=managedidentity`` the app's own, with ``X__clientId`` a user-assigned one, otherwise whatever
 azure-identity finds. Source: https://learn.microsoft.com/azure/azure-functions/functions-reference#connections
 """
 
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 Service = Literal["blob", "queue", "table"]
 ALL_SERVICES: tuple[Service, ...] = ("blob", "queue", "table")
 
+HOST_CONNECTION = "AzureWebJobsStorage"
+"""The connection that the Functions host reads too."""
+STORAGE_SUFFIX = "LANDFALL_STORAGE_SUFFIX"
+DEFAULT_SUFFIX = "core.windows.net"
 MAX_SETTING_CHARS = 8192
 CONNECTION_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
@@ -37,6 +41,7 @@ READ_TIMEOUT_S = 30
 RETRY_TOTAL = 3
 """The queue delivers again in any case; more retries here would only delay the other shards of the batch."""
 
+_SUFFIX = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,5}")
 _ACCOUNT_NAME = re.compile(r"[a-z0-9]{3,24}")
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -78,12 +83,25 @@ def read_connection(
         raise SettingsError(
             f"{name}__credential is {setting_value(credential)}; set it to managedidentity, or remove it"
         )
+    if client_id is not None and credential is None:
+        raise SettingsError(
+            f"{name}__clientId is set without {name}__credential, and the Functions host ignores it then: set "
+            f"{name}__credential to managedidentity"
+        )
     return ConnectionSettings(
-        name=name,
-        service_uris=uris,
-        client_id=client_id,
-        managed_identity=credential is not None or client_id is not None,
+        name=name, service_uris=uris, client_id=client_id, managed_identity=credential is not None
     )
+
+
+def storage_suffix(settings: Mapping[str, str]) -> str:
+    """Return the domain of storage accounts, which sovereign clouds have of their own. Raises SettingsError."""
+    suffix = _bounded(settings, STORAGE_SUFFIX) or DEFAULT_SUFFIX
+    if not _SUFFIX.fullmatch(suffix):
+        raise SettingsError(
+            f"{STORAGE_SUFFIX} is {setting_value(suffix)}; set it to a domain such as {DEFAULT_SUFFIX}, which begins "
+            "without a dot"
+        )
+    return suffix
 
 
 def _bounded(settings: Mapping[str, str], key: str) -> str | None:
@@ -113,6 +131,12 @@ def _service_uris(settings: Mapping[str, str], name: str) -> dict[Service, str]:
             f"{name}__accountName is {setting_value(account)}; "
             "an account name has 3 to 24 lower-case letters and digits"
         )
+    suffix = storage_suffix(settings)
+    if account is not None and name == HOST_CONNECTION and suffix != DEFAULT_SUFFIX:
+        raise SettingsError(
+            f"{name}__accountName means an account of {DEFAULT_SUFFIX} to the Functions host, but {STORAGE_SUFFIX} "
+            f"is {suffix}: set {name}__blobServiceUri, {name}__queueServiceUri and {name}__tableServiceUri instead"
+        )
     uris: dict[Service, str] = {}
     for service in ALL_SERVICES:
         key = f"{name}__{service}ServiceUri"
@@ -120,7 +144,7 @@ def _service_uris(settings: Mapping[str, str], name: str) -> dict[Service, str]:
         if uri is not None:
             uris[service] = _checked_uri(key, uri)
         elif account is not None:
-            uris[service] = f"https://{account}.{service}.core.windows.net"
+            uris[service] = f"https://{account}.{service}.{suffix}"
     return uris
 
 

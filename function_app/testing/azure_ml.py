@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from function_app.domain.errors import SubmissionRefusedError
+from function_app.domain.failures import NAME_TAKEN
 from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
 from function_app.domain.records import NotificationRecord
 
+UNKNOWN_COMPUTE = "400/UserError/BadArgument/UnknownTargetType"
 RUN_ID_TAG = "landfall.run_id"
 _ENDED = frozenset({"Completed", "Failed", "Canceled"})
 
@@ -40,9 +42,15 @@ class MemoryJobs:
         if self.refusal is not None:
             raise SubmissionRefusedError(self.refusal)
         self.submissions.append(spec.name)
+        if spec.name not in self.submitted and spec.compute in self.deleted_computes:
+            raise SubmissionRefusedError(
+                f"submit job {spec.name}: the workspace has no cluster {spec.compute}", code=UNKNOWN_COMPUTE
+            )
         met = self.submitted.setdefault(spec.name, spec)
         if met != spec:
-            raise SubmissionRefusedError(f"submit job {spec.name}: another job has this name")
+            raise SubmissionRefusedError(
+                f"submit job {spec.name}: another job has this name", code=f"400/{NAME_TAKEN}"
+            )
         return self.statuses.setdefault(
             spec.name, JobStatus(name=spec.name, status="NotStarted", tags=dict(spec.tags))
         )

@@ -42,10 +42,12 @@ from local_azure.twin.state import Secrets, write_atomically
 
 KEYS_SETTING = "LANDFALL_TWIN_KEYS"
 """Setting of the dev host, not of the function app: the keys that requests must carry."""
+FUNCTION_THREADS = 8
+"""Enough for every function at once: the twin is one instance, where Flex Consumption has one for each."""
 UPLOAD_EVENTS = ["Microsoft.Storage.BlobCreated"]
 FINAL_WRITES = ["PutBlob", "PutBlockList", "CopyBlob", "FlushWithClose"]
 """Calls after which a blob is complete."""
-TRAINING_IMAGE = "landfall-training:local"
+TRAINING_IMAGE = f"landfall-training@sha256:{0:064x}"
 """Stands for an image: the Azure ML emulator runs the training in .venv-training."""
 RUN_EVENTS = [
     "Microsoft.MachineLearningServices.RunCompleted",
@@ -183,6 +185,7 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
         "AzureWebJobsStorage": places.host_connection,
         "DataStorage": places.data_connection,
         "FUNCTIONS_WORKER_RUNTIME": "python",
+        "PYTHON_THREADPOOL_THREAD_COUNT": str(FUNCTION_THREADS),
         "LANDFALL_DATA_CONTAINER": DATA_CONTAINER,
         "LANDFALL_STATE_CONTAINER": STATE_CONTAINER,
         "LANDFALL_RUNS_CONTAINER": RUNS_CONTAINER,

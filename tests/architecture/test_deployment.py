@@ -13,10 +13,12 @@ from pathlib import Path
 import pathspec
 import pytest
 
+from local_azure.twin.parts import FUNCTION_THREADS
 from tests.architecture.trees import ROOT, run_python
 
 pytestmark = pytest.mark.processes
 
+PACKAGES = ("function_app", "shard_validation", "horovod_lint", "shared")
 FUNCTIONS = [
     "health",
     "http_api",
@@ -27,6 +29,15 @@ FUNCTIONS = [
     "sweep_requested",
     "training_requested",
 ]
+IMPORT_ALL = """
+import importlib, json, pathlib, sys
+names = sorted(
+    ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    for package in sys.argv[1:] for path in pathlib.Path(package).rglob("*.py")
+)
+modules = [importlib.import_module(name) for name in names]
+print(json.dumps({name: module.__file__ for name, module in zip(names, modules)}))
+"""
 LIST_FUNCTIONS = """
 import json
 import function_app
@@ -64,6 +75,24 @@ def test_the_deployed_tree_has_all_functions(deployment: Path) -> None:
     assert FUNCTIONS == json.loads(ended.stdout)
 
 
+def test_everything_that_the_app_imports_is_deployed(deployment: Path) -> None:
+    """Triggers import when they are called: here every module is imported, and with it every module that it needs."""
+    ended = run_python(IMPORT_ALL.replace("sys.argv[1:]", repr(PACKAGES)), cwd=deployment)
+    assert 0 == ended.returncode, ended.stderr
+    imported = json.loads(ended.stdout)
+    assert [] == [file for file in imported.values() if not file.startswith(str(deployment))]
+    needed = {path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    left = {path.relative_to(ROOT).as_posix() for path in needed} - set(deployed_files())
+    assert {"function_app/testing"} == {name.rpartition("/")[0] for name in left}
+
+
+def test_a_deployment_carries_only_what_the_app_reads() -> None:
+    """Code, pipelines, and three files for the host and the installation; no tests, and nothing of the training."""
+    assert {".py", ".yaml", ".json", ".txt"} == {Path(name).suffix for name in deployed_files()}
+    parts = {part for name in deployed_files() for part in Path(name).parts}
+    assert [] == [part for part in parts if part.startswith("test") or part in ("training_job", "tools", "bench")]
+
+
 def test_a_deployment_carries_nothing_else() -> None:
     """Tests, tools, the twin and the training code stay at home."""
     top_levels = {name.split("/")[0] for name in deployed_files()}
@@ -99,11 +128,26 @@ def test_the_host_file_says_what_the_code_relies_on() -> None:
     assert ("", "base64", 5) == seen
 
 
-def test_validators_that_run_at_once_fit_into_an_instance() -> None:
-    """Each may take 150 MB, beside the worker itself, of the smallest instance's 2,048 MB; two queues are uploads."""
+def test_an_instance_validates_one_shard_at_a_time() -> None:
+    """Its 2,048 MB have one core: at once, validations would only take longer, while leases and time budgets run.
+
+    A threshold above 0 would start the next one before the first has ended.
+    """
     queues = json.loads((ROOT / "host.json").read_text(encoding="utf-8"))["extensions"]["queues"]
-    at_once = 2 * (queues["batchSize"] + queues["newBatchThreshold"])
-    assert at_once * 150 <= 2048 // 2
+    assert (1, 0) == (queues["batchSize"], queues["newBatchThreshold"])
+
+
+def test_the_host_file_has_no_block_that_the_host_ignores() -> None:
+    """With OpenTelemetry the exporter samples, and the host ignores ``logging.applicationInsights``."""
+    host = json.loads((ROOT / "host.json").read_text(encoding="utf-8"))
+    assert host.get("telemetryMode") != "OpenTelemetry" or "applicationInsights" not in host["logging"]
+
+
+def test_every_function_has_a_thread_where_one_instance_runs_all() -> None:
+    """As in the twin; a person's sweep must not make `health` wait. The HTTP API needs no thread of the worker."""
+    example = json.loads((ROOT / "local.settings.json.example").read_text(encoding="utf-8"))["Values"]
+    at_once = len(FUNCTIONS) - 1
+    assert at_once <= FUNCTION_THREADS == int(example["PYTHON_THREADPOOL_THREAD_COUNT"])
 
 
 @pytest.mark.slow

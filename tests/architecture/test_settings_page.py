@@ -6,14 +6,27 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+IDENTITY = ("credential", "clientId")
+THREADS = "PYTHON_THREADPOOL_THREAD_COUNT"
 
 
 def test_every_app_setting_is_documented() -> None:
     """A setting that settings.py reads, or that a binding names, has its row in docs/operations.md."""
-    sources = [ROOT / "function_app" / "config" / "settings.py", ROOT / "function_app" / "functions.py"]
+    places = ("config/settings.py", "adapters/connections.py", "functions.py")
+    sources = [ROOT / "function_app" / place for place in places]
     read = {
         name for path in sources for name in re.findall(r"LANDFALL_[A-Z_]+[A-Z]", path.read_text(encoding="utf-8"))
     }
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").partition("## App settings")[2]
     assert set() == read - set(re.findall(r"`(LANDFALL_[A-Z_]+)`", page))
-    assert {"LANDFALL_CLAIM_LEASE_S", "LANDFALL_RECONCILE_SCHEDULE"} <= read
+    assert {"LANDFALL_STORAGE_SUFFIX", "LANDFALL_CLAIM_LEASE_S", "LANDFALL_RECONCILE_SCHEDULE"} <= read
+
+
+def test_the_settings_of_an_identity_and_of_a_cloud_are_documented() -> None:
+    """The host, Microsoft's clients and the worker read them; nothing in this repository does."""
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").partition("## App settings")[2]
+    accounts = [f"{account}__{member}" for account in ("AzureWebJobsStorage", "DataStorage") for member in IDENTITY]
+    named = [*accounts, "AZURE_CLIENT_ID", "AZURE_AUTHORITY_HOST", "AZUREML_CURRENT_CLOUD", THREADS]
+    assert [] == [name for name in named if f"`{name}`" not in page]
+    [schedule] = [line for line in page.splitlines() if line.startswith("| `LANDFALL_RECONCILE_SCHEDULE`")]
+    assert "in UTC" in schedule

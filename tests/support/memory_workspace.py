@@ -13,7 +13,7 @@ class MemoryWorkspace:
 
     def __init__(self) -> None:
         self.codes: dict[tuple[str, str], list[str]] = {}
-        self.environments: dict[tuple[str, str], str | None] = {}
+        self.environments: dict[tuple[str, str], str] = {}
         self.datastores: dict[str, tuple[str, str]] = {}
         self.clusters: dict[str, WantedCluster] = {}
 
@@ -24,9 +24,8 @@ class MemoryWorkspace:
         self.codes[name, version] = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
         return True
 
-    def ensure_environment(self, name: str, version: str, *, image: str | None, context: Path) -> bool:
+    def ensure_environment(self, name: str, version: str, *, image: str) -> bool:
         """Keep the image."""
-        del context
         if (name, version) in self.environments:
             return False
         self.environments[name, version] = image

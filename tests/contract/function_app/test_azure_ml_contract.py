@@ -66,9 +66,19 @@ def test_another_job_under_a_taken_name_is_refused(bench: Bench) -> None:
     spec = job_spec()
     bench.jobs.submit(spec)
     other = job_spec("Completed", name=spec.name)
-    with pytest.raises(SubmissionRefusedError, match="another job has this name"):
+    with pytest.raises(SubmissionRefusedError, match="another job has this name") as refused:
         bench.jobs.submit(other)
     bench.jobs.cancel(spec.name)
+    assert "400/JobPropertyImmutable" == refused.value.code
+
+
+def test_a_job_for_a_compute_that_is_gone_is_refused_with_its_name(bench: Bench) -> None:
+    """The service does not say which compute; its codes decide the failure class."""
+    if isinstance(bench.jobs, MemoryJobs):
+        bench.jobs.deleted_computes.add("gone-cluster")
+    with pytest.raises(SubmissionRefusedError, match="has no cluster gone-cluster") as refused:
+        bench.jobs.submit(job_spec(compute="gone-cluster"))
+    assert "400/UserError/BadArgument/UnknownTargetType" == refused.value.code
 
 
 def test_a_canceled_job_ends_canceled(bench: Bench) -> None:

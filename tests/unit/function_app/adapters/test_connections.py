@@ -8,7 +8,14 @@ import pytest
 from azure.core.pipeline.transport import HttpRequest, RequestsTransport
 from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
 
-from function_app.adapters.connections import MAX_SETTING_CHARS, StorageConnection, client_options, read_connection
+from function_app.adapters.connections import (
+    HOST_CONNECTION,
+    MAX_SETTING_CHARS,
+    STORAGE_SUFFIX,
+    StorageConnection,
+    client_options,
+    read_connection,
+)
 from function_app.domain.errors import SettingsError
 
 NAME = "DataStorage"
@@ -50,7 +57,10 @@ def test_an_address_is_opened_by_an_identity() -> None:
     assert isinstance(storage.blob_service.credential, DefaultAzureCredential)
 
 
-@pytest.mark.parametrize("extra", [{f"{NAME}__clientId": "c1"}, {f"{NAME}__credential": "managedidentity"}])
+MANAGED = {f"{NAME}__credential": "managedidentity"}
+
+
+@pytest.mark.parametrize("extra", [MANAGED | {f"{NAME}__clientId": "c1"}, MANAGED])
 def test_a_managed_identity_is_used_where_one_is_named(extra: dict[str, str]) -> None:
     """By its client id, or as the app's own."""
     assert isinstance(connection(BLOBS | extra).blob_service.credential, ManagedIdentityCredential)
@@ -62,6 +72,15 @@ def test_an_account_name_gives_the_public_addresses() -> None:
     settings = read_connection({f"{NAME}__accountName": "acme", f"{NAME}__tableServiceUri": table}, NAME)
     blob, queue = (f"https://acme.{service}.core.windows.net" for service in ("blob", "queue"))
     assert {"blob": blob, "queue": queue, "table": table} == settings.service_uris
+
+
+def test_a_sovereign_cloud_has_a_domain_of_its_own() -> None:
+    """For the data account; the Functions host would take the host's account for one of the public cloud."""
+    suffix = {STORAGE_SUFFIX: "core.chinacloudapi.cn"}
+    settings = read_connection({f"{NAME}__accountName": "acme"} | suffix, NAME)
+    assert "https://acme.blob.core.chinacloudapi.cn" == settings.service_uris["blob"]
+    with pytest.raises(SettingsError, match=r"means an account of core\.windows\.net to the Functions host"):
+        read_connection({f"{HOST_CONNECTION}__accountName": "acme"} | suffix, HOST_CONNECTION)
 
 
 def test_a_missing_connection_names_the_settings() -> None:
@@ -86,6 +105,12 @@ def test_a_service_that_the_settings_do_not_reach_is_named_when_used() -> None:
         ({f"{NAME}__blobServiceUri": "https://a.example/?sv=1"}, "DataStorage__blobServiceUri is no service address"),
         ({f"{NAME}__accountName": "Acme/x"}, "DataStorage__accountName is 'Acme"),
         (BLOBS | {f"{NAME}__credential": "password"}, "DataStorage__credential is 'password"),
+        (
+            BLOBS | {f"{NAME}__clientId": "c1"},
+            "clientId is set without DataStorage__credential, and the",
+        ),
+        ({f"{NAME}__accountName": "acme", STORAGE_SUFFIX: ".example"}, "LANDFALL_STORAGE_SUFFIX is '.example'"),
+        ({f"{NAME}__accountName": "acme", STORAGE_SUFFIX: "x/y.example"}, "LANDFALL_STORAGE_SUFFIX is 'x/y.example'"),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, str], message: str) -> None:

@@ -14,8 +14,8 @@ from tools.native_library import SOURCE, build, library_of
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A copy of the source."""
-    return Path(shutil.copy(SOURCE, tmp_path))
+    """A copy of the source, with a name and so a log of its own."""
+    return Path(shutil.copy(SOURCE, tmp_path / f"{tmp_path.name}.c"))
 
 
 def libraries(source: Path) -> list[Path]:

@@ -1,11 +1,13 @@
 """One dataset's 2,000 tiny shards at once, and a single shard of another one now and then, on the local twin.
 
-What is promised does not depend on the machine: requests. Times and CPU describe the machine, and include the
-emulators' work. The dev host runs the app in its own process, so its CPU includes the queue trigger's.
+Times and CPU describe two cores on which nothing else runs, and include the emulators' work. The dev host runs the
+app in its own process, so its CPU includes the queue trigger's. The emulated Event Grid falls behind the uploads by
+up to 20 s, as all share these cores; the events of the other dataset's shards therefore go into the queue at once.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from azure.storage.blob import ContainerClient
+from azure.storage.queue import QueueClient, TextBase64EncodePolicy
 
 from bench.benchmarks.latency import submission, write_pipelines
 from bench.figures import BenchmarkError, Context, Figure
@@ -21,6 +24,7 @@ from bench.worker_rate import requests
 from bench.workers.timed import cpu_s
 from function_app.adapters.connections import ConnectionSettings, StorageConnection
 from function_app.adapters.tables import TableLedger
+from function_app.domain.events import CREATED, SHARD_UPLOADED
 from function_app.domain.records import DatasetVersion
 from local_azure.azurite import AZURITE
 from local_azure.processes import EVENT_GRID, FUNCTIONS_HOST
@@ -35,6 +39,7 @@ NUM_SHARDS = 2_000
 NUM_OTHERS = 4
 """Shards of the other dataset; the last one follows the last shard of the flood."""
 UPLOADERS = 8
+MAX_SUBMISSION_S, MAX_DELAY_S = 45.0, 5.0
 WITHIN_S, POLL_S = 300.0, 0.5
 PARTS = {"host and app": FUNCTIONS_HOST, "Azurite": AZURITE, "Event Grid": EVENT_GRID}
 
@@ -82,8 +87,18 @@ class _Flood:
         delays_s = list(self._delays_s(others))
         context.say("the other dataset's shards: " + ", ".join(f"{delay_s:.1f} s" for delay_s in delays_s))
         return [
-            Figure(name="last upload to submission", value=submitted - uploaded, unit="s on the twin"),
-            Figure(name="longest delay of another dataset's shard", value=max(delays_s), unit="s on the twin"),
+            Figure(
+                name="last upload to submission",
+                value=submitted - uploaded,
+                unit="s on the twin",
+                at_most=MAX_SUBMISSION_S,
+            ),
+            Figure(
+                name="another dataset's shard, longest time from its event to its verdict",
+                value=max(delays_s),
+                unit="s on the twin",
+                at_most=MAX_DELAY_S,
+            ),
             Figure(name="requests to tables for one shard", value=_of_tables(made) / NUM_SHARDS, unit="requests"),
             Figure(name="requests to storage for one shard", value=made.total() / NUM_SHARDS, unit="of all parts"),
             *(Figure(name=f"CPU of {name} for one shard", value=ms, unit="ms") for name, ms in used.items()),
@@ -98,12 +113,23 @@ class _Flood:
             for part in range(NUM_OTHERS):
                 mine = range(part * NUM_SHARDS // NUM_OTHERS, (part + 1) * NUM_SHARDS // NUM_OTHERS)
                 list(pool.map(lambda index: self._upload(paths[index], index), mine))
-                self._upload(f"{OTHER}/v1/train-{part:05}-of-{NUM_OTHERS:05}.tfrecord", part)
+                path = f"{OTHER}/v1/train-{part:05}-of-{NUM_OTHERS:05}.tfrecord"
+                self._upload(path, part)
                 others.append(time.time())
+                self._report(path)
         return others
 
     def _upload(self, path: str, number: int) -> None:
         self.container.upload_blob(path, frame_record(encode_example({"label": [number % 10], "id": [number]})))
+
+    def _report(self, path: str) -> None:
+        """Put the event of an upload into the queue."""
+        subject = f"/blobServices/default/containers/{self.container.container_name}/blobs/{path}"
+        event = {"id": path, "eventType": CREATED, "subject": subject, "data": {"api": "PutBlob"}}
+        with QueueClient.from_connection_string(
+            self.twin.places.host_connection, SHARD_UPLOADED, message_encode_policy=TextBase64EncodePolicy()
+        ) as queue:
+            queue.send_message(json.dumps(event))
 
     def _await_submission(self, dataset: str) -> float:
         end = time.time() + WITHIN_S

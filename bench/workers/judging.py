@@ -18,12 +18,12 @@ from azure.core.exceptions import ResourceNotFoundError
 from azure.data.tables import TableClient, UpdateMode
 
 from bench.workers.timed import serve
-from function_app.adapters.connections import StorageConnection, read_connection
+from function_app.adapters.connections import HOST_CONNECTION, StorageConnection, read_connection
 from function_app.adapters.tables import TABLE_PREFIX
 from function_app.adapters.tables.client import new_writer
 from function_app.adapters.tables.rows import ascending, escaped, joined, to_columns
 from function_app.adapters.tables.versions import counter_key, shard_key, shard_partition
-from function_app.bootstrap import DATA_CONNECTION, HOST_CONNECTION, build_services
+from function_app.bootstrap import DATA_CONNECTION, build_services
 from function_app.domain.events import read_uploads
 from function_app.domain.records import HistoryEntry, ShardRecord
 from function_app.domain.shard_paths import shard_place

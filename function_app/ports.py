@@ -297,12 +297,12 @@ class ShardStore(Protocol):
 
 
 class RejectedCopies(Protocol):
-    """Copies of rejected shards, in other containers of the data account, which are created when missing."""
+    """Copies of rejected shards, in other containers of the data account, which must exist."""
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
         """Copy exactly the content in ``facts`` to a new blob; return False where the blob exists.
 
-        Raises SourceChangedError, SourceGoneError.
+        Raises SourceChangedError, SourceGoneError, StorageRefusedError where the container does not exist.
         """
         ...
 

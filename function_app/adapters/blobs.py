@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from function_app.adapters.blob_listing import list_blobs
 from function_app.adapters.connections import StorageConnection
-from function_app.adapters.storage_errors import storage_errors
+from function_app.adapters.storage_errors import StorageRefusedError, storage_errors
 from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.records import BlobFacts, normalise_etag
 from function_app.ports import passed_over
@@ -147,8 +147,9 @@ def _facts(path: str, properties: BlobProperties) -> BlobFacts:
 class BlobRejectedCopies:
     """Implements RejectedCopies by Copy Blob within the account: the content never passes through the app.
 
-    The identity must be allowed to write to the account. The service may finish a copy of many gigabytes after the
-    call; that copy fails where the source is overwritten meanwhile.
+    The identity must be allowed to write to the container, which is not created here: that would take a role on the
+    whole account. The service may finish a copy of many gigabytes after the call; that copy fails where the source is
+    overwritten meanwhile.
     """
 
     def __init__(self, connection: StorageConnection, source_container: str) -> None:
@@ -162,12 +163,14 @@ class BlobRejectedCopies:
         source = self._service.get_blob_client(self._source_container, facts.path)
         with storage_errors(f"copy {self._source_container}/{facts.path} to {container}"):
             try:
-                self._copy(source, _pinned(source, facts), container, path)
+                _start_copy(source, _pinned(source, facts), self._service.get_blob_client(container, path))
             except ResourceExistsError:
                 return False
             except ResourceModifiedError as error:
                 raise SourceChangedError(f"{facts.path}: the blob was overwritten before it was copied") from error
             except ResourceNotFoundError as error:
+                if getattr(error, "error_code", None) == _CONTAINER_NOT_FOUND:
+                    raise StorageRefusedError(no_container(container)) from error
                 raise SourceGoneError(f"{facts.path}: the blob is gone") from error
         return True
 
@@ -180,26 +183,17 @@ class BlobRejectedCopies:
             client = self._service.get_blob_client(container, path)
             client.upload_blob(content, overwrite=True, content_settings=settings)
 
-    def _copy(self, source: BlobClient, etag: str, container: str, path: str) -> None:
-        from azure.core.exceptions import ResourceNotFoundError
-
-        try:
-            _start_copy(source, etag, self._service.get_blob_client(container, path))
-        except ResourceNotFoundError as error:
-            if getattr(error, "error_code", None) != _CONTAINER_NOT_FOUND:
-                raise
-            self._create(container)
-            _start_copy(source, etag, self._service.get_blob_client(container, path))
-
-    def _create(self, container: str) -> None:
-        from azure.core.exceptions import ResourceExistsError
-
-        with contextlib.suppress(ResourceExistsError):  # another handler created it first
-            self._service.create_container(container)
-
     @property
     def _service(self) -> BlobServiceClient:
         return self._connection.blob_service
+
+
+def no_container(container: str) -> str:
+    """Return what to do about a container for rejected copies that does not exist."""
+    return (
+        f"container {container} does not exist in the data account; create it, and give the app's identity the role "
+        "Storage Blob Data Contributor on it"
+    )
 
 
 def _pinned(source: BlobClient, facts: BlobFacts) -> str:

@@ -310,7 +310,7 @@ class Pipeline(Section):
     register_: Register | None = Field(default=None, alias="register")
     """Which model to register. Null: no model is registered, and every completed run reports this."""
     quarantine: Container | None = None
-    """Container of the data account for copies of rejected shards and their reasons. Null: no copies."""
+    """Existing container of the data account for copies of rejected shards and their reasons. Null: no copies."""
     notify: tuple[Recipient, ...] = Field(default=(), max_length=20)
     """Recipients: `topic`, or `webhook: SETTING` with the app setting that contains the address."""
     watch: Watch = Watch()

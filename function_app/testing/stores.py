@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
 
-from function_app.adapters.blobs import check_size
+from function_app.adapters.blobs import check_size, no_container
+from function_app.adapters.storage_errors import StorageRefusedError
 from function_app.domain.events import QueuedMessage, TrainingRequest
 from function_app.domain.records import BlobFacts
 from function_app.ports import Clock, passed_over, utcnow
@@ -181,9 +182,12 @@ class MemoryRejectedCopies:
         self.shards = shards
         self.blobs: dict[tuple[str, str], bytes] = {}
         """By container and path."""
+        self.missing_containers: set[str] = set()
 
     def copy(self, facts: BlobFacts, container: str, path: str) -> bool:
         """See RejectedCopies."""
+        if container in self.missing_containers:
+            raise StorageRefusedError(no_container(container))
         content = self.shards.open(facts).read(0, facts.size_bytes)
         if (container, path) in self.blobs:
             return False

@@ -45,6 +45,8 @@ class TwinOptions:
     azurite: Path = AZURITE_JS
 
 
+QUARANTINE_CONTAINER = "quarantine"
+"""For copies of rejected shards, where a pipeline wants them."""
 DATA_CONTAINER, STATE_CONTAINER, RUNS_CONTAINER, WORKSPACE_CONTAINER = "datasets", "landfall", "runs", "azureml"
 DEAD_LETTER_CONTAINER = "landfall-dead-letters"
 QUEUES = ("shard-uploaded", "shard-uploaded-bulk", "training-requested", "run-changed", "sweep-requested")

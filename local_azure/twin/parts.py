@@ -28,6 +28,7 @@ from local_azure.twin.addresses import (
     DEAD_LETTER_CONTAINER,
     FUNCTION_APP_IDENTITY,
     OPERATOR_IDENTITY,
+    QUARANTINE_CONTAINER,
     QUEUES,
     RESOURCE_GROUP,
     RUNS_CONTAINER,
@@ -229,7 +230,7 @@ def create_containers_and_queues(places: Places) -> None:
     """Create the containers and queues that do not exist yet."""
     host = (STATE_CONTAINER, RUNS_CONTAINER, WORKSPACE_CONTAINER, DEAD_LETTER_CONTAINER)
     _create_containers(places.host_connection, host)
-    _create_containers(places.data_connection, (DATA_CONTAINER,))
+    _create_containers(places.data_connection, (DATA_CONTAINER, QUARANTINE_CONTAINER))
     with QueueServiceClient.from_connection_string(places.host_connection) as queues:
         for name in QUEUES:
             with contextlib.suppress(ResourceExistsError):  # kept from an earlier start

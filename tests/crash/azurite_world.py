@@ -67,9 +67,10 @@ class AzuriteWorld(World):
         return self.storage
 
     def create(self) -> None:
-        """Create the container of shards, as the data owner does."""
+        """Create the containers of the data account, as a deployment does."""
         with contextlib.closing(self._connection()) as storage:
-            storage.blob_service.create_container(self.services.data_container)
+            for container in (self.services.data_container, "quarantine"):
+                storage.blob_service.create_container(container)
 
     def opened(self) -> AzuriteWorld:
         """Return the world with real ports, except those that a scenario has replaced."""

@@ -10,6 +10,7 @@ import pytest
 
 from function_app.adapters.blobs import BlobRejectedCopies, BlobShardStore
 from function_app.adapters.connections import StorageConnection
+from function_app.adapters.storage_errors import StorageRefusedError
 from function_app.domain.records import BlobFacts
 from function_app.ports import RejectedCopies, ShardStore
 from function_app.testing.stores import MemoryRejectedCopies, MemoryShardStore
@@ -18,6 +19,7 @@ from tests.contract.function_app.conftest import BOTH
 from tests.support.threads import at_once
 
 PATH = "digits/v1/train-00000-of-00001.tfrecord"
+MISSING = "no-such-container"
 COPY = f"{PATH}@0X1"
 
 
@@ -47,9 +49,11 @@ def ward(request: pytest.FixtureRequest, unique: str) -> Ward:
     if request.param == "memory":
         memory = MemoryShardStore()
         kept = MemoryRejectedCopies(memory)
+        kept.missing_containers.add(MISSING)
         return Ward(kept, memory, memory.put, memory.delete, own, lambda path: kept.blobs[own, path])
     storage: StorageConnection = request.getfixturevalue("data_storage")
     source = storage.blob_service.create_container(unique)
+    storage.blob_service.create_container(own)
     return Ward(
         rejected_copies=BlobRejectedCopies(storage, unique),
         shards=BlobShardStore(storage, unique),
@@ -119,3 +123,12 @@ def test_facts_that_never_were_are_not_copied(ward: Ward) -> None:
     facts = replace(ward.upload(b"content"), etag="0X0")
     with pytest.raises(SourceChangedError, match="the blob was overwritten: its ETag was 0X0"):
         ward.rejected_copies.copy(facts, ward.container, COPY)
+
+
+def test_a_container_that_is_missing_is_named_with_its_fix(ward: Ward) -> None:
+    """The app creates none: that would take a role on the whole account."""
+    facts = ward.upload(b"bad")
+    fix = f"container {MISSING} does not exist in the data account; create it, and give .* Contributor on it"
+    for _ in range(2):
+        with pytest.raises(StorageRefusedError, match=fix):
+            ward.rejected_copies.copy(facts, MISSING, COPY)

@@ -159,6 +159,9 @@ class Turns:
     """Messages that are passed on together with the delivered one: the most that a queue hands out at once."""
     taken_for: timedelta = timedelta(seconds=30)
     """A message that was taken and neither passed on nor handled is delivered again after this time."""
+    small_bytes: int = 1 << 20
+    """Shards up to this size, by their events, are handled at the same time where one message has several."""
+    small_at_once: int = 4
     together_s: float = 5.0
     """Where the shards of one message take longer, the rest become messages of their own, for any instance."""
     pause_s: float = 0.25

@@ -141,6 +141,7 @@ def _upload(event: Event, *, is_repeated: bool) -> Upload:
         path=blob[1],
         event_id=event.id,
         is_repeated=is_repeated,
+        size_bytes=size if isinstance(size := event.data.get("contentLength"), int) else None,
     )
 
 
@@ -190,6 +191,8 @@ class Upload:
     event_id: str
     is_repeated: bool = False
     """Whether the message was delivered before: the handler may have died on this shard."""
+    size_bytes: int | None = None
+    """Only how shards are scheduled follows from it."""
 
 
 def first_event(payload: str) -> Mapping[str, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 
 from function_app.domain.errors import InvalidEventError, ServiceUnavailableError
@@ -127,23 +129,46 @@ def _handle_taken(message: QueuedMessage, services: IngestServices) -> None:
 def _handle_all(queue: str, body: bytes | str, services: IngestServices, *, num_deliveries: int) -> None:
     """Handle the uploads of a message. Where one fails or takes long, it and the rest become single messages."""
     uploads = read_uploads(body, num_deliveries=num_deliveries)
-    end_s, num_handled = services.turns.seconds() + services.turns.together_s, 0
-    is_alone = len(uploads) == 1
+    give_way = services.turns.give_way if queue == SHARD_UPLOADED_BULK else lambda: None
+    if len(uploads) == 1:
+        give_way()
+        handle_upload(uploads[0], services)
+        return
+    # Of several uploads that are delivered again, one may have ended its process.
+    left = uploads if num_deliveries > 1 else _handle_together(uploads, give_way, services)
+    texts = dict(zip(uploads, single_messages(body), strict=True))
+    for upload in left:
+        services.queues[queue].send_text(texts[upload])
+
+
+def _handle_together(
+    uploads: Sequence[Upload], give_way: Callable[[], None], services: IngestServices
+) -> Sequence[Upload]:
+    """Handle uploads until one fails or the time is over; return those that were not handled.
+
+    Small shards are handled at the same time: they wait for storage and leave the processor idle.
+    """
+    turns, left = services.turns, deque(uploads)
+    end_s, failed = turns.seconds() + turns.together_s, list[Upload]()
+    is_small = all(upload.size_bytes is not None and upload.size_bytes <= turns.small_bytes for upload in uploads)
+    at_once = turns.small_at_once if is_small else 1
+    with ThreadPoolExecutor(at_once) as pool:
+        run = pool.map if is_small else map
+        while left and not failed and (len(left) == len(uploads) or turns.seconds() < end_s):
+            give_way()
+            now = [left.popleft() for _ in range(min(at_once, len(left)))]
+            is_handled = run(partial(_is_handled, services=services), now)
+            failed = [upload for upload, handled in zip(now, is_handled, strict=True) if not handled]
+    return [*failed, *left]
+
+
+def _is_handled(upload: Upload, services: IngestServices) -> bool:
     try:
-        # Of several uploads that are delivered again, one may have ended its process.
-        for upload in uploads if is_alone or num_deliveries == 1 else ():
-            if queue == SHARD_UPLOADED_BULK:
-                services.turns.give_way()
-            handle_upload(upload, services)
-            num_handled += 1
-            if services.turns.seconds() >= end_s:
-                break
+        handle_upload(upload, services)
     except LandfallError:
-        if is_alone:
-            raise
         logger.exception("a shard failed: it and those behind it become single messages")
-    for text in single_messages(body)[num_handled:]:
-        services.queues[queue].send_text(text)
+        return False
+    return True
 
 
 def _has_waited(inserted_at: datetime | None, services: IngestServices) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from threading import Barrier, Lock
 from typing import Any
 
 import pytest
@@ -202,6 +204,32 @@ def test_shards_that_take_long_are_left_to_any_instance(flood: Flood) -> None:
     flood.world.services.turns.together_s = 0.0
     handle_passed_on(joined(*paths), flood.world.services)
     assert (1, [1, 1]) == (flood.num_judged(), [len(read_uploads(text)) for text in flood.world.bulk.messages])
+
+
+@pytest.mark.parametrize(("size_bytes", "at_once"), [(1 << 20, 4), ((1 << 20) + 1, 1), (None, 1)])
+def test_small_shards_of_a_message_are_handled_at_the_same_time(
+    flood: Flood, size_bytes: int | None, at_once: int
+) -> None:
+    """They wait for storage; larger ones, and those of unknown size, need the processor and the memory alone."""
+    under_way, most, lock = Counter[str](), [], Lock()
+    meeting = Barrier(at_once)
+
+    def validate(source: ShardSource, requirements: DataRequirements) -> ShardVerdict:
+        with lock:
+            under_way["now"] += 1
+            most.append(under_way["now"])
+        meeting.wait(60)
+        with lock:
+            under_way["now"] -= 1
+        return validate_shard(source, requirements)
+
+    paths = [flood.world.put(name) for name in FLOOD[:8]]
+    events = [
+        event | {"data": {"api": "PutBlob", "contentLength": size_bytes}} for event in json.loads(message(paths))
+    ]
+    services = replace(flood.world.services, validate=validate)
+    handle_passed_on(json.dumps(events).encode(), services)
+    assert (8, at_once, []) == (flood.num_judged(), max(most), flood.world.bulk.messages)
 
 
 def test_joined_messages_fit_into_a_queue() -> None:

@@ -38,8 +38,8 @@ def test_different_requests_of_the_two_processes_are_refused() -> None:
 
 
 def test_the_concurrency_is_the_hosts() -> None:
-    """The host fetches a batch of four, and the next one when two messages are left."""
-    assert 6 == concurrency(REPOSITORY)
+    """The host fetches one message of each of the two queues, and the next one when it is done."""
+    assert 2 == concurrency(REPOSITORY)
 
 
 def test_the_shard_that_is_judged_is_accepted(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import islice
+from threading import Event
 
 from function_app.domain.errors import InvalidEventError, ServiceUnavailableError
 from function_app.domain.events import (
@@ -148,27 +148,29 @@ def _handle_together(
 
     Small shards are handled at the same time: they wait for storage and leave the processor idle.
     """
-    turns, left = services.turns, deque(uploads)
-    end_s, failed = turns.seconds() + turns.together_s, list[Upload]()
-    is_small = all(upload.size_bytes is not None and upload.size_bytes <= turns.small_bytes for upload in uploads)
-    at_once = turns.small_at_once if is_small else 1
-    with ThreadPoolExecutor(at_once) as pool:
-        run = pool.map if is_small else map
-        while left and not failed and (len(left) == len(uploads) or turns.seconds() < end_s):
-            give_way()
-            now = [left.popleft() for _ in range(min(at_once, len(left)))]
-            is_handled = run(partial(_is_handled, services=services), now)
-            failed = [upload for upload, handled in zip(now, is_handled, strict=True) if not handled]
-    return [*failed, *left]
+    turns, is_over = services.turns, Event()
+    end_s = turns.seconds() + turns.together_s
 
+    def is_handled(upload: Upload) -> bool:
+        if is_over.is_set():
+            return False
+        give_way()
+        try:
+            handle_upload(upload, services)
+        except LandfallError:
+            logger.exception("a shard failed: it and those behind it become single messages")
+            is_over.set()
+            return False
+        if turns.seconds() >= end_s:
+            is_over.set()
+        return True
 
-def _is_handled(upload: Upload, services: IngestServices) -> bool:
-    try:
-        handle_upload(upload, services)
-    except LandfallError:
-        logger.exception("a shard failed: it and those behind it become single messages")
-        return False
-    return True
+    if all(upload.size_bytes is not None and upload.size_bytes <= turns.small_bytes for upload in uploads):
+        with ThreadPoolExecutor(turns.small_at_once) as pool:
+            handled = list(pool.map(is_handled, uploads))
+    else:
+        handled = [is_handled(upload) for upload in uploads]
+    return [upload for upload, is_done in zip(uploads, handled, strict=True) if not is_done]
 
 
 def _has_waited(inserted_at: datetime | None, services: IngestServices) -> bool:

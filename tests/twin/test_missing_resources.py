@@ -23,7 +23,8 @@ def test_a_script_whose_ranks_are_missing_twice_fails_with_the_counts(twin: Twin
     """One rank of two starts, and again on fresh nodes: a failed run, no model, and words that say what to do."""
     twin.client.fail_jobs("one_rank", job="lonely-missing", times=2)
     twin.upload("lonely/missing", whole_version())
-    run = twin.await_settled("lonely/missing")
+    run = await_state(twin, "lonely/missing", "failed", attempt=2)
+    twin.await_quiet()
     run, first = twin.api.run(run["run_id"]), twin.api.run(f"{run['logical_run']}-a1")
     assert (2, "missing_resources", "stop", "missing_resources", "wait") == (
         run["attempt"],

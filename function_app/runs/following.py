@@ -88,6 +88,9 @@ def _look(run: RunRecord, services: RunServices, by: Actor) -> RunRecord:
     if target in ENDS and services.outage(run.dataset_version.dataset):
         release(run, services, by=by)  # its pipeline, once it is mended, decides what follows from the end
         return run
+    if target is RunState.CANCELED and run.cancel_requested_at is None:
+        # A cancellation is on record before Azure ML is asked for it, so it is there now if it was not before.
+        run = services.ledger.run(run.run_id) or run
     if target is RunState.RUNNING:
         run = _unless_changed(run, services)  # before the move: who finds the run running does not ask again
     return _moved(run, target, _members(run, target, status, services), services, by)

@@ -11,6 +11,7 @@ from function_app.domain.jobs import JobSpec, JobStatus
 from function_app.domain.records import PERSON, RunRecord
 from function_app.domain.run_states import RunState
 from function_app.runs.cancellation import cancel_run
+from function_app.runs.ending import mark_canceled
 from function_app.runs.requests import request_run
 from function_app.runs.submission import submit_run
 from function_app.sweep.sweep import sweep
@@ -60,6 +61,33 @@ def test_a_run_that_azure_ml_has_ends_canceled_when_its_job_has(status: str) -> 
         found = canceled(world, run)
     assert (RunState.CANCELED, REASON, [(run.run_id, "canceled")]) == (found.state, found.reason, outcomes(world))
     assert 1 == world.actions(run.run_id).count("cancel_requested")
+
+
+class CanceledWhileAsked(MemoryJobs):
+    """A service that is asked for a job's status, and before it answers a person cancels the run."""
+
+    world: World | None = None
+
+    def status(self, name: str) -> JobStatus | None:
+        """See JobService."""
+        world, self.world = self.world, None
+        if world is not None:
+            mark_canceled(world.only_run(), PERSON, REASON, world.services)
+            self.cancel(name)
+        return super().status(name)
+
+
+def test_who_looks_while_a_person_cancels_gives_the_person_s_reason() -> None:
+    """The row was read before the cancellation, the job's status after it."""
+    world = World()
+    jobs = CanceledWhileAsked()
+    world.jobs, world.services = jobs, replace(world.services, jobs=jobs)
+    run = world.upload_version()
+    jobs.become(run.run_id, "Running")
+    world.follow(run)
+    jobs.world = world
+    found = world.follow(run)
+    assert (RunState.CANCELED, REASON, None) == (found.state, found.reason, found.failure_class)
 
 
 def test_a_planned_run_is_canceled_without_a_word_to_azure_ml() -> None:

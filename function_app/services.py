@@ -156,7 +156,9 @@ class Turns:
     short_wait: timedelta = timedelta(seconds=2)
     """Where messages wait shorter in the queue of uploads, none is passed on. Storage states times in seconds."""
     max_taken: int = 32
-    """Messages that are passed on together with the delivered one: the most that a queue hands out at once."""
+    """Messages that are taken at once: the most that a queue hands out."""
+    max_passed_on: int = 320
+    """Messages that one handler passes on; to delete them takes seconds, and meanwhile they are hidden."""
     taken_for: timedelta = timedelta(seconds=30)
     """A message that was taken and neither passed on nor handled is delivered again after this time."""
     small_bytes: int = 1 << 20

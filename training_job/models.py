@@ -76,7 +76,7 @@ def _batch_norm(layer: keras.layers.BatchNormalization, inputs: Any, training: A
         epsilon=layer.epsilon,
     )
     # The kernel returns the sample's variance times n / (n - 1); Keras 3 keeps the sample's own.
-    n = tf.cast(tf.size(inputs) // channels, tf.float32)
+    n = tf.cast(tf.size(inputs, tf.int64) // channels, tf.float32)
     for moving, of_batch in ((layer.moving_mean, mean), (layer.moving_variance, variance * (n - 1) / n)):
         moving.assign(moving * layer.momentum + of_batch * (1 - layer.momentum))
     return outputs

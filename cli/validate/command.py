@@ -42,8 +42,7 @@ MAX_JOBS = 64
 @click.option(
     "--pipeline",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Pipeline file, beside its clusters.yaml, whose requirements on the data are checked too "
-    "(default: check integrity only).",
+    help="Pipeline file whose requirements on the data are checked too (default: check integrity only).",
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per shard, each on its own line.")
 @click.option("--statistics", is_flag=True, help="With --json: add statistics of the data.")
@@ -95,11 +94,11 @@ def load_requirements(pipeline: Path | None) -> DataRequirements | None:
     """Return a pipeline file's requirements on the data. Raises click.UsageError for a wrong file."""
     if pipeline is None:
         return None
-    from function_app.config.pipeline_files import load_pipeline
+    from function_app.config.pipeline_files import read_pipeline
     from function_app.domain.errors import PipelineError
 
     try:
-        return load_pipeline(pipeline).data.requirements()
+        return read_pipeline(pipeline).data.requirements()
     except PipelineError as error:
         raise click.UsageError(str(error)) from error
 

@@ -111,7 +111,7 @@ def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> Pipe
     problems: dict[str, list[str]] = {}
     for path in paths:
         try:
-            pipeline = parse_pipeline(_content(path), path.name)
+            pipeline = read_pipeline(path)
         except PipelineError as error:
             problems.setdefault(_dataset_of(path), []).extend(error.problems)
             continue
@@ -182,7 +182,12 @@ def _dataset_of(path: Path) -> str:
 
 def load_pipeline(path: Path) -> Pipeline:
     """Return the pipeline in one file, on the clusters beside it. Raises PipelineError with all problems."""
-    return _on(parse_pipeline(_content(path), path.name), path.name, load_clusters(path.parent))
+    return _on(read_pipeline(path), path.name, load_clusters(path.parent))
+
+
+def read_pipeline(path: Path) -> Pipeline:
+    """Return the pipeline in one file, not yet on machines. Raises PipelineError with all problems."""
+    return parse_pipeline(_content(path), path.name)
 
 
 def _content(path: Path) -> bytes:
@@ -323,9 +328,11 @@ def _problems(error: ValidationError, section: Any) -> Iterator[str]:
     """Yield one message for each pydantic error: field path, problem, value, and a suggestion for unknown fields."""
     for found in error.errors(include_url=False):
         location = [part for part in found["loc"] if part != "[key]"]
-        if (moved := _MOVED.get(".".join(map(str, location)))) and found["type"] == "extra_forbidden":
+        field = ".".join(map(str, location))
+        if field in _MOVED and found["type"] == "extra_forbidden":
             value = found["input"] if isinstance(found["input"], str | int | float) else "…"
-            yield f"{'.'.join(map(str, location))}: {moved.format(setting_value(str(value)).strip(chr(39)))}"
+            stated = setting_value(str(value)).strip("'")
+            yield f"{field}: {_MOVED[field].format(stated)}"
             continue
         message = _MEANINGS.get(found["type"]) or found["msg"].replace("Input should be", "must be")
         message = message.removeprefix("Value error, ").removeprefix(f"feature {UNNAMED}: ")

@@ -86,12 +86,13 @@ def handle_passed_on(body: bytes, services: IngestServices, *, num_deliveries: i
 
 
 def _pass_on(body: bytes, services: IngestServices) -> None:
-    """Pass a message on together with those behind it; handle at once what of these is not to be passed on.
+    """Pass a message on together with those behind it, up to the first that is not to be passed on: that is handled.
 
-    Messages are deleted last: a delete costs a request for each, and another dataset's shard may lie behind them.
+    Each delete is a request, so messages are deleted once no more are taken; but before one is handled, which may
+    take longer than the others are hidden.
     """
     turns, queue = services.turns, services.queues[SHARD_UPLOADED]
-    end_s, bodies, passed_on = turns.seconds() + turns.together_s, [body.decode()], list[QueuedMessage]()
+    bodies, passed_on, others = [body.decode()], list[QueuedMessage](), list[QueuedMessage]()
     is_more = True
     while is_more:
         turns.passed_on_s = turns.seconds()
@@ -100,12 +101,14 @@ def _pass_on(body: bytes, services: IngestServices) -> None:
         for text in joined_messages([*bodies, *(message.text for message in followers)]):
             services.queues[SHARD_UPLOADED_BULK].send_text(text)
         bodies, passed_on = [], [*passed_on, *followers]
-        for message in taken:
-            if message not in followers and turns.seconds() < end_s:
-                _handle_taken(message, services)
-        is_more = len(taken) == turns.max_taken and turns.seconds() < end_s
+        others = [message for message in taken if message not in followers]
+        is_more = len(followers) == turns.max_taken and len(passed_on) < turns.max_passed_on
     for message in passed_on:
         queue.delete(message)
+    end_s = turns.seconds() + turns.together_s
+    for message in others:
+        if turns.seconds() < end_s:
+            _handle_taken(message, services)
 
 
 def _follows(message: QueuedMessage, services: IngestServices) -> bool:

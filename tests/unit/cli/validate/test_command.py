@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,9 +32,13 @@ def shards(tmp_path: Path) -> Path:
 
 
 def test_accepted(capsys: pytest.CaptureFixture[str], shards: Path) -> None:
-    """A sound shard is accepted with exit status 0, without a pipeline and with one."""
+    """A sound shard is accepted with exit status 0: without a pipeline, with one, and with one alone in its folder.
+
+    Data do not depend on clusters.
+    """
     path = shards / "train-00000-of-00002.tfrecord"
-    for options in ([], ["--pipeline", PIPELINE]):
+    alone = shutil.copy(PIPELINE, shards / "digits.yaml")
+    for options in ([], ["--pipeline", PIPELINE], ["--pipeline", alone]):
         status, out, err = landfall(capsys, "validate", path, *options)
         assert (0, "") == (status, err)
         assert f"accepted    {path}  (20 records" in out

@@ -137,15 +137,32 @@ def test_messages_behind_a_passed_one_are_passed_on_with_it(flood: Flood) -> Non
     assert flood.num_judged() == 21
 
 
-def test_passing_on_ends_in_time(flood: Flood) -> None:
+def test_passing_on_has_an_end(flood: Flood) -> None:
     """The rest is left to the next message; none is lost."""
     flood.upload_all()
     flood.world.bulk.messages.clear()
     for name in FLOOD[20:100]:
         flood.world.uploads.send_text(message([f"digits/v1/{name}"]))
-    flood.world.services.turns.together_s = 0.0
+    flood.world.services.turns.max_passed_on = 32
     flood.arrive(f"digits/v1/{FLOOD[0]}")
     assert (1, 48) == (len(flood.world.bulk.messages), len(flood.world.uploads.messages))
+
+
+def test_messages_that_were_passed_on_are_deleted_before_another_is_handled(flood: Flood) -> None:
+    """That may take longer than they are hidden, and they would be delivered again."""
+    flood.upload_all()
+    other = flood.world.put(FLOOD[0], dataset="faces")
+    for path in (other, *(f"digits/v1/{name}" for name in FLOOD[20:30])):
+        flood.world.uploads.send_text(message([path]))
+    hidden: list[list[str]] = []
+
+    def validate(source: ShardSource, requirements: DataRequirements) -> ShardVerdict:
+        hidden.append([one.path for taken in flood.world.uploads.taken.values() for one in read_uploads(taken.text)])
+        return validate_shard(source, requirements)
+
+    flood.world.services = replace(flood.world.services, validate=validate)
+    flood.arrive(f"digits/v1/{FLOOD[70]}")
+    assert [[other]] == hidden
 
 
 def test_a_repeated_or_senseless_message_is_not_passed_on_with_others(flood: Flood) -> None:

@@ -27,6 +27,8 @@ class SplitDescription:
     """Names of shards that have not come or were rejected."""
     rejected: tuple[ShardRecord, ...]
     num_rejected: int
+    verdicts: Mapping[int, ShardRecord]
+    """Index → verdict, of every position that has one."""
     size_bytes: int
     """Size of the accepted shards; ``statistics`` cover the same shards."""
     statistics: ShardStatistics
@@ -77,6 +79,7 @@ def _split(
         missing=tuple(missing),
         rejected=tuple(rejected[:MAX_LISTED]),
         num_rejected=len(rejected),
+        verdicts={row.index: row for row in rows},
         size_bytes=sum(row.size_bytes for row in good),
         statistics=merged_statistics(good),
         label=requirements.label,

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.exceptions import RequestValidationError
@@ -22,6 +22,7 @@ from function_app.explain.history import why
 from function_app.explain.overview import overview
 from function_app.explain.pending import awaited_of
 from function_app.explain.run_description import describe_run
+from function_app.ingest.completeness import SplitDescription
 from function_app.services import Services
 from function_app.web.bodies import PipelinesBody
 from function_app.web.drawing import charts, shard_grid
@@ -41,6 +42,8 @@ MAX_LETTERS = 100
 MAX_HISTORY = 100
 MAX_LABELS = 50
 MAX_REJECTED = 100
+MANY_SHARDS = 1000
+"""The ledger reads so many with one request. A page of more comes without them, and asks for them itself."""
 
 SplitName = Annotated[str, Path(min_length=1, max_length=63)]
 ShardIndex = Annotated[int, Path(ge=0, lt=10**6)]
@@ -80,36 +83,38 @@ def overview_page(view: PageView) -> Response:
 
 
 @pages.get("/datasets/{dataset}/{version}")
-def version_page(dataset: DatasetName, version: VersionName, view: PageView) -> Response:
-    """Show a dataset version with a cell for each shard."""
-    named = DatasetVersion(dataset=dataset, version=version)
-    described = describe_version(named, view.services)
-    history = view.services.ledger.history(str(named))
-    is_live = described.generation is None or any(run.state not in SETTLED for run in described.runs)
-    splits = [
-        {
-            "described": split,
-            "grid": shard_grid(split),
-            "labels": histogram(_labels(split), MAX_LABELS),
-            "num_labels": len(_labels(split)),
-            "rejected": split.rejected[:MAX_REJECTED],
-        }
-        for split in described.splits
-    ]
+def version_page(
+    dataset: DatasetName, version: VersionName, view: PageView, shards: Literal["all"] | None = None
+) -> Response:
+    """Show a dataset version with a cell for each shard; if it has many, without them first, which takes no time."""
+    named, services = DatasetVersion(dataset=dataset, version=version), view.services
+    num_shards = sum(services.ledger.split_sizes(named).values())
+    is_brief = shards is None and num_shards > MANY_SHARDS
+    described = describe_version(named, services, reads_shards=not is_brief)
+    history = services.ledger.history(str(named))
     return view.show(
         "version.html",
-        is_live=is_live,
+        is_live=described.generation is None or any(run.state not in SETTLED for run in described.runs),
         described=described,
-        splits=splits,
-        awaited=list(awaited_of(described, view.services)),
+        splits=[_drawn(split) for split in described.splits],
+        num_unread=num_shards if is_brief else None,
+        awaited=[] if is_brief else list(awaited_of(described, services)),
         history=history[-MAX_HISTORY:][::-1],
         num_older=max(0, len(history) - MAX_HISTORY),
     )
 
 
-def _labels(split: Any) -> Any:
+def _drawn(split: SplitDescription) -> dict[str, Any]:
+    """Return a split with its drawings."""
     feature = split.statistics.features.get(split.label or "")
-    return feature.histogram.items() if feature else ()
+    labels = feature.histogram if feature else {}
+    return {
+        "described": split,
+        "grid": shard_grid(split),
+        "labels": histogram(labels.items(), MAX_LABELS),
+        "num_labels": len(labels),
+        "rejected": split.rejected[:MAX_REJECTED],
+    }
 
 
 @pages.get("/datasets/{dataset}/{version}/shards/{split}/{index}")

@@ -2,6 +2,8 @@
 "use strict";
 
 const seconds = Number(document.body.dataset.refreshS);
+const rest = document.querySelector("a[data-load]");
+const source = rest ? rest.href : location.href;
 const statusLine = document.getElementById("status");
 
 async function load(address) {
@@ -40,7 +42,7 @@ async function refresh(pause) {
   if (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
   let next = pause;
   try {
-    const fresh = await load(location.href);
+    const fresh = await load(source);
     replaceContent(fresh);
     statusLine.textContent = fresh.getElementById("status").textContent;
     statusLine.className = "";
@@ -49,7 +51,7 @@ async function refresh(pause) {
   } catch (error) {
     statusLine.textContent = `Not updated since ${lastGood.toLocaleTimeString()}: ${error.message}. It is tried again; if this stays, reload the page.`;
     statusLine.className = "late";
-    next = Math.min(60, pause * 2);
+    next = Math.min(60, Math.max(5, pause * 2));
   }
   if (next) refresh(next);
 }
@@ -91,4 +93,4 @@ document.addEventListener("keydown", (event) => {
 
 const log = document.querySelector(".log");
 if (log) log.scrollTop = log.scrollHeight;
-if (seconds) refresh(seconds);
+if (seconds || rest) refresh(rest ? 0 : seconds);

@@ -244,7 +244,10 @@ def test_the_page_of_a_large_version_stays_small() -> None:
         row: ShardRecord = bad if index % 5 == 1 else good
         name = f"train-{index:05d}-of-10000.tfrecord"
         world.ledger.shard_rows[VERSION, "train", index] = replace(row, index=index, name=name)
-    page = look(world, "/datasets/digits/v1").text
+    brief = look(world, "/datasets/digits/v1").text
+    assert "Show all 10,000 shards" in texts(brief)
+    assert len(brief) < 10_000
+    page = look(world, "/datasets/digits/v1?shards=all").text
     assert 1000 == page.count("data-panel")
     assert MAX_REJECTED == page.count('<td class="nowrap"><a href="/datasets')
     assert f"{2000 - MAX_REJECTED} more are not listed" in texts(page)

@@ -11,6 +11,7 @@ from function_app.ingest.completeness import SplitDescription
 
 CELL = 12
 """Width and height of a shard's cell, with the gap to the next one."""
+FEW_CELLS = 100
 FEW_SHARDS = 1000
 MAX_CELLS = 100_000
 """Cells that are drawn for one split; the page says how many are left out."""
@@ -49,6 +50,11 @@ class Grid:
     stretches: tuple[Stretch, ...]
     rejected: tuple[Cell, ...]
     num_left_out: int
+
+    @property
+    def scale(self) -> int:
+        """How many pixels a unit has: a few cells are large enough for a finger."""
+        return 2 if self.width * self.height <= FEW_CELLS * CELL**2 else 1
 
 
 def shard_grid(split: SplitDescription) -> Grid | None:

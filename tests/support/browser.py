@@ -73,7 +73,7 @@ class Watched:
         for width in WIDTHS:
             self.page.set_viewport_size({"width": width, "height": 900})
             for scheme in ("dark", "light"):
-                self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal of the two
+                self.page.emulate_media(color_scheme=scheme)
                 self.check()
             self.page.screenshot(path=SCREENSHOTS / f"{name}-{width}.png", full_page=True)
 

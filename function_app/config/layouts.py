@@ -76,6 +76,10 @@ class Layout(Section):
         """Whether folders below a version may hold its shards."""
         return not folders or (self.has_any_names and not any(map(_is_hidden, folders)))
 
+    def is_left_behind(self, path: str) -> bool:
+        """Whether a path within a version is what programs that write data leave behind, or hidden."""
+        return any(map(_is_hidden, path.split("/"))) or path.endswith(".crc")
+
     def is_marker(self, path: str) -> bool:
         """Whether a path within a version is that of a marker."""
         *folders, name = path.split("/")
@@ -89,6 +93,11 @@ class Layout(Section):
         if not self.has_any_names:
             return parse_shard_name(path)
         _check_path(path)
+        if self.is_left_behind(path):
+            raise ShardNameError(
+                f"{path} is no shard: names that begin with _ or . or end in .crc are hidden, or left behind by the "
+                "program that wrote the data"
+            )
         return ShardName(
             name=path,
             split=self._split_of(path, splits or ()),
@@ -151,16 +160,10 @@ def folders_above(path: str) -> Iterator[str]:
 
 
 def _check_path(path: str) -> None:
-    *folders, name = path.split("/")
-    if len(json.dumps(path)) > MAX_NAME_CHARS or not path.isprintable() or not all((*folders, name)):
+    if len(json.dumps(path)) > MAX_NAME_CHARS or not path.isprintable() or not all(path.split("/")):
         raise ShardNameError(
             f"{path[:80]!r} cannot be a shard's path: use at most {MAX_NAME_CHARS} printable characters below the "
             "version's folder, and no folder without a name"
-        )
-    if any(map(_is_hidden, (*folders, name))) or name.endswith(".crc"):
-        raise ShardNameError(
-            f"{path} is no shard: names that begin with _ or . or end in .crc are of hidden files, or left behind by "
-            "the program that wrote the data"
         )
     if path in COUNT_FILES:
         raise ShardNameError(f"{path} is no shard: it states record counts")

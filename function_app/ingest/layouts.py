@@ -194,7 +194,7 @@ class _Listing:
 
     @property
     def identity(self) -> str:
-        """What tells these markers from others: they were written anew, or elsewhere."""
+        """What tells these markers from others: they were written again, or elsewhere."""
         lines = "\n".join(f"{marker.path} {marker.etag}" for marker in self.markers.values())
         return hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
 

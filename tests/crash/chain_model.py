@@ -179,7 +179,7 @@ class ChainModel(RuleBasedStateMachine):
         return pipeline().data.model_copy(update={"layout": self.layout})
 
     def write_marker(self, version: str) -> None:
-        """Whoever wrote a version says that all files have come, where the layout has a word for it."""
+        """The writer of a version says that all files have come, where the layout has a marker."""
         if self.layout.has_any_names:
             self.wait(1)
             self.uploads.append(self.world.put(self.layout.marker, b"", version))

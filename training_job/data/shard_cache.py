@@ -19,7 +19,7 @@ from training_job.errors import DataError
 _KEPT_FREE = 0.1
 """The part of the disk that stays free."""
 _MAX_KEPT_CHARS = 200
-"""Of a file's name: file systems take 255."""
+"""Characters of a file's name that are kept: file systems take 255."""
 
 
 class ShardCache:

@@ -219,7 +219,7 @@ def _layout(found: Mapping[str, Any]) -> Layout | None:
         return Layout.model_validate(found["layout"]) if found.get("layout") else None
     except ValueError as error:
         raise CliError(
-            f"This version of landfall does not know the function app's data.layout {found['layout']!r:.200}. Install "
+            f"This version of landfall does not know the app's data.layout {found['layout']!r:.200}. Install "
             "the function app's version."
         ) from error
 

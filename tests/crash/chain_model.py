@@ -382,7 +382,7 @@ def walk(seed: int, kind: type[ChainModel] = ChainModel) -> None:
     """
     dice, model = random.Random(seed), kind()  # noqa: S311 (a walk, not secrets)
     model.deploy(dice.choice(POLICIES), dice.choice(BUSY), going=dice.random() < 0.7, at_once=seed % 2 == 1)
-    rules = RULES if kind is ChainModel else (*RULES, *[lambda m, d: m.write_marker(version(d))] * 3)
+    rules = RULES if kind is ChainModel else (*RULES, mark, mark, mark)
     for _ in range(STEPS_OF_A_WALK):
         dice.choice(rules)(model, dice)
         model.promises_hold()
@@ -403,6 +403,11 @@ def number(dice: random.Random) -> int:
 def version(dice: random.Random) -> str:
     """Draw a version."""
     return dice.choice(VERSIONS)
+
+
+def mark(model: ChainModel, dice: random.Random) -> None:
+    """Write the marker of a version."""
+    model.write_marker(version(dice))
 
 
 def order(dice: random.Random) -> int:

@@ -74,7 +74,7 @@ param customerManagedKeys bool = false
 @description('Gigabytes of logs a day, after which no more are kept until the next day. Each costs about 2.80 USD.')
 param dailyCapGb int = 1
 
-@description('Addresses that alerts and the budget write to. Each alert rule costs about 0.10 to 1.50 USD a month.')
+@description('Addresses that alerts and the budget write to; without one there is neither. Each alert rule costs about 0.10 to 1.50 USD a month.')
 param alertEmails array = []
 
 @minValue(1)
@@ -291,7 +291,7 @@ module functions 'modules/functions.bicep' = {
   dependsOn: [endpoints] // the app reads its package through an endpoint
 }
 
-module alerts 'modules/alerts.bicep' = {
+module alerts 'modules/alerts.bicep' = if (!empty(alertEmails)) {
   scope: group
   params: {
     location: location

@@ -9,7 +9,7 @@ param suffix string
 @description('Tags of every resource.')
 param tags object
 
-@description('Addresses that are written to. Without one there are neither alerts nor a budget.')
+@description('Addresses that are written to.')
 param emails array
 
 @minValue(1)
@@ -53,7 +53,7 @@ var logAlerts = [
   }
 ]
 
-resource people 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(emails)) {
+resource people 'Microsoft.Insights/actionGroups@2023-01-01' = {
   name: 'ag-${suffix}'
   location: 'global'
   tags: tags
@@ -68,7 +68,7 @@ resource people 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(emails
   }
 }
 
-resource lostEvents 'Microsoft.Insights/metricAlerts@2018-03-01' = [for each in eventAlerts: if (!empty(emails)) {
+resource lostEvents 'Microsoft.Insights/metricAlerts@2018-03-01' = [for each in eventAlerts: {
   name: 'alert-${each.name}-${suffix}'
   location: 'global'
   tags: tags
@@ -96,7 +96,7 @@ resource lostEvents 'Microsoft.Insights/metricAlerts@2018-03-01' = [for each in 
   }
 }]
 
-resource idleNodes 'Microsoft.Insights/metricAlerts@2018-03-01' = if (!empty(emails)) {
+resource idleNodes 'Microsoft.Insights/metricAlerts@2018-03-01' = {
   name: 'alert-idle-nodes-${suffix}'
   location: 'global'
   tags: tags
@@ -124,7 +124,7 @@ resource idleNodes 'Microsoft.Insights/metricAlerts@2018-03-01' = if (!empty(ema
   }
 }
 
-resource longQueues 'Microsoft.Insights/metricAlerts@2018-03-01' = if (!empty(emails)) {
+resource longQueues 'Microsoft.Insights/metricAlerts@2018-03-01' = {
   name: 'alert-queues-${suffix}'
   location: 'global'
   tags: tags
@@ -152,7 +152,7 @@ resource longQueues 'Microsoft.Insights/metricAlerts@2018-03-01' = if (!empty(em
   }
 }
 
-resource failures 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for each in logAlerts: if (!empty(emails)) {
+resource failures 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for each in logAlerts: {
   name: 'alert-${each.name}-${suffix}'
   location: location
   tags: tags
@@ -172,7 +172,7 @@ resource failures 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for eac
   }
 }]
 
-resource budget 'Microsoft.Consumption/budgets@2024-08-01' = if (!empty(emails)) {
+resource budget 'Microsoft.Consumption/budgets@2024-08-01' = {
   name: 'budget-${suffix}'
   properties: {
     category: 'Cost'

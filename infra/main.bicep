@@ -318,4 +318,5 @@ output LANDFALL_DATA_ACCOUNT string = storageData.outputs.name
 output LANDFALL_HOST_ACCOUNT string = storageHost.outputs.name
 output LANDFALL_CLUSTER_IDENTITY string = identities.outputs.clusterId
 output LANDFALL_VAULT string = keyVault.outputs.name
+output LANDFALL_FUNCTION_APP string = functions.outputs.name
 output LANDFALL_URL string = functions.outputs.url

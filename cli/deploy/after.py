@@ -39,7 +39,7 @@ def publish_assets(root: Path, pipelines: Path, environment: AzdEnvironment, ope
     base_image = environment.required("LANDFALL_BASE_IMAGE")
     if image_version(root, base_image) != version:
         raise CliError("the image's files changed since the templates were deployed: run `azd up` again")
-    digest = _image_digest(root, environment.required("LANDFALL_REGISTRY"), version, base_image)
+    digest = _image_digest(root, environment, version, base_image)
     identity = WorkspaceId(
         subscription=environment.required("LANDFALL_SUBSCRIPTION_ID"),
         resource_group=environment.required("LANDFALL_RESOURCE_GROUP"),
@@ -66,13 +66,16 @@ def publish_assets(root: Path, pipelines: Path, environment: AzdEnvironment, ope
         raise CliError(f"{', '.join(changed)} changed since the templates were deployed: run `azd up` again")
 
 
-def _image_digest(root: Path, registry: str, version: str, base_image: str) -> str:
+def _image_digest(root: Path, environment: AzdEnvironment, version: str, base_image: str) -> str:
     """Return the digest of the image of that version; build it where the registry has none."""
+    registry, agent_pool = environment.required("LANDFALL_REGISTRY"), environment.values.get("LANDFALL_AGENT_POOL")
     if not _has_image(registry, version):
         click.echo(f"building {IMAGE_NAME}:{version} in {registry}; this takes up to an hour", err=True)
         folder = str(root / "training_job" / "environment")
         arguments = ["--registry", registry, "--image", f"{IMAGE_NAME}:{version}", "--build-arg"]
         arguments += [f"BASE_IMAGE={base_image}", "--timeout", str(BUILD_TIMEOUT_S), folder]
+        if agent_pool:  # a registry without public access is reached by builders in its network only
+            arguments += ["--agent-pool", agent_pool]
         run("az", "acr", "build", *arguments, fix="see the end of the build's log above", shows_output=True)
     shown = az("acr", "repository", "show", "--name", registry, "--image", f"{IMAGE_NAME}:{version}", fix=SIGN_IN)
     digest = str((shown or {}).get("digest", ""))

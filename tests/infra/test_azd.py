@@ -74,7 +74,7 @@ def test_every_parameter_of_the_template_can_be_set() -> None:
 
 
 def test_the_page_states_the_defaults_of_the_template() -> None:
-    """So that nobody has to read Bicep to know what a deployment costs."""
+    """A deployment can be priced without reading Bicep."""
     page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
     variables = parameters()
     for name, one in read_files(ROOT / "infra")["main.bicep"].of("param").items():

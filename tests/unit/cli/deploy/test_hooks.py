@@ -105,7 +105,7 @@ CHECKS = [
 REGION = ["az rest --method", "az rest --method"]
 
 
-def test_the_first_deployment_is_checked_and_then_given_its_versions(
+def test_the_first_deployment_is_checked_before_its_versions_are_set(
     programs: AzurePrograms, pipelines: Path
 ) -> None:
     """Checks come first, and nothing is set before all of them have passed."""

@@ -53,7 +53,7 @@ def describe_version(version: DatasetVersion, services: Services, *, reads_shard
     return VersionDescription(
         dataset_version=version,
         pipeline=pipeline,
-        splits=tuple(split_descriptions(pipeline, version, services.ledger)) if reads_shards else (),
+        splits=tuple(split_descriptions(pipeline, version, services)) if reads_shards else (),
         generation=generation,
         superseded=tuple(closings[1 : MAX_LISTED + 1]),
         hold=None if generation is None else why_held(version, generation.number, services.ledger),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 
 from function_app.domain.records import ShardRecord, ShardState
 from function_app.ingest.completeness import SplitDescription
@@ -58,33 +58,30 @@ class Grid:
 
 
 def shard_grid(split: SplitDescription) -> Grid | None:
-    """Return the cells of a split; None while its number of shards is not known."""
-    if not split.num_shards:
+    """Return the cells of a split; None where there is nothing to draw."""
+    verdicts = split.verdicts[:MAX_CELLS]
+    if not verdicts:
         return None
-    num_cells = min(split.num_shards, MAX_CELLS)
-    per_row = 50 if num_cells <= FEW_SHARDS else 100
-    links = sorted(row.index for row in split.verdicts.values() if row.state is ShardState.REJECTED)[:MAX_LINKS]
+    per_row = 50 if len(verdicts) <= FEW_SHARDS else 100
+    rejected = (n for n, row in enumerate(verdicts) if row is not None and row.state is ShardState.REJECTED)
     return Grid(
-        width=min(per_row, num_cells) * CELL,
-        height=-(-num_cells // per_row) * CELL,
-        stretches=tuple(_stretches(split.verdicts, num_cells, per_row)),
+        width=min(per_row, len(verdicts)) * CELL,
+        height=-(-len(verdicts) // per_row) * CELL,
+        stretches=tuple(_stretches(verdicts, per_row)),
         rejected=tuple(
-            Cell(x=index % per_row * CELL, y=index // per_row * CELL, shard=split.verdicts[index])
-            for index in links
-            if index < num_cells
+            Cell(x=n % per_row * CELL, y=n // per_row * CELL, shard=shard)
+            for n in islice(rejected, MAX_LINKS)
+            if (shard := verdicts[n]) is not None
         ),
-        num_left_out=split.num_shards - num_cells,
+        num_left_out=len(split.verdicts) - len(verdicts),
     )
 
 
-def _stretches(verdicts: Mapping[int, ShardRecord], num_cells: int, per_row: int) -> Iterator[Stretch]:
-    def state(index: int) -> str:
-        verdict = verdicts.get(index)
-        return "missing" if verdict is None else str(verdict.state)
-
-    for first in range(0, num_cells, per_row):
+def _stretches(verdicts: Sequence[ShardRecord | None], per_row: int) -> Iterator[Stretch]:
+    for first in range(0, len(verdicts), per_row):
         x = 0
-        for name, cells in groupby(map(state, range(first, min(first + per_row, num_cells)))):
+        states = ("missing" if row is None else str(row.state) for row in verdicts[first : first + per_row])
+        for name, cells in groupby(states):
             width = len(list(cells)) * CELL
             yield Stretch(x=x, y=first // per_row * CELL, width=width, state=name)
             x += width

@@ -46,7 +46,7 @@ MANY_SHARDS = 1000
 """The ledger reads so many with one request. A page of more comes without them, and asks for them itself."""
 
 SplitName = Annotated[str, Path(min_length=1, max_length=63)]
-ShardIndex = Annotated[int, Path(ge=0, lt=10**6)]
+ShardIndex = Annotated[int, Path(ge=0, lt=2**63)]
 
 
 class View:
@@ -88,7 +88,8 @@ def version_page(
 ) -> Response:
     """Show a dataset version with a cell for each shard; if it has many, without them first, which takes no time."""
     named, services = DatasetVersion(dataset=dataset, version=version), view.services
-    num_shards = sum(services.ledger.split_sizes(named).values())
+    generation = services.ledger.latest_generation(named)
+    num_shards = max(sum(services.ledger.split_sizes(named).values()), generation.num_shards if generation else 0)
     is_brief = shards is None and num_shards > MANY_SHARDS
     described = describe_version(named, services, reads_shards=not is_brief)
     history = services.ledger.history(str(named))

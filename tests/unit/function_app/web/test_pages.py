@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from function_app.config.layouts import Layout
 from function_app.domain.errors import LogUnreadableError, ServiceUnavailableError, SettingsError
 from function_app.domain.records import RunRecord, ShardRecord, ShardState
 from function_app.web.app import build_pages_app
@@ -86,6 +87,21 @@ def test_a_version_has_a_cell_for_each_shard_and_the_reasons_of_the_rejected() -
     assert reason in texts(page)
     assert reason in texts(shard)
     assert "a corrected upload" in texts(shard)
+
+
+def test_files_of_any_names_have_cells_too() -> None:
+    """In the order of their names; their number is known with the marker."""
+    world = World()
+    layout = Layout(kind="marker")
+    world.change_pipeline(data=world.services.pipelines["digits"].data.model_copy(update={"layout": layout}))
+    bad, good = "split=train/part-0.tfrecord", "split=train/part-1.tfrecord"
+    world.deliver(world.put(good))
+    world.deliver(world.put(bad, b"junk"))
+    page = look(world, "/datasets/digits/v1").text
+    assert ["rejected", "accepted"] == re.findall(r'fill="url\(#cell-1-(\w+)\)"', page)
+    assert "1 accepted 1 rejected 0 not uploaded" in texts(page)
+    (address,) = re.findall(r'href="(/datasets/digits/v1/shards/train/\d+)" data-panel', page)
+    assert "a corrected upload" in texts(look(world, address).text)
 
 
 def test_a_whole_version_shows_labels_runs_and_history() -> None:

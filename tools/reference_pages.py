@@ -63,7 +63,7 @@ written by any program and their events come in any order, twice or never.
   accepted.
 - `quiet`: files as with `marker`. The version is taken for whole when every listed file is accepted and none was
   written or deleted for `quiet_s`. Only the sweep sees that, so it takes up to one of its periods longer. It is a
-  guess, and status, history and the tags of the model say so: use it where nobody can write a marker.
+  guess, and status, history and the tags of the model say so: use it where no marker can be written.
 
 With `marker` and `quiet`, the split of a file is, in this order: a folder named `train` or `split=train`; the first
 of `patterns` that matches its path; a draw by `shares`; or the only split. Files in a folder of a split that the

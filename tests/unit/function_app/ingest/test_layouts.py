@@ -363,7 +363,7 @@ def test_every_change_begins_the_wait_again(change: str) -> None:
 
 
 def test_a_change_after_a_quiet_closing_is_the_next_generation() -> None:
-    """Of whatever is there then; a sweep of an unchanged version changes nothing."""
+    """With what is there then; a sweep of an unchanged version changes nothing."""
     world = quiet_world()
     for name in FILES:
         world.deliver(put(world, name))

@@ -68,8 +68,9 @@ written by any program and their events come in any order, twice or never.
 With `marker` and `quiet`, the split of a file is, in this order: a folder named `train` or `split=train`; the first
 of `patterns` that matches its path; a draw by `shares`; or the only split. Files in a folder of a split that the
 pipeline does not ask for, such as `test`, are ignored. So are names that begin with `_` or `.`, or end in `.crc`
-(`_started_…`, `_committed_…`, `_metadata`, everything below `_temporary`), and well-formed files without a record. A split that is
-drawn by a path changes when the files get other names; `draw_by` keeps what belongs together in one split.
+(`_started_…`, `_committed_…`, `_metadata`, everything below `_temporary`), and well-formed files without a record.
+A split that is drawn by a path changes when the files get other names; `draw_by` keeps what belongs together in one
+split.
 
 ```yaml
 data:

@@ -63,7 +63,7 @@ class TrainingReport:
             _check_format(members.pop("format_version"))
             report = cls(**{**members, "epochs": tuple(members["epochs"])})
             _check_metrics(report.metrics)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise TrainingReportError(f"not a training report: {error}") from error
         return report
 

@@ -141,6 +141,7 @@ MISTAKES = {
         "CODE_ID",
     ),
     "telemetry without its identity": (APP, ";Authorization=AAD", "", "telemetry"),
+    "pages for everyone": (APP, "SIGN_IN: 'off'", "SIGN_IN: 'none'", "must not be none in Azure"),
     "app's name for azd": (APP, "'azd-service-name'", "'azd-service'", "azd-service-name"),
     # events
     "all uploads' events": (

@@ -6,6 +6,7 @@ version can be requested again without force.
 
 from __future__ import annotations
 
+from function_app.config.consistency import unreported_metrics
 from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.errors import ConfigurationError
 from function_app.domain.records import Generation, RunRecord
@@ -49,24 +50,12 @@ def _problems(
     """Return what does not fit. A script of one's own decides itself what the options mean."""
     if is_own_script(pipeline.train.script):
         return ()
-    problems = _unreported_metrics(pipeline, options)
+    problems = unreported_metrics(pipeline, options)
     manifest = None if pipeline.data.is_synthetic else _manifest(generation, documents)
     if manifest is not None:
         world_size = pipeline.train.num_nodes * pipeline.machines.processes_per_node
         problems += misfits(options, manifest, world_size=world_size)
     return tuple(problems)
-
-
-def _unreported_metrics(pipeline: Pipeline, options: TrainingOptions) -> list[str]:
-    if pipeline.register_ is None:
-        return []
-    own = options.reported_metrics
-    reported = (*own, *(f"val_{name}" for name in own))
-    return [
-        f"register.require: the training reports no {require.metric}; it reports {', '.join(reported)}"
-        for require in pipeline.register_.require
-        if require.metric not in reported
-    ]
 
 
 def _manifest(generation: Generation, documents: DocumentStore) -> Manifest | None:

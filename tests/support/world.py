@@ -51,13 +51,14 @@ data:
   splits: [train, validation]
   features:
     label: {kind: int64, minimum: 0, maximum: 9}
+    image: {kind: float, shape: [2, 2, 1]}
   small_shard_ratio: 0.0
 on_change: notify
 train:
   cluster: landfall-gpu
   num_nodes: 2
   timeout_s: 3600
-  options: {epochs: 3, image_feature: label, per_process_batch_size: 1}
+  options: {epochs: 3, per_process_batch_size: 1}
   overrides:
     epochs: {minimum: 1, maximum: 100}
     learning_rate: {minimum: 0.0001, maximum: 0.1}
@@ -117,8 +118,9 @@ def pipeline(on: Clusters | None = None, **changes: Any) -> Pipeline:
 
 
 def shard_content(*labels: int) -> bytes:
-    """A TFRecord shard with one label for each record."""
-    return b"".join(frame_record(encode_example({"label": [label]})) for label in labels)
+    """A TFRecord shard with one label for each record, and a small image."""
+    image = [0.0, 0.25, 0.5, 1.0]
+    return b"".join(frame_record(encode_example({"label": [label], "image": image})) for label in labels)
 
 
 class MovableClock:

@@ -110,13 +110,12 @@ def test_a_copy_stops_its_dataset_but_not_the_name_of_its_original(tmp_path: Pat
     (tmp_path / "a.yaml").write_text(PIPELINE.replace("dataset: digits", "dataset: other"))
     services = build_services(settings)
     assert ["digits"] == list(services.pipelines)
-    assert ("a.yaml: pipeline: digits.yaml already uses the name digits",) == services.out_of_service["other"]
+    assert ("a.yaml: pipeline: digits.yaml already uses the name digits (line 2)",) == services.out_of_service["other"]
     (tmp_path / "a.yaml").write_text(PIPELINE.replace("pipeline: digits", "pipeline: other"))
     services = build_services(settings)
     assert {} == services.pipelines
-    assert ("a.yaml: dataset: digits.yaml already has the pipeline of dataset digits",) == services.out_of_service[
-        "digits"
-    ]
+    problem = "a.yaml: dataset: digits.yaml already has the pipeline of dataset digits (line 3)"
+    assert (problem,) == services.out_of_service["digits"]
 
 
 def test_a_mended_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,10 @@ def manifest(labels: tuple[float, float] | None = (0, 3), num_labelled: int = 64
         generation=1,
         fingerprint=fingerprint(shards),
         data_format="tfrecord",
-        features=(FeatureSpec(name="image", kind="bytes"), FeatureSpec(name="label", kind="int64")),
+        features=(
+            FeatureSpec(name="image", kind="bytes", encoding="png", shape=(8, 8, 1)),
+            FeatureSpec(name="label", kind="int64"),
+        ),
         shards=shards,
         statistics={"splits": statistics},
     )
@@ -50,6 +53,10 @@ def found(of: Manifest | None = None, **options: Any) -> list[str]:
             'label_feature: the data have no feature "class"; ' + KNOWN,
         ),
         ({"label_feature": "image"}, 'label_feature: "image" is no label; a label is one int64 number'),
+        (
+            {"image_feature": "label"},
+            'image_feature: "label" is the label too; name the feature that holds the image',
+        ),
         ({"num_classes": 2}, "num_classes: 2, but labels go up to 3"),
         ({"num_classes": 2, "label_offset": -1}, "num_classes: 2 with label_offset: -1, but labels go up to 3"),
         ({"label_offset": 1}, "label_offset: 1, but labels go down to 0"),

@@ -21,7 +21,7 @@ def test_a_missing_script_is_reported(tmp_path: Path) -> None:
     (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
-    assert ("digits.yaml: train.script: scripts/x.py does not exist in this folder",) == caught.value.problems
+    assert ("digits.yaml: train.script: scripts/x.py does not exist in this folder (line 13)",) == caught.value.problems
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "x.py").write_text("")
     assert ["digits"] == list(load_pipelines(tmp_path))
@@ -75,7 +75,7 @@ def test_two_pipelines_for_one_dataset_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "b.yml").write_text(PIPELINE.replace("pipeline: digits", "pipeline: other"))
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
-    assert ("b.yml: dataset: a.yaml already has the pipeline of dataset digits",) == caught.value.problems
+    assert ("b.yml: dataset: a.yaml already has the pipeline of dataset digits (line 3)",) == caught.value.problems
 
 
 def test_all_invalid_files_of_a_folder_are_reported(tmp_path: Path) -> None:

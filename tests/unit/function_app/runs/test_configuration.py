@@ -16,8 +16,8 @@ from tests.unit.function_app.web.client import call
 HIGH = "num_classes: 2, but labels go up to 9"
 UNMET = Register(model="digits-cnn", require=(Requirement(metric="val_auc", at_least=0.9),))
 NO_AUC = (
-    "register.require: the training reports no val_auc; it reports loss, accuracy, top5_accuracy, val_loss, "
-    "val_accuracy, val_top5_accuracy"
+    "register.require.0: the training reports no val_auc; it reports loss, accuracy, top5_accuracy, val_loss, "
+    "val_accuracy, val_top5_accuracy; val_auc needs task: binary"
 )
 
 
@@ -37,12 +37,12 @@ def mistaken(**changes: Any) -> World:
     return world
 
 
-NO_PIXELS = 'image_feature: the data have no feature "pixels"; data.features names label'
+NO_PIXELS = 'image_feature: the data have no feature "pixels"; data.features names image, label'
 MISTAKES = [
     (with_options(num_classes=2), HIGH),
     (
         with_options(image_feature="pixels"),
-        'image_feature: the data have no feature "pixels"; data.features names label',
+        'image_feature: the data have no feature "pixels"; data.features names image, label',
     ),
     ({"register_": UNMET}, NO_AUC),
 ]

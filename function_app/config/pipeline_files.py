@@ -33,6 +33,8 @@ _MEANINGS = {
     "extra_forbidden": "is unknown",
     "unexpected_keyword_argument": "is unknown",
 }
+_OF_TYPES = {"int_type": "int", "float_type": "float", "string_type": "str"}
+"""Pydantic's error → the name that it gives to one of several types of a field."""
 _MOVED = {
     "train.compute": 'is now train.cluster: write "cluster: {}" instead',
     "train.vm_size": f'belongs to the cluster: remove it, and list "- vm_size: {{}}" in its sizes in {CLUSTERS_FILE}',
@@ -317,7 +319,7 @@ def _collisions(loaded: Sequence[tuple[str, Pipeline]]) -> Iterator[tuple[str, s
 
 def _problems(error: ValidationError, section: Any) -> Iterator[str]:
     """Yield one message for each pydantic error: field path, problem, value, and a suggestion for unknown fields."""
-    for found in error.errors(include_url=False):
+    for found in _united(error):
         location = [part for part in found["loc"] if part != "[key]"]
         field = ".".join(map(str, location))
         if field in _MOVED and found["type"] == "extra_forbidden":
@@ -338,6 +340,19 @@ def _problems(error: ValidationError, section: Any) -> Iterator[str]:
             if len(path[place]) > MAX_VALUE_CHARS:
                 path[place] = f"a name of {len(path[place])} characters"  # perhaps a key, where a name belongs
         yield f"{'.'.join(path) or 'the file'}: {message}{seen}{hint}"
+
+
+def _united(error: ValidationError) -> Iterator[Any]:
+    """Yield pydantic's errors, with one for all the types that a value may have instead of one for each."""
+    every = error.errors(include_url=False)
+    texts = {found["loc"][:-1] for found in every if found["loc"][-1:] == ("str",)}
+    united: set[tuple[int | str, ...]] = set()
+    for found in every:
+        if found["type"] not in _OF_TYPES or found["loc"][-1] != _OF_TYPES[found["type"]]:
+            yield found
+        elif (place := found["loc"][:-1]) not in united:
+            united.add(place)
+            yield {**found, "loc": place, "msg": f"must be a number{' or a text' if place in texts else ''}"}
 
 
 def _shown(value: Any) -> str:

@@ -32,7 +32,8 @@ def _yaml_problem(error: Exception) -> str:
         for mark in (error.context_mark, error.problem_mark):
             if mark is not None:
                 mark.buffer = None
-    return " ".join(str(error).split())[:500]
+    tabs = "; indent with spaces, not with tabs" if "'\\t' that cannot start" in str(error) else ""
+    return " ".join(str(error).replace(' in "<byte string>"', "").split())[:500] + tabs
 
 
 def lines_of(text: bytes) -> dict[str, int]:

@@ -110,7 +110,9 @@ def test_a_copy_stops_its_dataset_but_not_the_name_of_its_original(tmp_path: Pat
     (tmp_path / "a.yaml").write_text(PIPELINE.replace("dataset: digits", "dataset: other"))
     services = build_services(settings)
     assert ["digits"] == list(services.pipelines)
-    assert ("a.yaml: pipeline: digits.yaml already uses the name digits (line 2)",) == services.out_of_service["other"]
+    assert ("a.yaml: pipeline: digits.yaml already uses the name digits (line 2)",) == services.out_of_service[
+        "other"
+    ]
     (tmp_path / "a.yaml").write_text(PIPELINE.replace("pipeline: digits", "pipeline: other"))
     services = build_services(settings)
     assert {} == services.pipelines

@@ -21,7 +21,9 @@ def test_a_missing_script_is_reported(tmp_path: Path) -> None:
     (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
-    assert ("digits.yaml: train.script: scripts/x.py does not exist in this folder (line 13)",) == caught.value.problems
+    assert (
+        "digits.yaml: train.script: scripts/x.py does not exist in this folder (line 13)",
+    ) == caught.value.problems
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "x.py").write_text("")
     assert ["digits"] == list(load_pipelines(tmp_path))

@@ -45,6 +45,26 @@ MISTAKES = [
         'image_feature: the data have no feature "pixels"; data.features names image, label',
     ),
     ({"register_": UNMET}, NO_AUC),
+    (
+        with_options(num_lanes=3),
+        "num_lanes: 3 lanes cannot be shared equally by 2 processes; use a multiple of 2, or 0",
+    ),
+    (with_options(model_name="ResNet51"), 'model_name: there is no model "ResNet51"; did you mean ResNet50?'),
+    (
+        with_options(validation_split="test"),
+        'validation_split: the data have no split "test"; they have train, validation',
+    ),
+    (
+        with_options(model_name="VGG16"),
+        (
+            "model_name: VGG16 needs images of at least 32 x 32 pixels, and they have 2 x 2; set image_height and "
+            "image_width, or use another model"
+        ),
+    ),
+    (
+        with_options(per_process_batch_size=20),
+        "per_process_batch_size: 20 on 2 processes needs 40 records for each step, but split train has 21",
+    ),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from function_app.config.clusters import Machines
 from function_app.config.pipelines import Feature, Pipeline, Requirement, is_own_script
@@ -131,8 +131,9 @@ def _of_overrides(pipeline: Pipeline) -> Iterator[str]:
                 known = f"there are {', '.join(choices)}{suggestion(text, choices)}"
                 yield f"train.overrides.{name}.allowed: there is no {name} {text[:36]!r}; {known}"
                 continue
+            change: dict[str, Any] = {name: text}
             try:
-                changed = replace(options, **{name: text})
+                changed = replace(options, **change)
             except ValueError as error:
                 yield f"train.overrides.{name}.allowed: with {text[:36]!r}, {error}"
                 continue

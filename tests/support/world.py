@@ -202,7 +202,12 @@ class World:
         """Deploy a pipeline file that cannot be used."""
         others = {name: known for name, known in self.services.pipelines.items() if name != dataset}
         problems = (f"{dataset}.yaml: train: is required",)
-        self.services = replace(self.services, pipelines=others, out_of_service={dataset: problems})
+        self.services = replace(
+            self.services,
+            pipelines=others,
+            out_of_service={dataset: problems},
+            outage_recipients={dataset: pipeline().notify},
+        )
 
     def mend_pipeline(self) -> None:
         """Deploy the pipeline as it was before it was broken."""

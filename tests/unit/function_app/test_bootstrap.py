@@ -95,6 +95,17 @@ def test_a_wrong_file_takes_only_its_own_dataset_out_of_service(
     assert services.outage("other") is None
 
 
+def test_the_recipients_of_a_wrong_file_are_known_as_far_as_they_can_be_read(tmp_path: Path) -> None:
+    """They are notified of the outage; one that is malformed keeps no other from it."""
+    settings = environ(tmp_path)
+    (tmp_path / "digits.yaml").write_text(
+        "dataset: digits\nnotify: [mail, topic, {webhook: LANDFALL_WEBHOOK_PEOPLE}]\n"
+    )
+    services = build_services(settings)
+    assert {"digits": ("topic", "webhook:LANDFALL_WEBHOOK_PEOPLE")} == services.outage_recipients
+    assert {"topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"} == set(services.notifiers)
+
+
 def test_a_missing_address_stops_the_pipelines_that_need_it(tmp_path: Path) -> None:
     """The webhook of one dataset is not another's."""
     settings = environ(tmp_path, LANDFALL_WEBHOOK_PEOPLE="")

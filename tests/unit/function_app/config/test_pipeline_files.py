@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from function_app.config.pipeline_files import MAX_FILE_BYTES, load_pipelines, parse_pipeline
+from function_app.config.pipeline_files import load_pipelines, parse_pipeline
+from function_app.config.yaml_text import MAX_FILE_BYTES
 from function_app.domain.errors import PipelineError
 from shared.manifest import FeatureSpec
 from tests.support.world import CLUSTERS, PIPELINE

@@ -75,6 +75,23 @@ def mistakes(
     return [*_of_splits(options, splits), *_of_features(options, features), *found, *_of_image(options, features)]
 
 
+def unreported_metrics(options: TrainingOptions, metrics: Sequence[str]) -> list[str]:
+    """Return which of the metrics that a pipeline requires the training does not report."""
+    own = options.reported_metrics
+    reported = (*own, *(f"val_{name}" for name in own))
+    return [
+        f"register.require.{number}: the training reports no {metric}; it reports {', '.join(reported)}"
+        f"{_why_unreported(metric, reported)}"
+        for number, metric in enumerate(metrics)
+        if metric not in reported
+    ]
+
+
+def _why_unreported(metric: str, reported: Sequence[str]) -> str:
+    needs = {"auc": "task: binary", "top5_accuracy": "more than 5 classes"}.get(metric.removeprefix("val_"))
+    return f"; {metric} needs {needs}" if needs else suggestion(metric, reported)
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the nearest known one; empty where none is near."""
     by_lower_case = {one.lower(): one for one in known}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from function_app.config.clusters import Machines
 from function_app.config.pipelines import Feature, Pipeline, Requirement, is_own_script
 from function_app.domain.failures import RETRYING, Remedy
-from shared.configuration import mistakes, suggestion
+from shared.configuration import mistakes, suggestion, unreported_metrics
 from shared.job_arguments import TrainingOptions
 
 _SHARES = ("accuracy", "top5_accuracy", "auc")
@@ -28,25 +28,9 @@ def inconsistencies(pipeline: Pipeline, machines: Sequence[Machines]) -> list[st
         found += [*_of_labels(pipeline), *_of_options(pipeline, machines), *_of_overrides(pipeline)]
         found += [*_of_precision(pipeline, machines), *_of_halving(pipeline)]
         options = _options_on(pipeline, machines[0]) if machines else pipeline.train.options
-        found += [*unreported_metrics(pipeline, options), *_of_bounds(pipeline)]
+        metrics = [require.metric for require in pipeline.register_.require] if pipeline.register_ else []
+        found += [*unreported_metrics(options, metrics), *_of_bounds(pipeline)]
     return list(dict.fromkeys(found))
-
-
-def unreported_metrics(pipeline: Pipeline, options: TrainingOptions) -> list[str]:
-    """Return which required metrics Landfall's training does not report with these options."""
-    own = options.reported_metrics
-    reported = (*own, *(f"val_{name}" for name in own))
-    return [
-        f"register.require.{number}: the training reports no {require.metric}; it reports {', '.join(reported)}"
-        f"{_why_unreported(require.metric, reported)}"
-        for number, require in enumerate(pipeline.register_.require if pipeline.register_ else ())
-        if require.metric not in reported
-    ]
-
-
-def _why_unreported(metric: str, reported: Iterable[str]) -> str:
-    needs = {"auc": "task: binary", "top5_accuracy": "more than 5 classes"}.get(metric.removeprefix("val_"))
-    return f"; {metric} needs {needs}" if needs else suggestion(metric, reported)
 
 
 def _of_bounds(pipeline: Pipeline) -> Iterator[str]:

@@ -6,7 +6,6 @@ version can be requested again without force.
 
 from __future__ import annotations
 
-from function_app.config.consistency import unreported_metrics
 from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.errors import ConfigurationError
 from function_app.domain.records import Generation, RunRecord
@@ -14,7 +13,7 @@ from function_app.ingest.closing import CLOSED
 from function_app.ingest.stored_shards import read_manifest
 from function_app.ports import DocumentStore
 from function_app.services import RunServices
-from shared.configuration import misfits
+from shared.configuration import misfits, unreported_metrics
 from shared.job_arguments import TrainingOptions
 from shared.manifest import Manifest, ManifestError
 
@@ -50,7 +49,8 @@ def _problems(
     """Return what does not fit. A script of one's own decides itself what the options mean."""
     if is_own_script(pipeline.train.script):
         return ()
-    problems = unreported_metrics(pipeline, options)
+    required = pipeline.register_.require if pipeline.register_ else ()
+    problems = unreported_metrics(options, [one.metric for one in required])
     manifest = None if pipeline.data.is_synthetic else _manifest(generation, documents)
     if manifest is not None:
         world_size = pipeline.train.num_nodes * pipeline.machines.processes_per_node

@@ -45,7 +45,7 @@ def check(files: tuple[Path, ...], *, is_json: bool) -> None:
 
     Exit status: 0 every file can be used; 1 a file is wrong; 2 wrong usage.
     """
-    checked = [one for path in files or (ROOT / "pipelines",) for one in _checked(path)]
+    checked = [one for path in files or (ROOT / "pipelines",) for one in checked_files(path)]
     for one in checked:
         click.echo(as_json(one) if is_json else as_text(one))
     num_wrong = sum(bool(one.problems) for one in checked)
@@ -55,7 +55,7 @@ def check(files: tuple[Path, ...], *, is_json: bool) -> None:
         raise click.exceptions.Exit(WRONG)
 
 
-def _checked(path: Path) -> Iterator[Checked]:
+def checked_files(path: Path) -> Iterator[Checked]:
     """Yield each file of an argument. Raises UsageError for anything that is no file or folder with YAML."""
     name = one_line(str(path))
     if not path.exists():

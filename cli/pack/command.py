@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,7 @@ def _pack(collection: Collection, target: Path, num_shards: int, seed: int) -> N
     )
     for note in collection.notes:
         click.echo(note)
+    click.echo(f"Next, a pipeline file for them: landfall init {shlex.quote(str(target))}")
 
 
 def shards_of_splits(collection: Collection, num_shards: int) -> dict[str, int]:

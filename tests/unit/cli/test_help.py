@@ -130,6 +130,15 @@ def test_checking_a_pipeline_opens_no_client_of_azure() -> None:
     assert set() == sdks | modules & {"numpy", "pyarrow", "PIL", "local_azure", "httpx"}
 
 
+def test_looking_at_shards_opens_no_client_of_azure(tmp_path: Path) -> None:
+    """Nor pyarrow, where the shards are TFRecord."""
+    path = tmp_path / "train-00000-of-00001.tfrecord"
+    path.write_bytes(framed([labelled(i % 10) for i in range(20)]))
+    modules = loaded_by("init", path, "--to", tmp_path / "made.yaml", depth=2)
+    sdks = {name for name in modules if name.startswith("azure.")} - {"azure.functions"}
+    assert set() == sdks | modules & {"numpy", "pyarrow", "PIL", "local_azure", "httpx"}
+
+
 def test_linting_a_script_imports_nothing_heavy(tmp_path: Path) -> None:
     """The script is read, and nothing of what it imports is."""
     path = tmp_path / "train.py"

@@ -18,6 +18,8 @@ EPOCHS = 10
 MIN_STEPS = 8
 """Steps of an epoch that the proposed batch size leaves."""
 MAX_BATCH = 64
+MAX_CLASSES = 30_000
+"""A feature with larger numbers is an id rather than a label."""
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _WORDS_OF_YAML = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none"})
 _LABELS = ("label", "labels", "class", "target", "y", "category")
@@ -98,7 +100,8 @@ class Proposal:
 
     def _label(self) -> str | None:
         features = self.facts.sample.features
-        names = [name for name, seen in features.items() if seen.kind == "int64" and seen.lengths == {1}]
+        numbers = {name: seen for name, seen in features.items() if seen.kind == "int64" and seen.lengths == {1}}
+        names = [name for name, seen in numbers.items() if (seen.maximum or 0) < MAX_CLASSES]
         return self._chosen("Which feature is the label?", sorted(names), _LABELS)
 
     def _chosen(self, question: str, names: Sequence[str], usual: Sequence[str]) -> str | None:
@@ -109,7 +112,8 @@ class Proposal:
         return known[0] if known else self.ask(question, names)
 
     def _feature(self, name: str, seen: Seen, label: str | None) -> str:
-        members, comment = {"kind": seen.kind}, ""
+        members: dict[str, str] = {"kind": seen.kind}
+        comment = ""
         if seen.kind == "bytes":
             more, comment = _bytes_members(seen)
             members.update(more)

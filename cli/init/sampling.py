@@ -142,13 +142,16 @@ def _tfrecord(source: ShardSource, label: str, *, is_compressed: bool) -> Iterat
             chunk = source.read(num_read, min(CHUNK_BYTES, source.size_bytes - num_read))
             num_read += len(chunk)
             framing.feed(inflate.decompress(chunk, MAX_READ_BYTES) if inflate else chunk)
+            if inflate and inflate.unconsumed_tail:
+                break  # what was inflated is enough, or a bomb
         if not payloads or faults:
             what = f"expected {faults[0].expected}, got {faults[0].seen}" if faults else "it has no record"
             raise CliError(f"{shown(label)}: cannot be read: {what}. See: landfall validate {shown(label)}")
         for payload in payloads[:MAX_RECORDS]:
             yield _example(example_class().FromString(payload))
     except (FramingLostError, zlib.error, DecodeError) as error:
-        raise CliError(f"{shown(label)}: cannot be read: {error}. See: landfall validate {shown(label)}") from error
+        what = f"expected {faults[0].expected}, got {faults[0].seen}" if faults else str(error)
+        raise CliError(f"{shown(label)}: cannot be read: {what}. See: landfall validate {shown(label)}") from error
 
 
 def _example(example: Any) -> Record:

@@ -76,7 +76,7 @@ def sum_up_rejections(
         return
     name = f"rejections/{version}"
     before = services.ledger.mark(name)
-    known = json.loads(before) if before else {"since": "", "until": "", "is_done": True}
+    known: dict[str, Any] = json.loads(before) if before else {"since": "", "until": "", "is_done": True}
     if known["is_done"]:
         now = services.clock()
         settled = now - services.sweep_grace  # a verdict is dated before it is written

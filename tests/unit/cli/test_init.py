@@ -161,6 +161,7 @@ def test_hostile_names_of_features_and_classes_stay_names(tmp_path: Path) -> Non
     [
         ("train-00000-of-00001.tfrecord", b"", "is no shard: it has no bytes"),
         ("train-00000-of-00001.tfrecord", b"<html><body>no</body></html>", "is no shard: it has"),
+        ("train-00000-of-00001.tfrecord", bytes(1 << 20), "cannot be read: expected "),
         ("train-00000-of-00001.tfrecord", framed([b"\xff\xff\xff"]), "cannot be read"),
         ("train-00000-of-00001.tfrecord", framed([labelled(1)])[:-9], "cannot be read: it has no record"),
         ("train-00000-of-00001.parquet", b"PAR1" + b"x" * 100, "cannot be read"),

@@ -216,11 +216,11 @@ def _pack(collection: Collection, target: Path, num_shards: int, seed: int) -> N
         paths = packer.pack(step)
     size_bytes = sum(path.stat().st_size for path in paths)
     click.echo(
-        f"Packed {packer.num_examples:,} examples into {len(paths)} shards, {size_bytes:,} bytes, in {target}."
+        f"Packed {packer.num_examples:,} examples into {len(paths)} shards, {size_bytes:,} bytes, in {target}. "
+        f"Next: landfall init {shlex.quote(str(target))}"
     )
     for note in collection.notes:
         click.echo(note)
-    click.echo(f"Next, a pipeline file for them: landfall init {shlex.quote(str(target))}")
 
 
 def shards_of_splits(collection: Collection, num_shards: int) -> dict[str, int]:

@@ -57,7 +57,7 @@ def test_images_in_class_folders_become_a_pipeline_on_defaults_alone(tmp_path: P
     """Pack, init, validate: what pack prints at its end is the next command."""
     write_images(tmp_path / "photos", num_images=40)
     status, output = run("pack", "images", tmp_path / "photos", "--to", tmp_path / "shards")
-    assert (0, f"landfall init {tmp_path / 'shards'}") == (status, output.strip().rpartition(": ")[2])
+    assert (0, True) == (status, f"Next: landfall init {tmp_path / 'shards'}" in output.splitlines()[0])
     text, pipeline = written(tmp_path, tmp_path / "shards", "--dataset", "photos")
     assert ("photos", 2, "train", "train") == (
         pipeline.dataset,

@@ -46,7 +46,7 @@ class Facts:
 
 
 Ask = Callable[[str, Sequence[str]], str | None]
-"""Takes a question and the answers to choose from; None where there is nobody to answer."""
+"""Takes a question and the answers to choose from; None without a terminal."""
 
 
 @dataclass(kw_only=True)

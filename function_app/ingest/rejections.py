@@ -70,7 +70,7 @@ def sum_up_rejections(
     """Write one notification of all shards that were rejected since the last one, once no more are.
 
     The stretch of time that a summary covers is claimed before its notifications are written, and they are written
-    again while it is not marked as done: whoever dies in between, each rejection is in one summary.
+    again while it is not marked as done: even if a process dies in between, each rejection is in one summary.
     """
     if not pipeline.notify:
         return

@@ -29,6 +29,7 @@ from function_app.config.fields import (
     check_order,
     matching,
 )
+from function_app.config.layouts import Layout, LayoutField
 from function_app.domain.errors import PipelineError
 from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
@@ -83,7 +84,9 @@ class Data(Section):
     format: Format
     """Format of the shards. With `synthetic` nothing is uploaded; `train.options.synthetic_records` are generated."""
     splits: tuple[Split, ...] = Field(default=(), max_length=16)
-    """Required splits: a version is complete when each has all its `-of-N` shards. Empty for `synthetic` only."""
+    """Required splits: a version is complete when each has all its shards. Empty for `synthetic` only."""
+    layout: LayoutField = Layout()
+    """How the files of a version lie, and what says that it is whole; or only the kind, such as `marker`."""
     features: dict[FeatureName, Feature] = Field(default_factory=dict, max_length=1000)
     """Requirements of each feature, by its name. Empty: only framing and checksums are validated."""
     label_feature: str | None = None
@@ -108,6 +111,7 @@ class Data(Section):
             raise ValueError("synthetic data have no splits and no features, because nothing is uploaded")
         if not self.is_synthetic and not self.splits:
             raise ValueError("splits is required: name at least one, such as train")
+        self.layout.check_splits(self.splits)
         return self
 
     @property
@@ -121,7 +125,8 @@ class Data(Section):
 
     def requirements(self) -> DataRequirements:
         """Return the requirements for validation. Raises SchemaError if the section contradicts itself."""
-        own = {name: getattr(self, name) for name in type(self).model_fields if name not in ("format", "features")}
+        others = ("format", "features", "layout")
+        own = {name: getattr(self, name) for name in type(self).model_fields if name not in others}
         data_format = None if self.format == SYNTHETIC else self.format
         return DataRequirements(data_format=data_format, features=self.feature_specs(), **own)
 

@@ -50,7 +50,7 @@ def describe_version(version: DatasetVersion, services: Services) -> VersionDesc
     return VersionDescription(
         dataset_version=version,
         pipeline=pipeline,
-        splits=tuple(split_descriptions(pipeline, version, services.ledger)),
+        splits=tuple(split_descriptions(pipeline, version, services)),
         generation=generation,
         superseded=tuple(closings[1 : MAX_LISTED + 1]),
         hold=None if generation is None else why_held(version, generation.number, services.ledger),

@@ -125,7 +125,8 @@ def _looked_after(
     if look.last_rejected_at is not None:
         sum_up_rejections(pipeline, version, look.last_rejected_at, services)
     generation = services.ledger.latest_generation(version)
-    if generation is None or look.has_changed_since(generation):
+    is_listed = pipeline.data.layout.has_any_names  # storage alone says whether such a version has changed
+    if generation is None or is_listed or look.has_changed_since(generation):
         closed = close_version(pipeline, version, services)
         if closed is None:
             warn_if_stalled(pipeline, version, look, services)

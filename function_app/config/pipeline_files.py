@@ -173,7 +173,8 @@ def _on(pipeline: Pipeline, path: Path, clusters: Clusters | PipelineError) -> t
     machines = [one for name in names if (one := pipeline.machines_on(name)) is not None]
     problems += inconsistencies(pipeline, machines)
     problems += _missing_files(pipeline, path.parent)
-    return pipeline, [*of_clusters, *_with_lines([f"{path.name}: {problem}" for problem in problems], path)]
+    own = PipelineError(*(f"{path.name}: {problem}" for problem in problems)).problems  # safe to show
+    return pipeline, [*of_clusters, *_with_lines(own, path)]
 
 
 def _missing_files(pipeline: Pipeline, folder: Path) -> Iterator[str]:

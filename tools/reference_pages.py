@@ -63,12 +63,16 @@ written by any program and their events come in any order, twice or never.
 - `marker`: files have any names and may lie in folders, such as `split=train/part-00000-….c000.snappy.parquet` or
   `train/day=3/x.parquet`. The version is whole when a file `_SUCCESS` was written after them and every listed file is
   accepted.
+- `quiet`: files as with `marker`. The version is taken for whole when every listed file is accepted and none was
+  written or deleted for `quiet_s`. Only the sweep sees that, so it takes up to one of its periods longer. It is a
+  guess, and status, history and the tags of the model say so: use it where no marker can be written.
 
-With `marker`, the split of a file is, in this order: a folder named `train` or `split=train`; the first of `patterns`
-that matches its path; a draw by `shares`; or the only split. Files in a folder of a split that the pipeline does not
-ask for, such as `test`, are ignored. So are names that begin with `_` or `.`, or end in `.crc` (`_started_…`,
-`_committed_…`, `_metadata`, everything below `_temporary`), and well-formed files without a record. A split that is
-drawn by a path changes when the files get other names; `draw_by` keeps what belongs together in one split.
+With `marker` and `quiet`, the split of a file is, in this order: a folder named `train` or `split=train`; the first
+of `patterns` that matches its path; a draw by `shares`; or the only split. Files in a folder of a split that the
+pipeline does not ask for, such as `test`, are ignored. So are names that begin with `_` or `.`, or end in `.crc`
+(`_started_…`, `_committed_…`, `_metadata`, everything below `_temporary`), and well-formed files without a record.
+A split that is drawn by a path changes when the files get other names; `draw_by` keeps what belongs together in one
+split.
 
 ```yaml
 data:

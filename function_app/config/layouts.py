@@ -26,6 +26,7 @@ KNOWN_SPLITS = frozenset({
 })  # fmt: skip
 """Folders of these names are splits, also where a pipeline does not ask for them: they must not end up in others."""
 MAX_SHARE_ERROR = 1e-6
+MAX_QUIET_S = 30 * 24 * 3600
 POSITION_BITS = 60
 """Positions fit a signed integer of 64 bits, and 100,000 files share one with a chance of one in 10^8."""
 
@@ -36,16 +37,19 @@ Pattern = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
 class Layout(Section):
     """How the files of a version lie, and what says that it is whole."""
 
-    kind: Literal["names", "marker"] = "names"
-    """What says that a version is whole: `names`, the `-of-N` in the name of each shard; or `marker`, a file that is
-    written after the shards, whose names and folders are free, as Spark, Hadoop, Databricks and Dask do it."""
+    kind: Literal["names", "marker", "quiet"] = "names"
+    """What says that a version is whole: `names`, the `-of-N` in the name of each shard; `marker`, a file that is
+    written after the shards, as Spark, Hadoop, Databricks and Dask do it; or `quiet`, that no file changes for a
+    while, which is a guess. With the last two, the names and folders of shards are free."""
     marker: FileName = "_SUCCESS"
     """With `marker`: the name of that file. It counts for the files in and below its folder that are not newer."""
+    quiet_s: int = Field(default=900, ge=60, le=MAX_QUIET_S)
+    """With `quiet`: seconds without a change after which a version is taken for whole. The sweep looks."""
     patterns: dict[Split, Pattern] = Field(default_factory=dict, max_length=16)
-    """With `marker`: the split of files that are in no folder of a split, by a pattern of their path within the
+    """With free names: the split of files that are in no folder of a split, by a pattern of their path within the
     version, such as `part-*`. The first that matches counts."""
     shares: dict[Split, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict, max_length=16)
-    """With `marker`: the share of each split, which together are 1. Files without folder or pattern of a split are
+    """With free names: the share of each split, which together are 1. Files without folder or pattern of a split are
     drawn by a digest of their path, the same at each time. With one split and no shares, they are of that split."""
     draw_by: Annotated[str, matching(r"[A-Za-z0-9_]{1,64}", "the name of a column")] | None = None
     """With `shares`: a column of Hive partitions, such as `patient` of `patient=17`, by whose value files are drawn
@@ -53,8 +57,11 @@ class Layout(Section):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        if self.kind == "names" and self.model_fields_set - {"kind"}:
-            raise ValueError(f"{sorted(self.model_fields_set - {'kind'})} need kind: marker")
+        for field, kind in (("marker", "marker"), ("quiet_s", "quiet")):
+            if field in self.model_fields_set and self.kind != kind:
+                raise ValueError(f"{field} needs kind: {kind}")
+        if not self.has_any_names and (self.patterns or self.shares or self.draw_by):
+            raise ValueError("patterns, shares and draw_by need kind: marker or quiet, because names state the split")
         if self.shares and abs(sum(self.shares.values()) - 1) > MAX_SHARE_ERROR:
             raise ValueError(f"shares must add up to 1, got {sum(self.shares.values()):g}")
         if self.draw_by is not None and not self.shares:
@@ -65,6 +72,10 @@ class Layout(Section):
     def has_any_names(self) -> bool:
         """Whether files may have any names and lie in folders."""
         return self.kind != "names"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that differ from the defaults, and the kind, from which the layout can be made again."""
+        return {"kind": self.kind, **self.model_dump(exclude_defaults=True)}
 
     def check_splits(self, splits: Collection[str]) -> None:
         """Raise ValueError where the layout speaks of splits that the pipeline does not have."""

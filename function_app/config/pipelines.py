@@ -23,6 +23,7 @@ from function_app.config.fields import (
     Name,
     Number,
     Script,
+    ScriptArgument,
     Section,
     Split,
     VariableName,
@@ -182,8 +183,13 @@ class Train(Section):
     """Seconds after which Azure ML ends the job; the run then fails as `timeout`."""
     shm_size: Annotated[str, matching(r"[1-9][0-9]{0,4}[bkmg]", "a size such as 8g")] = "8g"
     """Shared memory of the container."""
+    arguments: tuple[ScriptArgument, ...] = Field(default=(), max_length=200)
+    """What a script of your own gets after the five paths, word for word. For Landfall's training see `options`."""
+    pass_paths: bool = True
+    """Whether a script of your own gets `--data`, `--manifest`, `--output`, `--checkpoint` and `--report`. With false
+    it finds the paths only in the variables `LANDFALL_DATA`, `LANDFALL_MANIFEST` and so on."""
     options: TrainingOptions = TrainingOptions()
-    """Options of the training."""
+    """Options of Landfall's training."""
     options_by_gpu: dict[GpuName, GpuOptions] = Field(default_factory=dict)
     """Options that differ by the GPU of the cluster's size, such as `A100`. A later attempt on another cluster keeps
     those of the first."""
@@ -201,6 +207,18 @@ class Train(Section):
             is_text_list = bool(limit.allowed) and all(isinstance(value, str) for value in limit.allowed)
             if isinstance(getattr(self.options, name), str) != is_text_list:
                 raise ValueError(f"overrides.{name} must list allowed texts if the option is a text, and only then")
+        return self
+
+    @model_validator(mode="after")
+    def _settings_fit_the_script(self) -> Self:
+        """Refuse what would have no effect."""
+        own = is_own_script(self.script)
+        foreign = ("options", "options_by_gpu", "overrides") if own else ("arguments", "pass_paths")
+        if found := [name for name in foreign if name in self.model_fields_set]:
+            instead = (
+                "a script of your own gets its flags from arguments" if own else "Landfall's training has options"
+            )
+            raise ValueError(f"{', '.join(found)} would have no effect: {instead}")
         return self
 
     @model_validator(mode="after")

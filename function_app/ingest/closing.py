@@ -95,7 +95,8 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestSer
         formats = {row.name: row.content_format for row in rows if row.content_format is not None}
         if refuse_set(pipeline, manifest, formats, services):
             return None
-        generation = described(manifest, services.clock())
+        guess = layout_of(pipeline, version, services).guess
+        generation = replace(described(manifest, services.clock()), guess=guess)
         services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
         if warnings := _warnings(pipeline, manifest):
             # Before the row: a process that dies here is repeated, one that dies after the row is not.
@@ -175,11 +176,12 @@ def _warnings(pipeline: Pipeline, manifest: Manifest) -> list[Reason]:
 
 def _record_closing(generation: Generation, warnings: list[str], services: IngestServices) -> None:
     warned = f"; {len(warnings)} warnings: {warnings[0]}" if warnings else ""
+    guessed = f"; a guess: {generation.guess}" if generation.guess else ""
     services.history.record(
         str(generation.dataset_version),
         "version_closed" if generation.number == 1 else "version_changed",
         f"whole with {generation.num_shards} shards and {generation.num_records} records: "
-        f"generation {generation.number}{warned}",
+        f"generation {generation.number}{guessed}{warned}",
         fingerprint=generation.fingerprint,
         manifest=generation.manifest_path,
         **({"warnings": warnings[:MAX_LISTED_REASONS]} if warnings else {}),

@@ -29,6 +29,8 @@ class SplitDescription:
     """Names of shards that have not come or were rejected, and what else is missing, in words."""
     rejected: tuple[ShardRecord, ...]
     num_rejected: int
+    verdicts: tuple[ShardRecord | None, ...]
+    """The verdict on each shard, in their order; None where there is none yet."""
     size_bytes: int
     """Size of the accepted shards; ``statistics`` cover the same shards."""
     statistics: ShardStatistics
@@ -68,11 +70,21 @@ def _split(state: SplitState, requirements: DataRequirements) -> SplitDescriptio
         missing=tuple(state.missing),
         rejected=tuple(rejected[:MAX_LISTED]),
         num_rejected=len(rejected),
+        verdicts=_verdicts(state),
         size_bytes=sum(row.size_bytes for row in good),
         statistics=merged_statistics(good),
         label=requirements.label,
         kinds={feature.name: feature.kind for feature in requirements.features},
     )
+
+
+def _verdicts(state: SplitState) -> tuple[ShardRecord | None, ...]:
+    """Return the verdicts in the order of their indices, or of their names where names say no index."""
+    if all(row.num_shards for row in state.rows):
+        by_index = {row.index: row for row in state.rows}
+        return tuple(by_index.get(index) for index in range(state.num_shards or 0))
+    named = sorted(state.rows, key=lambda row: row.name)
+    return (*named, *[None] * max(0, (state.num_shards or 0) - len(named)))
 
 
 def merged_statistics(rows: Iterable[ShardRecord]) -> ShardStatistics:

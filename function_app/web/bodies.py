@@ -201,6 +201,9 @@ class GenerationBody(RecordBody):
     num_shards: int
     num_records: int
     closed_at: datetime
+    guess: str | None = Field(
+        description="What it was guessed from that all shards had come; null where that is known."
+    )
 
 
 class NotificationBody(RecordBody):
@@ -322,7 +325,7 @@ class PipelinesBody(BaseModel):
                 pipeline=pipeline.pipeline,
                 state="in_service",
                 splits=list(pipeline.data.splits),
-                layout=pipeline.data.layout.model_dump(),
+                layout=pipeline.data.layout.to_json(),
                 problems=[],
             )
             for dataset, pipeline in sorted(services.pipelines.items())

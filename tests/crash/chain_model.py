@@ -374,6 +374,15 @@ class MarkedChainModel(ChainModel):
         self.write_marker(version)
 
 
+class QuietChainModel(ChainModel):
+    """The same where a version is taken for whole once nothing has changed for a while."""
+
+    layout = Layout(kind="quiet", quiet_s=600, patterns=MarkedChainModel.layout.patterns)
+
+    def write_marker(self, version: str) -> None:
+        """See ChainModel. There is none."""
+
+
 def walk(seed: int, kind: type[ChainModel] = ChainModel) -> None:
     """Drive a model by an even draw of its rules. Raises AssertionError if a promise breaks.
 
@@ -382,7 +391,7 @@ def walk(seed: int, kind: type[ChainModel] = ChainModel) -> None:
     """
     dice, model = random.Random(seed), kind()  # noqa: S311 (a walk, not secrets)
     model.deploy(dice.choice(POLICIES), dice.choice(BUSY), going=dice.random() < 0.7, at_once=seed % 2 == 1)
-    rules = RULES if kind is ChainModel else (*RULES, mark, mark, mark)
+    rules = (*RULES, mark, mark, mark) if kind is MarkedChainModel else RULES
     for _ in range(STEPS_OF_A_WALK):
         dice.choice(rules)(model, dice)
         model.promises_hold()

@@ -33,7 +33,7 @@ from function_app.testing import ledger as memory_ledger
 from function_app.testing.ledger import MemoryLedger
 from shared import manifest
 from shared.manifest import ManifestShard, fingerprint
-from tests.crash.chain_model import ChainModel, MarkedChainModel, walk
+from tests.crash.chain_model import ChainModel, MarkedChainModel, QuietChainModel, walk
 
 WALKS = range(24)
 """Enough to notice each missing safeguard below."""
@@ -72,6 +72,12 @@ def test_the_chain_keeps_its_promises_with_a_marker() -> None:
     """Files have no index, and a version is whole when a marker says so."""
     run_model(10, MarkedChainModel)
     walk_all(MarkedChainModel)
+
+
+def test_the_chain_keeps_its_promises_where_quiet_closes_a_version() -> None:
+    """Only the timer closes."""
+    run_model(10, QuietChainModel)
+    walk_all(QuietChainModel)
 
 
 @pytest.mark.slow

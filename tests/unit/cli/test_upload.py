@@ -162,9 +162,10 @@ def test_the_function_app_says_which_splits_it_takes() -> None:
 
 def test_the_function_app_says_which_layout_it_takes() -> None:
     """An older one does not; one that is newer than the command may know others."""
-    layout = Layout(kind="marker", patterns={"train": "part-*"})
-    with served(answered(DIGITS | {"layout": layout.model_dump()}), status=200) as url:
-        assert Intake(pipeline="p", splits=["train"], layout=layout) == ask_for_intake("digits", url, "key", None)
+    layouts = (Layout(), Layout(kind="marker", patterns={"train": "part-*"}), Layout(kind="quiet", quiet_s=60))
+    for layout in layouts:
+        with served(answered(DIGITS | {"layout": layout.to_json()}), status=200) as url:
+            assert Intake(pipeline="p", splits=["train"], layout=layout) == ask_for_intake("digits", url, "key", None)
     with (
         served(answered(DIGITS | {"layout": {"kind": "new"}}), status=200) as url,
         pytest.raises(CliError, match="does not know"),

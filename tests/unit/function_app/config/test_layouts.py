@@ -123,7 +123,10 @@ def test_files_of_one_value_are_drawn_into_one_split() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{kind: names, marker: DONE}", "need kind: marker"),
+        ("{kind: names, marker: DONE}", "marker needs kind: marker"),
+        ("{kind: marker, quiet_s: 60}", "quiet_s needs kind: quiet"),
+        ("{kind: names, patterns: {train: x}}", "because names state the split"),
+        ("{kind: quiet, quiet_s: 1}", "greater than or equal to 60"),
         ("{kind: marker, shares: {train: 0.5, validation: 0.4}}", "add up to 1"),
         ("{kind: marker, shares: {train: 0.5, test: 0.5}}", "test is not in splits"),
         ("{kind: marker, patterns: {test: x}}", "test is not in splits"),

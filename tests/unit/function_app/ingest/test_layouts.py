@@ -301,3 +301,87 @@ def test_versions_do_not_share_markers() -> None:
     world.deliver(put(world, MARKER, version="v2"))
     assert ([], 1) == (closings(world), len(world.ledger.generations(replace(VERSION, version="v2"))))
     assert DatasetVersion(dataset="digits", version="v1") == VERSION
+
+
+def quiet_world() -> World:
+    """A world whose versions are taken for whole after an hour without a change."""
+    return marked_world(Layout(kind="quiet", quiet_s=3600))
+
+
+def swept_later(world: World, minutes: int) -> None:
+    """Let time pass, then fire the timer and handle what it sends."""
+    world.clock.move(minutes=minutes)
+    sweep(world.services)
+    world.serve_requests()
+
+
+def test_a_version_without_a_change_is_taken_for_whole_by_the_sweep_alone() -> None:
+    """Status says until when nothing may change, and afterwards that it was a guess; so do history and lineage."""
+    world = quiet_world()
+    for name in FILES:
+        world.deliver(put(world, name))
+    before = missing(world)
+    swept_later(world, 5)
+    line = "1 h without a change, until 2026-11-20 13:05:06 UTC, from which it is guessed that all files have come"
+    assert (["1 h without a change, from which it is guessed that all files have come"], [line]) == (
+        before,
+        missing(world),
+    )
+    swept_later(world, 59)
+    assert [] == closings(world)
+    swept_later(world, 2)
+    (generation,) = world.ledger.generations(VERSION)
+    assert ([list(FILES)], [], "no file had changed for 1 h") == (closings(world), missing(world), generation.guess)
+    closed = next(line for line in why(str(VERSION), world.services).lines if line.action == "version_closed")
+    world.finish(world.only_run())
+    (model,) = world.models.registered.values()
+    assert ("a guess: no file had changed for 1 h" in closed.reason, "no file had changed for 1 h") == (
+        True,
+        model.tags["landfall.complete_by_guess"],
+    )
+
+
+@pytest.mark.parametrize("change", ["write", "overwrite", "delete"])
+def test_every_change_begins_the_wait_again(change: str) -> None:
+    """A deletion leaves no time in storage; the listing differs from the one before."""
+    world = quiet_world()
+    spare = "split=train/part-00009-ee.c000.tfrecord"
+    for name in (*FILES, *([] if change == "write" else [spare])):
+        world.deliver(put(world, name))
+    swept_later(world, 5)
+    swept_later(world, 50)
+    if change == "delete":
+        world.remove(f"{VERSION}/{spare}")
+    else:
+        world.deliver(put(world, spare, label=3))
+    swept_later(world, 50)
+    swept_later(world, 50)
+    before = closings(world)
+    swept_later(world, 15)
+    expected = list(FILES) if change == "delete" else sorted([*FILES, spare])
+    assert ([], [expected]) == (before, closings(world))
+
+
+def test_a_change_after_a_quiet_closing_is_the_next_generation() -> None:
+    """With what is there then; a sweep of an unchanged version changes nothing."""
+    world = quiet_world()
+    for name in FILES:
+        world.deliver(put(world, name))
+    for _ in range(4):
+        swept_later(world, 61)
+    before = closings(world)
+    world.deliver(put(world, TRAIN[0], label=8))
+    for _ in range(4):
+        swept_later(world, 61)
+    assert ([list(FILES)], [list(FILES)] * 2) == (before, closings(world))
+
+
+def test_a_rejected_file_keeps_a_quiet_version_open() -> None:
+    """Time does not mend it."""
+    world = quiet_world()
+    for name in FILES:
+        world.deliver(put(world, name))
+    world.deliver(world.put(TRAIN[0], b"broken"))
+    for _ in range(3):
+        swept_later(world, 61)
+    assert ([], [TRAIN[0]]) == (closings(world), missing(world))

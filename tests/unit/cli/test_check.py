@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import landfall
+from tests.support.world import own_script
 from tests.unit.cli.pipeline_mistakes import CLUSTERS, MISTAKES, PIPELINE, Mistake
 
 FILE = "cats.yaml"
@@ -100,7 +101,7 @@ def test_a_folder_is_checked_whole(tmp_path: Path) -> None:
 
 def test_a_script_of_ones_own_is_linted(tmp_path: Path) -> None:
     """Its job would not be submitted."""
-    path = folder(tmp_path, PIPELINE.replace("train:\n", "train:\n  script: scripts/mine.py\n"))
+    path = folder(tmp_path, own_script(PIPELINE).replace("x.py", "mine.py"))
     assert "scripts/mine.py does not exist in this folder (line 11)" in checked(path)[1]
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "mine.py").write_text("def (:\n")

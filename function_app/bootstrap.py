@@ -94,8 +94,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
 
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
-    budget_s = settings.validation_budget_s
-    workspace = _workspace_client(settings)
+    budget_s, workspace = settings.validation_budget_s, _workspace_client(settings)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,

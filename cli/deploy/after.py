@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from cli.deploy.before import SIGN_IN, image_version
-from cli.deploy.programs import AzdEnvironment, az, run
+from cli.deploy.programs import AzdEnvironment, az, reading, run
 from cli.errors import CliError
 from cli.publish.assets import CODE_NAME, Containers, Publication, Workspace, publish
 from cli.publish.clusters import wanted_clusters
@@ -35,32 +35,32 @@ def publish_assets(root: Path, pipelines: Path, environment: AzdEnvironment, ope
 
     Raises CliError where what was published differs from the settings, because the files changed meanwhile.
     """
-    version = environment.required("LANDFALL_ENVIRONMENT_VERSION")
+    version = environment.output("LANDFALL_ENVIRONMENT_VERSION")
     base_image = environment.required("LANDFALL_BASE_IMAGE")
     if image_version(root, base_image) != version:
         raise CliError("the image's files changed since the templates were deployed: run `azd up` again")
     digest = _image_digest(root, environment, version, base_image)
     identity = WorkspaceId(
-        subscription=environment.required("LANDFALL_SUBSCRIPTION_ID"),
-        resource_group=environment.required("LANDFALL_RESOURCE_GROUP"),
-        workspace=environment.required("LANDFALL_WORKSPACE"),
+        subscription=environment.output("LANDFALL_SUBSCRIPTION_ID"),
+        resource_group=environment.output("LANDFALL_RESOURCE_GROUP"),
+        workspace=environment.output("LANDFALL_WORKSPACE"),
     )
     publication = Publication(
         root=root,
         pipelines=pipelines,
         identity=identity,
-        image=f"{environment.required('LANDFALL_REGISTRY_SERVER')}/{IMAGE_NAME}@{digest}",
+        image=f"{environment.output('LANDFALL_REGISTRY_SERVER')}/{IMAGE_NAME}@{digest}",
         environment_version=version,
         containers=Containers(
-            data_account=environment.required("LANDFALL_DATA_ACCOUNT"),
-            host_account=environment.required("LANDFALL_HOST_ACCOUNT"),
+            data_account=environment.output("LANDFALL_DATA_ACCOUNT"),
+            host_account=environment.output("LANDFALL_HOST_ACCOUNT"),
         ),
-        clusters=wanted_clusters(pipelines, identity=environment.required("LANDFALL_CLUSTER_IDENTITY")),
+        clusters=wanted_clusters(pipelines, identity=environment.output("LANDFALL_CLUSTER_IDENTITY")),
     )
     settings = publish(publication, open_workspace(identity), lambda line: click.echo(line, err=True))
     deployed = {
-        "LANDFALL_CODE_ID": identity.asset("codes", CODE_NAME, environment.required("LANDFALL_CODE_VERSION")),
-        CLUSTER_SIZES: environment.required(CLUSTER_SIZES),
+        "LANDFALL_CODE_ID": identity.asset("codes", CODE_NAME, environment.output("LANDFALL_CODE_VERSION")),
+        CLUSTER_SIZES: environment.output(CLUSTER_SIZES),
     }
     if changed := [name for name, value in deployed.items() if settings[name] != value]:
         raise CliError(f"{', '.join(changed)} changed since the templates were deployed: run `azd up` again")
@@ -68,7 +68,7 @@ def publish_assets(root: Path, pipelines: Path, environment: AzdEnvironment, ope
 
 def _image_digest(root: Path, environment: AzdEnvironment, version: str, base_image: str) -> str:
     """Return the digest of the image of that version; build it where the registry has none."""
-    registry, agent_pool = environment.required("LANDFALL_REGISTRY"), environment.values.get("LANDFALL_AGENT_POOL")
+    registry, agent_pool = environment.output("LANDFALL_REGISTRY"), environment.values.get("LANDFALL_AGENT_POOL")
     if not _has_image(registry, version):
         click.echo(f"building {IMAGE_NAME}:{version} in {registry}; this takes up to an hour", err=True)
         folder = str(root / "training_job" / "environment")
@@ -78,7 +78,8 @@ def _image_digest(root: Path, environment: AzdEnvironment, version: str, base_im
             arguments += ["--agent-pool", agent_pool]
         run("az", "acr", "build", *arguments, fix="see the end of the build's log above", shows_output=True)
     shown = az("acr", "repository", "show", "--name", registry, "--image", f"{IMAGE_NAME}:{version}", fix=SIGN_IN)
-    digest = str((shown or {}).get("digest", ""))
+    with reading("az acr repository show"):
+        digest = str((shown or {}).get("digest", ""))
     if not digest.startswith("sha256:"):
         raise CliError(
             f"the registry {registry} names no digest of {IMAGE_NAME}:{version}; run `azd provision` again"
@@ -96,7 +97,7 @@ def _has_image(registry: str, version: str) -> bool:
 
 def await_health(environment: AzdEnvironment, within_s: float = HEALTH_WITHIN_S) -> None:
     """Return once the deployed app says that it has all settings. Raises CliError with what it says otherwise."""
-    url = environment.required("LANDFALL_URL").rstrip("/") + "/api/health"
+    url = environment.output("LANDFALL_URL").rstrip("/") + "/api/health"
     deadline, answer = time.monotonic() + within_s, "no answer"
     while True:
         healthy, answer = _health(url)

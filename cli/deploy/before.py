@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from cli.deploy.programs import AzdEnvironment, az
+from cli.deploy.programs import AzdEnvironment, az, reading
 from cli.errors import CliError
 from cli.publish.assets import DIGEST_CHARS, code_version, collect_code
 from cli.publish.clusters import OfferedSize, Region, WantedCluster, choose_size, quota_to_request, wanted_clusters
@@ -106,15 +106,16 @@ def read_region(subscription: str, location: str) -> Region:
         kind: az("rest", "--method", "get", "--url", f"{place}/{kind}?api-version={API_VERSION}", fix=fix)
         for kind in ("vmSizes", "usages")
     }
-    sizes = {
-        size["name"].lower(): OfferedSize(
-            vcpus=int(size.get("vCPUs") or 0),
-            family=size.get("family") or size["name"],
-            low_priority=bool(size.get("lowPriorityCapable")),
-        )
-        for size in _values(answers["vmSizes"])
-    }
-    quotas = {usage["name"]["value"]: int(usage.get("limit") or 0) for usage in _values(answers["usages"])}
+    with reading("az rest"):
+        sizes = {
+            size["name"].lower(): OfferedSize(
+                vcpus=int(size.get("vCPUs") or 0),
+                family=size.get("family") or size["name"],
+                low_priority=bool(size.get("lowPriorityCapable")),
+            )
+            for size in _values(answers["vmSizes"])
+        }
+        quotas = {usage["name"]["value"]: int(usage.get("limit") or 0) for usage in _values(answers["usages"])}
     return Region(name=location, sizes=sizes, quotas=quotas)
 
 
@@ -134,7 +135,9 @@ def _base_image(environment: AzdEnvironment) -> str:
 
 
 def _check_az() -> None:
-    version = str((az("version", fix="install it again") or {}).get("azure-cli", ""))
+    answer = az("version", fix="install it again")
+    with reading("az version"):
+        version = str((answer or {}).get("azure-cli", ""))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < AZ_VERSION:
         least = ".".join(map(str, AZ_VERSION))
@@ -144,7 +147,8 @@ def _check_az() -> None:
 def _register_providers(subscription: str) -> None:
     """Register the providers that the subscription has not used yet."""
     listed = az("provider", "list", "--subscription", subscription, fix=SIGN_IN) or []
-    registered = {one["namespace"].lower() for one in listed if one.get("registrationState") == "Registered"}
+    with reading("az provider list"):
+        registered = {one["namespace"].lower() for one in listed if one.get("registrationState") == "Registered"}
     for name in PROVIDERS:
         if name.lower() not in registered:
             click.echo(f"registering {name}; this may take minutes", err=True)
@@ -155,7 +159,8 @@ def _register_providers(subscription: str) -> None:
 def _check_flex(subscription: str, location: str) -> None:
     fix = "az upgrade"
     regions = az("functionapp", "list-flexconsumption-locations", "--subscription", subscription, fix=fix) or []
-    names = sorted(str(region["name"]).lower().replace(" ", "") for region in regions)
+    with reading("az functionapp list-flexconsumption-locations"):
+        names = sorted(str(region["name"]).lower().replace(" ", "") for region in regions)
     if location.lower().replace(" ", "") not in names:
         raise CliError(
             f"{location} has no Flex Consumption, which the function app needs: `azd env set AZURE_LOCATION REGION` "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +25,15 @@ class AzdEnvironment:
 
     values: Mapping[str, str]
 
+    def output(self, name: str) -> str:
+        """Return an output of the template. Raises CliError where azd has none."""
+        value = self.values.get(name, "").strip()
+        if not value:
+            raise CliError(f"{name} is not set in azd's environment: run `azd provision`, which sets it")
+        return value
+
     def required(self, name: str) -> str:
-        """Return a value. Raises CliError where azd has none."""
+        """Return a value that a person sets. Raises CliError where azd has none."""
         value = self.values.get(name, "").strip()
         if not value:
             raise CliError(
@@ -37,6 +45,15 @@ class AzdEnvironment:
         """Keep a value in azd's environment, unless it is there already."""
         if self.values.get(name) != value:
             run("azd", "env", "set", name, value, fix="select an environment: azd env select")
+
+
+@contextmanager
+def reading(command: str) -> Iterator[None]:
+    """Turn what an answer lacks into a CliError, within code that reads it."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CliError(f"`{command}` answered something unexpected ({error!r:.200}): az upgrade") from error
 
 
 def run(program: str, *arguments: str, fix: str, shows_output: bool = False) -> str:

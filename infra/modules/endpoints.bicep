@@ -90,5 +90,4 @@ resource records 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2025-0
       properties: { privateDnsZoneId: zones[zone].id }
     }]
   }
-  dependsOn: [links]
 }]

@@ -150,8 +150,10 @@ def resource_problems(one: Declaration) -> Iterator[str]:
     declared = {each.name for each in one.file.declarations if each.kind in ("resource", "module")}
     if strange := one.depends_on - declared:
         yield f"{one.place}: {one.name} depends on {', '.join(sorted(strange))}, which is no resource"
-    if one.type.count("/") == 1 and "tags" in schema["properties"] and "tags" not in one.body:
-        yield f"{one.place}: {one.name} has no tags"
+    wanted = ("location", "tags") if one.type.count("/") == 1 and not one.type.endswith("/roleAssignments") else ()
+    for name in wanted:
+        if name in schema["properties"] and name not in one.body:
+            yield f"{one.place}: {one.name} has no {name}"
 
 
 def _is_declaration(one: Declaration, name: str) -> bool:

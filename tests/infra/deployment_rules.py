@@ -12,6 +12,7 @@ from cli.publish.assets import DATASTORES
 from local_azure.twin import addresses
 from tests.architecture.trees import ROOT
 from tests.infra.app_rules import events, settings
+from tests.infra.expected_members import BY_PLACE, BY_TYPE, SUBNETS
 from tools.bicep_files import BicepFile, Declaration, Expression, all_resources, expected, member, read_files
 
 PAGE = ROOT / "docs" / "security.md"
@@ -88,7 +89,21 @@ class Grant(NamedTuple):
 def violations(folder: Path) -> list[str]:
     """Return what is wrong, one line each."""
     files = read_files(folder)
-    rules = (roles, secrets, accounts, keyless, clusters, functions, settings, events, storage, wiring, order, costs)
+    rules = (
+        roles,
+        secrets,
+        accounts,
+        keyless,
+        clusters,
+        functions,
+        settings,
+        events,
+        storage,
+        wiring,
+        order,
+        network,
+        costs,
+    )
     return sorted({line for rule in rules for line in rule(files)} | set(_role_ids(folder)))
 
 
@@ -187,57 +202,16 @@ def accounts(files: Files) -> Iterator[str]:
         yield from expected(one, {f"properties.{name}.enabled": value for name, value in wanted_days.items()})
 
 
-KEYLESS: dict[str, dict[str, Any]] = {
-    "Microsoft.ContainerRegistry/registries": {
-        "properties.adminUserEnabled": False,
-        "properties.anonymousPullEnabled": False,
-        "properties.publicNetworkAccess": "isPrivate ? 'Disabled' : 'Enabled'",
-        "sku.name": "isPrivate || !empty(keysId) ? 'Premium' : 'Basic'",
-    },
-    "Microsoft.KeyVault/vaults": {
-        "properties.enableRbacAuthorization": True,
-        "properties.enableSoftDelete": True,
-        "properties.enablePurgeProtection": "customerManagedKeys ? true : null",
-        "properties.publicNetworkAccess": "isPrivate ? 'Disabled' : 'Enabled'",
-        "properties.networkAcls.defaultAction": "isPrivate ? 'Deny' : 'Allow'",
-    },
-    "Microsoft.Insights/components": {
-        "properties.DisableLocalAuth": True,
-        "properties.WorkspaceResourceId": "logs.id",
-    },
-    "Microsoft.OperationalInsights/workspaces": {
-        "properties.features.disableLocalAuth": True,
-        "properties.workspaceCapping.dailyQuotaGb": "dailyCapGb",
-    },
-    "Microsoft.MachineLearningServices/workspaces": {
-        "properties.systemDatastoresAuthMode": "Identity",
-        "properties.publicNetworkAccess": "isPrivate ? 'Disabled' : 'Enabled'",
-        "properties.v1LegacyMode": False,
-    },
-    "Microsoft.MachineLearningServices/workspaces/datastores": {
-        "properties.credentials.credentialsType": "None",
-        "properties.accountName": "each.account",
-        "properties.containerName": "each.container",
-        "properties.endpoint": "environment().suffixes.storage",
-    },
-    "Microsoft.EventGrid/topics": {
-        "properties.inputSchema": "CloudEventSchemaV1_0",
-        "properties.disableLocalAuth": True,
-        "properties.minimumTlsVersionAllowed": "1.2",
-    },
-    "Microsoft.EventGrid/systemTopics": {"identity.type": "SystemAssigned"},
-    "Microsoft.Web/sites/basicPublishingCredentialsPolicies": {"properties.allow": False},
-}
-
-
 def keyless(files: Files) -> Iterator[str]:
     """Every service accepts identities only, and each of them is there."""
-    for kind, wanted in KEYLESS.items():
+    for kind, wanted in BY_TYPE.items():
         found = all_resources(files, kind)
         if not found:
             yield f"there is no {kind}"
         for one in found:
             yield from expected(one, wanted)
+    for (name, symbol), wanted in BY_PLACE.items():
+        yield from expected(files[f"modules/{name}.bicep"].of("resource")[symbol], wanted)
     stores = files["modules/machine-learning.bicep"].of("var")["containers"].body
     account = {"DATA": "dataAccountName", "STATE": "hostAccountName", "RUNS": "hostAccountName"}
     names = {"DATA": addresses.DATA_CONTAINER, "STATE": addresses.STATE_CONTAINER, "RUNS": addresses.RUNS_CONTAINER}
@@ -253,6 +227,8 @@ def clusters(files: Files) -> Iterator[str]:
         yield "the clusters must be those of clusterSizes, and landfall-smoke"
     each = "described[split(pair, '=')[0]]"
     wanted = {
+        "location": "location",
+        "properties.properties.osType": "Linux",
         "identity.type": "UserAssigned",
         "identity.userAssignedIdentities": {"${clusterIdentityId}": {}},
         "properties.disableLocalAuth": True,
@@ -268,7 +244,12 @@ def clusters(files: Files) -> Iterator[str]:
             "scaleSettings.minNodeCount": f"{each}.?min_nodes ?? 0",
             "scaleSettings.maxNodeCount": f"{each}.?max_nodes ?? 4",
         },
-        {"vmSize": "smokeVmSize", "scaleSettings.minNodeCount": 0, "scaleSettings.maxNodeCount": 2},
+        {
+            "vmSize": "smokeVmSize",
+            "vmPriority": "Dedicated",
+            "scaleSettings.minNodeCount": 0,
+            "scaleSettings.maxNodeCount": 2,
+        },
     ]
     for one, own in zip(found, sizes, strict=False):
         yield from expected(one, wanted | {f"properties.properties.{name}": value for name, value in own.items()})
@@ -378,6 +359,35 @@ def _fitting(name: str) -> set[str]:
     return special.get(name, ends if len(parts) > 1 else {name})
 
 
+def network(files: Files) -> Iterator[str]:
+    """Subnets have what they need: the delegation, the way out, the rules; and endpoints their names."""
+    file = files["modules/network.bicep"]
+    subnets = file.of("resource")["network"].body["properties"]["subnets"]
+    found = {one.get("name"): set(_leaves(one.get("properties", {}))) - {"functions"} for one in subnets}
+    if found != SUBNETS:
+        yield f"{file.name}: the subnets must be {SUBNETS}, and are {found}"
+    [rule] = file.of("resource")["rules"].body["properties"]["securityRules"]
+    wanted = {
+        "access": "Deny",
+        "direction": "Inbound",
+        "sourceAddressPrefix": "Internet",
+        "destinationPortRange": "*",
+    }
+    if {name: rule["properties"].get(name) for name in wanted} != wanted:
+        yield f"{file.name}: the network must deny what comes from the internet"
+    records = files["modules/endpoints.bicep"].of("resource")["records"]
+    if "privateDnsZoneId: zones[zone].id" not in (member(records, "properties.privateDnsZoneConfigs") or ""):
+        yield f"{records.place}: each endpoint needs its zones"
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(each)
+    else:
+        yield value.text if isinstance(value, Expression) else str(value)
+
+
 def costs(files: Files) -> Iterator[str]:
     """The budget writes at 50, 80 and 100 %, and lost events and idle nodes are reported."""
     file = files["modules/alerts.bicep"]
@@ -388,6 +398,18 @@ def costs(files: Files) -> Iterator[str]:
     metrics = ("DroppedEventCount", "DeadLetteredCount")
     if watched != {(topic, metric) for topic in ("uploadsTopicId", "runsTopicId") for metric in metrics}:
         yield f"{file.name}: dropped and dead-lettered events of both topics must be watched"
+    triggers = (ROOT / "function_app" / "functions.py").read_text(encoding="utf-8")
+    for alert in file.of("var")["logAlerts"].body:
+        if not alert.get("name") or not alert.get("text") or "| where " not in alert.get("query", ""):
+            yield f"{file.name}: each alert on logs has a name, a text and a query"
+        for name in re.findall(r'"(\w+)"', alert.get("query", "").partition("Name in")[2]):
+            if f"def {name}(" not in triggers:
+                yield f"{file.name}: the function {name} does not exist"
+    criteria = file.of("resource")["failures"].body["properties"].get("criteria", {}).get("allOf", [])
+    if [(one["timeAggregation"], one["operator"], one["threshold"]) for one in criteria] != [
+        ("Count", "GreaterThan", 0)
+    ]:
+        yield f"{file.name}: one line of a log is enough for an alert"
     for one in all_resources(files, "Microsoft.Insights/metricAlerts"):
         yield from expected(one, {"properties.enabled": True})
         if not one.body["properties"].get("actions"):

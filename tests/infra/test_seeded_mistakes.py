@@ -141,6 +141,7 @@ MISTAKES = {
         "CODE_ID",
     ),
     "telemetry without its identity": (APP, ";Authorization=AAD", "", "telemetry"),
+    "pages for everyone": (APP, "SIGN_IN: 'off'", "SIGN_IN: 'none'", "must not be none in Azure"),
     "app's name for azd": (APP, "'azd-service-name'", "'azd-service'", "azd-service-name"),
     # events
     "all uploads' events": (
@@ -205,6 +206,46 @@ MISTAKES = {
     "other clusters": (CLUSTERS, "pipelines/clusters.yaml')", "pipelines/cluster.yaml')", "clusters.yaml"),
     "no daily limit": ("monitoring", "    workspaceCapping: { dailyQuotaGb: dailyCapGb }\n", "", "dailyCapGb"),
     "no warning at half": ("alerts", "threshold: 50", "threshold: 150", "50, 80 and 100"),
+    "no region": ("registry", "  location: location\n", "", "has no location"),
+    "no tags": ("monitoring", "  tags: tags\n", "", "has no tags"),
+    "functions' subnet not delegated": (
+        "network",
+        "'Microsoft.App/environments'",
+        "'Microsoft.Web/serverFarms'",
+        "subnets",
+    ),
+    "no way out for the clusters": (
+        "network",
+        "          natGateway: { id: gateway.id }\n        }\n      }\n      {\n        name: 'endpoints'",
+        "        }\n      }\n      {\n        name: 'endpoints'",
+        "subnets",
+    ),
+    "open to the internet": ("network", "access: 'Deny'", "access: 'Allow'", "deny what comes from the internet"),
+    "account that cannot open its key": (
+        DATA,
+        "identity: empty(keysId) ? null : { type",
+        "identity: empty(vaultUri) ? null : { type",
+        "account.identity",
+    ),
+    "queues without the key": (
+        HOST,
+        "queue: { enabled: true, keyType: empty(keysId) ? 'Service' : 'Account' }",
+        "queue: { enabled: true, keyType: 'Service' }",
+        "keyType",
+    ),
+    "alert that reaches no one": ("alerts", "    actions: { actionGroups: [people.id] }\n", "", "actionGroups"),
+    "alert on another function": (
+        "alerts",
+        '"sweep_requested"',
+        '"sweeps_requested"',
+        "sweeps_requested does not exist",
+    ),
+    "workspace with another vault": (
+        WORKSPACE,
+        "keyVault: vaultId",
+        "keyVault: registryId",
+        "workspace.properties.keyVault",
+    ),
     "network that is always there": (
         MAIN,
         "'modules/network.bicep' = if (isPrivate) {",

@@ -188,6 +188,26 @@ def test_what_cannot_work_is_said_before_it_costs_anything(
     assert programs.environment == FIRST
 
 
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("az version", "2.80.0"),
+        ("az provider list", "all"),
+        ("az functionapp list-flexconsumption-locations", ["westeurope"]),
+        ("*westeurope/vmSizes", [A100]),
+        ("*westeurope/usages", {"value": [{"name": None}]}),
+    ],
+)
+def test_an_answer_of_another_shape_is_an_error_with_its_command(
+    command: str, answer: Any, programs: AzurePrograms, pipelines: Path
+) -> None:
+    """No stack trace, and nothing is set."""
+    programs.answer(answers=subscription(**{command: answer}))
+    with pytest.raises(CliError, match=r"^`az .*` answered something unexpected .*: az upgrade$"):
+        before(programs, pipelines)
+    assert programs.environment == FIRST
+
+
 def test_the_request_for_quota_can_be_copied(programs: AzurePrograms, pipelines: Path) -> None:
     """It names region, family, vCPUs and nodes; a quota starts at 0."""
     limits = {"value": [usage("Standard NCADSA100v4 Family", 96), usage("Standard NDASv4 Family", 0)]}
@@ -315,7 +335,7 @@ def test_an_image_that_was_pushed_again_under_its_version_is_refused(
 def test_a_missing_output_is_named(name: str, provisioned: AzurePrograms, pipelines: Path) -> None:
     """All of them are outputs of the template."""
     provisioned.environment = {key: value for key, value in provisioned.environment.items() if key != name}
-    with pytest.raises(CliError, match=name):
+    with pytest.raises(CliError, match=f"{name} is not set in azd's environment: run `azd provision`"):
         after(provisioned, pipelines, MemoryWorkspace(SIZES))
     assert name in read_files(REPOSITORY / "infra")["main.bicep"].of("output")
 

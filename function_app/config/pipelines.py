@@ -108,8 +108,8 @@ class Data(Section):
         if len(set(self.splits)) != len(self.splits):
             raise ValueError(f"splits must not repeat a name, got {list(self.splits)}")
         self.requirements()
-        if self.is_synthetic and (self.splits or self.features):
-            raise ValueError("synthetic data have no splits and no features, because nothing is uploaded")
+        if self.is_synthetic and (self.splits or self.features or self.layout.has_any_names):
+            raise ValueError("synthetic data have no splits, features and layout, because nothing is uploaded")
         if not self.is_synthetic and not self.splits:
             raise ValueError("splits is required: name at least one, such as train")
         self.layout.check_splits(self.splits)

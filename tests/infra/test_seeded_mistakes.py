@@ -227,6 +227,13 @@ MISTAKES = {
         "identity: empty(vaultUri) ? null : { type",
         "account.identity",
     ),
+    "registry's key by a resource id": (
+        "registry",
+        "identity: keysClientId",
+        "identity: keysId",
+        "keysClientId is not used",
+    ),
+    "registry's client id from elsewhere": (MAIN, "outputs.keysClientId", "outputs.appClientId", "gets appClientId"),
     "queues without the key": (
         HOST,
         "queue: { enabled: true, keyType: empty(keysId) ? 'Service' : 'Account' }",

@@ -64,7 +64,8 @@ class Watched:
     def check(self) -> None:
         """Fail where axe finds something, the page is wider than its window, or the browser has complained."""
         assert [] == self.complaints
-        assert [] == violations(self.page)
+        found = violations(self.page)
+        assert not found, "\n".join(found)
         wide = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert 0 == wide, f"{self.page.url} is {wide} pixels wider than its window"
 

@@ -17,6 +17,7 @@ from cli.errors import Interrupted, ending_on_signals
 from local_azure.azure_ml.faults import FAULTS, fault_named
 from local_azure.azure_ml.mounts import NOT_CHECKED, compiler
 from local_azure.twin.addresses import TwinOptions
+from local_azure.twin.client import TwinClient
 from local_azure.twin.twin import Twin, running_twin
 
 CHECK_EVERY_S = 1.0
@@ -119,6 +120,13 @@ def watch_until_interrupted(twin: Twin) -> None:
         click.echo("Stopping everything.")
 
 
+def nodes_in_words(twin: Twin) -> str:
+    """Return what the nodes of jobs are on this machine, and why they are no hosts where they are not."""
+    with TwinClient(twin.places) as client:
+        because = client.simulated_because()
+    return f"simulated, without addresses of their own: {because}" if because else "hosts in network namespaces"
+
+
 def show_addresses(twin: Twin) -> None:
     """Print the address of each part."""
     places = twin.places
@@ -127,5 +135,6 @@ def show_addresses(twin: Twin) -> None:
     click.echo(f"  storage        127.0.0.1, ports: {storage}")
     click.echo(f"  function app   {places.functions_url}")
     click.echo(f"  Azure ML       {places.azure_ml_url}")
+    click.echo(f"  nodes          {nodes_in_words(twin)}")
     click.echo(f"  Event Grid     {places.event_grid_url}")
     click.echo(f"  state, logs    {places.folder}")

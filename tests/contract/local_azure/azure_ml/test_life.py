@@ -160,10 +160,9 @@ def test_no_rank_outlives_what_started_it(emulator: AzureMl, victim: str) -> Non
         lambda: found if len(found := [p for p in processes_saying(mark) if p.name() == "sleep"]) == 2 else None,
         what="two ranks",
     )
-    mpirun = ranks[0].parent()
-    guard = mpirun.parent() if mpirun else None
+    guard = next(process for process in ranks[0].parents() if "local_azure.guard" in " ".join(process.cmdline()))
+    (mpirun,) = guard.children()
     killed = mpirun if victim == "mpirun" else guard
-    assert killed is not None
     killed.kill()
     wait_until(lambda: not processes_saying(mark), what="the ranks to end")
     assert "Failed" == emulator.await_status(f"{victim}-dies")

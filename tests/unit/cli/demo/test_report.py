@@ -99,13 +99,15 @@ def test_without_a_submission_there_are_no_calls() -> None:
     assert [] == submission_calls([call(1, "PUT")], run_id="r", since=None, until=None)
 
 
+HOSTS = "each node was a host on this machine, with an address of its own: rank 0 on node-0, rank 1 on node-1"
+
+
 def test_the_summary_is_short() -> None:
     """Eight lines: the data, the run, its machines, its gradients, its model, who was notified, what it cost."""
     assert [
         "dataset version  digits/v1, 10 shards accepted",
         "run              r: 2 nodes, 2 ranks, registered",
-        "machines         each node was a host on this machine, with an address of its own: "
-        "rank 0 on node-0, rank 1 on node-1; computed on: simulated GPUs",
+        f"machines         {HOSTS}; computed on: simulated GPUs",
         "gradients        averaged over all ranks by horovod",
         "model            m version 7 (val_accuracy 0.9877)",
         "notified         topic",

@@ -79,7 +79,7 @@ def test_each_node_is_a_host(emulator: AzureMl) -> None:
 
 
 def test_nodes_are_simulated_where_no_host_can_be_made(tmp_path: Path, azurite: Azurite) -> None:
-    """Four ranks on this machine, which are told how many each node has; the emulator and the job's log say why."""
+    """Four ranks on this machine learn how many each node has; the emulator and the job's log say why."""
     if subprocess.run([*WITHOUT_NETWORKS, "true"], check=False, capture_output=True).returncode:
         pytest.skip("this machine allows no user namespaces either")
     emulator = start_with_cluster(tmp_path, azurite, within=WITHOUT_NETWORKS)

@@ -65,7 +65,7 @@ def test_the_launcher_gets_a_list_of_hosts(tmp_path: Path, fault: LaunchFault | 
 
 
 def test_simulated_nodes_share_this_machine(tmp_path: Path) -> None:
-    """No command enters another node; the ranks are told how many there are on each."""
+    """No command enters another node; a variable says how many ranks each has."""
     found = nodes_of(tmp_path, None, None, because="there is no ip(8)")
     assert (["-np", "8", "--oversubscribe"], ["127.0.0.1"] * 2, ["true"]) == (
         found.mpirun_options(),

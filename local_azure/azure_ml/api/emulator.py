@@ -181,7 +181,8 @@ def post_clock(emulator: Emulator, call: Call) -> Answer:
 
 
 def _pending(emulator: Emulator) -> dict[str, int]:
-    return {"pending": emulator.faults.pending() + emulator.bench.faults.pending()}
+    of_jobs = emulator.bench.faults.pending()
+    return {"pending": emulator.faults.pending() + of_jobs, "of_jobs": of_jobs}
 
 
 def _block(logs: Path, offset: int) -> bytes:

@@ -120,11 +120,11 @@ def watch_until_interrupted(twin: Twin) -> None:
         click.echo("Stopping everything.")
 
 
-def nodes_in_words(twin: Twin) -> str:
+def nodes_in_words(simulated_because: str | None) -> str:
     """Return what the nodes of jobs are on this machine, and why they are no hosts where they are not."""
-    with TwinClient(twin.places) as client:
-        because = client.simulated_because()
-    return f"simulated, without addresses of their own: {because}" if because else "hosts in network namespaces"
+    if simulated_because is None:
+        return "hosts in network namespaces of this machine"
+    return f"simulated, without addresses of their own: {simulated_because}"
 
 
 def show_addresses(twin: Twin) -> None:
@@ -135,6 +135,7 @@ def show_addresses(twin: Twin) -> None:
     click.echo(f"  storage        127.0.0.1, ports: {storage}")
     click.echo(f"  function app   {places.functions_url}")
     click.echo(f"  Azure ML       {places.azure_ml_url}")
-    click.echo(f"  nodes          {nodes_in_words(twin)}")
+    with TwinClient(places) as client:
+        click.echo(f"  nodes          {nodes_in_words(client.simulated_because())}")
     click.echo(f"  Event Grid     {places.event_grid_url}")
     click.echo(f"  state, logs    {places.folder}")

@@ -18,7 +18,7 @@ import pytest
 from local_azure.azure_ml.hosts import address, agent_variables, name, on_hosts, program, why_simulated
 from local_azure.processes import PATIENCE_S, wait_until
 from tests.support.azure_ml import WITHOUT_NETWORKS
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, networks_in_use
 from training_job.liveness.heartbeat import own_addresses
 
 ABOUT_ME = """
@@ -76,16 +76,9 @@ def agent(folder: Path) -> str:
     return path
 
 
-def is_in_use(network: str) -> bool:
-    """Whether a process is in a network namespace."""
-    return any(_network_of(process) == network for process in Path("/proc").glob("[0-9]*"))
-
-
-def _network_of(process: Path) -> str | None:
-    try:
-        return str((process / "ns" / "net").readlink())
-    except OSError:  # it has ended
-        return None
+def await_end_of(networks: set[str]) -> None:
+    """Wait until no process is in any of some network namespaces, which end with their last one."""
+    wait_until(lambda: not networks & networks_in_use(), what="the nodes to end")
 
 
 @pytest.mark.parametrize("within", [(), AS_ORDINARY_USER], ids=["as root", "as an ordinary user"])
@@ -100,7 +93,7 @@ def test_each_node_is_a_host(tmp_path: Path, within: Sequence[str]) -> None:
     assert len(cores) < 2 or not set(first["cores"]) & set(second["cores"])
     assert (["mine"], []) == (first["shared memory"], second["shared memory"])
     assert [str(tmp_path)] * 2 == [first["folder"], second["folder"]]
-    wait_until(lambda: not is_in_use(first["network"]) and not is_in_use(second["network"]), what="the nodes to end")
+    await_end_of({first["network"], second["network"]})
     assert [] == [file for file in Path("/dev/shm").iterdir() if file.name == "mine"]
 
 
@@ -119,10 +112,10 @@ def test_nodes_end_with_what_runs_on_the_first(tmp_path: Path, number: signal.Si
     process = subprocess.Popen(on_hosts(2, tmp_path, ["sh", "-c", script]), stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None
-        networks = [json.loads(process.stdout.readline())["network"] for _ in range(2)]
-        assert [True, True] == [is_in_use(network) for network in networks]
+        networks = {json.loads(process.stdout.readline())["network"] for _ in range(2)}
+        assert (2, True) == (len(networks), networks <= networks_in_use())
         process.send_signal(number)
-    wait_until(lambda: not any(is_in_use(network) for network in networks), what="the nodes to end")
+    await_end_of(networks)
 
 
 def test_a_machine_without_network_namespaces_says_why(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ class Bench:
             container.create_container()
             self._container = container
             like = self._upload(WARM_UP)
-            worker.ask("judge", paths=like, threads=self._threads)
+            worker.ask("judge", paths=like, threads=self._threads, size_bytes=len(self._content))
             worker.ask("request", paths=self._upload(f"{WARM_UP}-2"), threads=self._threads, like=like[0])
             rounds = Rounds()
             for number in range(MAX_ROUNDS):
@@ -112,7 +112,8 @@ class Bench:
         )
 
     def _round(self, worker: Worker, number: int, like: str, rounds: Rounds) -> None:
-        judged = self._handled(worker, "judge", self._upload(f"digits/judged-{number}"), {})
+        size = {"size_bytes": len(self._content)}
+        judged = self._handled(worker, "judge", self._upload(f"digits/judged-{number}"), size)
         bare = self._handled(worker, "request", self._upload(f"digits/bare-{number}"), {"like": like})
         others = max(judged.others, bare.others)
         rates = f"{NUM_SHARDS / judged.wall_s:.1f} shards/s, {NUM_SHARDS / bare.wall_s:.1f} with the bare requests"
@@ -123,7 +124,7 @@ class Bench:
             rounds.bare_s.append(bare.wall_s)
             rounds.requests += judged.requests
 
-    def _handled(self, worker: Worker, do: str, paths: list[str], more: Mapping[str, str]) -> Handled:
+    def _handled(self, worker: Worker, do: str, paths: list[str], more: Mapping[str, object]) -> Handled:
         log, cores = self._azurite.access_log, len(os.sched_getaffinity(0))
         pid = self._azurite.process.popen.pid
         worker.ask("claim", path=paths[0])

@@ -279,12 +279,15 @@ def passed_over(prefix: str) -> None:
 class ShardStore(Protocol):
     """The shards in the data container, read only."""
 
-    def facts(self, path: str) -> BlobFacts | None:
-        """Return a blob's properties, None where it is gone."""
+    def facts(self, path: str, *, content_up_to: int = 0) -> BlobFacts | None:
+        """Return a blob's properties, with the content of one of up to so many bytes; None where it is gone."""
         ...
 
     def open(self, facts: BlobFacts) -> ShardSource:
-        """Open a blob pinned to the ETag in ``facts``: reads raise SourceChangedError once it was overwritten."""
+        """Open a blob pinned to the ETag in ``facts``: reads raise SourceChangedError once it was overwritten.
+
+        Content that ``facts`` holds is not read again.
+        """
         ...
 
     def list(self, prefix: str, *, unlisted: Callable[[str], object] = passed_over) -> Iterator[BlobFacts]:

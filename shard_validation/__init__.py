@@ -13,6 +13,7 @@ docs/validation.md describes what is checked, and every reason code.
 from __future__ import annotations
 
 from shard_validation.content import (
+    HeldSource,
     LocalFileSource,
     ShardSource,
     SourceChangedError,
@@ -66,6 +67,7 @@ __all__ = [
     "DriftMeasure",
     "DriftPolicy",
     "FeatureStatistics",
+    "HeldSource",
     "ImagePolicy",
     "Limits",
     "LocalFileSource",

@@ -44,9 +44,9 @@ def claim(path: str) -> int:
     return SERVICES.ledger.claim_split_size(place.dataset_version, place.shard.split, place.shard.num_shards)
 
 
-def judge(paths: Sequence[str], threads: int) -> int:
-    """Handle one upload event per path; return their number."""
-    messages = [_message(path) for path in paths]
+def judge(paths: Sequence[str], threads: int, size_bytes: int) -> int:
+    """Handle one upload event per path of a blob of this size; return their number."""
+    messages = [_message(path, size_bytes) for path in paths]
     return _all(_handle, messages, threads)
 
 
@@ -61,10 +61,10 @@ def _all(do: Callable[[str], object], things: Sequence[str], threads: int) -> in
         return len(list(pool.map(do, things)))
 
 
-def _message(path: str) -> str:
+def _message(path: str, size_bytes: int) -> str:
     subject = f"/blobServices/default/containers/{SERVICES.data_container}/blobs/{path}"
     members = {"id": path, "eventType": "Microsoft.Storage.BlobCreated", "subject": subject}
-    return json.dumps({**members, "data": {"api": "PutBlob"}})
+    return json.dumps({**members, "data": {"api": "PutBlob", "contentLength": size_bytes}})
 
 
 def _handle(message: str) -> None:
@@ -85,11 +85,9 @@ def _requests(path: str, row: ShardRecord, entry: HistoryEntry) -> None:
     place = shard_place(path, SERVICES.pipelines)
     shard, version = place.shard, place.dataset_version
     partition, key = shard_partition(version, shard.index % 16), shard_key(shard.split, shard.index)
-    blob = CONTAINER.get_blob_client(path)
-    blob.get_blob_properties()
+    CONTAINER.get_blob_client(path).download_blob(0, SERVICES.turns.small_bytes + 1).readall()
     _get(TABLES["shards"], partition, key)
     _get(TABLES["versions"], joined(escaped(version.dataset), escaped(version.version)), joined("split", shard.split))
-    blob.download_blob(0, row.size_bytes).readall()
     counter = _get(TABLES["shards"], partition, counter_key(shard.split))
     keys = {"PartitionKey": partition, "RowKey": key}
     accepted = {"PartitionKey": partition, "RowKey": counter_key(shard.split), "split": shard.split, "accepted": 1}

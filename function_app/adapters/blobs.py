@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from function_app.adapters.blob_listing import list_blobs
@@ -13,6 +14,7 @@ from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.records import BlobFacts, normalise_etag
 from function_app.ports import passed_over
 from shard_validation import (
+    HeldSource,
     ShardSource,
     SourceChangedError,
     SourceError,
@@ -39,13 +41,15 @@ class BlobShardStore:
         self._connection = connection
         self._container_name = container
 
-    def facts(self, path: str) -> BlobFacts | None:
-        """See ShardStore. One operation. An absent container is an error, not an absent blob."""
+    def facts(self, path: str, *, content_up_to: int = 0) -> BlobFacts | None:
+        """See ShardStore. One operation, or two. An absent container is an error, not an absent blob."""
         from azure.core.exceptions import ResourceNotFoundError
 
         with storage_errors(f"look at {self._container_name}/{path}"):
+            blob = self._container.get_blob_client(path)
             try:
-                return _facts(path, self._container.get_blob_client(path).get_blob_properties())
+                held = _with_content(path, blob, content_up_to) if content_up_to else None
+                return held or _facts(path, blob.get_blob_properties())
             except ResourceNotFoundError as error:
                 if getattr(error, "error_code", None) == _CONTAINER_NOT_FOUND:
                     raise
@@ -53,6 +57,8 @@ class BlobShardStore:
 
     def open(self, facts: BlobFacts) -> ShardSource:
         """See ShardStore. No operation: the first read shows whether the blob still exists."""
+        if facts.content is not None:
+            return held_content(facts)
         return BlobShardSource(self._container.get_blob_client(facts.path), facts)
 
     def list(self, prefix: str, *, unlisted: Callable[[str], object] = passed_over) -> Iterator[BlobFacts]:
@@ -64,6 +70,11 @@ class BlobShardStore:
     @property
     def _container(self) -> ContainerClient:
         return self._connection.blob_service.get_container_client(self._container_name)
+
+
+def held_content(facts: BlobFacts) -> HeldSource:
+    """Return the content that ``facts`` holds: none of it is read again."""
+    return HeldSource(facts.path.rpartition("/")[2], facts.content or b"")
 
 
 class BlobShardSource:
@@ -142,6 +153,20 @@ def _facts(path: str, properties: BlobProperties) -> BlobFacts:
         size_bytes=properties.size,
         last_modified=properties.last_modified,
     )
+
+
+def _with_content(path: str, blob: BlobClient, max_bytes: int) -> BlobFacts | None:
+    """Return the facts of a small blob with its content; None of a larger or an empty one."""
+    from azure.core.exceptions import HttpResponseError
+
+    try:
+        stream = blob.download_blob(0, max_bytes + 1)  # more than is wanted: the answer's size is not the blob's
+    except HttpResponseError as error:
+        if error.status_code == _RANGE_NOT_SATISFIABLE:
+            return None
+        raise
+    content = stream.readall()
+    return replace(_facts(path, stream.properties), content=content) if len(content) <= max_bytes else None
 
 
 class BlobRejectedCopies:

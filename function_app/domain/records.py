@@ -286,6 +286,8 @@ class BlobFacts:
     """Normalised: no quotes, upper case."""
     size_bytes: int
     last_modified: datetime
+    content: bytes | None = field(default=None, repr=False, compare=False)
+    """The whole content, where it was asked for and is small."""
 
 
 def normalise_etag(etag: str) -> str:

@@ -168,12 +168,16 @@ def _handle_together(
             is_over.set()
         return True
 
-    if all(upload.size_bytes is not None and upload.size_bytes <= turns.small_bytes for upload in uploads):
+    if all(_is_small(upload, services) for upload in uploads):
         with ThreadPoolExecutor(turns.small_at_once) as pool:
             handled = list(pool.map(is_handled, uploads))
     else:
         handled = [is_handled(upload) for upload in uploads]
     return [upload for upload, is_done in zip(uploads, handled, strict=True) if not is_done]
+
+
+def _is_small(upload: Upload, services: IngestServices) -> bool:
+    return upload.size_bytes is not None and 0 <= upload.size_bytes <= services.turns.small_bytes
 
 
 def _has_waited(inserted_at: datetime | None, services: IngestServices) -> bool:
@@ -211,16 +215,21 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
     except NotAShardError as error:
         _suppress(upload.path, str(error), services, event_id=upload.event_id)
         return
-    judge_shard(place, services, is_counted=upload.is_repeated or upload.event_type == CONTINUED)
+    is_counted = upload.is_repeated or upload.event_type == CONTINUED
+    judge_shard(place, services, is_counted=is_counted, is_small=_is_small(upload, services))
 
 
-def judge_shard(place: ShardPlace, services: IngestServices, *, is_counted: bool = False) -> None:
+def judge_shard(
+    place: ShardPlace, services: IngestServices, *, is_counted: bool = False, is_small: bool = False
+) -> None:
     """Bring the verdict on one position up to date with the store, and close the version if it is whole.
 
-    ``is_counted``: count the execution even for a short shard, in case the process dies.
+    ``is_counted``: count the execution even for a short shard, in case the process dies. ``is_small``: the content
+    is asked for together with the facts; a larger one than was thought is asked for again.
     """
+    content_up_to = services.turns.small_bytes if is_small else 0
     for _ in range(MAX_ROUNDS):
-        facts = services.shards.facts(place.path)
+        facts = services.shards.facts(place.path, content_up_to=content_up_to)
         if facts is None:
             _suppress(place.path, "the blob is gone", services)
             return

@@ -7,11 +7,11 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import uuid4
 
-from function_app.adapters.blobs import check_size, no_container
+from function_app.adapters.blobs import check_size, held_content, no_container
 from function_app.adapters.storage_errors import StorageRefusedError
 from function_app.domain.events import QueuedMessage, TrainingRequest
 from function_app.domain.records import BlobFacts
@@ -43,14 +43,17 @@ class MemoryShardStore:
         with self._lock:
             del self.blobs[path]
 
-    def facts(self, path: str) -> BlobFacts | None:
+    def facts(self, path: str, *, content_up_to: int = 0) -> BlobFacts | None:
         """See ShardStore."""
         with self._lock:
-            return self.blobs[path][0] if path in self.blobs else None
+            if path not in self.blobs:
+                return None
+            facts, content = self.blobs[path]
+        return replace(facts, content=content) if 0 < len(content) <= content_up_to else facts
 
     def open(self, facts: BlobFacts) -> ShardSource:
         """See ShardStore."""
-        return MemoryShardSource(self, facts)
+        return MemoryShardSource(self, facts) if facts.content is None else held_content(facts)
 
     def list(self, prefix: str, *, unlisted: Callable[[str], object] = passed_over) -> Iterator[BlobFacts]:
         """See ShardStore. Names with control characters cannot be listed, as on Azurite."""

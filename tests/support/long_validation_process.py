@@ -56,9 +56,9 @@ class ReportingShards:
 
     store: ShardStore
 
-    def facts(self, path: str) -> BlobFacts | None:
+    def facts(self, path: str, *, content_up_to: int = 0) -> BlobFacts | None:
         """See ShardStore."""
-        return self.store.facts(path)
+        return self.store.facts(path, content_up_to=content_up_to)
 
     def open(self, facts: BlobFacts) -> ShardSource:
         """See ShardStore."""

@@ -71,6 +71,30 @@ def test_facts_say_what_is_there(shards: Shards) -> None:
     assert abs((facts.last_modified - before).total_seconds()) < 60
 
 
+@pytest.mark.parametrize("size", [0, 1, 10, 11])
+def test_facts_hold_the_content_of_a_small_shard(shards: Shards, size: int) -> None:
+    """What is held is what a read returns; a larger shard is read from storage, from its beginning."""
+    content = bytes(range(size))
+    without = shards.upload(PATH, content)
+    facts = shards.store.facts(PATH, content_up_to=10)
+    assert facts is not None
+    assert (without, None) == (facts, without.content)
+    assert (facts.content or b"") == (content if size <= 10 else b"")
+    source = shards.store.open(facts)
+    assert ("train-00000-of-00001.tfrecord", size) == (source.name, source.size_bytes)
+    assert content == source.read(0, size)
+
+
+def test_a_held_shard_is_not_read_again(shards: Shards) -> None:
+    """Its content is that of its ETag, whatever has happened since."""
+    shards.upload(PATH, b"before")
+    facts = shards.store.facts(PATH, content_up_to=10)
+    assert facts is not None
+    shards.delete(PATH)
+    assert b"before" == shards.store.open(facts).read(0, 6)
+    assert shards.store.facts(PATH, content_up_to=10) is None
+
+
 def test_every_upload_has_an_etag_of_its_own(shards: Shards) -> None:
     """Also one of the same bytes."""
     assert shards.upload(PATH, b"same").etag != shards.upload(PATH, b"same").etag

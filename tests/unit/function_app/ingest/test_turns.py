@@ -16,6 +16,7 @@ import pytest
 from function_app.domain.events import CREATED, joined_messages, read_uploads
 from function_app.ingest.uploads import handle_message, handle_passed_on
 from function_app.services import Turns
+from function_app.testing.stores import MemoryShardSource
 from shard_validation import DataRequirements, ShardSource, ShardVerdict, SourceForbiddenError, validate_shard
 from tests.support.ledger_records import NOON
 from tests.support.long_shards import serve_uploads
@@ -247,6 +248,25 @@ def test_small_shards_of_a_message_are_handled_at_the_same_time(
     services = replace(flood.world.services, validate=validate)
     handle_passed_on(json.dumps(events).encode(), services)
     assert (8, at_once, []) == (flood.num_judged(), max(most), flood.world.bulk.messages)
+
+
+@pytest.mark.parametrize(("size_bytes", "num_reads"), [(1 << 20, 0), ((1 << 20) + 1, 1), (None, 1), (-1, 1)])
+def test_a_small_shard_is_looked_at_and_read_at_once(
+    flood: Flood, monkeypatch: pytest.MonkeyPatch, size_bytes: int | None, num_reads: int
+) -> None:
+    """A shard of this size by its event costs one request instead of two."""
+    reads: list[int] = []
+    read = MemoryShardSource.read
+
+    def counted(source: MemoryShardSource, offset: int, length: int) -> bytes:
+        reads.append(length)
+        return read(source, offset, length)
+
+    monkeypatch.setattr(MemoryShardSource, "read", counted)
+    (event,) = json.loads(message([flood.world.put(FLOOD[0])]))
+    data = {"api": "PutBlob", "contentLength": size_bytes}
+    handle_message(json.dumps([event | {"data": data}]).encode(), flood.world.services)
+    assert (1, num_reads) == (flood.num_judged(), len(reads))
 
 
 def test_joined_messages_fit_into_a_queue() -> None:

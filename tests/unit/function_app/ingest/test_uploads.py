@@ -420,10 +420,10 @@ def test_a_rejection_needs_no_name_of_its_source(monkeypatch: pytest.MonkeyPatch
     else:
         facts_of = world.shards.facts
 
-        def facts(asked: str) -> BlobFacts | None:
+        def facts(asked: str, *, content_up_to: int = 0) -> BlobFacts | None:
             if asked == path:
                 raise ServiceUnavailableError("503")
-            return facts_of(asked)
+            return facts_of(asked, content_up_to=content_up_to)
 
         monkeypatch.setattr(world.shards, "facts", facts)
     world.deliver(PATH)

@@ -24,17 +24,22 @@ class Uploads:
     service: BlobServiceClient
     grid: EventGrid
 
-    def events(self) -> list[dict[str, Any]]:
-        """All events so far; a mark that is uploaded last shows that no more are on their way."""
+    def events(self, num: int = 1) -> list[dict[str, Any]]:
+        """Events since the last call, in the order of the writes: at least ``num``, once those have arrived.
+
+        More would have arrived before a mark that is uploaded last, or with it: several are delivered at once.
+        """
         self.container.upload_blob("the-mark", b"")
         seen: list[dict[str, Any]] = []
 
         def arrived() -> bool:
             seen.extend(queued_events(self.azurite, self.queue))
-            return any(event["subject"].endswith("/the-mark") for event in seen)
+            marks = [event for event in seen if event["subject"].endswith("/the-mark")]
+            return bool(marks) and len(seen) - len(marks) >= num
 
-        wait_until(arrived, what="the mark's event")
-        return [event for event in seen if not event["subject"].endswith("/the-mark")]
+        wait_until(arrived, what=f"{num} events and the mark's")
+        events = [event for event in seen if not event["subject"].endswith("/the-mark")]
+        return sorted(events, key=lambda event: str(event["data"]["sequencer"]))
 
 
 FOLLOWED = [f"followed-{number:02d}" for number in range(40)]

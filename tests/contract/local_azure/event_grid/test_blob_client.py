@@ -47,7 +47,7 @@ def test_a_copy_is_one_copy_blob(uploads: Uploads) -> None:
     source = uploads.container.upload_blob("source", b"x" * 7)
     uploads.container.get_blob_client("copy").start_copy_from_url(source.url)
 
-    _, event = uploads.events()
+    _, event = uploads.events(2)
     assert ("CopyBlob", _etag(uploads, "copy"), 7) == _facts(event)
 
 
@@ -112,7 +112,7 @@ def test_a_hundred_uploads_are_as_many_messages(uploads: Uploads) -> None:
         blob = uploads.container.upload_blob(f"shard-{index:05}", b"x" * index)
         sent[blob.url] = (blob.get_blob_properties().etag.strip('"'), index)
 
-    events = uploads.events()
+    events = uploads.events(100)
     assert 100 == len(events)
     assert sent == {event["data"]["url"]: (event["data"]["eTag"], event["data"]["contentLength"]) for event in events}
 
@@ -151,7 +151,7 @@ def test_events_have_the_shape_of_the_services(
     (expected,) = json.loads((SAMPLES / f"{sample}.json").read_text(encoding="utf-8"))
     write(uploads)
 
-    event = uploads.events()[-1]
+    event = uploads.events(2 if write is _copy else 1)[-1]
     assert _shape(expected) == _shape(event)
     assert expected["topic"] == event["topic"]
     assert len(expected["eventTime"]) == len(event["eventTime"])
@@ -161,7 +161,7 @@ def test_a_delete_reaches_only_subscriptions_that_include_it(uploads: Uploads) -
     """BlobDeleted is on the topic; the subscription that includes only BlobCreated does not get it."""
     uploads.container.upload_blob("gone", b"x")
     uploads.container.delete_blob("gone")
-    uploads.events()
+    uploads.events(0)
 
     received = [entry["event"] for entry in uploads.grid.get("/topics/storage/received")]
     prefix = f"/blobServices/default/containers/{uploads.container.container_name}/"

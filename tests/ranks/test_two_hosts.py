@@ -18,9 +18,11 @@ def test_two_hosts_train_together(digits: ClosedVersion, tmp_path: Path) -> None
     if because := why_simulated():
         pytest.skip(because)
     (agent,) = set(agent_variables(tmp_path).values())
-    where = ["--host", f"{address(0)}:1,{address(1)}:1", "--prtemca", "plm_ssh_agent", agent]
+    # Asked for by node: allowed to oversubscribe, mpirun would put both ranks on the first host.
+    where = ["--host", f"{address(0)}:1,{address(1)}:1", "--map-by", "ppr:1:node:oversubscribe"]
+    entering = ["--prtemca", "plm_ssh_agent", agent]
     arguments = job_arguments(digits, tmp_path / "out", epochs=4, learning_rate=0.002, stall_timeout_s=60.0)
-    outcome = train(2, arguments, launcher=where, within=on_hosts(2, tmp_path, ()))
+    outcome = train(2, arguments, launcher=[*where, *entering], within=on_hosts(2, tmp_path, ()))
     assert 0 == outcome.exit_code, outcome.log
     report = outcome.report
     assert (2, 2, [name(0), name(1)]) == (report.world_size, report.num_nodes, report.details["hosts"])

@@ -82,6 +82,7 @@ COMMANDS = {
     "lint": LazyCommand("cli.lint", "lint", "Find mistakes in a Horovod training script."),
     "pack": LazyCommand("cli.pack.command", "pack", "Pack images or tables into shards."),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
+    "hook": LazyCommand("cli.deploy.command", "hook", "Run a step of `azd up`; azure.yaml calls it."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
     "status": LazyCommand("cli.status", "status", "Show the shards, data and runs of a dataset version."),
     "submit": LazyCommand("cli.runs", "submit", "Request a training run on a complete dataset version."),

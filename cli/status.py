@@ -47,7 +47,8 @@ def describe_version(version: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: open"
     else:
         size = f"{generation['num_shards']:,} shards, {generation['num_records']:,} records"
-        yield f"{name}: complete since {generation['closed_at'][:19]}, {size}"
+        guess = f"; this is a guess: {generation['guess']}" if generation.get("guess") else ""
+        yield f"{name}: complete since {generation['closed_at'][:19]}, {size}{guess}"
         yield f"  fingerprint {generation['fingerprint']}"
     for split_name, split in version["splits"].items():
         yield from _split(split_name, split)

@@ -133,6 +133,7 @@ def show_addresses(twin: Twin) -> None:
     ports = places.ports
     storage = ", ".join(f"{name} {ports[name]}" for name in ("blob", "queue", "table"))
     click.echo(f"  storage        127.0.0.1, ports: {storage}")
+    click.echo(f"  pages          {places.functions_url}/ (open it in a browser)")
     click.echo(f"  function app   {places.functions_url}")
     click.echo(f"  Azure ML       {places.azure_ml_url}")
     with TwinClient(places) as client:

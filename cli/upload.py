@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import click
@@ -22,6 +23,9 @@ from cli.options import DATASET_VERSION, TwinAddress, function_app_options, runn
 from cli.progress import Step, uploading_bar
 from shared.crc import crc32c_of_file
 from shared.safe_text import one_line, public_url
+
+if TYPE_CHECKING:
+    from function_app.config.layouts import Layout
 
 MAX_BLOCK_BYTES = 8 << 20
 STORAGE_SCOPE = "https://storage.azure.com/.default"
@@ -68,40 +72,58 @@ def upload(
     environment variable DataStorage (a connection string), DataStorage__blobServiceUri (a URL), or the local twin
     of this clone.
 
+    Where the pipeline's `data.layout` has a marker, folders are uploaded with all that is in them, and the marker is
+    written last.
+
     An upload that was interrupted is continued by the same command: shards that are there already are left alone.
     """
-    shards = find_shards(sources)
-    refuse_ignored(shards, target[1], intake=Intake())
     account, twin = data_account(account_url)
-    refuse_ignored(shards, target[1], intake=ask_for_intake(target[0], url, key, twin))
-    with open_uploader(account, container) as uploader:
-        num_there = upload_all(uploader, shards, target, overwrite=overwrite)
+    intake = ask_for_intake(target[0], url, key, twin)
+    shards = find_shards(sources, intake)
+    refuse_ignored(shards, target[1], intake=intake)
     version = "/".join(target)
+    with open_uploader(account, container) as uploader:
+        num_there = upload_all(uploader, list(shards.values()), target, names=list(shards), overwrite=overwrite)
+        if intake.marker:
+            uploader.mark(f"{version}/{intake.marker}", is_new=num_there < len(shards))
     there = f" ({num_there} were there already)" if num_there else ""
     click.echo(f"Uploaded {len(shards) - num_there} shards as {version}{there}. Next: landfall status {version}")
 
 
-def find_shards(sources: tuple[Path, ...]) -> list[Path]:
-    """Return the files to upload, folders in order of name.
+def find_shards(sources: tuple[Path, ...], intake: Intake | None = None) -> dict[str, Path]:
+    """Return the files to upload by their names in the version, folders in order of name.
 
-    Raises CliError for no file, for a folder in a folder, and for two files of one name.
+    Raises CliError for no file, for two files of one name, and for a folder in a folder where the pipeline's layout
+    has none.
     """
-    found = [f for s in sources for f in (sorted(s.iterdir()) if s.is_dir() else [s]) if not f.name.startswith(".")]
-    nested = [one_line(str(f)) for f in found if f.is_dir()]
-    if nested:
-        raise CliError(
-            f"{_listed(nested)}: a folder within a folder. A version has no folders: pass the folders of its shards."
-        )
-    shards = [f for f in found if f.is_file()]
-    if not shards:
+    found = [file for source in sources for file in _files_of(source, intake or Intake())]
+    if not found:
         raise CliError(f"{', '.join(str(s) for s in sources)}: there is no file to upload.")
-    names = [f.name for f in shards]
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
+    names = Counter(name for name, _ in found)
+    if twice := sorted(name for name, num in names.items() if num > 1):
         raise CliError(
             f"Several files have the same name: {_listed(twice)}. One would replace the other: rename one."
         )
-    return shards
+    return dict(found)
+
+
+def _files_of(source: Path, intake: Intake) -> Iterator[tuple[str, Path]]:
+    """Yield names and files of a source, without hidden ones and what a program that wrote the data left behind."""
+    if not source.is_dir():
+        yield source.name, source
+    elif intake.takes_folders:
+        for file in sorted(source.rglob("*")):
+            name = file.relative_to(source).as_posix()
+            if file.is_file() and not intake.is_left_behind(name):
+                yield name, file
+    else:
+        shown_ones = [file for file in sorted(source.iterdir()) if not file.name.startswith(".")]
+        if nested := [one_line(str(file)) for file in shown_ones if file.is_dir()]:
+            raise CliError(
+                f"{_listed(nested)}: a folder within a folder. A version has no folders: pass the folders of its "
+                "shards."
+            )
+        yield from ((file.name, file) for file in shown_ones if file.is_file())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,18 +132,46 @@ class Intake:
 
     pipeline: str = ""
     splits: Collection[str] | None = None
+    layout: Layout | None = None
+    """The pipeline's ``data.layout``; None for the default one."""
+
+    @property
+    def marker(self) -> str | None:
+        """The name of the file that says that a version is whole, None where there is none."""
+        return self._layout.marker if self._layout.kind == "marker" else None
+
+    @property
+    def takes_folders(self) -> bool:
+        """Whether shards may lie in folders."""
+        return self._layout.has_any_names
+
+    def is_left_behind(self, name: str) -> bool:
+        """Whether the function app takes a file for what a writer leaves behind."""
+        return self._layout.is_left_behind(name)
+
+    def check(self, version: str, name: str) -> None:
+        """Raise NotAShardError where the function app would ignore a file."""
+        from function_app.domain.shard_paths import shard_of_version
+
+        shard_of_version(version, name, splits=self.splits, pipeline=self.pipeline, layout=self._layout)
+
+    @property
+    def _layout(self) -> Layout:
+        from function_app.config.layouts import Layout
+
+        return self.layout or Layout()
 
 
-def refuse_ignored(shards: list[Path], version: str, *, intake: Intake) -> None:
+def refuse_ignored(shards: Collection[str], version: str, *, intake: Intake) -> None:
     """Raise CliError where the function app would never look at a file, by the rule that it applies itself."""
-    from function_app.domain.shard_paths import NotAShardError, shard_of_version
+    from function_app.domain.shard_paths import NotAShardError
     from shard_validation import COUNT_FILES
 
     problems = []
     for shard in shards:
         try:
-            if shard.name not in COUNT_FILES:
-                shard_of_version(version, shard.name, splits=intake.splits, pipeline=intake.pipeline)
+            if shard not in COUNT_FILES:
+                intake.check(version, shard)
         except NotAShardError as error:
             problems.append(one_line(str(error)))
     if problems:
@@ -158,7 +208,20 @@ def ask_for_intake(dataset: str, url: str | None, key: str | None, twin: TwinAdd
         raise CliError(f"Nothing was uploaded: {without_pipeline(dataset, by_dataset)}.")
     if found["state"] == "out_of_service":
         return _unknown(dataset, "its pipeline is out of service, and the shards wait until its file is mended")
-    return Intake(pipeline=found["pipeline"], splits=found["splits"])
+    return Intake(pipeline=found["pipeline"], splits=found["splits"], layout=_layout(found))
+
+
+def _layout(found: Mapping[str, Any]) -> Layout | None:
+    """Return the layout that the function app states. Raises CliError for one that this version does not know."""
+    from function_app.config.layouts import Layout
+
+    try:
+        return Layout.model_validate(found["layout"]) if found.get("layout") else None
+    except ValueError as error:
+        raise CliError(
+            f"This version of landfall does not know the app's data.layout {found['layout']!r:.200}. Install "
+            "the function app's version."
+        ) from error
 
 
 def _unknown(dataset: str, reason: str) -> Intake:
@@ -167,27 +230,35 @@ def _unknown(dataset: str, reason: str) -> Intake:
 
 
 def upload_all(
-    uploader: ShardUploader, shards: list[Path], target: tuple[str, str], *, overwrite: bool = False
+    uploader: ShardUploader,
+    shards: Sequence[Path],
+    target: tuple[str, str],
+    *,
+    names: Sequence[str] = (),
+    overwrite: bool = False,
 ) -> int:
-    """Upload with a progress bar that counts bytes; return how many shards were there already and left alone."""
+    """Upload with a progress bar that counts bytes; return how many shards were there already and left alone.
+
+    ``names`` are those within the version, by default the names of the files.
+    """
     folder = "/".join(target)
-    left = shards if overwrite else list(_not_there(shards, folder, uploader.existing(f"{folder}/")))
+    paths = {f"{folder}/{name}": shard for name, shard in zip(names or [s.name for s in shards], shards, strict=True)}
+    left = paths if overwrite else dict(_not_there(paths, uploader.existing(f"{folder}/")))
     if not left:
         return len(shards)
-    total = sum(shard.stat().st_size for shard in left)
+    total = sum(shard.stat().st_size for shard in left.values())
     with uploading_bar(f"uploading {len(left)} shards", total_bytes=total) as step:
-        for shard in left:
-            uploader.upload(shard, f"{folder}/{shard.name}", step, overwrite=overwrite)
+        for path, shard in left.items():
+            uploader.upload(shard, path, step, overwrite=overwrite)
     return len(shards) - len(left)
 
 
-def _not_there(shards: list[Path], folder: str, existing: Mapping[str, str | None]) -> Iterator[Path]:
+def _not_there(paths: Mapping[str, Path], existing: Mapping[str, str | None]) -> Iterator[tuple[str, Path]]:
     """Yield the shards to upload. Raises CliError where one exists with another content, before any is uploaded."""
     others = []
-    for shard in shards:
-        path = f"{folder}/{shard.name}"
+    for path, shard in paths.items():
         if path not in existing:
-            yield shard
+            yield path, shard
         elif existing[path] is None or existing[path] != _crc(shard):
             others.append(path)
     if others:
@@ -303,6 +374,15 @@ class ShardUploader:
         except AzureError as error:
             where = public_url(self._container.url)
             raise CliError(f"{where} cannot be listed, so nothing was uploaded: {_first_line(error)}") from error
+
+    def mark(self, path: str, *, is_new: bool) -> None:
+        """Write an empty marker after the shards, over an earlier one where ``is_new``. Raises CliError."""
+        try:
+            self._container.upload_blob(path, b"", overwrite=is_new)
+        except ResourceExistsError:
+            return  # an earlier upload of the same files wrote it
+        except AzureError as error:
+            raise CliError(f"{path} was not written to {self._service.url}: {_first_line(error)}") from error
 
     def upload(self, file: Path, path: str, step: Step, *, overwrite: bool) -> None:
         """Upload one file, calling `step` with the bytes done.

@@ -111,6 +111,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
+        pages_sign_in=settings.pages_sign_in,
     )
 
 

@@ -165,11 +165,22 @@ def _answer(status: int, members: dict[str, object]) -> HttpResponse:
 
 
 @triggers.function_name("http_api")
-@triggers.route("{*route}", methods=METHODS, auth_level=AuthLevel.FUNCTION)
+@triggers.route("api/{*route}", methods=METHODS, auth_level=AuthLevel.FUNCTION)
 async def http_api(req: HttpRequest, context: Context) -> HttpResponse:
-    """Pass every other HTTP request to the web app."""
+    """Pass every other request to the API to the web app."""
+    return await _handle(_middleware(), req, context)
+
+
+@triggers.function_name("pages")
+@triggers.route("{*page}", methods=[HttpMethod.GET], auth_level=AuthLevel.ANONYMOUS)
+async def pages(req: HttpRequest, context: Context) -> HttpResponse:
+    """Pass a browser's request, which has no key, to an app that has no API, however the path is written."""
+    return await _handle(_pages_middleware(), req, context)
+
+
+async def _handle(middleware: AsgiMiddleware, req: HttpRequest, context: Context) -> HttpResponse:
     try:
-        answer: HttpResponse = await _middleware().handle_async(req, context)
+        answer: HttpResponse = await middleware.handle_async(req, context)
     except ValueError:
         # from the runtime, which decodes URL and headers; the web app itself lets no exception out
         message = "the address or a header is malformed; both must be valid UTF-8"
@@ -184,3 +195,12 @@ def _middleware() -> AsgiMiddleware:
     from function_app.web.app import build_web_app
 
     return AsgiMiddleware(build_web_app(services))
+
+
+@cache
+def _pages_middleware() -> AsgiMiddleware:
+    from azure.functions import AsgiMiddleware
+
+    from function_app.web.app import build_pages_app
+
+    return AsgiMiddleware(build_pages_app(services))

@@ -167,15 +167,16 @@ RULES: Mapping[RuleCode, Rule] = {
     _C.ARGUMENTS_NOT_TAKEN: _error(
         "The script's parser does not accept the arguments that the job passes.",
         "argparse exits with status 2 at the first unknown argument, after the nodes have started and cost money.",
-        "Use `parse_known_args()`, or read them all with `JobArguments.from_argv(sys.argv[1:])` of "
-        "`shared.job_arguments`.",
+        "Add them to the parser, use `parse_known_args()`, or set `train.pass_paths: false` and read the paths from "
+        "the variables `LANDFALL_DATA`, `LANDFALL_MANIFEST`, `LANDFALL_OUTPUT`, `LANDFALL_CHECKPOINT` and "
+        "`LANDFALL_REPORT`.",
     ),
     _C.REPORT_NOT_WRITTEN: _error(
         "The script trains for a pipeline that registers models, but writes no training report.",
         "The gate decides on the report's metrics: without a report the training is paid for, and no model is "
         "registered.",
-        "On the root, write `TrainingReport(...).to_json()` of `shared.training_report` as `training_report.json` "
-        "into the folder that `--report` names.",
+        'On the root, write the metrics as JSON, `{"val_accuracy": 0.93}`, into the file that `--report` or '
+        "`LANDFALL_REPORT` names.",
     ),
     _C.GPU_NOT_PINNED: _warning(
         "The script does not pick a GPU for each process.",

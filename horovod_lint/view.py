@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from horovod_lint.findings import Finding
 from horovod_lint.flow import Flow, returns_of
@@ -22,7 +22,7 @@ from horovod_lint.script import (
     keyword_of,
     last_name,
 )
-from shared.job_arguments import JobArguments
+from shared.job_arguments import SCRIPT_PATHS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +38,19 @@ class Machine:
     """Whether a model is to be registered, which needs a training report."""
 
     @classmethod
-    def of_job(cls, *, vm_size: str, environment: Mapping[str, str], registers: bool = False) -> Machine:
-        """Return the machine of a pipeline's job."""
-        flags = tuple(f"--{field.name.replace('_', '-')}" for field in fields(JobArguments))
-        return cls(vm_size=vm_size, environment=environment, job_flags=flags, registers=registers)
+    def of_job(
+        cls,
+        *,
+        vm_size: str,
+        environment: Mapping[str, str],
+        arguments: Sequence[str] = (),
+        pass_paths: bool = True,
+        registers: bool = False,
+    ) -> Machine:
+        """Return the machine of a pipeline's job; the script gets the paths and ``arguments``."""
+        paths = tuple(f"--{name}" for name in SCRIPT_PATHS) if pass_paths else ()
+        added = tuple(word.partition("=")[0] for word in arguments if word.startswith("--"))
+        return cls(vm_size=vm_size, environment=environment, job_flags=(*paths, *added), registers=registers)
 
 
 class View:

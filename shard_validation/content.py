@@ -18,7 +18,7 @@ from shard_validation.reasons import Fault, Reason, ReasonCode
 from shared.errors import LandfallError
 from shared.record_framing import GZIP_MAGIC, Compression, compression_of, is_record_header
 from shared.safe_text import shown
-from shared.shard_names import DataFormat, ShardNameError, parse_shard_name
+from shared.shard_names import DataFormat, ShardName, ShardNameError, parse_shard_name
 
 Chunk = bytes | memoryview
 
@@ -372,16 +372,19 @@ def name_fault(name: str, content: Content) -> Fault | None:
     )
 
 
-def check_name(name: str) -> Reason | None:
-    """Return why a file name (without folders) is not a shard name, or None where it is one."""
+def check_name(name: str, read: Callable[[str], ShardName] = parse_shard_name) -> Reason | None:
+    """Return why a file name (without folders) is not a shard name, or None where it is one.
+
+    ``read`` reads names of another layout, which may have folders.
+    """
     try:
-        parse_shard_name(name)
+        read(name)
     except ShardNameError as error:
         return Reason(
             code=ReasonCode.NAME_NOT_UNDERSTOOD,
             shard=shown(name),
             message=shown(str(error)),
-            expected="a name like train-00003-of-00128.tfrecord",
+            expected="a name like train-00003-of-00128.tfrecord" if read is parse_shard_name else "another path",
             seen=shown(name),
         )
     return None

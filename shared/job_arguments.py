@@ -15,6 +15,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 _TWO = 2
 _FIVE = 5
+SCRIPT_PATHS = ("data", "manifest", "output", "checkpoint", "report")
+"""Paths that a user's own script gets, in the order of its flags; see ScriptArguments."""
 SIMULATED = "LANDFALL_SIMULATED_"
 """Prefix of the variables with which the local twin describes its nodes; no pipeline and no job may set one."""
 SIMULATED_LOCAL_SIZE = "LANDFALL_SIMULATED_LOCAL_SIZE"
@@ -280,8 +282,8 @@ class JobArguments(TrainingOptions):
         return argv
 
     def to_command(self, program: str) -> str:
-        """Return a shell command; ``${{…}}`` expressions stay bare, for Azure ML to expand."""
-        return " ".join([program, *(a if a.startswith("${{") else shlex.quote(a) for a in self.to_argv())])
+        """Return a shell command."""
+        return _command(program, self.to_argv())
 
     @classmethod
     def from_argv(cls, argv: Sequence[str]) -> JobArguments:
@@ -294,6 +296,72 @@ class JobArguments(TrainingOptions):
             return cls(**vars(parser.parse_args(argv)))
         except OptionsError as error:
             parser.error(str(error))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptArguments:
+    """The command line of `training_job.machines`, which checks the machines and then becomes a user's own script.
+
+    The script gets the paths as flags of the same names and as environment variables, such as ``LANDFALL_DATA``.
+    """
+
+    data: str
+    """Folder with the shards; empty for a pipeline on synthetic data."""
+    manifest: str
+    """File that lists the shards; see `shared.manifest`."""
+    output: str
+    """Folder whose content becomes the model."""
+    checkpoint: str
+    """Folder that outlives the attempt."""
+    report: str
+    """File to write the metrics to, as JSON."""
+    arguments: tuple[str, ...] = ()
+    """What the pipeline adds."""
+    pass_paths: bool = True
+    """Whether the script gets the paths as flags too."""
+    expected_world_size: int
+    expected_nodes: int
+    expected_device: Literal["any", "gpu", "cpu"]
+
+    def to_command(self, script: str) -> str:
+        """Return a shell command. What is expected comes last."""
+        expected = [
+            *("--pass-paths", str(self.pass_paths)),
+            *("--expected-world-size", str(self.expected_world_size)),
+            *("--expected-nodes", str(self.expected_nodes)),
+            *("--expected-device", self.expected_device),
+        ]
+        return _command(f"python -m training_job.machines {script}", [*self._paths(), *self.arguments, *expected])
+
+    def to_script(self) -> list[str]:
+        """Return what the script gets."""
+        return [*(self._paths() if self.pass_paths else ()), *self.arguments]
+
+    def environment(self) -> dict[str, str]:
+        """Return the paths as environment variables."""
+        return {f"LANDFALL_{name.upper()}": getattr(self, name) for name in SCRIPT_PATHS}
+
+    @classmethod
+    def from_argv(cls, argv: Sequence[str]) -> ScriptArguments:
+        """Read the words after the script's name; exits with 2 on anything else (argparse)."""
+        parser = argparse.ArgumentParser(prog="training_job.machines", allow_abbrev=False)
+        for name in SCRIPT_PATHS:
+            parser.add_argument(_flag(name), required=True)
+        parser.add_argument("--pass-paths", type=_boolean, required=True)
+        for name, kind in (("expected_world_size", int), ("expected_nodes", int), ("expected_device", str)):
+            parser.add_argument(_flag(name), type=kind, required=True)
+        start, end = _TWO * len(SCRIPT_PATHS), -_TWO * 4
+        # What stands between belongs to the script, whatever it looks like.
+        known = parser.parse_args([*argv[:start], *argv[end:]])
+        return cls(**vars(known), arguments=tuple(argv[start:end]))
+
+    def _paths(self) -> list[str]:
+        return [word for name in SCRIPT_PATHS for word in (_flag(name), getattr(self, name))]
+
+
+def _command(program: str, argv: Sequence[str]) -> str:
+    """Return a shell command; ``${{…}}`` expressions stay bare, for Azure ML to expand."""
+    return " ".join([program, *(word if word.startswith("${{") else shlex.quote(word) for word in argv)])
 
 
 def _flag(name: str) -> str:

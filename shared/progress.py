@@ -37,5 +37,5 @@ def parse_progress(line: str) -> Progress | None:
         return None
     try:
         return Progress(**json.loads(text.removeprefix(PREFIX)))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):  # the last one where brackets are nested deeply
         return None

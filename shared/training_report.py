@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 FORMAT_VERSION = 1
@@ -48,16 +48,22 @@ class TrainingReport:
         return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, indent=1, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> TrainingReport:
-        """Read a report. Raises TrainingReportError; a metric that is not a finite number is refused."""
+    def from_json(cls, text: str | bytes, *, plain: TrainingReport | None = None) -> TrainingReport:
+        """Read a report. Raises TrainingReportError; a metric that is not a finite number is refused.
+
+        ``plain``: a user's script may write its metrics alone, ``{"val_accuracy": 0.93}``; the rest comes from here.
+        """
         if len(text) > MAX_REPORT_BYTES:
             raise TrainingReportError(f"training report: {len(text)} bytes exceed the limit of {MAX_REPORT_BYTES}")
         try:
             members = json.loads(text)
+            if plain is not None and "format_version" not in members:
+                _check_metrics(members)
+                return replace(plain, metrics=members)
             _check_format(members.pop("format_version"))
             report = cls(**{**members, "epochs": tuple(members["epochs"])})
             _check_metrics(report.metrics)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise TrainingReportError(f"not a training report: {error}") from error
         return report
 

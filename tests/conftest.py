@@ -17,7 +17,7 @@ from tests.support.azurite import running_azurite
 SETTINGS = ("AZURE", "LANDFALL", "OMPI_", "HOROVOD_", "IDENTITY_", "DataStorage")
 STARTING = ("azurite", "browser", "distributed", "twin")
 """Markers of tests that start processes: each of them implies ``processes``."""
-TOGETHER = ("tests/ranks/", "tests/twin/", "tests/examples/", "tests/chaos/")
+TOGETHER = ("tests/ranks/", "tests/twin/", "tests/examples/", "tests/chaos/", "tests/browser/")
 """Folders whose tests run on one worker, one after the other: they share a twin, or need both cores for MPI ranks."""
 SPREAD = ("tests/unit/", "tests/architecture/", "tests/fuzz/", "tests/crash/test_c")
 """Where the tests of a file run on both workers; other files stay together, with the processes that they share."""

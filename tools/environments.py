@@ -85,7 +85,7 @@ def all_environments() -> list[Environment]:
 
 
 def install_node(folder: Path) -> None:
-    """Azurite, exactly as package-lock.json states it."""
+    """Azurite, and axe for tests of the pages, exactly as package-lock.json states them."""
     say(f"{folder.name}: installing Azurite")
     # Azurite 3.37 declares Node 22 and runs on 20: without engine-strict npm only warns, and the log keeps that.
     command = ["npm", "ci", "--loglevel=error", "--no-audit", "--no-fund", "--engine-strict=false"]

@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the tools run from any folder
 
-from function_app.config import clusters, pipelines  # noqa: E402 (needs the path above)
+from function_app.config import clusters, layouts, pipelines  # noqa: E402 (needs the path above)
 from function_app.domain.run_states import MEANINGS, SETTLED, TABLE, RunState  # noqa: E402
 from shard_validation import DriftPolicy, ImagePolicy, Limits  # noqa: E402
 from shared.job_arguments import TrainingOptions  # noqa: E402
@@ -27,20 +27,64 @@ PIPELINES_PAGE = ROOT / "docs" / "pipelines.md"
 STATES_PAGE = ROOT / "docs" / "states.md"
 MAX_DEFAULT_CHARS = 60
 """Longer defaults belong to whole sections, whose fields show their own."""
-OTHER_SECTIONS = (DriftPolicy, ImagePolicy, Limits, TrainingOptions, clusters.Cluster, clusters.ClusterSize)
+OTHER_SECTIONS = (
+    DriftPolicy,
+    ImagePolicy,
+    Limits,
+    TrainingOptions,
+    clusters.Cluster,
+    clusters.ClusterSize,
+    layouts.Layout,
+)
 """Sections that are not defined beside `Pipeline`."""
 OUR_PACKAGES = ("function_app", "shard_validation", "shared")
 
 PIPELINES_HEAD = """# Pipeline files
 
-Generated from `pipelines.py` and `clusters.py` in `function_app/config` by `python -m tools.reference_pages`; a test
-fails if it is stale.
+Generated from `pipelines.py`, `layouts.py` and `clusters.py` in `function_app/config` by
+`python -m tools.reference_pages`; a test fails if it is stale.
 
 The folder that the setting `LANDFALL_PIPELINES_DIR` names contains one YAML file for each dataset, and
 `clusters.yaml`, which describes the [clusters](#clustersyaml) that they name. Unknown fields are errors, values are
 not converted, and a wrong file takes its own dataset out of service, with all its problems by field and value
 ([operations](operations.md)). `pipelines/digits.yaml` is a complete example. `docs/attempts.md` describes what
 happens after a failure, and `docs/lint.md` how to train with your own script.
+"""
+LAYOUTS = """
+## Layouts
+
+`data.layout` says how the files of a version lie, and when they are all there. Whatever the layout, files may be
+written by any program and their events come in any order, twice or never.
+
+- `names`: files are directly in the version's folder and named like `train-00003-of-00128.parquet`. The version is
+  whole when each split has all shards that their names state.
+- `marker`: files have any names and may lie in folders, such as `split=train/part-00000-….c000.snappy.parquet` or
+  `train/day=3/x.parquet`. The version is whole when a file `_SUCCESS` was written after them and every listed file is
+  accepted.
+- `quiet`: files as with `marker`. The version is taken for whole when every listed file is accepted and none was
+  written or deleted for `quiet_s`. Only the sweep sees that, so it takes up to one of its periods longer. It is a
+  guess, and status, history and the tags of the model say so: use it where no marker can be written.
+
+With `marker` and `quiet`, the split of a file is, in this order: a folder named `train` or `split=train`; the first
+of `patterns` that matches its path; a draw by `shares`; or the only split. Files in a folder of a split that the
+pipeline does not ask for, such as `test`, are ignored. So are names that begin with `_` or `.`, or end in `.crc`
+(`_started_…`, `_committed_…`, `_metadata`, everything below `_temporary`), and well-formed files without a record.
+A split that is drawn by a path changes when the files get other names; `draw_by` keeps what belongs together in one
+split.
+
+```yaml
+data:
+  format: parquet
+  splits: [train, validation]
+  layout: {kind: marker, shares: {train: 0.9, validation: 0.1}, draw_by: patient}
+```
+
+A marker counts for the files in and below its folder that were not written after it: one for the version, or one for
+each split. A file that is written or deleted later opens the next generation, which closes with the next marker, so
+half of an append or of an overwrite is never trained on. Copy the marker last: `azcopy` may copy it first, so exclude
+it (`--exclude-pattern _SUCCESS`) and copy it by itself. `landfall status` names the files that are not accepted, and
+the marker where it is missing or older than a file. A version has at most 100,000 files, with at most 255 characters
+below its folder.
 """
 CLUSTERS_HEAD = """
 ## clusters.yaml
@@ -83,7 +127,7 @@ def main() -> int:
 
 def pipelines_page() -> str:
     """Return the reference of all fields of a pipeline file."""
-    lines = [PIPELINES_HEAD, *_sections(pipeline_fields()), CLUSTERS_HEAD, *_sections(cluster_fields())]
+    lines = [PIPELINES_HEAD, *_sections(pipeline_fields()), LAYOUTS, CLUSTERS_HEAD, *_sections(cluster_fields())]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -2,7 +2,7 @@
 
 A launcher may start fewer ranks than were asked for, or all of them on one node, and TensorFlow computes on the CPU
 where it finds no GPU. Neither fails by itself; both are paid for in full. As a program it checks before a user's own
-script: ``python -m training_job.machines scripts/mine.py --manifest … (see JobArguments)``.
+script: ``python -m training_job.machines scripts/mine.py --data … (see ScriptArguments)``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from shared.exit_codes import ExitCode
-from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE, JobArguments
+from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE, JobArguments, ScriptArguments
 from training_job.errors import MissingResourcesError, TrainingError, print_error
 from training_job.process_environment import launched_rank, launched_world_size
 
@@ -22,6 +22,10 @@ SIMULATED_DEVICE = "simulated"
 """What a rank of the local twin computes on in place of a GPU: the cores of this machine."""
 LOOK_WITHIN_S = 300.0
 _COUNT_GPUS = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
+
+
+Expected = JobArguments | ScriptArguments
+"""What a job was submitted with."""
 
 
 def launched_local_size() -> int:
@@ -49,7 +53,7 @@ def simulated_device() -> str | None:
     return SIMULATED_DEVICE if int(os.environ.get(SIMULATED_GPUS, "0")) >= launched_local_size() else None
 
 
-def check_launch(arguments: JobArguments) -> None:
+def check_launch(arguments: Expected) -> None:
     """Compare what the launcher says about this process with what was paid for, before TensorFlow or MPI is loaded.
 
     Raises MissingResourcesError.
@@ -65,7 +69,7 @@ def check_launch(arguments: JobArguments) -> None:
         raise MissingResourcesError(f"Expected {_expected(arguments)}; {seen}.")
 
 
-def check_world(arguments: JobArguments, world_size: int, num_nodes: int) -> None:
+def check_world(arguments: Expected, world_size: int, num_nodes: int) -> None:
     """Compare the ranks that have met with what was paid for. Raises MissingResourcesError."""
     wanted, nodes = arguments.expected_world_size, arguments.expected_nodes
     if (wanted and world_size != wanted) or (nodes and num_nodes != nodes):
@@ -73,7 +77,7 @@ def check_world(arguments: JobArguments, world_size: int, num_nodes: int) -> Non
         raise MissingResourcesError(f"Expected {_expected(arguments)}; {seen}.")
 
 
-def check_devices(arguments: JobArguments, with_gpu: int, world_size: int) -> None:
+def check_devices(arguments: Expected, with_gpu: int, world_size: int) -> None:
     """Compare the number of ranks that have a GPU with what was paid for. Raises MissingResourcesError."""
     if arguments.expected_device == "gpu" and with_gpu != world_size:
         raise MissingResourcesError(
@@ -82,7 +86,7 @@ def check_devices(arguments: JobArguments, with_gpu: int, world_size: int) -> No
         )
 
 
-def _expected(arguments: JobArguments) -> str:
+def _expected(arguments: Expected) -> str:
     ranks, nodes = _count(arguments.expected_world_size, "rank"), arguments.expected_nodes
     return f"{ranks} on {_count(nodes, 'node')}" if nodes else ranks
 
@@ -93,23 +97,24 @@ def _count(number: int, noun: str) -> str:
 
 # -- before a user's own script ------------------------------------------------------------------------------
 def main(argv: Sequence[str]) -> int:
-    """Check, then become the script with the same flags; return the exit code where that is not to be."""
-    script, *flags = argv
+    """Check, then become the script with its own flags; return the exit code where that is not to be."""
+    script, *words = argv
     try:
-        arguments = JobArguments.from_argv(flags)
+        arguments = ScriptArguments.from_argv(words)
         check_launch(arguments)
         if arguments.expected_device == "gpu" and simulated_device() is None and _is_first_of_node():
             check_devices_of_node(launched_local_size())
     except TrainingError as error:
         print_error(error, launched_rank())
         return error.exit_code
-    return become(script, flags)
+    return become(script, arguments)
 
 
-def become(script: str, flags: Sequence[str]) -> NoReturn:
+def become(script: str, arguments: ScriptArguments) -> NoReturn:
     """Run the script in this very process, so that signals, exit code and rank are its own."""
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, script, *flags])  # noqa: S606 (the pipeline's script)
+    environment = {**os.environ, **arguments.environment()}
+    os.execve(sys.executable, [sys.executable, script, *arguments.to_script()], environment)  # noqa: S606 (the pipeline's)
 
 
 def check_devices_of_node(num_ranks: int) -> None:

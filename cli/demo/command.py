@@ -52,7 +52,7 @@ def demo(options: TwinOptions, *, keep: bool) -> None:
             _write(report, options.base, twin.places.folder)
             _print_summary(report, options.base / REPORT_FILE, lines)
             if keep:
-                _print_next_steps(report, lines)
+                _print_next_steps(report, twin.places, lines)
                 watch_until_interrupted(twin)
         if keep:
             lines.text("Stopped.")
@@ -118,9 +118,10 @@ def _print_summary(report: Mapping[str, Any], file: Path, lines: TimedLines) -> 
     lines.text()
 
 
-def _print_next_steps(report: Mapping[str, Any], lines: TimedLines) -> None:
+def _print_next_steps(report: Mapping[str, Any], places: Places, lines: TimedLines) -> None:
     version, run_id = report["dataset_version"], report["run"]["run_id"]
-    lines.text("The twin keeps running; Ctrl-C stops everything. In another terminal, for example:")
+    lines.text(f"The twin keeps running; Ctrl-C stops everything. Look around at {places.functions_url}/")
+    lines.text("or in another terminal, for example:")
     for command in (f"status {version}", f"why {version}", f"run {run_id}", "--help"):
         lines.text(f"  .venv/bin/landfall {command}")
 

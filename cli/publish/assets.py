@@ -83,6 +83,8 @@ class Publication:
     """Training image, by digest."""
     containers: Containers
     clusters: Iterable[WantedCluster]
+    environment_version: str | None = None
+    """Version of the environment asset; None for a digest of the image's name."""
 
 
 def publish(publication: Publication, workspace: Workspace, say: Say) -> dict[str, str]:
@@ -114,7 +116,7 @@ def _publish_cluster(wanted: WantedCluster, workspace: Workspace, say: Say) -> s
 
 
 def _publish_environment(publication: Publication, workspace: Workspace, say: Say) -> str:
-    version = environment_version(publication.image)
+    version = publication.environment_version or environment_version(publication.image)
     created = workspace.ensure_environment(ENVIRONMENT_NAME, version, image=publication.image)
     _report(say, f"environment {ENVIRONMENT_NAME}:{version}", created=created)
     return version

@@ -118,6 +118,18 @@ def choose_size(wanted: WantedCluster, region: Region) -> Choice:
     )
 
 
+def quota_to_request(wanted: WantedCluster, region: Region) -> list[str]:
+    """Return what to ask Azure for: for each size that the region has, the quota of its family."""
+    lines = []
+    for size in wanted.cluster.sizes:
+        offered = region.sizes.get(size.vm_size.lower())
+        if offered and not retirement(size.vm_size, region.name):
+            kind = "low-priority" if wanted.cluster.priority == "low" else f"dedicated {offered.family}"
+            needed = offered.vcpus * wanted.needed_nodes
+            lines.append(f"{needed} {kind} vCPUs in {region.name}, for {wanted.needed_nodes} nodes of {size.vm_size}")
+    return lines
+
+
 def wanted_clusters(pipelines: Path, *, identity: str | None = None) -> list[WantedCluster]:
     """Return each cluster that the pipelines name, also for further attempts, with the nodes of its largest job.
 

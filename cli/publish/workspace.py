@@ -82,14 +82,23 @@ class AzureMlWorkspace:
         )
 
     def ensure_environment(self, name: str, version: str, *, image: str) -> bool:
-        """Register an image, unless that version exists. Azure ML builds none: it would do that in the first job."""
+        """Register an image, unless that version exists. Azure ML builds none: it would do that in the first job.
+
+        Raises CliError where the version exists with another image.
+        """
         from azure.ai.ml.entities import Environment
 
         environments: Any = self._client.environments
-        return _create_if_absent(
+        created = _create_if_absent(
             lambda: environments.get(name, version),
             lambda: environments.create_or_update(Environment(name=name, version=version, image=image)),
         )
+        if not created and (found := environments.get(name, version).image) != image:
+            raise CliError(
+                f"environment {name}:{version}: expected image {image}, got {found}. A version's image cannot be "
+                "changed: push the image that it has again, or change the image's files, which gives another version."
+            )
+        return created
 
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
         """Register a container under a name, without credentials: jobs use the cluster's identity.

@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,7 +30,13 @@ from shard_validation import (
 from shard_validation.sets import WARNINGS
 from shared.manifest import ManifestShard
 from shared.safe_text import readable_bytes, shown
-from shared.shard_names import ShardNameError, parse_shard_name
+from shared.shard_names import ShardName, ShardNameError, parse_shard_name
+
+if TYPE_CHECKING:
+    from function_app.config.pipelines import Data
+
+ReadName = Callable[[str], ShardName]
+"""Reads the path of a shard within its version. Raises ShardNameError."""
 
 REJECTED = 1
 """Exit status where a shard or the set was rejected; click's own for wrong usage is 2."""
@@ -65,8 +73,10 @@ def validate(
 
     Exit status: 0 everything was accepted; 1 something was rejected; 2 wrong usage.
     """
-    requirements = load_requirements(pipeline)
-    inputs = find_inputs(shards)
+    data = load_data(pipeline)
+    requirements = None if data is None else data.requirements()
+    read = parse_shard_name if data is None else partial(data.layout.shard, splits=data.splits)
+    inputs = find_inputs(shards, None if data is None else data.layout)
     every = []
     with (
         validating_bar(f"validating {len(inputs)} shards", _total_bytes(inputs)) as step,
@@ -74,8 +84,8 @@ def validate(
     ):
         for judged in judging:
             every.append(judged)
-            _print(as_json(judged, with_statistics=statistics) if is_json else as_text(judged))
-    reasons = set_reasons(every, requirements, find_counts(shards)) if is_set else []
+            _print(as_json(judged, read, with_statistics=statistics) if is_json else as_text(judged, read))
+    reasons = set_reasons(every, requirements, find_counts(shards), read) if is_set else []
     if is_set:
         click.echo(set_as_json(reasons) if is_json else set_as_text(reasons))
     if not is_json and len(every) > 1:
@@ -90,27 +100,33 @@ def _print(line: str) -> None:
     sys.stdout.flush()
 
 
-def load_requirements(pipeline: Path | None) -> DataRequirements | None:
-    """Return a pipeline file's requirements on the data. Raises click.UsageError for a wrong file."""
+def load_data(pipeline: Path | None) -> Data | None:
+    """Return what a pipeline file says of the data. Raises click.UsageError for a wrong file."""
     if pipeline is None:
         return None
     from function_app.config.pipeline_files import read_pipeline
     from function_app.domain.errors import PipelineError
 
     try:
-        return read_pipeline(pipeline).data.requirements()
+        return read_pipeline(pipeline).data
     except PipelineError as error:
         raise click.UsageError(str(error)) from error
 
 
-def set_reasons(every: Sequence[Judged], requirements: DataRequirements | None, counts: Path | None) -> list[Reason]:
+def set_reasons(
+    every: Sequence[Judged],
+    requirements: DataRequirements | None,
+    counts: Path | None,
+    read: ReadName = parse_shard_name,
+) -> list[Reason]:
     """Return the reasons against the accepted shards as a version; rejected ones count as missing."""
-    reasons = [reason for judged in every if (reason := check_name(judged.shard.name)) is not None]
+    reasons = [reason for judged in every if (reason := check_name(judged.shard.name, read)) is not None]
     members, formats = [], {}
     for judged in every:
-        if (member := _member(judged)) is not None and judged.verdict is not None:
+        if (member := _member(judged, read)) is not None and judged.verdict is not None:
             members.append(member)
             formats[member.name] = judged.verdict.content_format
+    members = list(_numbered(members))
     stated = None
     if counts is not None:
         try:
@@ -121,11 +137,19 @@ def set_reasons(every: Sequence[Judged], requirements: DataRequirements | None, 
     return reasons + check_set(members, requirements or DataRequirements(), counts=stated, formats=formats)
 
 
-def _member(judged: Judged) -> ManifestShard | None:
+def _numbered(members: Sequence[ManifestShard]) -> Iterator[ManifestShard]:
+    """Yield the shards; those without ``-of-N`` get their indices by name, as at the closing."""
+    for split in sorted({member.split for member in members}):
+        own = sorted((member for member in members if member.split == split), key=lambda member: member.name)
+        for index, member in enumerate(own):
+            yield member if member.num_shards else replace(member, index=index, num_shards=len(own))
+
+
+def _member(judged: Judged, read: ReadName) -> ManifestShard | None:
     if judged.verdict is None or not judged.accepted:
         return None
     try:
-        name = parse_shard_name(judged.shard.name)
+        name = read(judged.shard.name)
     except ShardNameError:
         return None
     return ManifestShard(
@@ -150,7 +174,7 @@ def _total_bytes(inputs: Sequence[ShardInput]) -> int | None:
     return total
 
 
-def as_json(judged: Judged, *, with_statistics: bool = False) -> str:
+def as_json(judged: Judged, read: ReadName = parse_shard_name, *, with_statistics: bool = False) -> str:
     """Return one line for one shard."""
     verdict = judged.verdict
     members: dict[str, Any] = {
@@ -163,7 +187,7 @@ def as_json(judged: Judged, *, with_statistics: bool = False) -> str:
         "num_reasons": verdict.num_reasons if verdict else 1,
         "data_format": verdict.data_format if verdict else None,
         "compression": verdict.compression if verdict else "",
-        "name_problem": _name_problem(judged),
+        "name_problem": _name_problem(judged, read),
     }
     if with_statistics:
         members["statistics"] = verdict.statistics.to_json() if verdict else None
@@ -180,7 +204,7 @@ def set_as_json(reasons: Sequence[Reason]) -> str:
     return json.dumps(members)
 
 
-def as_text(judged: Judged) -> str:
+def as_text(judged: Judged, read: ReadName = parse_shard_name) -> str:
     """Return the lines for one shard: the verdict, then the reasons."""
     verdict = judged.verdict
     if verdict is None:
@@ -188,7 +212,7 @@ def as_text(judged: Judged) -> str:
     what = " ".join(filter(None, (verdict.data_format, verdict.compression))) or "unknown format"
     facts = f"{verdict.num_records:,} records, {readable_bytes(verdict.size_bytes)}, {what}, CRC32C {verdict.crc32c}"
     if verdict.accepted:
-        problem = _name_problem(judged)
+        problem = _name_problem(judged, read)
         ignored = f"\n  the function app would ignore it: {problem}" if problem else ""
         return f"accepted    {shown(judged.shard.label)}  ({facts}){ignored}"
     listed = judged.reasons[:MAX_LISTED]
@@ -197,9 +221,9 @@ def as_text(judged: Judged) -> str:
     return f"REJECTED    {shown(judged.shard.label)}  ({facts})\n{_listed(listed)}{rest}"
 
 
-def _name_problem(judged: Judged) -> str | None:
+def _name_problem(judged: Judged, read: ReadName) -> str | None:
     """Return why the function app would not look at a file of this name; only --set rejects it."""
-    reason = check_name(judged.shard.name)
+    reason = check_name(judged.shard.name, read)
     return None if reason is None else reason.message
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -21,6 +21,9 @@ from shard_validation import (
     check_name,
 )
 from shared.safe_text import mask_secrets, public_url, shown
+
+if TYPE_CHECKING:
+    from function_app.config.layouts import Layout
 
 _SCHEMES = ("https://", "http://")
 _EXAMPLE = "https://ACCOUNT.blob.core.windows.net/CONTAINER/PATH"
@@ -41,16 +44,23 @@ class ShardInput:
     location: str
     """The path, or the whole URL."""
     is_url: bool = False
+    path: str = ""
+    """Path below the folder that was given, where a version may have folders."""
 
     @property
     def name(self) -> str:
-        """The file name."""
+        """The file name, with the folders that a version may have."""
+        if self.path:
+            return self.path
         return unquote(urlsplit(self.location).path).rpartition("/")[2] if self.is_url else Path(self.location).name
 
 
-def find_inputs(arguments: Sequence[str]) -> list[ShardInput]:
-    """Return the shards in the order of the arguments, folders in order of name. Raises click.UsageError."""
-    inputs = [found for argument in arguments for found in _find(argument)]
+def find_inputs(arguments: Sequence[str], layout: Layout | None = None) -> list[ShardInput]:
+    """Return the shards in the order of the arguments, folders in order of name. Raises click.UsageError.
+
+    ``layout`` is that of the pipeline, where one was given.
+    """
+    inputs = [found for argument in arguments for found in _find(argument, layout)]
     if not inputs:
         where = ", ".join(map(shown, arguments))
         raise click.UsageError(f"{where}: there is no file named like train-00000-of-00008.tfrecord or .parquet.")
@@ -65,13 +75,15 @@ def find_counts(arguments: Sequence[str]) -> Path | None:
     return next((f / name for f in folders for name in COUNT_FILES if (f / name).is_file()), None)
 
 
-def _find(argument: str) -> list[ShardInput]:
+def _find(argument: str, layout: Layout | None) -> list[ShardInput]:
     if "://" in argument:
         return [_blob(argument)]
     if not argument:
         raise click.UsageError("An argument is empty: pass a file, a folder or the URL of a blob.")
     path = Path(argument)
     try:
+        if path.is_dir() and layout is not None and layout.has_any_names:
+            return list(_below(path, layout))
         if path.is_dir():
             return [ShardInput(label=str(p), location=str(p)) for p in sorted(path.iterdir()) if _is_shard(p)]
         if not stat.S_ISREG(path.stat().st_mode):
@@ -82,6 +94,14 @@ def _find(argument: str) -> list[ShardInput]:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise click.UsageError(f"{shown(argument)}: cannot be opened: {reason}.") from error
     return [ShardInput(label=argument, location=argument)]
+
+
+def _below(folder: Path, layout: Layout) -> Iterator[ShardInput]:
+    """Yield all files below a folder but those that are hidden, left behind by a writer, or state record counts."""
+    for file in sorted(folder.rglob("*")):
+        path = file.relative_to(folder).as_posix()
+        if not file.is_dir() and not layout.is_left_behind(path) and path not in COUNT_FILES:
+            yield ShardInput(label=str(file), location=str(file), path=path)
 
 
 def _blob(url: str) -> ShardInput:

@@ -42,6 +42,11 @@ Script = Annotated[
         "training_job.train, or scripts/<file>.py in the folder scripts beside the pipeline files",
     ),
 ]
+ScriptArgument = Annotated[
+    str,
+    Field(max_length=4096),
+    matching(r"(?!.*\$\{\{)[^\x00-\x1f\x7f]*", "a text without line breaks, control characters and ${{"),
+]
 ClusterName = Annotated[
     str,
     matching(

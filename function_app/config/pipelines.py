@@ -23,12 +23,14 @@ from function_app.config.fields import (
     Name,
     Number,
     Script,
+    ScriptArgument,
     Section,
     Split,
     VariableName,
     check_order,
     matching,
 )
+from function_app.config.layouts import Layout, LayoutField
 from function_app.domain.errors import PipelineError
 from function_app.domain.failures import RETRYING, FailureClass, Remedy
 from shard_validation import CountsPolicy, DataRequirements, DriftPolicy, ImagePolicy, Limits
@@ -82,7 +84,9 @@ class Data(Section):
     format: Format
     """Format of the shards. With `synthetic` nothing is uploaded; `train.options.synthetic_records` are generated."""
     splits: tuple[Split, ...] = Field(default=(), max_length=16)
-    """Required splits: a version is complete when each has all its `-of-N` shards. Empty for `synthetic` only."""
+    """Required splits: a version is complete when each has all its shards. Empty for `synthetic` only."""
+    layout: LayoutField = Layout()
+    """How the files of a version lie, and what says that it is whole; or only the kind, such as `marker`."""
     features: dict[FeatureName, Feature] = Field(default_factory=dict, max_length=1000)
     """Requirements of each feature, by its name. Empty: only framing and checksums are validated."""
     label_feature: str | None = None
@@ -107,6 +111,7 @@ class Data(Section):
             raise ValueError("synthetic data have no splits and no features, because nothing is uploaded")
         if not self.is_synthetic and not self.splits:
             raise ValueError("splits is required: name at least one, such as train")
+        self.layout.check_splits(self.splits)
         return self
 
     @property
@@ -120,7 +125,8 @@ class Data(Section):
 
     def requirements(self) -> DataRequirements:
         """Return the requirements for validation. Raises SchemaError if the section contradicts itself."""
-        own = {name: getattr(self, name) for name in type(self).model_fields if name not in ("format", "features")}
+        others = ("format", "features", "layout")
+        own = {name: getattr(self, name) for name in type(self).model_fields if name not in others}
         data_format = None if self.format == SYNTHETIC else self.format
         return DataRequirements(data_format=data_format, features=self.feature_specs(), **own)
 
@@ -176,8 +182,13 @@ class Train(Section):
     """Seconds after which Azure ML ends the job; the run then fails as `timeout`."""
     shm_size: Annotated[str, matching(r"[1-9][0-9]{0,4}[bkmg]", "a size such as 8g")] = "8g"
     """Shared memory of the container."""
+    arguments: tuple[ScriptArgument, ...] = Field(default=(), max_length=200)
+    """What a script of your own gets after the five paths, word for word. For Landfall's training see `options`."""
+    pass_paths: bool = True
+    """Whether a script of your own gets `--data`, `--manifest`, `--output`, `--checkpoint` and `--report`. With false
+    it finds the paths only in the variables `LANDFALL_DATA`, `LANDFALL_MANIFEST` and so on."""
     options: TrainingOptions = TrainingOptions()
-    """Options of the training."""
+    """Options of Landfall's training."""
     options_by_gpu: dict[GpuName, GpuOptions] = Field(default_factory=dict)
     """Options that differ by the GPU of the cluster's size, such as `A100`. A later attempt on another cluster keeps
     those of the first."""
@@ -195,6 +206,18 @@ class Train(Section):
             is_text_list = bool(limit.allowed) and all(isinstance(value, str) for value in limit.allowed)
             if isinstance(getattr(self.options, name), str) != is_text_list:
                 raise ValueError(f"overrides.{name} must list allowed texts if the option is a text, and only then")
+        return self
+
+    @model_validator(mode="after")
+    def _settings_fit_the_script(self) -> Self:
+        """Refuse what would have no effect."""
+        own = is_own_script(self.script)
+        foreign = ("options", "options_by_gpu", "overrides") if own else ("arguments", "pass_paths")
+        if found := [name for name in foreign if name in self.model_fields_set]:
+            instead = (
+                "a script of your own gets its flags from arguments" if own else "Landfall's training has options"
+            )
+            raise ValueError(f"{', '.join(found)} would have no effect: {instead}")
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -48,6 +49,24 @@ _WORKSPACE_ID = (
 )
 
 
+IN_AZURE = ("WEBSITE_INSTANCE_ID", "CONTAINER_NAME")
+"""Variables that App Service and Flex Consumption set on each instance."""
+EASY_AUTH_STATE = "WEBSITE_AUTH_ENABLED"
+"""App Service's own variable: whether its authentication is on."""
+SIGN_IN = "LANDFALL_PAGES_SIGN_IN"
+
+
+class SignIn(StrEnum):
+    """Who protects the pages, as the app setting says it."""
+
+    OFF = "off"
+    """No page is served."""
+    EASY_AUTH = "easy-auth"
+    """App Service authentication stands before the app, and its headers name the person."""
+    NONE = "none"
+    """Each person at this machine is an admin; refused in Azure."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The app settings, without the storage connections."""
@@ -75,6 +94,7 @@ class Settings:
     """Seconds that one execution validates one shard; another execution continues."""
     max_concurrent_runs: int
     """Maximum active runs of all pipelines; further runs wait in the queue."""
+    pages_sign_in: SignIn
 
     @property
     def own_containers(self) -> frozenset[str]:
@@ -100,6 +120,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         claim_lease=timedelta(seconds=read.seconds("LANDFALL_CLAIM_LEASE_S", 180)),
         validation_budget_s=read.seconds("LANDFALL_VALIDATION_BUDGET_S", DEFAULT_BUDGET_S),
         max_concurrent_runs=read.count("LANDFALL_MAX_CONCURRENT_RUNS", DEFAULT_MAX_CONCURRENT_RUNS),
+        pages_sign_in=_sign_in(read, environ),
     )
     if read.problems:
         raise SettingsError(*read.problems)
@@ -136,6 +157,18 @@ def _workspace(read: _Reader) -> Workspace:
         state_datastore=read.matching("LANDFALL_STATE_DATASTORE", datastore, "landfall_state"),
         runs_datastore=read.matching("LANDFALL_RUNS_DATASTORE", datastore, "landfall_runs"),
     )
+
+
+def _sign_in(read: _Reader, environ: Mapping[str, str]) -> SignIn:
+    value = read.text(SIGN_IN) or SignIn.OFF
+    if value not in set(SignIn):
+        read.problems.append(f"{SIGN_IN} must be one of {', '.join(SignIn)}, got {setting_value(value)}")
+        return SignIn.OFF
+    if value == SignIn.NONE and any(name in environ for name in IN_AZURE):
+        read.problems.append(f"{SIGN_IN} must not be none in Azure, where everybody could read the pages")
+    if value == SignIn.EASY_AUTH and environ.get(EASY_AUTH_STATE, "true").lower() == "false":
+        read.problems.append(f"{SIGN_IN} is easy-auth, but App Service authentication is off: turn it on first")
+    return SignIn(value)
 
 
 def _scheme(scheme: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.records import Generation, RunRecord
-from shared.job_arguments import JobArguments, TrainingOptions
+from shared.job_arguments import JobArguments, ScriptArguments, TrainingOptions
 from shared.training_report import FILE_NAME as REPORT_NAME
 from shared.vm_sizes import device_of, network_environment
 
@@ -207,7 +207,10 @@ def _logical_run(
 ) -> str:
     """Return a name made of what is trained on and how: the same request has the same name on any day."""
     version = generation.dataset_version
-    train = pipeline.train.model_dump(mode="json", exclude={"overrides", "options", "options_by_gpu", "cluster"})
+    left_out = {"overrides", "options", "options_by_gpu", "cluster"}
+    if not is_own_script(pipeline.train.script):
+        left_out |= {"arguments", "pass_paths"}
+    train = pipeline.train.model_dump(mode="json", exclude=left_out)
     machines = {
         "compute": pipeline.machines.cluster,
         "vm_size": pipeline.machines.vm_size,
@@ -264,20 +267,26 @@ def _spec(
 
 def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
     train, machines = pipeline.train, pipeline.machines
-    arguments = JobArguments(
-        **asdict(options),
-        manifest="${{inputs.manifest}}",
-        data="" if pipeline.data.is_synthetic else "${{inputs.data}}",
-        report="${{outputs.report}}",
-        model="${{outputs.model}}",
-        checkpoints="${{outputs.checkpoints}}",
-        expected_world_size=train.num_nodes * machines.processes_per_node,
-        expected_nodes=train.num_nodes,
-        expected_device=device_of(machines.vm_size),
+    common: dict[str, Any] = {
+        "data": "" if pipeline.data.is_synthetic else "${{inputs.data}}",
+        "manifest": "${{inputs.manifest}}",
+        "expected_world_size": train.num_nodes * machines.processes_per_node,
+        "expected_nodes": train.num_nodes,
+        "expected_device": device_of(machines.vm_size),
+    }
+    model, report, checkpoints = "${{outputs.model}}", "${{outputs.report}}", "${{outputs.checkpoints}}"
+    if is_own_script(train.script):
+        return ScriptArguments(
+            **common,
+            output=model,
+            checkpoint=checkpoints,
+            report=f"{report}/{REPORT_NAME}",
+            arguments=train.arguments,
+            pass_paths=train.pass_paths,
+        ).to_command(train.script)
+    return JobArguments(**asdict(options), **common, model=model, report=report, checkpoints=checkpoints).to_command(
+        f"python -m {train.script}"
     )
-    # A script of one's own knows nothing of what is expected: a program checks it, then becomes the script.
-    check = "training_job.machines " if is_own_script(train.script) else ""
-    return arguments.to_command(f"python -m {check}{train.script}")
 
 
 def runs_own_script(command: str) -> bool:

@@ -89,6 +89,8 @@ class Generation:
     closed_at: datetime
     auto_run_id: str | None = None
     """The run that the closing started by itself; None until it is claimed."""
+    guess: str | None = None
+    """What it was guessed from that the version is whole; None where that is known."""
 
 
 def manifest_path(version: DatasetVersion, number: int, fingerprint: str) -> str:

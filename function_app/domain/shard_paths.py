@@ -1,4 +1,7 @@
-"""Blob paths: ``dataset/version/shard``, as far as a pipeline asks for the dataset and the split."""
+"""Blob paths: ``dataset/version/shard``, as far as a pipeline asks for the dataset and the split.
+
+Where the layout allows it, a shard lies in folders below its version.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from function_app.config.layouts import Layout
 from function_app.config.pipelines import Pipeline
 from function_app.domain.records import DatasetVersion
 from shard_validation import COUNT_FILES
-from shared.shard_names import VERSION_MEANING, VERSION_PATTERN, ShardName, ShardNameError, parse_shard_name
+from shared.shard_names import VERSION_MEANING, VERSION_PATTERN, ShardName, ShardNameError
 
-PATH_PATTERN = re.compile(r"([^/]+)/([^/]+)/([^/]+)")
+PATH_PATTERN = re.compile(r"([^/]+)/([^/]+)/(.+)", re.DOTALL)
+NAMES = Layout()
+"""The layout of pipelines that say nothing else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +41,14 @@ class NotAShardError(ValueError):
 def shard_place(path: str, pipelines: Mapping[str, Pipeline]) -> ShardPlace:
     """Return the shard that a path names. Raises NotAShardError."""
     match = PATH_PATTERN.fullmatch(path)
-    if match is None:
+    pipeline = pipelines.get(match[1]) if match is not None else None
+    if match is None or ("/" in match[3] and not (pipeline and pipeline.data.layout.has_any_names)):
         raise NotAShardError(f"{path[:200]!r} is not a shard's path: <dataset>/<version>/<shard>")
     dataset, version, name = match.groups()
-    pipeline = pipelines.get(dataset)
     if pipeline is None:
         raise NotAShardError(without_pipeline(dataset, pipelines))
-    shard = shard_of_version(version, name, splits=pipeline.data.splits, pipeline=pipeline.pipeline)
+    data = pipeline.data
+    shard = shard_of_version(version, name, splits=data.splits, pipeline=pipeline.pipeline, layout=data.layout)
     return ShardPlace(
         dataset_version=DatasetVersion(dataset=dataset, version=version), shard=shard, pipeline=pipeline
     )
@@ -52,8 +59,10 @@ def without_pipeline(dataset: str, datasets: Iterable[str]) -> str:
     return f"dataset {dataset!r} has no pipeline; there are pipelines for {_listed(datasets)}"
 
 
-def shard_of_version(version: str, name: str, *, splits: Collection[str] | None, pipeline: str) -> ShardName:
-    """Return the shard that a file name means in a version. Raises NotAShardError, also for synthetic data.
+def shard_of_version(
+    version: str, name: str, *, splits: Collection[str] | None, pipeline: str, layout: Layout = NAMES
+) -> ShardName:
+    """Return the shard that a path within a version means. Raises NotAShardError, also for synthetic data.
 
     ``splits`` are those of the pipeline: empty for synthetic data, None where they are unknown.
     """
@@ -62,7 +71,7 @@ def shard_of_version(version: str, name: str, *, splits: Collection[str] | None,
     if not VERSION_PATTERN.fullmatch(version):
         raise NotAShardError(f"{version[:100]!r} is not a version: use {VERSION_MEANING}")
     try:
-        shard = parse_shard_name(name)
+        shard = layout.shard(name, splits)
     except ShardNameError as error:
         raise NotAShardError(str(error)) from error
     if splits is not None and shard.split not in splits:
@@ -72,13 +81,22 @@ def shard_of_version(version: str, name: str, *, splits: Collection[str] | None,
 
 def counted_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion] | None:
     """Return the version whose stated record counts are at a path; None where the path is no such file."""
+    found = _version_of(path, pipelines)
+    return found[:2] if found is not None and found[2] in COUNT_FILES else None
+
+
+def marked_version(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion] | None:
+    """Return the version whose marker is at a path; None where the path is no marker."""
+    found = _version_of(path, pipelines)
+    return found[:2] if found is not None and found[0].data.layout.is_marker(found[2]) else None
+
+
+def _version_of(path: str, pipelines: Mapping[str, Pipeline]) -> tuple[Pipeline, DatasetVersion, str] | None:
     match = PATH_PATTERN.fullmatch(path)
-    if match is None or match[3] not in COUNT_FILES or not VERSION_PATTERN.fullmatch(match[2]):
+    pipeline = pipelines.get(match[1]) if match is not None else None
+    if match is None or pipeline is None or pipeline.data.is_synthetic or not VERSION_PATTERN.fullmatch(match[2]):
         return None
-    pipeline = pipelines.get(match[1])
-    if pipeline is None or pipeline.data.is_synthetic:
-        return None
-    return pipeline, DatasetVersion(dataset=match[1], version=match[2])
+    return pipeline, DatasetVersion(dataset=match[1], version=match[2]), match[3]
 
 
 def _listed(names: Iterable[str]) -> str:

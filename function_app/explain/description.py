@@ -37,8 +37,11 @@ class VersionDescription:
     """Where those of them that wait stand in line."""
 
 
-def describe_version(version: DatasetVersion, services: Services) -> VersionDescription:
-    """Return what the ledger knows. Raises NotFoundError where that is nothing at all, PipelineOutOfServiceError."""
+def describe_version(version: DatasetVersion, services: Services, *, reads_shards: bool = True) -> VersionDescription:
+    """Return what the ledger knows. Raises NotFoundError where that is nothing at all, PipelineOutOfServiceError.
+
+    Without ``reads_shards`` there are no ``splits``, and the time does not depend on the number of shards.
+    """
     pipeline = services.pipeline_of(version.dataset)
     if not pipeline.data.is_synthetic and not services.ledger.split_sizes(version):
         raise NotFoundError(f"no shard of {version} was uploaded yet")
@@ -50,7 +53,7 @@ def describe_version(version: DatasetVersion, services: Services) -> VersionDesc
     return VersionDescription(
         dataset_version=version,
         pipeline=pipeline,
-        splits=tuple(split_descriptions(pipeline, version, services.ledger)),
+        splits=tuple(split_descriptions(pipeline, version, services)) if reads_shards else (),
         generation=generation,
         superseded=tuple(closings[1 : MAX_LISTED + 1]),
         hold=None if generation is None else why_held(version, generation.number, services.ledger),

@@ -81,10 +81,11 @@ def _of_blob(path: str, services: Services) -> Explanation:
 
 def _is_expected(place: ShardPlace | None, path: str, services: Services) -> bool:
     """Whether a blob without a history exists, or is a shard that its version still lacks."""
-    known = place is not None and place.shard.num_shards == services.ledger.split_sizes(place.dataset_version).get(
-        place.shard.split
-    )
-    return known or services.shards.facts(path) is not None
+    if place is not None and place.shard.num_shards:
+        sizes = services.ledger.split_sizes(place.dataset_version)
+        if sizes.get(place.shard.split) == place.shard.num_shards:
+            return True
+    return services.shards.facts(path) is not None
 
 
 def _explanation(subject: str, kind: Kind, lines: Iterable[HistoryEntry], awaited: Iterable[str]) -> Explanation:

@@ -27,7 +27,12 @@ MAX_LETTERS = 1000
 
 def awaited_of_version(version: DatasetVersion, services: Services) -> Iterator[str]:
     """Yield what a version waits for: shards, its closing, its run. Raises NotFoundError if it is unknown."""
-    described = describe_version(version, services)
+    yield from awaited_of(describe_version(version, services), services)
+
+
+def awaited_of(described: VersionDescription, services: Services) -> Iterator[str]:
+    """Yield what a version that is described already waits for."""
+    version = described.dataset_version
     if described.generation is None:
         yield from _awaited_of_open(described)
     elif described.generation.auto_run_id is None and starts_run(described.pipeline, described.generation):

@@ -11,17 +11,10 @@ from datetime import datetime
 from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import LedgerConflictError, ServiceUnavailableError
 from function_app.domain.events import TrainingRequest
-from function_app.domain.records import (
-    NUM_BUCKETS,
-    DatasetVersion,
-    Generation,
-    HistoryEntry,
-    ShardRecord,
-    ShardState,
-    manifest_path,
-)
+from function_app.domain.records import DatasetVersion, Generation, HistoryEntry, ShardRecord, manifest_path
 from function_app.ingest.drift import is_blocked_by_drift
-from function_app.ingest.stored_shards import CLOCK_SKEW, accepted_in_storage, reject_gone
+from function_app.ingest.layouts import accepted_rows, layout_of
+from function_app.ingest.stored_shards import CLOCK_SKEW
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.ports import HistoryLedger
 from function_app.services import IngestServices
@@ -53,17 +46,21 @@ MAX_LISTED_REASONS = 50
 
 
 def close_if_whole(
-    pipeline: Pipeline, shard: ShardRecord, services: IngestServices, *, accepted: int | None = None
+    pipeline: Pipeline,
+    shard: ShardRecord,
+    services: IngestServices,
+    *,
+    written_at: datetime,
+    accepted: int | None = None,
 ) -> None:
-    """Close the shard's version if this shard was the last. ``accepted`` is its bucket's counter, where it is known.
+    """Close the shard's version if this shard was the last.
 
-    Only a shard that fills its bucket reads the other buckets, and only a whole version is read completely: O(1)
-    operations for each shard, however many there are.
+    ``written_at`` is when the shard was uploaded, ``accepted`` its bucket's counter, where it is known. Only a shard
+    that fills its bucket reads the other buckets, and only a whole version is read completely: O(1) operations for
+    each shard, however many there are.
     """
     version = shard.dataset_version
-    if accepted is None:
-        accepted = services.ledger.accepted_in_bucket(version, shard.split, shard.bucket)
-    if accepted != _size_of(shard.bucket, shard.num_shards):
+    if not layout_of(pipeline, version, services).may_be_last(shard, accepted, written_at):
         return
     latest = services.ledger.latest_generation(version)
     if latest is not None and shard.validated_at < latest.closed_at - CLOCK_SKEW:
@@ -75,29 +72,12 @@ def close_if_whole(
 
 def close_version(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> Generation | None:
     """Close a version if every shard of every required split is accepted. Return its generation, or None."""
-    if not _all_buckets_are_full(pipeline, version, services):
+    if not layout_of(pipeline, version, services).may_be_whole():
         return None
     generation = _generation(pipeline, version, services)
     if generation is not None:
         follow_up(pipeline, generation, services)
     return generation
-
-
-def _all_buckets_are_full(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> bool:
-    sizes = services.ledger.split_sizes(version)
-    if not pipeline.data.splits:
-        return False  # synthetic data: no upload closes a version
-    if any(split not in sizes for split in pipeline.data.splits):
-        return False
-    return all(
-        services.ledger.accepted_in_bucket(version, split, bucket) == _size_of(bucket, sizes[split])
-        for split in pipeline.data.splits
-        for bucket in range(min(NUM_BUCKETS, sizes[split]))
-    )
-
-
-def _size_of(bucket: int, num_shards: int) -> int:
-    return len(range(bucket, num_shards, NUM_BUCKETS))
 
 
 def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> Generation | None:
@@ -106,21 +86,17 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestSer
         # Read before the verdicts: if another handler closes the version between the two reads, the number is taken
         # and this one reads the verdicts again. In the other order older verdicts would become a newer generation.
         latest = services.ledger.latest_generation(version)
-        rows = _accepted(services.ledger.shards(version), pipeline)
-        if not _is_complete(rows, pipeline):
-            return None  # A shard was rejected after the counters were read; the next accepted one closes.
-        stored = accepted_in_storage(version, rows, services.shards)
-        if stored.problem is not None:
-            reject_gone(stored.gone, services)
-            logger.info(f"{version} is not closed: {stored.problem}", extra={"action": "closing_awaits_shards"})
-            return None  # The next verdict closes it: an upload of a deleted shard, or that of the new content.
+        rows = layout_of(pipeline, version, services).whole(services.ledger.shards(version))
+        if rows is None:
+            return None
         manifest = _manifest(pipeline, version, rows, number=latest.number + 1 if latest else 1)
         if latest is not None and latest.fingerprint == manifest.fingerprint:
             return latest
         formats = {row.name: row.content_format for row in rows if row.content_format is not None}
         if refuse_set(pipeline, manifest, formats, services):
             return None
-        generation = described(manifest, services.clock())
+        guess = layout_of(pipeline, version, services).guess
+        generation = replace(described(manifest, services.clock()), guess=guess)
         services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
         if warnings := _warnings(pipeline, manifest):
             # Before the row: a process that dies here is repeated, one that dies after the row is not.
@@ -134,19 +110,6 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestSer
     raise LedgerConflictError(
         f"{version}: other handlers closed it {MAX_TRIES} times in a row; the next delivery or sweep tries again"
     )
-
-
-def _accepted(rows: Iterable[ShardRecord], pipeline: Pipeline) -> list[ShardRecord]:
-    wanted = (r for r in rows if r.state is ShardState.ACCEPTED and r.split in pipeline.data.splits)
-    return sorted(wanted, key=lambda row: (row.split, row.index))
-
-
-def _is_complete(rows: list[ShardRecord], pipeline: Pipeline) -> bool:
-    for split in pipeline.data.splits:
-        own = [row for row in rows if row.split == split]
-        if not own or [(row.index, row.num_shards) for row in own] != [(n, len(own)) for n in range(len(own))]:
-            return False
-    return True
 
 
 def _manifest(pipeline: Pipeline, version: DatasetVersion, rows: list[ShardRecord], number: int) -> Manifest:
@@ -180,7 +143,7 @@ def _manifest_shards(rows: list[ShardRecord]) -> tuple[ManifestShard, ...]:
 
 def accepted_content(rows: Iterable[ShardRecord], pipeline: Pipeline) -> tuple[int, str]:
     """Return how many shards of the pipeline's splits are accepted, and the fingerprint of a manifest of them."""
-    shards = _manifest_shards(_accepted(rows, pipeline))
+    shards = _manifest_shards(accepted_rows(rows, pipeline))
     return len(shards), fingerprint(shards)
 
 
@@ -213,11 +176,12 @@ def _warnings(pipeline: Pipeline, manifest: Manifest) -> list[Reason]:
 
 def _record_closing(generation: Generation, warnings: list[str], services: IngestServices) -> None:
     warned = f"; {len(warnings)} warnings: {warnings[0]}" if warnings else ""
+    guessed = f"; a guess: {generation.guess}" if generation.guess else ""
     services.history.record(
         str(generation.dataset_version),
         "version_closed" if generation.number == 1 else "version_changed",
         f"whole with {generation.num_shards} shards and {generation.num_records} records: "
-        f"generation {generation.number}{warned}",
+        f"generation {generation.number}{guessed}{warned}",
         fingerprint=generation.fingerprint,
         manifest=generation.manifest_path,
         **({"warnings": warnings[:MAX_LISTED_REASONS]} if warnings else {}),

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from function_app.config.pipelines import Pipeline
 from function_app.domain.records import DatasetVersion, ShardRecord, ShardState
 from function_app.ingest.closing import last_refusal
-from function_app.ports import HistoryLedger, ShardLedger
+from function_app.ingest.layouts import SplitState, layout_of
+from function_app.ports import HistoryLedger
+from function_app.services import IngestServices, RunServices
 from shard_validation import DataRequirements, ShardStatistics
 
 MAX_LISTED = 1000
@@ -21,12 +23,14 @@ class SplitDescription:
 
     split: str
     num_shards: int | None
-    """None while no shard has come."""
+    """None while it is unknown how many there will be."""
     accepted: int
     missing: tuple[str, ...]
-    """Names of shards that have not come or were rejected."""
+    """Names of shards that have not come or were rejected, and what else is missing, in words."""
     rejected: tuple[ShardRecord, ...]
     num_rejected: int
+    verdicts: tuple[ShardRecord | None, ...]
+    """The verdict on each shard, in their order; None where there is none yet."""
     size_bytes: int
     """Size of the accepted shards; ``statistics`` cover the same shards."""
     statistics: ShardStatistics
@@ -36,9 +40,9 @@ class SplitDescription:
     """Feature → int64, float or bytes."""
 
 
-def missing_shards(pipeline: Pipeline, version: DatasetVersion, ledger: ShardLedger) -> list[str]:
-    """Return the names of shards that keep a version open."""
-    return [name for split in split_descriptions(pipeline, version, ledger) for name in split.missing]
+def missing_shards(pipeline: Pipeline, version: DatasetVersion, services: IngestServices | RunServices) -> list[str]:
+    """Return the names of shards that keep a version open, and what else does, in words."""
+    return [name for state in layout_of(pipeline, version, services).splits() for name in state.missing]
 
 
 def refusal_messages(version: DatasetVersion, ledger: HistoryLedger) -> tuple[str, ...]:
@@ -48,40 +52,39 @@ def refusal_messages(version: DatasetVersion, ledger: HistoryLedger) -> tuple[st
 
 
 def split_descriptions(
-    pipeline: Pipeline, version: DatasetVersion, ledger: ShardLedger
+    pipeline: Pipeline, version: DatasetVersion, services: IngestServices | RunServices
 ) -> Iterator[SplitDescription]:
     """Yield what there is of each split that the pipeline requires."""
-    sizes = ledger.split_sizes(version)
-    rows = list(ledger.shards(version)) if sizes else []
     requirements = pipeline.data.requirements()
-    for split in pipeline.data.splits:
-        own = [row for row in rows if row.split == split and row.num_shards == sizes.get(split)]
-        yield _split(split, sizes.get(split), own, requirements)
+    for state in layout_of(pipeline, version, services).splits():
+        yield _split(state, requirements)
 
 
-def _split(
-    split: str, num_shards: int | None, rows: list[ShardRecord], requirements: DataRequirements
-) -> SplitDescription:
-    good = [row for row in rows if row.state is ShardState.ACCEPTED]
-    accepted = {row.index for row in good}
-    rejected = sorted((row for row in rows if row.state is ShardState.REJECTED), key=lambda row: row.index)
-    if num_shards is None:
-        missing = [f"{split}-*: no shard of this split has come yet"]
-    else:
-        absent = (index for index in range(num_shards) if index not in accepted)
-        missing = [f"{split}-{index:05d}-of-{num_shards:05d}" for index in absent]
+def _split(state: SplitState, requirements: DataRequirements) -> SplitDescription:
+    good = [row for row in state.rows if row.state is ShardState.ACCEPTED]
+    rejected = sorted((row for row in state.rows if row.state is ShardState.REJECTED), key=lambda row: row.index)
     return SplitDescription(
-        split=split,
-        num_shards=num_shards,
-        accepted=len(accepted),
-        missing=tuple(missing),
+        split=state.split,
+        num_shards=state.num_shards,
+        accepted=len(good),
+        missing=tuple(state.missing),
         rejected=tuple(rejected[:MAX_LISTED]),
         num_rejected=len(rejected),
+        verdicts=_verdicts(state),
         size_bytes=sum(row.size_bytes for row in good),
         statistics=merged_statistics(good),
         label=requirements.label,
         kinds={feature.name: feature.kind for feature in requirements.features},
     )
+
+
+def _verdicts(state: SplitState) -> tuple[ShardRecord | None, ...]:
+    """Return the verdicts in the order of their indices, or of their names where names say no index."""
+    if all(row.num_shards for row in state.rows):
+        by_index = {row.index: row for row in state.rows}
+        return tuple(by_index.get(index) for index in range(state.num_shards or 0))
+    named = sorted(state.rows, key=lambda row: row.name)
+    return (*named, *[None] * max(0, (state.num_shards or 0) - len(named)))
 
 
 def merged_statistics(rows: Iterable[ShardRecord]) -> ShardStatistics:

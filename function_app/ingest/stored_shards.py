@@ -72,11 +72,12 @@ def data_in_storage(run: RunRecord, services: RunServices) -> StoredShards:
         return StoredShards(replaced=(str(error),))
     if not shards:
         return StoredShards()
-    rows = {(row.split, row.index): row for row in services.ledger.shards(run.dataset_version)}
+    rows = sorted(services.ledger.shards(run.dataset_version), key=lambda row: row.state is ShardState.ACCEPTED)
+    by_name = {(row.split, row.name): row for row in rows}  # accepted ones count where a file has had two positions
     stored = _stored(run.dataset_version, services.shards)
     found = _Differences()
     for shard in shards:
-        found.add(shard, rows.get((shard.split, shard.index)), stored.get(shard.name))
+        found.add(shard, by_name.get((shard.split, shard.name)), stored.get(shard.name))
     etags = _digest(shards, stored)
     return StoredShards(
         gone=tuple(found.gone), replaced=tuple(found.replaced), unjudged=tuple(found.unjudged), etags=etags
@@ -90,7 +91,7 @@ class _Differences:
     unjudged: list[str] = field(default_factory=list)
 
     def add(self, shard: ManifestShard, row: ShardRecord | None, facts: BlobFacts | None) -> None:
-        if row is None or row.name != shard.name:
+        if row is None:
             self.replaced.append(shard.name)
         elif facts is None:
             self.gone.append(row)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from threading import Event
 
+from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import InvalidEventError, ServiceUnavailableError
 from function_app.domain.events import (
     CREATED,
@@ -23,8 +24,8 @@ from function_app.domain.events import (
     read_uploads,
     single_messages,
 )
-from function_app.domain.records import BlobFacts, RecordedShard, ShardRecord, ShardState
-from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, shard_place
+from function_app.domain.records import BlobFacts, DatasetVersion, RecordedShard, ShardRecord, ShardState
+from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, marked_version, shard_place
 from function_app.ingest.closing import close_if_whole, close_version
 from function_app.ingest.rejected_copies import keep_rejected
 from function_app.ingest.time_budget import CONTINUED, validate_in_slices
@@ -206,9 +207,10 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
         _suppress(upload.path, reason, services, event_id=upload.event_id)
         return
     if counted := counted_version(upload.path, services.pipelines):
-        closed = close_version(*counted, services)  # a set that was refused for its counts may pass now
-        found = "not whole, or refused as a set" if closed is None else f"generation {closed.number}"
-        services.history.record(upload.path, "counts_stated", f"checked its version again: {found}")
+        services.history.record(upload.path, "counts_stated", _checked_again(*counted, services))
+        return
+    if marked := marked_version(upload.path, services.pipelines):
+        services.history.record(upload.path, "marker_written", _checked_again(*marked, services))
         return
     try:
         place = shard_place(upload.path, services.pipelines)
@@ -217,6 +219,13 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
         return
     is_counted = upload.is_repeated or upload.event_type == CONTINUED
     judge_shard(place, services, is_counted=is_counted, is_small=_is_small(upload, services))
+
+
+def _checked_again(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> str:
+    """Close a version that is whole with a file that is no shard, or passes with it; return what came of it."""
+    closed = close_version(pipeline, version, services)
+    found = "not whole, or refused as a set" if closed is None else f"generation {closed.number}"
+    return f"checked its version again: {found}"
 
 
 def judge_shard(
@@ -244,7 +253,8 @@ def judge_shard(
         # again. A first verdict replaces none: the handler that judges newer content writes over it.
         if recorded.replaced is None or _is_current(shard, services):
             if shard.state is ShardState.ACCEPTED:
-                close_if_whole(place.pipeline, shard, services, accepted=recorded.accepted)
+                written_at, accepted = facts.last_modified, recorded.accepted
+                close_if_whole(place.pipeline, shard, services, written_at=written_at, accepted=accepted)
             return
     raise ServiceUnavailableError(f"{place.path} was overwritten {MAX_ROUNDS} times during validation")
 
@@ -255,9 +265,10 @@ def _is_current(shard: ShardRecord, services: IngestServices) -> bool:
 
 
 def _is_near_shards(path: str, services: IngestServices) -> bool:
-    """Whether a path is directly in a version's folder of a dataset that has a pipeline."""
-    folders = path.split("/")
-    return len(folders) == 3 and folders[0] in services.pipelines  # noqa: PLR2004 (dataset, version, shard)
+    """Whether a path is in a folder that may hold shards of a dataset that has a pipeline."""
+    dataset, *folders, _ = path.split("/") if "/" in path else (path, "")
+    pipeline = services.pipelines.get(dataset)
+    return pipeline is not None and bool(folders) and pipeline.data.layout.may_hold_shards(folders[1:])
 
 
 def _pass_over(upload: Upload, services: IngestServices) -> None:
@@ -455,7 +466,6 @@ def _voided(row: ShardRecord, services: IngestServices) -> ShardRecord:
 
 def _record_move(place: ShardPlace, services: IngestServices) -> None:
     version, shard = place.dataset_version, place.shard
-    reason = (
-        f"{shard.split} now has {shard.num_shards} shards: {shard.name} came, and no shard of the old set is left"
-    )
+    size = f"has {shard.num_shards} shards" if shard.num_shards else "has shards of any names"
+    reason = f"{shard.split} now {size}: {shard.name} came, and no shard of the old set is left"
     services.history.record(str(version), "split_size_moved", reason, split=shard.split, num_shards=shard.num_shards)

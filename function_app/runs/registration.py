@@ -38,7 +38,7 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
         register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
         check_contents(run, report)
         superseded = check_superseded(run, register, services.ledger)
-        registration = _registration(run, register.model, report, superseded)
+        registration = _registration(run, register.model, report, superseded, _guess(run, services))
         services.models.register(registration)
     except (GateError, SubmissionRefusedError) as error:
         blamed = error.failure_class if isinstance(error, GateError) else None
@@ -80,7 +80,15 @@ def model_version(run: RunRecord) -> str:
     return f"{run.created_at:%Y%m%d%H%M%S}{digest % 10_000:04d}"
 
 
-def _registration(run: RunRecord, model: str, report: TrainingReport, superseded: str | None) -> ModelRegistration:
+def _guess(run: RunRecord, services: RunServices) -> str | None:
+    """Return what it was guessed from that a run's data had all come; None where that is known."""
+    closings = services.ledger.generations(run.dataset_version)
+    return next((closing.guess for closing in closings if closing.number == run.generation), None)
+
+
+def _registration(
+    run: RunRecord, model: str, report: TrainingReport, superseded: str | None, guess: str | None
+) -> ModelRegistration:
     lineage = {
         "run_id": run.run_id,
         "pipeline": run.pipeline,
@@ -91,6 +99,7 @@ def _registration(run: RunRecord, model: str, report: TrainingReport, superseded
         "environment": str(run.spec["environment_id"]).rpartition("/environments/")[2],
         "metrics": json.dumps(report.metrics, sort_keys=True)[:256],
         **({"forced": "true"} if run.forced_by is not None else {}),
+        **({"complete_by_guess": guess} if guess is not None else {}),
         **({"superseded": superseded} if superseded is not None else {}),
         **_script_errors(run),
     }

@@ -124,7 +124,7 @@ def _closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices)
 
 
 def _not_whole(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> VersionNotWholeError:
-    missing = missing_shards(pipeline, version, services.ledger)
+    missing = missing_shards(pipeline, version, services)
     refusal = () if missing else refusal_messages(version, services.ledger)
     problem = f"refused as a set for {len(refusal)} reasons" if refusal else f"not whole: {len(missing)} missing"
     return VersionNotWholeError(f"{version} is {problem}", missing=(*missing, *refusal))

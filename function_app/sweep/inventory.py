@@ -16,6 +16,7 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.records import BlobFacts, DatasetVersion, Generation, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
 from function_app.ingest.closing import accepted_content
+from function_app.ingest.layouts import layout_of
 from function_app.ingest.stored_shards import listing_mark
 from function_app.ingest.time_budget import is_under_way
 from function_app.services import IngestServices
@@ -136,6 +137,8 @@ def _missed_of_version(
     ripe = youngest is None or services.clock() - youngest >= services.sweep_grace
     found = list(_understood(facts, services))
     missed = list(_without_verdict(version, found, rows, services))
+    if missed and pipeline.data.layout.has_any_names:
+        layout_of(pipeline, version, services).may_be_whole()  # notes a marker, whose event may be lost as well
     if not missed:
         inventory.looks[version] = _look(rows, pipeline, blobs=blobs if ripe else "")
     # A long shard that another execution is validating is not missed, but the version is not settled either.

@@ -121,7 +121,8 @@ def _looked_after(
     """Close a version that is whole, warn of one that is stalled; return the closing that needs its follow-up."""
     look = look_at(version, pipeline, services, inventory)
     generation = services.ledger.latest_generation(version)
-    if generation is None or look.has_changed_since(generation):
+    is_listed = pipeline.data.layout.has_any_names  # storage alone says whether such a version has changed
+    if generation is None or is_listed or look.has_changed_since(generation):
         closed = close_version(pipeline, version, services)
         if closed is None:
             warn_if_stalled(pipeline, version, look, services)

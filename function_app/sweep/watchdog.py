@@ -174,7 +174,7 @@ def warn_if_stalled(pipeline: Pipeline, version: DatasetVersion, look: Look, ser
     idle_s = (services.clock() - look.last_verdict_at).total_seconds()
     if idle_s < pipeline.watch.stalled_after_s:
         return
-    missing = missing_shards(pipeline, version, services.ledger)
+    missing = missing_shards(pipeline, version, services)
     if not missing:
         return  # refused as a set: its owners have been notified
     named = ", ".join(missing[:MAX_NAMED])

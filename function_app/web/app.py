@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from function_app.services import Services
 from function_app.web.errors import add_error_handlers, error_answer
+from function_app.web.pages import add_page_errors, pages
 from function_app.web.routes import router
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,15 @@ def build_web_app(services: Callable[[], Services]) -> ASGIApp:
     app.state.services = services
     app.include_router(router)
     add_error_handlers(app)
+    return Guard(app)
+
+
+def build_pages_app(services: Callable[[], Services]) -> ASGIApp:
+    """Return the app of the pages, which has no route of the API: the host asks for no key before it."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.services = services
+    app.include_router(pages)
+    add_page_errors(app)
     return Guard(app)
 
 

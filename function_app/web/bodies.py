@@ -158,10 +158,12 @@ class StatisticsBody(BaseModel):
 class SplitBody(BaseModel):
     """One required split of a version."""
 
-    num_shards: int | None = Field(description="The N of -of-N; null before the first shard.")
+    num_shards: int | None = Field(description="Null as long as it is unknown: before the first shard or marker.")
     accepted: int
     num_missing: int
-    missing: list[str] = Field(description=f"Shards that do not exist or were rejected; at most {MAX_LISTED}.")
+    missing: list[str] = Field(
+        description=f"Shards that do not exist or were rejected, and what else is missing; at most {MAX_LISTED}."
+    )
     num_rejected: int
     rejected: list[RejectedShard] = Field(description=f"Rejected shards with their reasons; at most {MAX_LISTED}.")
     statistics: StatisticsBody
@@ -199,6 +201,9 @@ class GenerationBody(RecordBody):
     num_shards: int
     num_records: int
     closed_at: datetime
+    guess: str | None = Field(
+        description="What it was guessed from that all shards had come; null where that is known."
+    )
 
 
 class NotificationBody(RecordBody):
@@ -291,6 +296,7 @@ class PipelineBody(BaseModel):
     splits: list[str] | None = Field(
         description="Splits whose shards it takes: none for synthetic data; null if out of service."
     )
+    layout: dict[str, Any] | None = Field(description="The pipeline's `data.layout`; null if out of service.")
     problems: list[str] = Field(description="What to mend: file, field, problem; empty for a pipeline in service.")
 
 
@@ -308,6 +314,7 @@ class PipelinesBody(BaseModel):
                 pipeline=None,
                 state="out_of_service",
                 splits=None,
+                layout=None,
                 problems=list(problems),
             )
             for dataset, problems in sorted(services.out_of_service.items())
@@ -318,6 +325,7 @@ class PipelinesBody(BaseModel):
                 pipeline=pipeline.pipeline,
                 state="in_service",
                 splits=list(pipeline.data.splits),
+                layout=pipeline.data.layout.to_json(),
                 problems=[],
             )
             for dataset, pipeline in sorted(services.pipelines.items())

@@ -196,6 +196,7 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
         "LANDFALL_WEBHOOK_PEOPLE": places.webhook_url,
         "LANDFALL_PIPELINES_DIR": str(options.pipelines),
         "LANDFALL_RECONCILE_SCHEDULE": options.reconcile_schedule,
+        "LANDFALL_PAGES_SIGN_IN": "none",
         "LANDFALL_CLAIM_LEASE_S": str(options.claim_lease_s),
         "LANDFALL_SWEEP_GRACE_S": str(options.sweep_grace_s),
         KEYS_SETTING: json.dumps(keys(places.secrets)),

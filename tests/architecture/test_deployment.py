@@ -22,6 +22,7 @@ PACKAGES = ("function_app", "shard_validation", "horovod_lint", "shared")
 FUNCTIONS = [
     "health",
     "http_api",
+    "pages",
     "reconcile",
     "run_changed",
     "shard_uploaded",
@@ -87,8 +88,10 @@ def test_everything_that_the_app_imports_is_deployed(deployment: Path) -> None:
 
 
 def test_a_deployment_carries_only_what_the_app_reads() -> None:
-    """Code, pipelines, and three files for the host and the installation; no tests, and nothing of the training."""
-    assert {".py", ".yaml", ".json", ".txt"} == {Path(name).suffix for name in deployed_files()}
+    """Code, pages, pipelines, three files for the host and the installation; no tests, nothing of the training."""
+    assert {".py", ".yaml", ".json", ".txt", ".html", ".css", ".js", ".svg"} == {
+        Path(name).suffix for name in deployed_files()
+    }
     parts = {part for name in deployed_files() for part in Path(name).parts}
     assert [] == [part for part in parts if part.startswith("test") or part in ("training_job", "tools", "bench")]
 

@@ -16,9 +16,8 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from shared.job_arguments import JobArguments
 from shared.manifest import Manifest
-from shared.training_report import FILE_NAME, TrainingReport
+from shared.training_report import TrainingReport
 
 PAUSE_S = 0.5
 """After each shard: a training takes its time, in which data may change."""
@@ -26,13 +25,12 @@ PAUSE_S = 0.5
 
 def main() -> int:
     """Read every shard, and write what the root rank of a training writes."""
-    arguments = JobArguments.from_argv(sys.argv[1:])
-    manifest = Manifest.from_json(Path(arguments.manifest).read_text(encoding="utf-8"))
-    folder = Path(arguments.data)
+    manifest = Manifest.from_json(Path(os.environ["LANDFALL_MANIFEST"]).read_text(encoding="utf-8"))
+    folder = Path(os.environ["LANDFALL_DATA"])
     named = [folder / shard.name for shard in manifest.shards]
     model = checksums(named if os.environ["READS"] == "manifest" else sorted(folder.glob("*.tfrecord")))
-    (Path(arguments.model) / "model.keras").write_text(json.dumps(model), encoding="utf-8")
-    (Path(arguments.report) / FILE_NAME).write_text(report(manifest).to_json(), encoding="utf-8")
+    (Path(os.environ["LANDFALL_OUTPUT"]) / "model.keras").write_text(json.dumps(model), encoding="utf-8")
+    Path(os.environ["LANDFALL_REPORT"]).write_text(report(manifest).to_json(), encoding="utf-8")
     return 0
 
 

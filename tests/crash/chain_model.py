@@ -12,9 +12,12 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from crc32c import crc32c
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from function_app.config.layouts import Layout
+from function_app.config.pipelines import Data
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import PERSON, BlobFacts, DatasetVersion
 from function_app.runs.cancellation import cancel_run
@@ -23,6 +26,7 @@ from function_app.runs.requests import request_run
 from function_app.runs.submission import handle_request
 from function_app.sweep.sweep import sweep
 from shared.errors import LandfallError
+from shared.manifest import Manifest
 from tests.crash.chain_promises import ENDED, NO_SHARD, Promises
 from tests.crash.faulty_ports import Fate, Fates, ProcessDiedError
 from tests.crash.port_calls import watched
@@ -56,6 +60,8 @@ Handler = Callable[[], object]
 class ChainModel(RuleBasedStateMachine):
     """Does what may happen outside, and checks that the chain keeps its promises."""
 
+    layout = Layout()
+
     def __init__(self) -> None:
         super().__init__()
         self.world, self.fates, self.turns = World(), Fates(), Turns()
@@ -77,7 +83,7 @@ class ChainModel(RuleBasedStateMachine):
         start = handle_request if at_once else None
         self.world.services = replace(self.world.services, start=start)
         self.on_change, self.when_busy, self.epochs = on_change, when_busy, 3
-        self.world.change_pipeline(on_change=on_change, when_busy=when_busy)
+        self.world.change_pipeline(on_change=on_change, when_busy=when_busy, data=self.data())
         services = watched(self.world.services, self.promises.around)
         self.world.services = watched(watched(services, self.fates.around), self.turns.around)
         if going:
@@ -90,6 +96,7 @@ class ChainModel(RuleBasedStateMachine):
         content = shard_content(*labels) or NO_SHARD
         self.uploads.append(self.world.put(name, content, version))
         self.blobs[version, name] = content
+        self.uploaded(version, name, content)
         self.deleted.pop((version, name), None)
         self.promises.jobs_read()
 
@@ -104,6 +111,7 @@ class ChainModel(RuleBasedStateMachine):
             labels = [own[(now + 1) % 3]] * records
             self.uploads.append(self.world.put(name, shard_content(*labels), version))
             self.blobs[version, name] = shard_content(*labels)
+            self.uploaded(version, name, shard_content(*labels))
             self.promises.jobs_read()
 
     @rule(version=versions, name=names)
@@ -164,7 +172,17 @@ class ChainModel(RuleBasedStateMachine):
         self.epochs = 7 - self.epochs
         train = pipeline().train
         train = train.model_copy(update={"options": replace(train.options, epochs=self.epochs)})
-        self.world.change_pipeline(on_change=self.on_change, when_busy=self.when_busy, train=train)
+        self.world.change_pipeline(on_change=self.on_change, when_busy=self.when_busy, train=train, data=self.data())
+
+    def data(self) -> Data:
+        """What the pipeline says of its data."""
+        return pipeline().data.model_copy(update={"layout": self.layout})
+
+    def write_marker(self, version: str) -> None:
+        """The writer of a version says that all files have come, where the layout has a marker."""
+        if self.layout.has_any_names:
+            self.wait(1)
+            self.uploads.append(self.world.put(self.layout.marker, b"", version))
 
     # -- people --------------------------------------------------------------------------------------------
     @rule(number=numbers, end=st.sampled_from([None, *ENDED]), error=errors, fates=several_fates, order=orders)
@@ -224,6 +242,7 @@ class ChainModel(RuleBasedStateMachine):
         before = len(self.uploads)
         for name in ALL_SHARDS:
             self.upload(version, name, variant)
+        self.write_marker(version)
         self.handle([self.handler(event) for event in self.uploads[before:]], fates, order)
 
     @rule(variant=st.sampled_from([1, 2]))
@@ -296,10 +315,18 @@ class ChainModel(RuleBasedStateMachine):
     def promises_hold(self) -> None:
         self.promises.check()
 
+    def uploaded(self, version: str, name: str, content: bytes) -> None:
+        """Remember an upload."""
+
+    def nothing_closes_before_its_marker(self) -> None:
+        """See MarkedChainModel."""
+
     def teardown(self) -> None:
         """Let the timer alone find everything that was lost, once the services answer again."""
         if not hasattr(self, "on_change"):
             return
+        for version in VERSIONS:
+            self.write_marker(version)
         for _ in range(ROUNDS):
             self.world.clock.move(hours=1)
             self.world.serve_requests()
@@ -315,17 +342,60 @@ def in_bursts(seed: int) -> Iterator[int]:
         yield from itertools.repeat(dice.randrange(4), dice.choice((1, 2, 5, 20)))
 
 
-def walk(seed: int) -> None:
+class MarkedChainModel(ChainModel):
+    """The same where a marker says that a version is whole."""
+
+    layout = Layout(kind="marker", patterns={"train": "train-*", "validation": "validation-*"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marked: set[tuple[str, str, str]] = set()
+        """Version, name and CRC32C of all that was uploaded before a marker."""
+        self.unmarked: set[tuple[str, str, str]] = set()
+
+    def uploaded(self, version: str, name: str, content: bytes) -> None:
+        """See ChainModel."""
+        self.unmarked.add((version, name, f"{crc32c(content):08x}"))
+
+    def write_marker(self, version: str) -> None:
+        """See ChainModel."""
+        super().write_marker(version)
+        self.marked |= {one for one in self.unmarked if one[0] == version}
+
+    @invariant()
+    def nothing_closes_before_its_marker(self) -> None:
+        for path, document in self.world.documents.documents.items():
+            if path.startswith("manifests/"):
+                manifest = Manifest.from_json(document)
+                assert {(manifest.version, one.name, one.crc32c) for one in manifest.shards} <= self.marked
+
+    @rule(version=versions)
+    def mark(self, version: str) -> None:
+        self.write_marker(version)
+
+
+class QuietChainModel(ChainModel):
+    """The same where a version is taken for whole once nothing has changed for a while."""
+
+    layout = Layout(kind="quiet", quiet_s=600, patterns=MarkedChainModel.layout.patterns)
+
+    def write_marker(self, version: str) -> None:
+        """See ChainModel. There is none."""
+
+
+def walk(seed: int, kind: type[ChainModel] = ChainModel) -> None:
     """Drive a model by an even draw of its rules. Raises AssertionError if a promise breaks.
 
     Hypothesis prefers small and simple sequences, because it wants to explain a failure; an even draw gets to rare
     encounters sooner.
     """
-    dice, model = random.Random(seed), ChainModel()  # noqa: S311 (a walk, not secrets)
+    dice, model = random.Random(seed), kind()  # noqa: S311 (a walk, not secrets)
     model.deploy(dice.choice(POLICIES), dice.choice(BUSY), going=dice.random() < 0.7, at_once=seed % 2 == 1)
+    rules = (*RULES, mark, mark, mark) if kind is MarkedChainModel else RULES
     for _ in range(STEPS_OF_A_WALK):
-        dice.choice(RULES)(model, dice)
+        dice.choice(rules)(model, dice)
         model.promises_hold()
+        model.nothing_closes_before_its_marker()
     model.teardown()
 
 
@@ -342,6 +412,11 @@ def number(dice: random.Random) -> int:
 def version(dice: random.Random) -> str:
     """Draw a version."""
     return dice.choice(VERSIONS)
+
+
+def mark(model: ChainModel, dice: random.Random) -> None:
+    """Write the marker of a version."""
+    model.write_marker(version(dice))
 
 
 def order(dice: random.Random) -> int:

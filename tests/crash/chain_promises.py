@@ -195,7 +195,7 @@ class Promises:
         return {
             path.removeprefix(prefix): f"{crc32c(content):08x}"
             for path, (_, content) in blobs
-            if path.startswith(prefix)
+            if path.startswith(prefix) and path.removeprefix(prefix) in ALL_SHARDS
         }
 
     def accepted_for(self, run: RunRecord) -> dict[str, str]:

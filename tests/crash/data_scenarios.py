@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from function_app.adapters.storage_errors import StorageRefusedError
+from function_app.config.layouts import Layout
 from function_app.domain.records import BlobFacts
 from function_app.runs.requests import request_run
 from function_app.testing.stores import MemoryRejectedCopies
@@ -123,6 +124,23 @@ def replaced_while_trained(job_end: str) -> Callable[[Serve], list[Step]]:
     return lambda _: [replace_shard, lambda world: end_jobs(world, job_end), deliver_run_events]
 
 
+def with_marker(world: World) -> None:
+    """Have a marker say that a version is whole."""
+    layout = Layout(kind="marker", patterns={"train": "train-*", "validation": "validation-*"})
+    world.change_pipeline(data=pipeline().data.model_copy(update={"layout": layout}))
+
+
+def marked(serve: Serve) -> list[Step]:
+    """The marker's event overtakes that of the last shard; what the writer leaves behind comes too."""
+    last, marker = ALL_SHARDS[-1], "_SUCCESS"
+    puts: list[Step] = [lambda world, name=name: world.put(name) for name in (last, "_started_1")]  # type: ignore[misc]
+    events: list[Step] = [
+        lambda world, name=name: world.deliver(f"{VERSION}/{name}")  # type: ignore[misc]
+        for name in ("_started_1", marker, last)
+    ]
+    return [*uploads(*ALL_SHARDS[:-1]), *puts, lambda world: world.put(marker, b""), *events, serve]
+
+
 def uploaded_unserved(_: Serve) -> list[Step]:
     """A version is uploaded while its pipeline's file cannot be used."""
     return uploads(*ALL_SHARDS)
@@ -153,6 +171,8 @@ DATA = (
     Scenario(name="quarantined", steps=quarantined, prepare=ask_for_copies),
     Scenario(name="quarantine closed", steps=quarantined, prepare=close_quarantine),
     Scenario(name="begun wrongly", steps=begun_wrongly),
+    Scenario(name="marked", steps=marked, prepare=with_marker),
+    Scenario(name="marked again", steps=marked, prelude=marked, prepare=with_marker),
 )
 
 

@@ -24,7 +24,7 @@ from function_app.domain.records import (
 )
 from function_app.domain.run_queue import QueueRules, RunQueue
 from function_app.domain.run_states import RunState
-from function_app.ingest import closing
+from function_app.ingest import closing, layouts
 from function_app.ingest.stored_shards import StoredShards, data_in_storage
 from function_app.runs import admission, following, registration, submission
 from function_app.runs import transitions as run_changes
@@ -33,14 +33,14 @@ from function_app.testing import ledger as memory_ledger
 from function_app.testing.ledger import MemoryLedger
 from shared import manifest
 from shared.manifest import ManifestShard, fingerprint
-from tests.crash.chain_model import ChainModel, walk
+from tests.crash.chain_model import ChainModel, MarkedChainModel, QuietChainModel, walk
 
 WALKS = range(24)
 """Enough to notice each missing safeguard below."""
 MORE_WALKS = [seed for seed in range(200) if seed not in WALKS]
 
 
-def run_model(max_examples: int) -> None:
+def run_model(max_examples: int, kind: type[ChainModel] = ChainModel) -> None:
     """Let hypothesis draw sequences; each that breaks a promise is explained."""
     limits = settings(
         max_examples=max_examples,
@@ -49,13 +49,13 @@ def run_model(max_examples: int) -> None:
         derandomize=True,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(ChainModel, settings=limits)
+    run_state_machine_as_test(kind, settings=limits)
 
 
-def walk_all() -> None:
+def walk_all(kind: type[ChainModel] = ChainModel) -> None:
     """Take the walks of the gate."""
     for seed in WALKS:
-        walk(seed)
+        walk(seed, kind)
 
 
 def test_the_chain_keeps_its_promises_in_every_sequence() -> None:
@@ -66,6 +66,26 @@ def test_the_chain_keeps_its_promises_in_every_sequence() -> None:
 def test_the_chain_keeps_its_promises_on_every_walk() -> None:
     """The same, with rare encounters as likely as common ones."""
     walk_all()
+
+
+def test_the_chain_keeps_its_promises_with_a_marker() -> None:
+    """Files have no index, and a version is whole when a marker says so."""
+    run_model(10, MarkedChainModel)
+    walk_all(MarkedChainModel)
+
+
+def test_the_chain_keeps_its_promises_where_quiet_closes_a_version() -> None:
+    """Only the timer closes."""
+    run_model(10, QuietChainModel)
+    walk_all(QuietChainModel)
+
+
+@pytest.mark.slow
+def test_the_chain_keeps_its_promises_with_a_marker_on_many_more_walks() -> None:
+    """Ten times as many as in the gate."""
+    run_model(100, MarkedChainModel)
+    for seed in MORE_WALKS:
+        walk(seed, MarkedChainModel)
 
 
 @pytest.mark.slow
@@ -238,7 +258,7 @@ def a_deleted_shard_is_not_judged_again(patch: pytest.MonkeyPatch) -> None:
             rejected = replace(row, state=ShardState.REJECTED, validated_at=services.clock())
             services.ledger.record_shard(rejected)
 
-    patch.setattr(closing, "reject_gone", reject_gone)
+    patch.setattr(layouts, "reject_gone", reject_gone)
     patch.setattr(submission, "reject_gone", reject_gone)
 
 
@@ -277,3 +297,10 @@ def test_a_safeguard_that_is_missing_is_noticed(take_away: Break, monkeypatch: p
     take_away(monkeypatch)
     with pytest.raises(AssertionError):
         walk_all()
+
+
+def test_a_marker_that_counts_for_later_files_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version would close in the midst of its writer's work."""
+    monkeypatch.setattr(layouts._Listing, "_is_covered", lambda *_: True)
+    with pytest.raises(AssertionError):
+        walk_all(MarkedChainModel)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from cli.errors import CliError
 from cli.publish.clusters import Choice, WantedCluster
 from cli.publish.workspace import PublishedCluster
 
@@ -11,7 +13,9 @@ from cli.publish.workspace import PublishedCluster
 class MemoryWorkspace:
     """Keeps what was registered; each method returns whether it had to."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Mapping[str, str] | None = None) -> None:
+        """Remember the VM sizes of clusters that are there before publishing."""
+        self.sizes = dict(sizes or {})
         self.codes: dict[tuple[str, str], list[str]] = {}
         self.environments: dict[tuple[str, str], str] = {}
         self.datastores: dict[str, tuple[str, str]] = {}
@@ -25,8 +29,10 @@ class MemoryWorkspace:
         return True
 
     def ensure_environment(self, name: str, version: str, *, image: str) -> bool:
-        """Keep the image."""
+        """Keep the image; another one is refused."""
         if (name, version) in self.environments:
+            if self.environments[name, version] != image:
+                raise CliError(f"environment {name}:{version} has another image than {image}")
             return False
         self.environments[name, version] = image
         return True
@@ -39,6 +45,7 @@ class MemoryWorkspace:
 
     def ensure_cluster(self, wanted: WantedCluster) -> PublishedCluster:
         """Keep the cluster, with the first of its sizes."""
-        is_new = wanted.name not in self.clusters
+        is_new = wanted.name not in self.clusters and wanted.name not in self.sizes
         self.clusters.setdefault(wanted.name, wanted)
-        return PublishedCluster(created=is_new, choice=Choice(vm_size=wanted.cluster.sizes[0].vm_size))
+        size = self.sizes.get(wanted.name, wanted.cluster.sizes[0].vm_size)
+        return PublishedCluster(created=is_new, choice=Choice(vm_size=size))

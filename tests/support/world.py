@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -109,6 +110,12 @@ def clusters(**sizes: Any) -> Clusters:
 def read_pipeline(text: str, name: str = "digits.yaml", on: Clusters | None = None) -> Pipeline:
     """A pipeline in a text, on the clusters of the tests."""
     return parse_pipeline(text.encode(), name).on(on or clusters())
+
+
+def own_script(text: str) -> str:
+    """Return a pipeline's YAML text with a script of the user's own."""
+    text = re.sub(r"^  (options|overrides):.*\n(    .*\n)*", "", text, flags=re.MULTILINE)
+    return text.replace("train:\n", "train:\n  script: scripts/x.py\n")
 
 
 def pipeline(on: Clusters | None = None, **changes: Any) -> Pipeline:

@@ -15,6 +15,7 @@ def write_own_pipelines(folder: Path) -> None:
         text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", name)
         text = text.replace("stand_in.py", f"{name}.py").replace("at_least: 0.95", "at_least: 0.7")
         text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', "{}")
+        text = text.replace("timeout_s: 120", 'timeout_s: 120\n  arguments: [--steps, "60"]')
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
         (folder / "scripts" / f"{name}.py").write_text(script, encoding="utf-8")
 

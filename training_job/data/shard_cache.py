@@ -18,6 +18,8 @@ from training_job.errors import DataError
 
 _KEPT_FREE = 0.1
 """The part of the disk that stays free."""
+_MAX_KEPT_CHARS = 200
+"""Characters of a file's name that are kept: file systems take 255."""
 
 
 class ShardCache:
@@ -62,5 +64,6 @@ class ShardCache:
         return disk.free - shard.size_bytes > disk.total * _KEPT_FREE
 
     def _copy_of(self, shard: ManifestShard) -> Path:
-        # The checksum is part of the name: another version's shard of the same name is another file.
-        return self._folder / f"{shard.crc32c}-{shard.size_bytes}-{shard.name}"
+        # The checksum is part of the name: another version's shard of the same name is another file, and so are files
+        # of one name in two folders, unless they have the same content.
+        return self._folder / f"{shard.crc32c}-{shard.size_bytes}-{shard.name.rpartition('/')[2][-_MAX_KEPT_CHARS:]}"

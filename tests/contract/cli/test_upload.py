@@ -109,3 +109,26 @@ def test_a_file_that_changes_while_it_is_uploaded_is_reported(
     refused = pytest.raises(CliError, match="it changed while it was uploaded")
     with ShardUploader.connected(azurite.connection_string(), container.container_name) as uploader, refused:
         uploader.upload(shards[0], "digits/v1/x", meddle, overwrite=False)
+
+
+def test_the_marker_is_written_last_and_again_only_after_another_shard(
+    azurite: Azurite, container: ContainerClient, shards: list[Path]
+) -> None:
+    """A marker that is written again stands for other files: a repeated upload of the same ones leaves it alone."""
+    names = [f"split=train/{shard.name}" for shard in shards]
+    with ShardUploader.connected(azurite.connection_string(), container.container_name) as uploader:
+        upload_all(uploader, shards[:3], TARGET, names=names[:3])
+        uploader.mark("digits/v1/_SUCCESS", is_new=True)
+        first = etags(container)
+        uploader.mark(
+            "digits/v1/_SUCCESS", is_new=upload_all(uploader, shards[:3], TARGET, names=names[:3]) < len(first) - 1
+        )
+        assert first == etags(container)
+        upload_all(uploader, shards, TARGET, names=names)
+        uploader.mark("digits/v1/_SUCCESS", is_new=True)
+    assert [*(f"digits/v1/{name}" for name in sorted(names))] == [name for name in etags(container) if "=" in name]
+    written = {blob.name: blob.last_modified for blob in container.list_blobs()}
+    assert (max(written.values()), True) == (
+        written["digits/v1/_SUCCESS"],
+        first["digits/v1/_SUCCESS"] != etags(container)["digits/v1/_SUCCESS"],
+    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import argparse
+import json
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,8 @@ import horovod.tensorflow as hvd
 import keras
 import tensorflow as tf
 
-from shared.job_arguments import JobArguments
 from shared.manifest import Manifest
 from shared.output_files import put_folder
-from shared.training_report import FILE_NAME, TrainingReport
-
-STEPS = 60
 
 
 def values(variables: Any) -> list[Any]:
@@ -36,7 +32,7 @@ def examples(records: Any) -> Any:
     return records.map(parsed)
 
 
-def train(model: Any, files: list[str]) -> None:
+def train(model: Any, files: list[str], steps: int) -> None:
     """Take a number of steps that is the same on every rank."""
     optimizer = keras.optimizers.SGD(1.0 * hvd.size())
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -44,7 +40,7 @@ def train(model: Any, files: list[str]) -> None:
     hvd.broadcast_variables(values(model.variables), root_rank=0)
     hvd.broadcast_variables(values(optimizer.variables), root_rank=0)
     records = tf.data.TFRecordDataset(files).shard(hvd.size(), hvd.rank())
-    for images, labels in examples(records).repeat().batch(5).take(STEPS):
+    for images, labels in examples(records).repeat().batch(5).take(steps):
         with tf.GradientTape() as tape:
             loss = loss_of(labels, model(images, training=True))
         tape = hvd.DistributedGradientTape(tape)
@@ -54,17 +50,20 @@ def train(model: Any, files: list[str]) -> None:
 
 def main() -> int:
     """Train and leave what Landfall looks for."""
-    started = datetime.now(UTC).isoformat()
-    arguments = JobArguments.from_argv(sys.argv[1:])
+    parser = argparse.ArgumentParser()
+    for name in ("data", "manifest", "output", "checkpoint", "report"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=60)
+    arguments = parser.parse_args()
     hvd.init()
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
-    manifest = Manifest.from_json(Path(arguments.manifest).read_text())
-    files = {split: [str(Path(arguments.data) / s.name) for s in manifest.shards if s.split == split]
+    manifest = Manifest.from_json(arguments.manifest.read_text())
+    files = {split: [str(arguments.data / s.name) for s in manifest.shards if s.split == split]
              for split in ("train", "validation")}  # fmt: skip
     model = keras.Sequential([keras.layers.Input((10,)), keras.layers.Dense(10)])
-    train(model, files["train"])
+    train(model, files["train"], arguments.steps)
     images, labels = next(iter(examples(tf.data.TFRecordDataset(files["validation"])).batch(1000)))
     right = tf.reduce_mean(tf.cast(tf.argmax(model(images), 1) == labels, tf.float32))
     accuracy = float(hvd.allreduce(right))
@@ -72,22 +71,8 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as local:  # Keras writes in the middle of the file, which a mount refuses
         model.save(Path(local) / "model.keras")
-        put_folder(Path(local), Path(arguments.model))
-    report = TrainingReport(
-        run_id=os.environ["AZUREML_RUN_ID"],
-        fingerprint=manifest.fingerprint,
-        metrics={"val_accuracy": accuracy},
-        epochs=(),
-        world_size=hvd.size(),
-        num_nodes=int(os.environ["AZUREML_NODE_COUNT"]),
-        images_per_s=None,
-        rank_plan={},
-        seed=0,
-        versions={"tensorflow": tf.__version__},
-        started_at=started,
-        ended_at=datetime.now(UTC).isoformat(),
-    )
-    (Path(arguments.report) / FILE_NAME).write_text(report.to_json())
+        put_folder(Path(local), arguments.output)
+    arguments.report.write_text(json.dumps({"val_accuracy": accuracy}))
     return 0
 
 

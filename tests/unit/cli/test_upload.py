@@ -19,6 +19,8 @@ from cli.upload import (
     open_uploader,
     refuse_ignored,
 )
+from function_app.config.layouts import Layout
+from function_app.config.pipelines import Pipeline
 from function_app.domain.shard_paths import NotAShardError, shard_place
 from tests.support.synthetic import synthetic_pipeline
 from tests.support.terminal import landfall
@@ -42,7 +44,7 @@ def test_folders_give_their_files_in_order_of_name(tmp_path: Path) -> None:
     """Files of a folder are sorted; hidden files and folders are left out."""
     touch(tmp_path, "b.tfrecord", "a.tfrecord", ".DS_Store")
     touch(tmp_path / ".git", "c.tfrecord")
-    assert [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"] == find_shards((tmp_path,))
+    assert [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"] == list(find_shards((tmp_path,)).values())
 
 
 def test_a_folder_within_a_folder_is_refused(tmp_path: Path) -> None:
@@ -51,13 +53,22 @@ def test_a_folder_within_a_folder_is_refused(tmp_path: Path) -> None:
     nested = touch(tmp_path / "nested", "c.tfrecord")
     with pytest.raises(CliError, match=f"{tmp_path}/nested: a folder within a folder"):
         find_shards((tmp_path,))
-    assert nested == find_shards((tmp_path / "nested",))
+    assert nested == list(find_shards((tmp_path / "nested",)).values())
+
+
+def test_a_folder_with_a_marker_is_taken_with_all_that_is_in_it(tmp_path: Path) -> None:
+    """Without what Spark leaves behind, its marker included: another one is written last."""
+    touch(tmp_path, "_SUCCESS", "._SUCCESS.crc", "_started_1")
+    files = [*touch(tmp_path / "split=train", "b.parquet", "a.parquet"), *touch(tmp_path / "split=test" / "x", "c")]
+    touch(tmp_path / "_temporary" / "0", "d.parquet")
+    found = find_shards((tmp_path,), Intake(splits=["train", "test"], layout=Layout(kind="marker")))
+    assert {file.relative_to(tmp_path).as_posix(): file for file in files} == found
 
 
 def test_files_and_folders_may_be_mixed(tmp_path: Path) -> None:
     """Each source adds what it holds, in the order given."""
     [one], [two] = touch(tmp_path / "x", "one"), touch(tmp_path / "y", "two")
-    assert [two, one] == find_shards((two, tmp_path / "x"))
+    assert [two, one] == list(find_shards((two, tmp_path / "x")).values())
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -77,10 +88,15 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
 def is_refused(name: str, intake: Intake, version: str = "v1") -> bool:
     """Whether an upload of this file is refused."""
     try:
-        refuse_ignored([Path(name)], version, intake=intake)
+        refuse_ignored([name], version, intake=intake)
     except CliError:
         return True
     return False
+
+
+def marked() -> Pipeline:
+    """A pipeline with a marker."""
+    return pipeline(data=pipeline().data.model_copy(update={"layout": Layout(kind="marker")}))
 
 
 @pytest.mark.parametrize(
@@ -94,10 +110,13 @@ def is_refused(name: str, intake: Intake, version: str = "v1") -> bool:
         "Train 1.tfrecord",
         "train-00000-of-00001.tfrecord.tmp",
         "x" * 300,
+        "train/part-0.parquet",
+        "split=test/part-0.parquet",
+        "train/_metadata",
     ],
 )
 @pytest.mark.parametrize("version", ["v1", "v" * 64, "v" * 65, "-v", "v 1"])
-@pytest.mark.parametrize("own", [pipeline(), synthetic_pipeline()], ids=["data", "synthetic"])
+@pytest.mark.parametrize("own", [pipeline(), synthetic_pipeline(), marked()], ids=["data", "synthetic", "marked"])
 def test_an_upload_is_refused_exactly_where_the_function_app_would_ignore_it(
     name: str, version: str, own: Any
 ) -> None:
@@ -107,7 +126,7 @@ def test_an_upload_is_refused_exactly_where_the_function_app_would_ignore_it(
         is_ignored = False
     except NotAShardError:
         is_ignored = True
-    intake = Intake(pipeline=own.pipeline, splits=own.data.splits)
+    intake = Intake(pipeline=own.pipeline, splits=own.data.splits, layout=own.data.layout)
     assert is_ignored == is_refused(name, intake, version)
 
 
@@ -118,7 +137,7 @@ def test_stated_record_counts_are_uploaded() -> None:
 
 def test_a_refusal_lists_some_files_and_says_how_many_there_are() -> None:
     """Control characters of a name are spelt out."""
-    files = [Path(SHARD), *(Path(f"x{number}\n.txt") for number in range(9))]
+    files = [SHARD, *(f"x{number}\n.txt" for number in range(9))]
     with pytest.raises(CliError) as caught:
         refuse_ignored(files, "v1", intake=Intake())
     assert "the function app would ignore 9 of 10 files" in str(caught.value)
@@ -139,6 +158,19 @@ def test_the_function_app_says_which_splits_it_takes() -> None:
     """Its answer is looked up by the dataset that is uploaded."""
     with served(answered(DIGITS), status=200) as url:
         assert Intake(pipeline="p", splits=["train"]) == ask_for_intake("digits", url, "key", None)
+
+
+def test_the_function_app_says_which_layout_it_takes() -> None:
+    """An older one does not; one that is newer than the command may know others."""
+    layouts = (Layout(), Layout(kind="marker", patterns={"train": "part-*"}), Layout(kind="quiet", quiet_s=60))
+    for layout in layouts:
+        with served(answered(DIGITS | {"layout": layout.to_json()}), status=200) as url:
+            assert Intake(pipeline="p", splits=["train"], layout=layout) == ask_for_intake("digits", url, "key", None)
+    with (
+        served(answered(DIGITS | {"layout": {"kind": "new"}}), status=200) as url,
+        pytest.raises(CliError, match="does not know"),
+    ):
+        ask_for_intake("digits", url, "key", None)
 
 
 def test_a_dataset_without_a_pipeline_is_refused() -> None:

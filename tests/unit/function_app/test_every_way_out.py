@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from function_app.config.layouts import Layout
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import PERSON
 from function_app.domain.run_states import RunState
@@ -96,6 +97,13 @@ def upload(path: str, **members: str) -> Callable[[World], Handling]:
         return lambda: world.deliver(path, **members)
 
     return scenario
+
+
+def marker(world: World) -> Handling:
+    """A writer says that all files have come."""
+    data = pipeline().data.model_copy(update={"layout": Layout(kind="marker")})
+    world.change_pipeline(data=data)
+    return lambda: world.deliver(f"{VERSION}/_SUCCESS")
 
 
 def twice(world: World) -> Handling:
@@ -267,6 +275,7 @@ SCENARIOS: Mapping[str, Callable[[World], Handling]] = {
     "a shard that is gone": upload(f"{VERSION}/{TRAIN_SHARDS[1]}"),
     "no shard": upload(f"{VERSION}/README.md"),
     "stated counts": upload(f"{VERSION}/dataset.json"),
+    "marker": marker,
     "another container": upload(PATH, container="other"),
     "a dataset of no pipeline": upload(f"letters/v1/{FIRST}"),
     "a deletion": upload(PATH, event_type="Microsoft.Storage.BlobDeleted"),

@@ -11,7 +11,7 @@ from azure.functions import HttpRequest, HttpResponse
 from azure.functions.decorators.function_app import FunctionRegister
 
 import function_app
-from function_app.functions import _middleware, build_app
+from function_app.functions import _middleware, _pages_middleware, build_app
 from tests.support.world import World
 
 
@@ -34,7 +34,7 @@ def test_exactly_one_name_is_an_app() -> None:
 def test_the_functions_are_those_that_the_deployment_wires() -> None:
     """Event subscriptions, queues and settings name them."""
     queued = ["shard_uploaded", "shard_uploaded_bulk", "training_requested"]
-    assert [*queued, "run_changed", "reconcile", "sweep_requested", "health", "http_api"] == list(bindings())
+    assert [*queued, "run_changed", "reconcile", "sweep_requested", "health", "http_api", "pages"] == list(bindings())
 
 
 def test_queue_triggers_read_the_queues_of_the_host_account() -> None:
@@ -51,11 +51,24 @@ def test_the_timer_takes_its_schedule_from_a_setting() -> None:
     assert ("%LANDFALL_RECONCILE_SCHEDULE%", False) == (timer["schedule"], timer["runOnStartup"])
 
 
-def test_health_is_open_and_the_api_is_not() -> None:
-    """A load balancer has no key; everybody else needs one."""
+def test_health_and_the_pages_are_open_and_the_api_is_not() -> None:
+    """A load balancer and a browser have no key; the pages ask for a person themselves."""
     found = bindings()
-    seen = [(found[n]["route"], found[n]["authLevel"]) for n in ("health", "http_api")]
-    assert [("api/health", "ANONYMOUS"), ("{*route}", "FUNCTION")] == seen
+    seen = [(found[n]["route"], found[n]["authLevel"]) for n in ("health", "http_api", "pages")]
+    assert [("api/health", "ANONYMOUS"), ("api/{*route}", "FUNCTION"), ("{*page}", "ANONYMOUS")] == seen
+
+
+@pytest.mark.parametrize("path", ["/api/runs", "//api/runs", "/%61pi/runs", "/x/../api/runs", "/api%2Fruns"])
+def test_no_spelling_of_a_path_reaches_the_api_without_a_key(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host decides by the path as it was sent; an app that decodes it must not find the API behind it."""
+    world = World()
+    monkeypatch.setattr("function_app.functions.services", lambda: world.services)
+    _pages_middleware.cache_clear()
+    (pages,) = (one for one in build_app().get_functions() if one.get_function_name() == "pages")
+    request = HttpRequest("GET", f"http://127.0.0.1{path}", headers={"host": "127.0.0.1"}, body=b"")
+    answer: HttpResponse = asyncio.run(pages.get_user_function()(request, None))
+    _pages_middleware.cache_clear()
+    assert (404, "text/html; charset=utf-8") == (answer.status_code, answer.mimetype)
 
 
 @pytest.mark.parametrize(

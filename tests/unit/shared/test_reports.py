@@ -32,6 +32,13 @@ def test_a_report_survives_a_round_trip() -> None:
     assert TrainingReport.from_json(report().to_json()) == report()
 
 
+def test_a_metric_that_is_too_large_for_a_number_is_refused() -> None:
+    """JSON has integers of any size."""
+    members = {**json.loads(report().to_json()), "metrics": {"val_accuracy": 10**400}}
+    with pytest.raises(TrainingReportError, match="not a training report"):
+        TrainingReport.from_json(json.dumps(members))
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "0.99", True, None])
 def test_a_metric_that_is_no_finite_number_is_refused(value: object) -> None:
     """A gate never decides on something that only looks like a number."""
@@ -40,7 +47,9 @@ def test_a_metric_that_is_no_finite_number_is_refused(value: object) -> None:
         TrainingReport.from_json(json.dumps(members))
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format_version": 2}', '{"format_version": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "null", '{"format_version": 2}', '{"format_version": 1}', "[" * 100_000]
+)
 def test_what_is_no_report_is_refused(text: str) -> None:
     """Anything else than a report of this format version raises."""
     with pytest.raises(TrainingReportError, match="not a training report"):
@@ -54,7 +63,15 @@ def test_a_progress_line_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["", "epoch 1", "LANDFALL_PROGRESS {", 'LANDFALL_PROGRESS {"x": 1}', "LANDFALL_PROGRESS []"]
+    "line",
+    [
+        "",
+        "epoch 1",
+        "LANDFALL_PROGRESS {",
+        'LANDFALL_PROGRESS {"x": 1}',
+        "LANDFALL_PROGRESS []",
+        f"LANDFALL_PROGRESS {'[' * 4000}",
+    ],
 )
 def test_other_and_garbled_lines_are_no_progress(line: str) -> None:
     """A log is full of other lines, and a line may be cut while it is read."""

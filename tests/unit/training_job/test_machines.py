@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from shared.exit_codes import ExitCode
-from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE, JobArguments
+from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE, JobArguments, ScriptArguments
 from tests.support.processes import REPOSITORY
 from training_job.errors import MissingResourcesError
 from training_job.machines import check_devices, check_launch, check_world, nodes_in_use, simulated_device
@@ -20,7 +22,23 @@ from training_job.machines import check_devices, check_launch, check_world, node
 PATHS = JobArguments(manifest="m", data="d", report="r", model="o", checkpoints="c")
 EIGHT = replace(PATHS, expected_world_size=8, expected_nodes=2, expected_device="gpu")
 SIZE, LOCAL_SIZE = "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"
-SCRIPT = "import os, sys\nprint('script', os.getpid(), *sys.argv[1:3])\nsys.exit(7)\n"
+OWN = ScriptArguments(
+    data="d",
+    manifest="m",
+    output="o",
+    checkpoint="c",
+    report="r/report.json",
+    arguments=("--data", "--expected-nodes", "it's"),
+    expected_world_size=8,
+    expected_nodes=2,
+    expected_device="gpu",
+)
+SCRIPT = """
+import json, os, sys
+paths = {name: value for name, value in os.environ.items() if name.startswith("LANDFALL_")}
+print(json.dumps([os.getpid(), sys.argv[1:], paths]))
+sys.exit(7)
+"""
 PLAYED_TENSORFLOW = """
 import os, sys
 class config:
@@ -130,7 +148,7 @@ def test_simulated_nodes_count_in_place_of_the_machine_they_share(launcher: pyte
 
 # -- before a user's own script ------------------------------------------------------------------------------
 def check_script(
-    folder: Path, arguments: JobArguments, variables: Mapping[str, str], *, played_gpus: int = 0
+    folder: Path, arguments: ScriptArguments, variables: Mapping[str, str], *, played_gpus: int = 0
 ) -> tuple[int, int, str, str]:
     """Check and start a script in a process; return its id, exit code, output and errors. TensorFlow is played."""
     (folder / "tensorflow.py").write_text(PLAYED_TENSORFLOW)
@@ -138,7 +156,7 @@ def check_script(
     script.write_text(SCRIPT)
     path = os.pathsep.join([str(folder), str(REPOSITORY)])
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path, "PLAYED_GPUS": str(played_gpus), **variables}
-    command = [sys.executable, "-m", "training_job.machines", str(script), *arguments.to_argv()]
+    command = [sys.executable, *shlex.split(arguments.to_command(str(script)))[1:]]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -149,16 +167,20 @@ def check_script(
 LAUNCHED = {SIZE: "8", LOCAL_SIZE: "4"}
 
 
-def test_a_script_runs_in_the_checked_process_with_its_flags(tmp_path: Path) -> None:
-    """Its exit code is the job's, and a signal reaches it."""
-    pid, code, output, errors = check_script(tmp_path, EIGHT, LAUNCHED, played_gpus=4)
-    first, value, *_ = EIGHT.to_argv()
-    assert (7, f"script {pid} {first} {value}\n") == (code, output), errors
+@pytest.mark.parametrize("pass_paths", [True, False])
+def test_a_script_runs_in_the_checked_process_with_its_paths(tmp_path: Path, *, pass_paths: bool) -> None:
+    """As flags and variables, or as variables alone, and what the pipeline adds. Its exit code stays."""
+    arguments = replace(OWN, pass_paths=pass_paths)
+    pid, code, output, errors = check_script(tmp_path, arguments, LAUNCHED, played_gpus=4)
+    paths = ["--data", "d", "--manifest", "m", "--output", "o", "--checkpoint", "c", "--report", "r/report.json"]
+    words = [*(paths if pass_paths else []), "--data", "--expected-nodes", "it's"]
+    variables = {f"LANDFALL_{name[2:].upper()}": value for name, value in zip(paths[::2], paths[1::2], strict=True)}
+    assert (7, [pid, words, variables]) == (code, json.loads(output or "null")), errors
 
 
 def test_a_script_does_not_start_in_a_world_that_is_too_small(tmp_path: Path) -> None:
     """A script need not know that anything is expected."""
-    _, code, output, errors = check_script(tmp_path, EIGHT, {})
+    _, code, output, errors = check_script(tmp_path, OWN, {})
     expected = "training failed (rank 0): Expected 8 ranks on 2 nodes; this process was started without mpirun"
     assert (ExitCode.MISSING_RESOURCES, "", True) == (code, output, errors.startswith(expected)), errors
 
@@ -166,7 +188,7 @@ def test_a_script_does_not_start_in_a_world_that_is_too_small(tmp_path: Path) ->
 @pytest.mark.parametrize("num_gpus", [0, 3])
 def test_a_script_does_not_start_without_a_gpu_for_each_rank_of_its_node(tmp_path: Path, num_gpus: int) -> None:
     """TensorFlow's own words are in the log."""
-    _, code, output, errors = check_script(tmp_path, EIGHT, LAUNCHED, played_gpus=num_gpus)
+    _, code, output, errors = check_script(tmp_path, OWN, LAUNCHED, played_gpus=num_gpus)
     expected = f"Expected a GPU for each of 4 ranks of this node; TensorFlow finds {num_gpus} GPUs."
     assert (ExitCode.MISSING_RESOURCES, "", True, True) == (
         code,
@@ -188,6 +210,6 @@ def test_tensorflow_is_not_loaded_where_nothing_has_to_be_counted(
     tmp_path: Path, device: str, variables: dict[str, str]
 ) -> None:
     """On a size without GPUs, on the twin, and in all ranks of a node but the first."""
-    arguments = replace(EIGHT, expected_device=device)  # type: ignore[arg-type]
+    arguments = replace(OWN, expected_device=device)  # type: ignore[arg-type]
     _, code, _, errors = check_script(tmp_path, arguments, variables)
     assert (7, "") == (code, errors)

@@ -200,6 +200,15 @@ def test_a_version_s_image_never_changes(client: MLClient) -> None:
         client.environments.create_or_update(Environment(name="fixed", version="1", image="example/b:1"))
 
 
+def test_publishing_refuses_another_image_for_a_version(client: MLClient) -> None:
+    """The deployment's settings name the version before its image is built; jobs must not get an earlier image."""
+    workspace, first = AzureMlWorkspace(client), f"r.azurecr.io/i@sha256:{'1' * 64}"
+    made = [workspace.ensure_environment("published", "1", image=first) for _ in range(2)]
+    assert [True, False] == made
+    with pytest.raises(CliError, match=r"environment published:1: expected image .*, got r.azurecr.io/i@sha256:1+"):
+        workspace.ensure_environment("published", "1", image=f"r.azurecr.io/i@sha256:{'2' * 64}")
+
+
 def code_asset(folder: Path) -> Code:
     """A code asset of one folder with one file, under a name of its own."""
     from azure.ai.ml.entities._assets import Code

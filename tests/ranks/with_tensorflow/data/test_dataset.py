@@ -34,13 +34,17 @@ SIZES = (5, 1, 17, 9)
 """Sizes of uneven shards; the label counts all records, so each differs from all others."""
 
 
+FOLDERS = {".parquet": "split=train/"}
+"""Spark's tables lie in folders."""
+
+
 def number_of_shards(suffix: str) -> list[ManifestShard]:
     return [
         ManifestShard(
             split="train",
             index=i,
             num_shards=len(SIZES),
-            name=f"train-{i:05d}-of-{len(SIZES):05d}{suffix}",
+            name=f"{FOLDERS.get(suffix, '')}train-{i:05d}-of-{len(SIZES):05d}{suffix}",
             size_bytes=1,
             crc32c="0" * 8,
             num_records=size,
@@ -63,6 +67,7 @@ def written_shards(
     folder, shards = tmp_path_factory.mktemp("versions"), number_of_shards(request.param)
     for shard, of_shard in zip(shards, rows(), strict=True):
         path = folder / shard.name
+        path.parent.mkdir(exist_ok=True)
         if request.param == ".parquet":
             pq.write_table(pa.Table.from_pylist(of_shard), path, row_group_size=3)
         else:

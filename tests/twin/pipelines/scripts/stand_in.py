@@ -5,22 +5,25 @@ What it reports, or how it ends, comes from the pipeline's environment variables
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from shared.job_arguments import JobArguments
 from shared.manifest import Manifest
 from shared.progress import Progress
-from shared.training_report import FILE_NAME, TrainingReport
+from shared.training_report import TrainingReport
 
 
 def main() -> int:
     """Do what the pipeline says; return the exit status."""
-    arguments = JobArguments.from_argv(sys.argv[1:])
-    generation = Manifest.from_json(Path(arguments.manifest).read_text()).generation
+    parser = argparse.ArgumentParser()
+    for name in ("data", "manifest", "output", "checkpoint", "report"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    arguments = parser.parse_args()
+    generation = Manifest.from_json(arguments.manifest.read_text()).generation
     first = "STAND_IN_SECONDS_OF_GENERATION_1" if generation == 1 else ""
     time.sleep(float(os.environ.get(first, os.environ.get("STAND_IN_SECONDS", "0"))))
     while not Path(os.environ.get("STAND_IN_WAITS_FOR", "/")).exists():
@@ -36,16 +39,16 @@ def main() -> int:
     return 0
 
 
-def leave_report(arguments: JobArguments, val_accuracy: float) -> None:
+def leave_report(arguments: argparse.Namespace, val_accuracy: float) -> None:
     """Write what the root of a training leaves; FileNotFoundError where a shard of the manifest is not there."""
-    manifest = Manifest.from_json(Path(arguments.manifest).read_text())
-    missing = [shard.name for shard in manifest.shards if not (Path(arguments.data) / shard.name).is_file()]
+    manifest = Manifest.from_json(arguments.manifest.read_text())
+    missing = [shard.name for shard in manifest.shards if not (arguments.data / shard.name).is_file()]
     if missing:
         raise FileNotFoundError(f"the manifest names {missing}, which are not in {arguments.data}")
     progress = Progress(epoch=1, epochs=1, step=1, loss=0.1, accuracy=1.0, val_accuracy=val_accuracy)
     sys.stdout.write(progress.to_line() + "\n")
-    (Path(arguments.model) / "model.keras").write_text("a model")
-    (Path(arguments.report) / FILE_NAME).write_text(report(manifest, val_accuracy).to_json())
+    (arguments.output / "model.keras").write_text("a model")
+    arguments.report.write_text(report(manifest, val_accuracy).to_json())
 
 
 def report(manifest: Manifest, val_accuracy: float) -> TrainingReport:

@@ -16,6 +16,8 @@ from shared.crc import crc32c_of_file
 from shared.record_framing import frame_record
 from tests.support.shards import framed, image_bytes, labelled
 from tests.support.terminal import landfall
+from tests.support.world import PIPELINE as PIPELINE_TEXT
+from tests.support.world import shard_content
 
 PIPELINE = Path(__file__).parents[4] / "pipelines" / "digits.yaml"
 SOUND = framed([labelled(i % 10, image=image_bytes("PNG", (8, 8), "L")) for i in range(20)])
@@ -215,3 +217,21 @@ def test_replaced_while_it_is_read(shards: Path, change: Callable[[Path], object
     message = f"{path}: the file was replaced or removed while it was read; validate it again"
     assert [("source_changed", message)] == [(reason.code, reason.message) for reason in judged.reasons]
     assert not judged.accepted
+
+
+def test_a_folder_of_spark_is_checked_with_all_that_is_in_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """With the pipeline's layout: files in folders are a set, what Spark leaves behind is not looked at."""
+    pipeline, table = tmp_path / "digits.yaml", tmp_path / "table"
+    pipeline.write_text(PIPELINE_TEXT.replace("  small_shard_ratio: 0.0\n", "  layout: marker\n"))
+    for number, split in enumerate(("split=train", "split=validation/day=3")):
+        (table / split).mkdir(parents=True)
+        (table / split / f"part-0-{number}.tfrecord").write_bytes(shard_content(number, 5))
+        (table / split / f".part-0-{number}.tfrecord.crc").write_bytes(b"crc")
+    (table / "_SUCCESS").touch()
+    status, out, _ = landfall(capsys, "validate", table, "--set", "--pipeline", pipeline)
+    assert (0, 2, True) == (status, out.count("accepted    /"), "accepted    all shards together" in out)
+    (table / "notes.txt").write_text("no shard")
+    status, out, _ = landfall(capsys, "validate", table, "--set", "--pipeline", pipeline)
+    assert (1, True) == (status, "notes.txt is of no split" in out)

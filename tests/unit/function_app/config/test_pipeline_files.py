@@ -9,15 +9,14 @@ import pytest
 from function_app.config.pipeline_files import MAX_FILE_BYTES, load_pipelines, parse_pipeline
 from function_app.domain.errors import PipelineError
 from shared.manifest import FeatureSpec
-from tests.support.world import CLUSTERS, PIPELINE
+from tests.support.world import CLUSTERS, PIPELINE, own_script
 
 ROOT = Path(__file__).resolve().parents[4]
 
 
 def test_a_missing_script_is_reported(tmp_path: Path) -> None:
     """The error names the pipeline file and the script; with the script the pipelines load."""
-    named = PIPELINE.replace("train:\n  cluster", "train:\n  script: scripts/x.py\n  cluster")
-    (tmp_path / "digits.yaml").write_text(named)
+    (tmp_path / "digits.yaml").write_text(own_script(PIPELINE))
     (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)

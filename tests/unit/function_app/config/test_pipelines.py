@@ -8,7 +8,7 @@ import pytest
 
 from function_app.domain.errors import PipelineError
 from tests.support import synthetic
-from tests.support.world import PIPELINE, read_pipeline
+from tests.support.world import PIPELINE, own_script, read_pipeline
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -144,8 +144,23 @@ def test_an_error_names_file_field_problem_and_value(old: str, new: str, problem
 def test_a_script_is_our_module_or_a_file_beside_the_pipelines() -> None:
     """Any other path is refused."""
     assert problems("train:\n  cluster", "train:\n  script: ../../x.py\n  cluster")
-    named = PIPELINE.replace("train:\n  cluster", "train:\n  script: scripts/x.py\n  cluster")
-    assert "scripts/x.py" == read_pipeline(named).train.script
+    assert "scripts/x.py" == read_pipeline(own_script(PIPELINE)).train.script
+
+
+def test_a_script_of_ones_own_gets_arguments_instead_of_options() -> None:
+    """What would have no effect is refused, on both sides; so is what Azure ML would read otherwise."""
+
+    def found(text: str, line: str) -> str:
+        with pytest.raises(PipelineError) as caught:
+            read_pipeline(text.replace("  num_nodes", f"  {line}\n  num_nodes"))
+        return str(caught.value)
+
+    named = own_script(PIPELINE)
+    added = named.replace("  num_nodes", "  arguments: [--rate, '0.1', \"it's $HOME\"]\n  num_nodes")
+    assert ("--rate", "0.1", "it's $HOME") == read_pipeline(added).train.arguments
+    assert "train: options would have no effect: a script of your" in found(named, "options: {epochs: 3}")
+    assert "train: arguments would have no effect: Landfall's" in found(PIPELINE, "arguments: [--rate]")
+    assert "train.arguments.0: must be a text without line" in found(named, "arguments: ['${{inputs.data}}']")
 
 
 @pytest.mark.parametrize(

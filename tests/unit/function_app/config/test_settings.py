@@ -36,6 +36,27 @@ def test_optional_settings_have_defaults() -> None:
     assert (None, None, timedelta(seconds=120)) == (settings.topic_endpoint, settings.client_id, settings.sweep_grace)
 
 
+@pytest.mark.parametrize(
+    ("setting", "others", "problem"),
+    [
+        ("nobody", {}, "must be one of off, easy-auth, none"),
+        ("none", {"WEBSITE_INSTANCE_ID": "1"}, "must not be none in Azure"),
+        ("none", {"CONTAINER_NAME": "x"}, "must not be none in Azure"),
+        ("easy-auth", {"WEBSITE_AUTH_ENABLED": "False"}, "App Service authentication is off"),
+    ],
+)
+def test_pages_are_never_left_open_by_mistake(setting: str, others: dict[str, str], problem: str) -> None:
+    """A typing error, the twin's setting in Azure, and headers that nothing would remove from a request."""
+    with pytest.raises(SettingsError, match=f"LANDFALL_PAGES_SIGN_IN.*{problem}"):
+        read_settings({**REQUIRED, "LANDFALL_PAGES_SIGN_IN": setting, **others})
+
+
+def test_pages_are_off_unless_a_setting_says_otherwise() -> None:
+    """A deployment decides who may see them."""
+    chosen = [{}, {"LANDFALL_PAGES_SIGN_IN": "none"}, {"LANDFALL_PAGES_SIGN_IN": "easy-auth"}]
+    assert ["off", "none", "easy-auth"] == [read_settings({**REQUIRED, **one}).pages_sign_in for one in chosen]
+
+
 def test_all_missing_settings_are_reported_at_once() -> None:
     """One error lists them all."""
     with pytest.raises(SettingsError) as caught:

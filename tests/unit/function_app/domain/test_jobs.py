@@ -17,6 +17,7 @@ from function_app.domain.jobs import (
     runs_own_script,
     spec_from_json,
     spec_to_json,
+    with_expected_machines,
 )
 from function_app.domain.records import DatasetVersion, Generation
 from shared.job_arguments import JobArguments
@@ -134,12 +135,17 @@ def test_the_command_reads_back_as_the_options() -> None:
 
 
 def test_a_script_of_the_users_is_run_as_a_file() -> None:
-    """With the same arguments; imports of `shared` are found from the root of the code."""
-    spec = plan_run(train(script="scripts/mine.py"), GENERATION, WORKSPACE).spec
-    assert (True, ".") == (
-        spec.command.startswith("python -m training_job.machines scripts/mine.py --"),
-        spec.environment_variables["PYTHONPATH"],
+    """With five paths and its own arguments; imports of `shared` are found from the root of the code."""
+    spec = plan_run(train(script="scripts/mine.py", arguments=("--rate", "0.1")), GENERATION, WORKSPACE).spec
+    command = (
+        "python -m training_job.machines scripts/mine.py --data ${{inputs.data}} --manifest ${{inputs.manifest}} "
+        "--output ${{outputs.model}} --checkpoint ${{outputs.checkpoints}} "
+        "--report ${{outputs.report}}/training_report.json --rate 0.1 "
+        "--pass-paths True --expected-world-size 2 --expected-nodes 2 --expected-device gpu"
     )
+    assert (command, ".") == (spec.command, spec.environment_variables["PYTHONPATH"])
+    other = with_expected_machines(command, world_size=8, vm_size="Standard_D4s_v5")
+    assert other.endswith(" --pass-paths True --expected-world-size 8 --expected-nodes 2 --expected-device cpu")
     assert "PYTHONPATH" not in plan_run(pipeline(), GENERATION, WORKSPACE).spec.environment_variables
 
 

@@ -127,6 +127,39 @@ def test_a_users_script_must_report_its_ranks(members: dict[str, Any], state: Ru
 
 
 @pytest.mark.parametrize(
+    ("report", "state", "reason"),
+    [
+        (b'{"val_accuracy": 0.96}', RunState.REGISTERED, "val_accuracy"),
+        (b'{"val_accuracy": 0.94}', RunState.NOT_REGISTERED, "val_accuracy: expected at least 0.95, got 0.94"),
+        (b'{"val_accuracy": "0.96"}', RunState.NOT_REGISTERED, "metric val_accuracy is '0.96'; it must be a finite"),
+        (b"[0.96]", RunState.NOT_REGISTERED, "not a training report"),
+    ],
+)
+def test_a_users_script_may_report_its_metrics_alone(report: bytes, state: RunState, reason: str) -> None:
+    """Its data and machines are known without it."""
+    world = World()
+    use_own_script(world)
+    run = world.upload_version()
+    world.write_report(run, {"val_accuracy": 1.0})
+    (path,) = world.run_outputs.documents
+    world.run_outputs.documents[path] = report
+    world.jobs.become(run.run_id, "Completed")
+    found = world.follow(run)
+    assert (state, True) == (found.state, reason in (found.reason or reason)), found.reason
+
+
+def test_landfalls_own_training_reports_more_than_metrics() -> None:
+    """Which data it read, for one."""
+    world = World()
+    run = world.upload_version()
+    world.write_report(run, {"val_accuracy": 1.0})
+    (path,) = world.run_outputs.documents
+    world.run_outputs.documents[path] = b'{"val_accuracy": 1.0}'
+    world.jobs.become(run.run_id, "Completed")
+    assert RunState.NOT_REGISTERED == world.follow(run).state
+
+
+@pytest.mark.parametrize(
     ("changes", "reason"),
     [({"register_": None}, "pipeline digits registers no model"), (None, "the dataset no longer has a pipeline")],
 )

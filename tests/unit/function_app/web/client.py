@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,8 +13,9 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import Match
 
+from function_app.config.settings import SignIn
 from function_app.services import Services
-from function_app.web.app import build_web_app
+from function_app.web.app import build_pages_app, build_web_app
 from function_app.web.routes import router
 from tests.support.world import World
 
@@ -64,3 +66,15 @@ def error(answer: httpx.Response) -> tuple[int, str]:
     assert {"code", "message", "details"} == set(members)
     assert members["message"]
     return answer.status_code, members["code"]
+
+
+def look(world: World, path: str, *, sign_in: SignIn = SignIn.NONE, **headers: str) -> httpx.Response:
+    """Return the page at a path, as a browser at this machine gets it."""
+    services = replace(world.services, pages_sign_in=sign_in)
+
+    async def send() -> httpx.Response:
+        transport = httpx.ASGITransport(app=build_pages_app(lambda: services))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7071") as client:
+            return await client.get(path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+    return asyncio.run(send())

@@ -41,7 +41,6 @@ def test_a_parser_that_ends_at_the_jobs_arguments_is_found_in_job(body: str) -> 
         "for name in names:\n    p.add_argument(name)\np.parse_args()",
         "from mine import parser\nparser.parse_args()",
         "q = argparse.ArgumentParser(parents=[p])\nq.parse_args()",
-        "from shared.job_arguments import JobArguments\nJobArguments.from_argv(sys.argv[1:])",
     ],
 )
 def test_a_parser_that_accepts_or_may_accept_them_is_not_found(body: str) -> None:
@@ -57,6 +56,15 @@ def test_a_parser_with_every_flag_is_not_found() -> None:
     fewer = every.replace("p.add_argument('--manifest')\n", "")
     (finding,) = lint_script(f"{HEAD}{fewer}p.parse_args()\n".encode(), "mine.py", machine).findings
     assert "the job passes --manifest, which this parser does not accept" == finding.message
+
+
+def test_only_what_the_job_passes_is_asked_of_a_parser() -> None:
+    """Without paths, the pipeline's own arguments; a value is none."""
+    machine = Machine.of_job(vm_size="", environment={}, arguments=["--steps=5", "--rate", "-1"], pass_paths=False)
+    assert ("--steps", "--rate") == machine.job_flags
+    taken = "p = argparse.ArgumentParser()\np.add_argument('--steps')\np.add_argument('--rate')\np.parse_args()"
+    assert [] == found_in_job(taken, machine)
+    assert ["arguments_not_taken"] == found_in_job(taken.replace("--rate", "--epochs"), machine)
 
 
 def test_without_a_job_any_parser_is_accepted() -> None:

@@ -1,0 +1,125 @@
+"""What follows the templates: the training's image, code and environment; and, after the app, a first look at it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from cli.deploy.before import SIGN_IN, image_version
+from cli.deploy.programs import AzdEnvironment, az, reading, run
+from cli.errors import CliError
+from cli.publish.assets import CODE_NAME, Containers, Publication, Workspace, publish
+from cli.publish.clusters import wanted_clusters
+from cli.publish.workspace import WorkspaceId
+from function_app.config.clusters import CLUSTER_SIZES
+from shared.safe_text import several_lines
+
+IMAGE_NAME = CODE_NAME
+BUILD_TIMEOUT_S = 2 * 3600
+HEALTH_WITHIN_S = 600
+HEALTH_POLL_S = 5.0
+MAX_ANSWER_BYTES = 1 << 16
+Opener = Callable[[WorkspaceId], Workspace]
+
+
+def publish_assets(root: Path, pipelines: Path, environment: AzdEnvironment, open_workspace: Opener) -> None:
+    """Build the image, unless the registry has it, and publish the versions that the app settings name.
+
+    Raises CliError where what was published differs from the settings, because the files changed meanwhile.
+    """
+    version = environment.output("LANDFALL_ENVIRONMENT_VERSION")
+    base_image = environment.required("LANDFALL_BASE_IMAGE")
+    if image_version(root, base_image) != version:
+        raise CliError("the image's files changed since the templates were deployed: run `azd up` again")
+    digest = _image_digest(root, environment, version, base_image)
+    identity = WorkspaceId(
+        subscription=environment.output("LANDFALL_SUBSCRIPTION_ID"),
+        resource_group=environment.output("LANDFALL_RESOURCE_GROUP"),
+        workspace=environment.output("LANDFALL_WORKSPACE"),
+    )
+    publication = Publication(
+        root=root,
+        pipelines=pipelines,
+        identity=identity,
+        image=f"{environment.output('LANDFALL_REGISTRY_SERVER')}/{IMAGE_NAME}@{digest}",
+        environment_version=version,
+        containers=Containers(
+            data_account=environment.output("LANDFALL_DATA_ACCOUNT"),
+            host_account=environment.output("LANDFALL_HOST_ACCOUNT"),
+        ),
+        clusters=wanted_clusters(pipelines, identity=environment.output("LANDFALL_CLUSTER_IDENTITY")),
+    )
+    settings = publish(publication, open_workspace(identity), lambda line: click.echo(line, err=True))
+    deployed = {
+        "LANDFALL_CODE_ID": identity.asset("codes", CODE_NAME, environment.output("LANDFALL_CODE_VERSION")),
+        CLUSTER_SIZES: environment.output(CLUSTER_SIZES),
+    }
+    if changed := [name for name, value in deployed.items() if settings[name] != value]:
+        raise CliError(f"{', '.join(changed)} changed since the templates were deployed: run `azd up` again")
+
+
+def _image_digest(root: Path, environment: AzdEnvironment, version: str, base_image: str) -> str:
+    """Return the digest of the image of that version; build it where the registry has none."""
+    registry, agent_pool = environment.output("LANDFALL_REGISTRY"), environment.values.get("LANDFALL_AGENT_POOL")
+    if not _has_image(registry, version):
+        click.echo(f"building {IMAGE_NAME}:{version} in {registry}; this takes up to an hour", err=True)
+        folder = str(root / "training_job" / "environment")
+        arguments = ["--registry", registry, "--image", f"{IMAGE_NAME}:{version}", "--build-arg"]
+        arguments += [f"BASE_IMAGE={base_image}", "--timeout", str(BUILD_TIMEOUT_S), folder]
+        if agent_pool:  # a registry without public access is reached by builders in its network only
+            arguments += ["--agent-pool", agent_pool]
+        run("az", "acr", "build", *arguments, fix="see the end of the build's log above", shows_output=True)
+    shown = az("acr", "repository", "show", "--name", registry, "--image", f"{IMAGE_NAME}:{version}", fix=SIGN_IN)
+    with reading("az acr repository show"):
+        digest = str((shown or {}).get("digest", ""))
+    if not digest.startswith("sha256:"):
+        raise CliError(
+            f"the registry {registry} names no digest of {IMAGE_NAME}:{version}; run `azd provision` again"
+        )
+    return digest
+
+
+def _has_image(registry: str, version: str) -> bool:
+    names = az("acr", "repository", "list", "--name", registry, fix=SIGN_IN) or []
+    if IMAGE_NAME not in names:
+        return False
+    tags = az("acr", "repository", "show-tags", "--name", registry, "--repository", IMAGE_NAME, fix=SIGN_IN)
+    return version in (tags or [])
+
+
+def await_health(environment: AzdEnvironment, within_s: float = HEALTH_WITHIN_S) -> None:
+    """Return once the deployed app says that it has all settings. Raises CliError with what it says otherwise."""
+    url = environment.output("LANDFALL_URL").rstrip("/") + "/api/health"
+    deadline, answer = time.monotonic() + within_s, "no answer"
+    while True:
+        healthy, answer = _health(url)
+        if healthy:
+            click.echo(f"{url}: {answer}", err=True)
+            return
+        if time.monotonic() > deadline:
+            raise CliError(
+                f"{url} is not healthy after {within_s:.0f} s: {answer}. The app's log has the reason; settings that "
+                "refer to the key vault need their secret there, see docs/deploy.md"
+            )
+        time.sleep(HEALTH_POLL_S)
+
+
+def _health(url: str) -> tuple[bool, str]:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise CliError(f"LANDFALL_URL must be an http address, got {several_lines(url)[:200]}")
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 (its scheme is checked above)
+            status = str(json.loads(answer.read(MAX_ANSWER_BYTES)).get("status", "healthy"))
+            return True, several_lines(status)[:200]
+    except urllib.error.HTTPError as error:
+        return False, f"HTTP {error.code}"
+    except (OSError, ValueError, AttributeError, http.client.HTTPException) as error:
+        return False, several_lines(str(error))[:200]

@@ -1,0 +1,195 @@
+"""The section ``data.layout``: which files of a version are its shards, of which split, and when it is whole.
+
+Spark, Hadoop, Databricks and Dask choose the names of their files themselves, write them flat or in folders, and say
+with a marker that they have finished. Such files have no index: their position is a digest of the path until the
+closing, which numbers them in the order of their names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from function_app.config.fields import Section, Split, matching
+from shard_validation import COUNT_FILES
+from shared.shard_names import MAX_NAME_CHARS, DataFormat, ShardName, ShardNameError, parse_shard_name
+
+SPLIT_KEY = "split="
+"""Folder of a Hive partition that names the split, as Spark's ``partitionBy("split")`` writes it."""
+KNOWN_SPLITS = frozenset({
+    "train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval", "evaluation",
+})  # fmt: skip
+"""Folders of these names are splits, also where a pipeline does not ask for them: they must not end up in others."""
+MAX_SHARE_ERROR = 1e-6
+MAX_QUIET_S = 30 * 24 * 3600
+POSITION_BITS = 60
+"""Positions fit a signed integer of 64 bits, and 100,000 files share one with a chance of one in 10^8."""
+
+FileName = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", "a file name of letters, digits, . - and _")]
+Pattern = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
+
+
+class Layout(Section):
+    """How the files of a version lie, and what says that it is whole."""
+
+    kind: Literal["names", "marker", "quiet"] = "names"
+    """What says that a version is whole: `names`, the `-of-N` in the name of each shard; `marker`, a file that is
+    written after the shards, as Spark, Hadoop, Databricks and Dask do it; or `quiet`, that no file changes for a
+    while, which is a guess. With the last two, the names and folders of shards are free."""
+    marker: FileName = "_SUCCESS"
+    """With `marker`: the name of that file. It counts for the files in and below its folder that are not newer."""
+    quiet_s: int = Field(default=900, ge=60, le=MAX_QUIET_S)
+    """With `quiet`: seconds without a change after which a version is taken for whole. The sweep looks."""
+    patterns: dict[Split, Pattern] = Field(default_factory=dict, max_length=16)
+    """With free names: the split of files that are in no folder of a split, by a pattern of their path within the
+    version, such as `part-*`. The first that matches counts."""
+    shares: dict[Split, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict, max_length=16)
+    """With free names: the share of each split, which together are 1. Files without folder or pattern of a split are
+    drawn by a digest of their path, the same at each time. With one split and no shares, they are of that split."""
+    draw_by: Annotated[str, matching(r"[A-Za-z0-9_]{1,64}", "the name of a column")] | None = None
+    """With `shares`: a column of Hive partitions, such as `patient` of `patient=17`, by whose value files are drawn
+    instead, so that all files of one value are in one split."""
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        for field, kind in (("marker", "marker"), ("quiet_s", "quiet")):
+            if field in self.model_fields_set and self.kind != kind:
+                raise ValueError(f"{field} needs kind: {kind}")
+        if not self.has_any_names and (self.patterns or self.shares or self.draw_by):
+            raise ValueError("patterns, shares and draw_by need kind: marker or quiet, because names state the split")
+        if self.shares and abs(sum(self.shares.values()) - 1) > MAX_SHARE_ERROR:
+            raise ValueError(f"shares must add up to 1, got {sum(self.shares.values()):g}")
+        if self.draw_by is not None and not self.shares:
+            raise ValueError("draw_by needs shares")
+        return self
+
+    @property
+    def has_any_names(self) -> bool:
+        """Whether files may have any names and lie in folders."""
+        return self.kind != "names"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that differ from the defaults, and the kind, from which the layout can be made again."""
+        return {"kind": self.kind, **self.model_dump(exclude_defaults=True)}
+
+    def check_splits(self, splits: Collection[str]) -> None:
+        """Raise ValueError where the layout speaks of splits that the pipeline does not have."""
+        for field, named in (("patterns", self.patterns), ("shares", self.shares)):
+            if unknown := sorted(set(named) - set(splits)):
+                raise ValueError(f"layout.{field}: {', '.join(unknown)} is not in splits")
+
+    def may_hold_shards(self, folders: Collection[str]) -> bool:
+        """Whether folders below a version may hold its shards."""
+        return not folders or (self.has_any_names and not any(map(_is_hidden, folders)))
+
+    def is_left_behind(self, path: str) -> bool:
+        """Whether a path within a version is what programs that write data leave behind, or hidden."""
+        return any(map(_is_hidden, path.split("/"))) or path.endswith(".crc")
+
+    def is_marker(self, path: str) -> bool:
+        """Whether a path within a version is that of a marker."""
+        *folders, name = path.split("/")
+        return self.kind == "marker" and name == self.marker and self.may_hold_shards(folders)
+
+    def shard(self, path: str, splits: Collection[str] | None) -> ShardName:
+        """Return the shard that a path within a version means. Raises ShardNameError, which says why it is none.
+
+        ``splits`` are those of the pipeline; None where they are unknown.
+        """
+        if not self.has_any_names:
+            return parse_shard_name(path)
+        _check_path(path)
+        if self.is_left_behind(path):
+            raise ShardNameError(
+                f"{path} is no shard: names that begin with _ or . or end in .crc are hidden, or left behind by the "
+                "program that wrote the data"
+            )
+        return ShardName(
+            name=path,
+            split=self._split_of(path, splits or ()),
+            index=int.from_bytes(_digest(path)) >> (64 - POSITION_BITS),
+            num_shards=0,
+            data_format=_format(path),
+        )
+
+    def _split_of(self, path: str, splits: Collection[str]) -> str:
+        *folders, _ = path.split("/")
+        for folder in folders:
+            split = folder.removeprefix(SPLIT_KEY)
+            if split in splits:
+                return split
+            if folder.startswith(SPLIT_KEY) or folder in KNOWN_SPLITS:
+                raise ShardNameError(f"{path}: the pipeline asks for splits {', '.join(splits)}, not for {split}")
+        for split, pattern in self.patterns.items():
+            if fnmatchcase(path, pattern):
+                return split
+        if self.shares:
+            return self._drawn(self._drawn_by(path, folders))
+        if len(splits) == 1 and not self.patterns:
+            return next(iter(splits))
+        raise ShardNameError(
+            f"{path} is of no split: put it into a folder named after a split, such as train/ or {SPLIT_KEY}train/, "
+            "or set data.layout.patterns or data.layout.shares"
+        )
+
+    def _drawn_by(self, path: str, folders: Collection[str]) -> str:
+        if self.draw_by is None:
+            return path
+        key = f"{self.draw_by}="
+        value = next((folder for folder in folders if folder.startswith(key)), None)
+        if value is None:
+            raise ShardNameError(f"{path} is in no folder {key}…, by which data.layout.draw_by draws its split")
+        return value
+
+    def _drawn(self, key: str) -> str:
+        position, end = int.from_bytes(_digest(key)) / 2**64, 0.0
+        for split, share in self.shares.items():
+            end += share
+            if position < end:
+                return split
+        return split
+
+
+def _of_kind(value: Any) -> Any:
+    """Return ``{kind: KIND}`` for ``KIND`` alone."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+LayoutField = Annotated[Layout, BeforeValidator(_of_kind)]
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders that a path within a version lies in, beginning with the version's own, which is empty."""
+    yield ""
+    folders = path.split("/")[:-1]
+    yield from ("/".join(folders[: number + 1]) for number in range(len(folders)))
+
+
+def _check_path(path: str) -> None:
+    if len(json.dumps(path)) > MAX_NAME_CHARS or not path.isprintable() or not all(path.split("/")):
+        raise ShardNameError(
+            f"{path[:80]!r} cannot be a shard's path: use at most {MAX_NAME_CHARS} printable characters below the "
+            "version's folder, and no folder without a name"
+        )
+    if path in COUNT_FILES:
+        raise ShardNameError(f"{path} is no shard: it states record counts")
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether Spark ignores a name. The partitions of a column ``_c`` lie in ``_c=1``."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _format(path: str) -> DataFormat | None:
+    if path.endswith(".parquet"):
+        return "parquet"
+    return "tfrecord" if ".tfrecord" in path.rpartition("/")[2] else None
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8]

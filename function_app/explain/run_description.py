@@ -1,0 +1,174 @@
+"""What is known of a run, for people: its phases, its epochs, its log, its attempts, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+
+from function_app.domain.errors import LogUnreadableError, NotFoundError, ServiceUnavailableError
+from function_app.domain.jobs import report_path, spec_from_json
+from function_app.domain.records import NotificationRecord, RunRecord
+from function_app.domain.run_states import SETTLED, RunState
+from function_app.explain.pending import awaited_of_run
+from function_app.runs.attempts import spent_cost, spent_node_hours
+from function_app.services import Services
+from shared.errors import LandfallError
+from shared.progress import PREFIX, parse_progress
+from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError
+
+MAX_LOG_BYTES = 256 << 10
+MAX_LOG_LINES = 200
+MAX_LINE_CHARS = 1000
+MAX_EPOCHS = 1000
+MAX_ATTEMPTS = 20
+MAX_NUMBER = 1e100
+"""Larger numbers, infinity and NaN are left out."""
+
+Epoch = Mapping[str, float]
+"""``epoch`` and what was measured: ``loss``, ``accuracy``, ``val_loss``, ``val_accuracy``, ``images_per_s``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """One phase of a run."""
+
+    name: str
+    since: datetime
+    until: datetime | None
+    """None while it lasts."""
+    duration_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDescription:
+    """One run."""
+
+    run: RunRecord
+    is_settled: bool
+    awaited: tuple[str, ...]
+    attempts: tuple[RunRecord, ...]
+    """All attempts of the same logical run, the first one first."""
+    phases: tuple[Phase, ...]
+    epochs: tuple[Epoch, ...]
+    """Those that have ended."""
+    newest: Epoch | None
+    """The newest progress line: also ``step`` and ``epochs``, the number of epochs in all; None without any."""
+    log: tuple[str, ...]
+    """The last lines of the root's log, without progress lines."""
+    log_problem: str | None
+    """Why the log cannot be shown."""
+    node_hours: float
+    """Those of all attempts so far, as is ``cost``."""
+    cost: float | None
+    """In the currency of clusters.yaml; None where that has no prices."""
+    notifications: tuple[NotificationRecord, ...]
+
+
+def describe_run(run_id: str, services: Services) -> RunDescription:
+    """Return what ledger, training report and log say. Raises NotFoundError."""
+    run = services.ledger.run(run_id)
+    if run is None:
+        raise NotFoundError(f"run {run_id} does not exist")
+    now, attempts = services.clock(), tuple(_attempts(run, services))
+    log, problem = _log(run, services)
+    ended, newest = _progress(log)
+    reported = _reported(run, services) if run.state in SETTLED else {}
+    epochs = {**ended, **reported}
+    spent = [_as_if_ended(each, now) for each in attempts]
+    pipeline = services.pipelines.get(run.dataset_version.dataset)
+    return RunDescription(
+        run=run,
+        is_settled=run.state in SETTLED,
+        awaited=tuple(awaited_of_run(run, services)),
+        attempts=attempts,
+        phases=tuple(_phases(run, now)),
+        epochs=tuple(epochs[number] for number in sorted(epochs))[-MAX_EPOCHS:],
+        newest=newest,
+        log=tuple(line[:MAX_LINE_CHARS] for line in log if not line.startswith(PREFIX))[-MAX_LOG_LINES:],
+        log_problem=problem,
+        node_hours=spent_node_hours(spent),
+        cost=(spent_cost(pipeline, spent) or None) if pipeline else None,
+        notifications=tuple(services.ledger.notifications(run_id)),
+    )
+
+
+def _attempts(run: RunRecord, services: Services) -> Iterator[RunRecord]:
+    for number in range(1, MAX_ATTEMPTS + 1):
+        name = f"{run.logical_run}-a{number}"
+        attempt = run if name == run.run_id else services.ledger.run(name)
+        if attempt is None and number > run.attempt:
+            return
+        if attempt is not None:
+            yield attempt
+
+
+def _as_if_ended(run: RunRecord, now: datetime) -> RunRecord:
+    """Return a run whose nodes are paid until now; one that waits for nodes costs nothing."""
+    return replace(run, ended_at=now) if run.ended_at is None and run.started_at is not None else run
+
+
+def _phases(run: RunRecord, now: datetime) -> Iterator[Phase]:
+    """Yield the phases that a run has reached, with their durations."""
+    end = run.ended_at or (run.state_since if run.state in SETTLED else None)
+    begins = [
+        ("In line", run.created_at),
+        ("Waiting for nodes", run.submitted_at),
+        ("Training", run.started_at),
+        ("Decision and notification", run.ended_at),
+    ]
+    reached = [(name, since) for name, since in begins if since is not None]
+    for number, (name, since) in enumerate(reached):
+        is_last = number == len(reached) - 1
+        until = reached[number + 1][1] if not is_last else (run.notified_at if since == run.ended_at else end)
+        duration_s = max(0.0, ((until or now) - since).total_seconds())
+        yield Phase(name=name, since=since, until=until, duration_s=duration_s)
+
+
+def _log(run: RunRecord, services: Services) -> tuple[list[str], str | None]:
+    """Return the lines of the log, or why there are none."""
+    if run.submitted_at is None or run.state is RunState.SUPPRESSED:
+        return [], "The job has not been submitted, so it has no log."
+    try:
+        text = services.jobs.log_tail(run.run_id, max_bytes=MAX_LOG_BYTES)
+    except (LogUnreadableError, ServiceUnavailableError) as error:
+        return (run.log_tail or "").splitlines(), f"The log cannot be read now: {error}"
+    if text is None:
+        return (run.log_tail or "").splitlines(), "The job has written no log yet."
+    return text.splitlines(), None
+
+
+def _progress(log: Iterable[str]) -> tuple[dict[int, Epoch], Epoch | None]:
+    """Return the epochs that the progress lines of a log report, and the newest line.
+
+    Within an epoch the root writes lines too, with the number of epochs finished: the first one of a number counts.
+    """
+    ended: dict[int, Epoch] = {}
+    newest: Epoch | None = None
+    for progress in filter(None, map(parse_progress, log)):
+        numbers = _numbers(asdict(progress))
+        if "epoch" in numbers:
+            newest = numbers
+            ended.setdefault(int(numbers["epoch"]), numbers)
+    ended.pop(0, None)
+    return ended, newest
+
+
+def _reported(run: RunRecord, services: Services) -> dict[int, Epoch]:
+    """Return the epochs of the training report; none where it is absent or cannot be read."""
+    try:
+        content = services.run_outputs.read(report_path(spec_from_json(run.spec)), max_bytes=MAX_REPORT_BYTES)
+        epochs = () if content is None else TrainingReport.from_json(content).epochs
+    except (TrainingReportError, LandfallError):
+        return {}
+    found = [_numbers(epoch) for epoch in epochs if isinstance(epoch, Mapping)]
+    return {int(epoch["epoch"]): epoch for epoch in found if "epoch" in epoch}
+
+
+def _numbers(members: Mapping[str, object]) -> Epoch:
+    """Return the members that are finite numbers: a script may write anything."""
+    found: dict[str, float] = {}
+    for name, value in members.items():
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER:
+            found[name] = float(value)
+    return found

@@ -1,0 +1,154 @@
+"""Drawings of the pages, as numbers for SVG: cells of shards, curves, bars and timelines. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+
+from function_app.domain.records import ShardRecord, ShardState
+from function_app.ingest.completeness import SplitDescription
+
+CELL = 12
+"""Width and height of a shard's cell, with the gap to the next one."""
+FEW_CELLS = 100
+FEW_SHARDS = 1000
+MAX_CELLS = 100_000
+"""Cells that are drawn for one split; the page says how many are left out."""
+MAX_LINKS = 1000
+"""Rejected cells that can be opened; the table below lists no more either."""
+CURVE_WIDTH, CURVE_HEIGHT = 600, 160
+MAX_POINTS = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """Neighbouring cells of one state in one row: drawn as one rectangle, whatever their number."""
+
+    x: int
+    y: int
+    width: int
+    state: str
+    """``accepted``, ``rejected`` or ``missing``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The cell of one rejected shard."""
+
+    x: int
+    y: int
+    shard: ShardRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """One split's cells."""
+
+    width: int
+    height: int
+    stretches: tuple[Stretch, ...]
+    rejected: tuple[Cell, ...]
+    num_left_out: int
+
+    @property
+    def scale(self) -> int:
+        """How many pixels a unit has: a few cells are large enough for a finger."""
+        return 2 if self.width * self.height <= FEW_CELLS * CELL**2 else 1
+
+
+def shard_grid(split: SplitDescription) -> Grid | None:
+    """Return the cells of a split; None where there is nothing to draw."""
+    verdicts = split.verdicts[:MAX_CELLS]
+    if not verdicts:
+        return None
+    per_row = 50 if len(verdicts) <= FEW_SHARDS else 100
+    rejected = (n for n, row in enumerate(verdicts) if row is not None and row.state is ShardState.REJECTED)
+    return Grid(
+        width=min(per_row, len(verdicts)) * CELL,
+        height=-(-len(verdicts) // per_row) * CELL,
+        stretches=tuple(_stretches(verdicts, per_row)),
+        rejected=tuple(
+            Cell(x=n % per_row * CELL, y=n // per_row * CELL, shard=shard)
+            for n in islice(rejected, MAX_LINKS)
+            if (shard := verdicts[n]) is not None
+        ),
+        num_left_out=len(split.verdicts) - len(verdicts),
+    )
+
+
+def _stretches(verdicts: Sequence[ShardRecord | None], per_row: int) -> Iterator[Stretch]:
+    for first in range(0, len(verdicts), per_row):
+        x = 0
+        states = ("missing" if row is None else str(row.state) for row in verdicts[first : first + per_row])
+        for name, cells in groupby(states):
+            width = len(list(cells)) * CELL
+            yield Stretch(x=x, y=first // per_row * CELL, width=width, state=name)
+            x += width
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One measure over the epochs."""
+
+    name: str
+    points: str
+    """``x,y x,y …`` for an SVG polyline."""
+    last: float
+    style: int
+    """Number of the curve in its chart, which decides its colour and dashes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Curves on one axis."""
+
+    title: str
+    curves: tuple[Curve, ...]
+    lowest: float
+    highest: float
+    first_epoch: int
+    last_epoch: int
+
+
+_CHARTS: Mapping[str, Mapping[str, str]] = {
+    "Loss": {"loss": "training", "val_loss": "validation"},
+    "Accuracy": {"accuracy": "training", "val_accuracy": "validation"},
+    "Throughput": {"images_per_s": "images/s"},
+}
+"""Title → measure of an epoch → the curve's name."""
+
+
+def charts(epochs: Sequence[Mapping[str, float]]) -> list[Chart]:
+    """Return the charts of a run: loss, accuracy and throughput, as far as the epochs have them."""
+    found = (_chart(title, names, epochs) for title, names in _CHARTS.items())
+    return [chart for chart in found if chart is not None]
+
+
+def _chart(title: str, names: Mapping[str, str], epochs: Sequence[Mapping[str, float]]) -> Chart | None:
+    step = -(-len(epochs) // MAX_POINTS) or 1
+    thinned = [*epochs[::step], *(epochs[-1:] if (len(epochs) - 1) % step else [])]
+    series = {name: [(each["epoch"], each[name]) for each in thinned if name in each] for name in names}
+    series = {name: points for name, points in series.items() if points}
+    if not series:
+        return None
+    values = [value for points in series.values() for _, value in points]
+    numbers = [epoch for points in series.values() for epoch, _ in points]
+    low, high, first, last = min(values), max(values), min(numbers), max(numbers)
+
+    def placed(epoch: float, value: float) -> str:
+        x = CURVE_WIDTH * ((epoch - first) / (last - first) if last > first else 0.5)
+        y = CURVE_HEIGHT * (1 - (value - low) / (high - low)) if high > low else CURVE_HEIGHT / 2
+        return f"{x:.1f},{y:.1f}"
+
+    curves = tuple(
+        Curve(name=names[name], points=" ".join(placed(*point) for point in points), last=points[-1][1], style=number)
+        for number, (name, points) in enumerate(series.items())
+    )
+    return Chart(title=title, curves=curves, lowest=low, highest=high, first_epoch=int(first), last_epoch=int(last))
+
+
+def shares(numbers: Sequence[float], width: int) -> list[float]:
+    """Return the lengths of bars: the largest number fills the width."""
+    most = max(numbers, default=0) or 1
+    return [round(width * max(0.0, number) / most, 1) for number in numbers]

@@ -1,0 +1,203 @@
+"""The pages: each route asks for one description and renders one template. Their app asks who looks at them first."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, FastAPI, Path, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from function_app.domain.errors import NotFoundError, ProblemsError
+from function_app.domain.records import DatasetVersion
+from function_app.domain.run_states import SETTLED
+from function_app.explain.description import describe_version
+from function_app.explain.history import why
+from function_app.explain.overview import overview
+from function_app.explain.pending import awaited_of
+from function_app.explain.run_description import describe_run
+from function_app.ingest.completeness import SplitDescription
+from function_app.services import Services
+from function_app.web.bodies import PipelinesBody
+from function_app.web.drawing import charts, shard_grid
+from function_app.web.errors import STATUSES
+from function_app.web.rendering import STATIC, histogram, page, static_file
+from function_app.web.routes import DatasetName, RunId, VersionName
+from function_app.web.sign_in import Person, SignInError, signed_in
+from shared.errors import LandfallError
+
+logger = logging.getLogger(__name__)
+
+REFRESH_S = 5
+MAX_REFRESH_S = 60
+LOAD = 20
+"""A page is asked for again after this many times the time that it took: one viewer takes 5 % of a core at most."""
+MAX_LETTERS = 100
+MAX_HISTORY = 100
+MAX_LABELS = 50
+MAX_REJECTED = 100
+MANY_SHARDS = 1000
+"""The ledger reads so many with one request. A page of more comes without them, and asks for them itself."""
+
+SplitName = Annotated[str, Path(min_length=1, max_length=63)]
+ShardIndex = Annotated[int, Path(ge=0, lt=2**63)]
+
+
+class View:
+    """One request for a page: who asks, what for, and since when."""
+
+    def __init__(self, request: Request) -> None:
+        build: Callable[[], Services] = request.app.state.services
+        self._began_s = time.monotonic()
+        self.services = build()
+        self.person: Person = signed_in(request.headers, self.services.pages_sign_in)
+
+    def show(self, template: str, *, is_live: bool, **members: Any) -> Response:
+        """Return a page; a live one says after how many seconds to ask again."""
+        spent_s = time.monotonic() - self._began_s
+        refresh_s = min(MAX_REFRESH_S, max(REFRESH_S, math.ceil(spent_s * LOAD)))
+        return page(
+            template,
+            person=self.person,
+            now=self.services.clock(),
+            refresh_s=refresh_s if is_live else None,
+            **members,
+        )
+
+
+PageView = Annotated[View, Depends(View)]
+
+pages = APIRouter()
+
+
+@pages.get("/")
+def overview_page(view: PageView) -> Response:
+    """Show what trains, what waits, what arrived last, and what needs a person."""
+    return view.show("overview.html", is_live=True, overview=overview(view.services))
+
+
+@pages.get("/datasets/{dataset}/{version}")
+def version_page(
+    dataset: DatasetName, version: VersionName, view: PageView, shards: Literal["all"] | None = None
+) -> Response:
+    """Show a dataset version with a cell for each shard; if it has many, without them first, which takes no time."""
+    named, services = DatasetVersion(dataset=dataset, version=version), view.services
+    generation = services.ledger.latest_generation(named)
+    num_shards = max(sum(services.ledger.split_sizes(named).values()), generation.num_shards if generation else 0)
+    is_brief = shards is None and num_shards > MANY_SHARDS
+    described = describe_version(named, services, reads_shards=not is_brief)
+    history = services.ledger.history(str(named))
+    return view.show(
+        "version.html",
+        is_live=described.generation is None or any(run.state not in SETTLED for run in described.runs),
+        described=described,
+        splits=[_drawn(split) for split in described.splits],
+        num_unread=num_shards if is_brief else None,
+        awaited=[] if is_brief else list(awaited_of(described, services)),
+        history=history[-MAX_HISTORY:][::-1],
+        num_older=max(0, len(history) - MAX_HISTORY),
+    )
+
+
+def _drawn(split: SplitDescription) -> dict[str, Any]:
+    """Return a split with its drawings."""
+    feature = split.statistics.features.get(split.label or "")
+    labels = feature.histogram if feature else {}
+    return {
+        "described": split,
+        "grid": shard_grid(split),
+        "labels": histogram(labels.items(), MAX_LABELS),
+        "num_labels": len(labels),
+        "rejected": split.rejected[:MAX_REJECTED],
+    }
+
+
+@pages.get("/datasets/{dataset}/{version}/shards/{split}/{index}")
+def shard_page(
+    dataset: DatasetName, version: VersionName, split: SplitName, index: ShardIndex, view: PageView
+) -> Response:
+    """Show the verdict on one shard with its reasons."""
+    named = DatasetVersion(dataset=dataset, version=version)
+    shard = view.services.ledger.shard(named, split, index)
+    if shard is None:
+        raise NotFoundError(f"shard {index} of split {split} of {named} has no verdict: it was not uploaded yet")
+    explained = why(f"{named}/{shard.name}", view.services)
+    return view.show("shard.html", is_live=False, shard=shard, explained=explained, most=MAX_HISTORY)
+
+
+@pages.get("/runs/{run_id}")
+def run_page(run_id: RunId, view: PageView) -> Response:
+    """Show a run: its timeline, curves, log, attempts and cost."""
+    described = describe_run(run_id, view.services)
+    is_live = not described.is_settled or described.run.notified_at is None
+    return view.show("run.html", is_live=is_live, described=described, charts=charts(described.epochs))
+
+
+@pages.get("/pipelines")
+def pipelines_page(view: PageView) -> Response:
+    """Show which pipelines are in service, and what is wrong with the others."""
+    return view.show("pipelines.html", is_live=True, pipelines=PipelinesBody.of_services(view.services).pipelines)
+
+
+@pages.get("/dead-letters")
+def dead_letters_page(view: PageView) -> Response:
+    """Show messages and events whose processing was abandoned."""
+    letters = view.services.ledger.dead_letters(limit=MAX_LETTERS)
+    return view.show("dead_letters.html", is_live=True, letters=letters, most=MAX_LETTERS)
+
+
+@pages.get("/static/{name}")
+def static(name: str) -> Response:
+    """Return a file that every page loads, the error page included; nothing in it is secret."""
+    if name not in STATIC:
+        raise NotFoundError(f"there is no file {name}")
+    return static_file(name)
+
+
+# -- errors ---------------------------------------------------------------------------------------------------
+ADVICE = {
+    401: "Sign in, and open the page again.",
+    404: "Check the address, or look for the name on the overview.",
+    409: "Look at the present state, and try again.",
+    422: "Check the address: names have letters, digits, hyphens and underscores.",
+    503: "Storage or Azure ML did not answer, or a setting is wrong: try again in a minute, then look at the log.",
+}
+
+
+def add_page_errors(app: FastAPI) -> None:
+    """Register handlers so that every error is a page that says what to do."""
+    for kind in (LandfallError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _error_page)
+
+
+async def _error_page(_: Request, error: Exception) -> Response:
+    status, text = _status(error)
+    advice = "" if isinstance(error, SignInError) else ADVICE.get(status, "Look at the log of the function app.")
+    title = HTTPStatus(status).phrase
+    return page(
+        "error.html", status=status, person=None, refresh_s=None, now=None, title=title, text=text, advice=advice
+    )
+
+
+def _status(error: Exception) -> tuple[int, str]:
+    """Return the status of an error and what its page says; an unexpected one is only described in the log."""
+    if isinstance(error, SignInError):
+        return error.status, str(error)
+    if isinstance(error, ProblemsError):
+        logger.error(f"the app is misconfigured:\n{error}", extra={"action": "misconfigured"})
+        return 503, f"{len(error.problems)} settings are missing or wrong; the log of the function app lists them"
+    if isinstance(error, RequestValidationError):
+        return 422, "a name in the address is not valid"
+    if isinstance(error, HTTPException):
+        return error.status_code, "there is no such page"
+    status = next((value for kind, (value, _) in STATUSES.items() if isinstance(error, kind)), 0)
+    if not status:
+        logger.error(f"unexpected error on a page: {error}", exc_info=error, extra={"action": "internal_error"})
+        return 500, "an unexpected error"
+    return status, str(error)

@@ -1,0 +1,73 @@
+// The registry of the training's image. It exists before the workspace and its clusters.
+
+@description('Region.')
+param location string
+
+@description('Suffix of all names, the same at every deployment.')
+param suffix string
+
+@description('Tags of every resource.')
+param tags object
+
+@description('Whether the registry is reached from the virtual network only. That needs Premium, about 50 USD a month; Basic is about 5.')
+param isPrivate bool
+
+@description('Identity that opens the encryption key, which needs Premium; empty for a key of Microsoft.')
+param keysId string
+
+@description('Address of the encryption key, without its version.')
+param keyUri string
+
+@description('Principal of the clusters.')
+param clusterPrincipalId string
+
+@description('Principal of the person or program that deploys.')
+param deployerPrincipalId string
+
+@allowed(['User', 'ServicePrincipal'])
+@description('What kind of principal deploys.')
+param deployerType string
+
+var roles = loadJsonContent('../roles.json')
+
+resource registry 'Microsoft.ContainerRegistry/registries@2025-11-01' = {
+  name: 'lfacr${suffix}'
+  location: location
+  tags: tags
+  sku: { name: isPrivate || !empty(keysId) ? 'Premium' : 'Basic' }
+  identity: empty(keysId) ? null : { type: 'UserAssigned', userAssignedIdentities: { '${keysId}': {} } }
+  properties: {
+    adminUserEnabled: false
+    anonymousPullEnabled: false
+    publicNetworkAccess: isPrivate ? 'Disabled' : 'Enabled'
+    networkRuleBypassOptions: 'AzureServices'
+    encryption: empty(keysId) ? null : {
+      status: 'enabled'
+      keyVaultProperties: { identity: keysId, keyIdentifier: keyUri }
+    }
+  }
+}
+
+resource clusterPulls 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(registry.id, clusterPrincipalId, roles['AcrPull'])
+  scope: registry
+  properties: {
+    principalId: clusterPrincipalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles['AcrPull'])
+  }
+}
+
+resource deployerPushes 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(registry.id, deployerPrincipalId, roles['AcrPush'])
+  scope: registry
+  properties: {
+    principalId: deployerPrincipalId
+    principalType: deployerType
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles['AcrPush'])
+  }
+}
+
+output id string = registry.id
+output name string = registry.name
+output loginServer string = registry.properties.loginServer

@@ -1,0 +1,75 @@
+"""Drawings: cells, curves and bars, for few and for many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from function_app.explain.description import describe_version
+from function_app.web.drawing import (
+    CELL,
+    CURVE_HEIGHT,
+    CURVE_WIDTH,
+    MAX_CELLS,
+    MAX_POINTS,
+    charts,
+    shard_grid,
+    shares,
+)
+from tests.support.world import VERSION, World
+
+
+def test_neighbours_of_one_state_are_one_rectangle() -> None:
+    """10,000 good shards are a hundred rectangles."""
+    world = World()
+    world.deliver(world.put("train-00000-of-10000.tfrecord"))
+    row = world.ledger.shard_rows[VERSION, "train", 0]
+    for index in range(9_950):
+        world.ledger.shard_rows[VERSION, "train", index] = replace(row, index=index)
+    grid = shard_grid(describe_version(VERSION, world.services).splits[0])
+    assert grid is not None
+    assert 101 == len(grid.stretches)
+    assert 10_000 * CELL == sum(stretch.width for stretch in grid.stretches)
+    assert ("missing", 50 * CELL) == (grid.stretches[-1].state, grid.stretches[-1].x)
+    assert (100 * CELL, 100 * CELL, 0) == (grid.width, grid.height, grid.num_left_out)
+
+
+def test_no_more_cells_are_drawn_than_a_browser_can_show() -> None:
+    """A name may claim a million shards."""
+    world = World()
+    world.deliver(world.put("train-00000-of-99999.tfrecord"))
+    described = describe_version(VERSION, world.services).splits[0]
+    split = replace(described, verdicts=(None,) * 999_999)
+    grid = shard_grid(split)
+    assert grid is not None
+    assert 999_999 - MAX_CELLS == grid.num_left_out
+    assert MAX_CELLS * CELL == sum(stretch.width for stretch in grid.stretches)
+
+
+def test_a_split_of_unknown_size_has_no_cells() -> None:
+    """None of its shards has come yet."""
+    world = World()
+    world.deliver(world.put("train-00000-of-00002.tfrecord"))
+    assert shard_grid(describe_version(VERSION, world.services).splits[1]) is None
+
+
+def test_curves_fill_their_chart() -> None:
+    """The first epoch is on the left, the largest value on top; measures that no epoch has are left out."""
+    loss, accuracy = charts(
+        [{"epoch": 1, "loss": 3.0, "accuracy": 0.5}, {"epoch": 2, "loss": 1.0}, {"epoch": 3, "loss": 2.0}]
+    )
+    assert ["0.0,0.0 300.0,160.0 600.0,80.0"] == [curve.points for curve in loss.curves]
+    assert (1.0, 3.0, 1, 3) == (loss.lowest, loss.highest, loss.first_epoch, loss.last_epoch)
+    assert [f"{CURVE_WIDTH / 2},{CURVE_HEIGHT / 2}"] == [curve.points for curve in accuracy.curves]
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:
+    """The last value is what people look for."""
+    (chart,) = charts([{"epoch": float(number), "loss": float(number)} for number in range(1, 10_001)])
+    assert len(chart.curves[0].points.split()) <= MAX_POINTS + 1
+    assert 10_000.0 == chart.curves[0].last
+
+
+def test_bars_are_shares_of_the_largest() -> None:
+    """Also where there is nothing, or only zeros."""
+    assert [200.0, 100.0, 0.0] == shares([4, 2, 0], 200)
+    assert ([], [0.0]) == (shares([], 200), shares([0], 200))

@@ -1,0 +1,275 @@
+"""The pages: what each shows, that text from outside is harmless, and that errors say what to do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from function_app.config.layouts import Layout
+from function_app.domain.errors import LogUnreadableError, ServiceUnavailableError, SettingsError
+from function_app.domain.records import RunRecord, ShardRecord, ShardState
+from function_app.web.app import build_pages_app
+from function_app.web.pages import MAX_REJECTED
+from function_app.web.rendering import STATIC
+from shard_validation import Reason, ReasonCode
+from shared.progress import Progress
+from tests.support.world import ALL_SHARDS, VERSION, World
+from tests.unit.function_app.web.client import look
+
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202ered"
+
+
+def texts(page: str) -> str:
+    """What a person reads, on one line."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
+
+
+def training(world: World) -> RunRecord:
+    """A run that trains, with two epochs in its log."""
+    run = world.upload_version()
+    world.jobs.become(run.run_id, "Running")
+    lines = [
+        Progress(epoch=epoch, epochs=3, step=10 * epoch, loss=1 / epoch, accuracy=0.5, val_loss=0.75).to_line()
+        for epoch in (1, 2)
+    ]
+    world.jobs.logs[run.run_id] = "\n".join(["starting", *lines, HOSTILE, ""])
+    return world.follow(run)
+
+
+def test_an_empty_overview_says_how_to_begin() -> None:
+    """The first thing that a person sees."""
+    page = look(World(), "/")
+    assert 200 == page.status_code
+    assert "landfall upload FOLDER DATASET/VERSION" in page.text
+    assert "Nothing does." in page.text
+
+
+def test_the_overview_shows_what_trains_what_is_whole_and_what_is_not() -> None:
+    """With links to each."""
+    world = World()
+    run = training(world)
+    world.upload_shards(ALL_SHARDS[0], version="v2")
+    page = look(world, "/").text
+    assert f'href="/runs/{run.run_id}"' in page
+    assert 'href="/datasets/digits/v1"' in page
+    assert 'href="/datasets/digits/v2"' in page
+    assert "running" in texts(page)
+
+
+def test_the_overview_names_what_needs_a_person() -> None:
+    """A failed run, a pipeline out of service and a dead letter, each with a link."""
+    world = World()
+    run = world.upload_version()
+    world.finish(run, "Failed")
+    while (attempt := world.stands(world.ledger.runs()[0])).state not in ("failed", "canceled"):
+        world.clock.move(hours=1)
+        world.serve_requests()
+        world.finish(attempt, "Failed")
+    world.break_pipeline("letters")
+    page = look(world, "/").text
+    assert "The last run of digits ended failed" in texts(page)
+    assert "1 pipeline file is out of service" in texts(page)
+
+
+def test_a_version_has_a_cell_for_each_shard_and_the_reasons_of_the_rejected() -> None:
+    """One rectangle for neighbours of one state; each rejected shard can be opened."""
+    world = World()
+    world.deliver(world.put("train-00001-of-00003.tfrecord", b"junk"))
+    world.deliver(world.put("train-00000-of-00003.tfrecord"))
+    page = look(world, "/datasets/digits/v1").text
+    assert ["accepted", "rejected", "missing"] == re.findall(r'fill="url\(#cell-1-(\w+)\)"', page)
+    assert 'href="/datasets/digits/v1/shards/train/1" data-panel' in page
+    assert "1 accepted 1 rejected 1 not uploaded of 3 shards" in texts(page)
+    reason = world.ledger.shard_rows[VERSION, "train", 1].reasons[0].message
+    shard = look(world, "/datasets/digits/v1/shards/train/1").text
+    assert reason in texts(page)
+    assert reason in texts(shard)
+    assert "a corrected upload" in texts(shard)
+
+
+def test_files_of_any_names_have_cells_too() -> None:
+    """In the order of their names; their number is known with the marker."""
+    world = World()
+    layout = Layout(kind="marker")
+    world.change_pipeline(data=world.services.pipelines["digits"].data.model_copy(update={"layout": layout}))
+    bad, good = "split=train/part-0.tfrecord", "split=train/part-1.tfrecord"
+    world.deliver(world.put(good))
+    world.deliver(world.put(bad, b"junk"))
+    page = look(world, "/datasets/digits/v1").text
+    assert ["rejected", "accepted"] == re.findall(r'fill="url\(#cell-1-(\w+)\)"', page)
+    assert "1 accepted 1 rejected 0 not uploaded" in texts(page)
+    (address,) = re.findall(r'href="(/datasets/digits/v1/shards/train/\d+)" data-panel', page)
+    assert "a corrected upload" in texts(look(world, address).text)
+
+
+def test_a_whole_version_shows_labels_runs_and_history() -> None:
+    """What the ledger has of it."""
+    world = World()
+    run = training(world)
+    page = texts(look(world, "/datasets/digits/v1").text)
+    assert "Labels: label" in page
+    assert run.run_id in page
+    assert "version closed" in page
+
+
+def test_a_run_shows_its_timeline_its_epochs_and_its_log() -> None:
+    """Everything that today takes three portals."""
+    world = World()
+    run = training(world)
+    world.clock.move(minutes=5)
+    page = look(world, f"/runs/{run.run_id}")
+    seen = texts(page.text)
+    assert [name for name in ("In line", "Waiting for nodes", "Training") if name not in seen] == []
+    assert "2 of 3 epochs, step 20 · loss 0.5" in seen
+    assert 3 == page.text.count("<polyline")  # loss, validation loss, accuracy
+    assert "5 min, so far" in seen
+    assert "0.17 node-hours; clusters.yaml has no price" in seen
+    assert "LANDFALL_PROGRESS" not in page.text
+
+
+def test_the_cost_of_a_run_that_trains_grows_with_the_time() -> None:
+    """At the prices of clusters.yaml, over all attempts."""
+    world = World()
+    world.change_machines(vm_size="Standard_NC24ads_A100_v4", price_per_node_hour=3.0)
+    run = training(world)
+    world.clock.move(minutes=30)
+    assert "3.00 (1.00 node-hours)" in texts(look(world, f"/runs/{run.run_id}").text)
+
+
+def test_text_from_outside_is_escaped_masked_and_bounded() -> None:
+    """In a log, in a reason and in an error's page."""
+    world = World()
+    run = training(world)
+    world.jobs.logs[run.run_id] += "\n".join(["x" * 5000, "https://a.example/?sig=secret123", *["line"] * 5000])
+    key = (VERSION, "train", 0)
+    reason = Reason(code=ReasonCode.NOT_A_SHARD, shard="train-00000", message=HOSTILE + "y" * 9000)
+    world.ledger.shard_rows[key] = replace(world.ledger.shard_rows[key], state=ShardState.REJECTED, reasons=(reason,))
+    for path in (f"/runs/{run.run_id}", "/datasets/digits/v1", "/datasets/digits/v1/shards/train/0"):
+        page = look(world, path).text
+        assert "<script>alert" not in page
+        assert "\x1b" not in page
+        assert "\u202e" not in page
+        assert "secret123" not in page
+        assert len(page) < 60_000
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/nowhere", 404),
+        ("/api/runs", 404),
+        ("/runs/landfall-unknown-a1", 404),
+        ("/runs/a%20b", 422),
+        ("/datasets/letters/v1", 404),
+        ("/datasets/digits/v9", 404),
+        ("/datasets/digits/v1/shards/train/7", 404),
+        ("/datasets/digits/v1/shards/train/x", 422),
+        ("/static/../app.py", 404),
+        ("/static/app.py", 404),
+        ("/runs/%3Cscript%3E", 422),
+    ],
+)
+def test_an_error_is_a_page_that_says_what_to_do(path: str, status: int) -> None:
+    """With the same frame as every page."""
+    page = look(World(), path)
+    assert (status, "text/html; charset=utf-8") == (page.status_code, page.headers["Content-Type"])
+    assert "Check the address" in page.text
+    assert "<script>" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        (ServiceUnavailableError("storage did not answer <b>"), (503, "Storage did not answer &lt;b&gt;")),
+        (SettingsError("LANDFALL_WORKSPACE is not set"), (503, "1 settings are missing or wrong")),
+        (ZeroDivisionError("secret detail"), (500, "An unexpected error")),
+    ],
+)
+def test_no_stack_trace_leaves(
+    problem: Exception, expected: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has it."""
+    world = World()
+
+    def fail(*_: object, **__: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(world.ledger, "runs", fail)
+    page = look(world, "/")
+    assert expected[0] == page.status_code
+    assert expected[1] in page.text
+    assert "secret detail" not in page.text
+
+
+@pytest.mark.parametrize("problem", [LogUnreadableError("no role"), ServiceUnavailableError("throttled")])
+def test_a_run_is_shown_although_its_log_cannot_be_read(problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page says why there is no log, and everything that the ledger knows."""
+    world = World()
+    run = training(world)
+
+    def fail(*_: object, **__: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(world.jobs, "log_tail", fail)
+    page = look(world, f"/runs/{run.run_id}")
+    assert 200 == page.status_code
+    assert f"The log cannot be read now: {problem}" in page.text
+
+
+def test_every_page_forbids_what_it_does_not_need() -> None:
+    """No inline script or style, nothing from other sites, no frame around it, no copy in a cache."""
+    world = World()
+    run = training(world)
+    for path in ("/", "/pipelines", "/dead-letters", "/datasets/digits/v1", f"/runs/{run.run_id}", "/nowhere"):
+        page = look(world, path)
+        assert page.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'; ")
+        assert "unsafe" not in page.headers["Content-Security-Policy"]
+        assert "no-store" == page.headers["Cache-Control"]
+        assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! src=\"/static/)|https?://", page.text)
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_a_static_file_has_an_address_that_changes_with_it(name: str) -> None:
+    """So that browsers may keep it, and load the next release's."""
+    address = re.findall(rf'"(/static/{name}\?\w+)"', look(World(), "/").text)
+    answer = look(World(), address[0])
+    assert (200, STATIC[name]) == (answer.status_code, answer.headers["Content-Type"].partition(";")[0])
+    assert "immutable" in answer.headers["Cache-Control"]
+
+
+def test_only_what_may_change_is_asked_for_again() -> None:
+    """A run that has ended and a whole version without an active run stay as they are."""
+    world = World()
+    run = training(world)
+    assert "data-refresh-s" in look(world, f"/runs/{run.run_id}").text
+    assert "data-refresh-s" in look(world, "/datasets/digits/v1").text
+    world.finish(run)
+    assert "data-refresh-s" not in look(world, f"/runs/{run.run_id}").text
+    assert "data-refresh-s" not in look(world, "/datasets/digits/v1").text
+
+
+def test_the_page_of_a_large_version_stays_small() -> None:
+    """10,000 shards, a tenth of them rejected: a page of moderate size, with at most 1,000 links to cells."""
+    world = World()
+    world.deliver(world.put("train-00000-of-10000.tfrecord"))
+    world.deliver(world.put("train-00001-of-10000.tfrecord", b"junk"))
+    good, bad = (world.ledger.shard_rows[VERSION, "train", index] for index in (0, 1))
+    for index in range(10000):
+        row: ShardRecord = bad if index % 5 == 1 else good
+        name = f"train-{index:05d}-of-10000.tfrecord"
+        world.ledger.shard_rows[VERSION, "train", index] = replace(row, index=index, name=name)
+    brief = look(world, "/datasets/digits/v1").text
+    assert "Show all 10,000 shards" in texts(brief)
+    assert len(brief) < 10_000
+    page = look(world, "/datasets/digits/v1?shards=all").text
+    assert 1000 == page.count("data-panel")
+    assert MAX_REJECTED == page.count('<td class="nowrap"><a href="/datasets')
+    assert f"{2000 - MAX_REJECTED} more are not listed" in texts(page)
+    assert len(page) < 1_500_000
+
+
+def test_the_pages_have_no_route_of_the_api() -> None:
+    """The host asks for no key before them."""
+    assert "/api" not in repr(vars(build_pages_app(lambda: World().services))["_app"].routes)

@@ -116,14 +116,6 @@ class TwinClient:
         """Return how many calls will still be disturbed."""
         return int(_json(self._azure_ml.get("/twin/faults"))["pending"])
 
-    def pending_job_faults(self) -> int:
-        """Return how often jobs will still meet a fault of ``FAULTS``."""
-        return int(_json(self._azure_ml.get("/twin/faults"))["of_jobs"])
-
-    def advance_clock(self, seconds: float) -> None:
-        """Move Azure ML's clock forward."""
-        self._azure_ml.post("/twin/clock", json={"advance_s": seconds}).raise_for_status()
-
     def end_call_faults(self) -> int:
         """Remove all scripted faults of Azure ML; return how many were not used."""
         pending = self.pending_call_faults()

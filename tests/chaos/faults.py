@@ -1,4 +1,4 @@
-"""The faults of a storm: of jobs by their name, scripts for calls of Azure ML, and a draw for storage requests."""
+"""The faults of a storm: scripts for calls of Azure ML, and a draw for storage requests. Both follow from a seed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from local_azure.azure_ml.faults import SDK_TRIES, AnswerFault, LaunchFault, LifeFault, NamedFault
 from tests.chaos.storage_proxy import Draw, StorageFault
 
 TIME_OUT_S = 31.0
@@ -35,43 +34,6 @@ HOST_BLOBS, SEND = "/azure-webjobs-", "POST"
 """Requests of the Functions host itself are spared: its blobs, and every queue request but sending."""
 IN_A_ROW = (1, 1, 1, 6)
 """Lengths of a fault in requests: the SDK's first retry gets past one, and gives up before the end of six."""
-
-SURVIVED: frozenset[NamedFault] = frozenset(
-    {
-        LaunchFault.NO_OUTPUTS,
-        LifeFault.CAPACITY,
-        LifeFault.NOT_RESPONDING,
-        LifeFault.NO_END_EVENT,
-        LifeFault.PREEMPTED,
-        LifeFault.SLOW_BUILD,
-        LifeFault.UNKNOWN_STATE,
-        AnswerFault.CONFLICT,
-        AnswerFault.EXPIRED_TOKEN,
-        AnswerFault.LOST_AFTER,
-        AnswerFault.LOST_BEFORE,
-        AnswerFault.QUOTA,
-        AnswerFault.SERVER_ERROR,
-        AnswerFault.THROTTLED,
-        AnswerFault.TRUNCATED,
-        AnswerFault.UNAVAILABLE,
-    }
-)
-"""Faults of Azure ML after which a version must be trained without a person."""
-NEEDS_A_PERSON: frozenset[NamedFault] = frozenset(
-    {
-        LaunchFault.NO_GPU,
-        LaunchFault.ONE_NODE,
-        LaunchFault.ONE_RANK,
-        LifeFault.COMPUTE_GONE,
-        LifeFault.IMAGE_BUILD,
-        AnswerFault.FORBIDDEN,
-        AnswerFault.NAME_TAKEN,
-        AnswerFault.UNKNOWN_COMPUTE,
-    }
-)
-"""The others: something has to be mended first."""
-TIMES = {False: (1,), True: (1, SDK_TRIES)}
-"""How often a job meets its fault; the SDK gets past one of those that it tries again."""
 
 
 def call_fault(dice: random.Random) -> dict[str, Any]:

@@ -12,12 +12,10 @@ from typing import Any
 
 from crc32c import crc32c
 
-from local_azure.azure_ml.faults import RETRIED, NamedFault
 from shard_validation import encode_example
 from shared.manifest import ManifestShard, fingerprint
 from shared.record_framing import frame_record
 from tests.chaos.changes import Change, draw_changes, last_contents
-from tests.chaos.faults import SURVIVED, TIMES
 from tests.chaos.report import ChaosError
 
 RECORDS_PER_SHARD = 3
@@ -38,9 +36,8 @@ train:
   script: scripts/stub_job.py
   cluster: chaos
   num_nodes: 1
-  timeout_s: {timeout_s}
+  timeout_s: 600
   environment_variables: {{PYTHONPATH: ".", READS: {reads}}}
-attempts: {{max: 10, wait_s: 1}}
 register:
   model: {dataset}-model
   require:
@@ -49,8 +46,6 @@ notify:
   - topic
   - webhook: LANDFALL_WEBHOOK_PEOPLE
 """
-TIMEOUT_S = 14 * 24 * 3600
-"""Longer than Azure ML's clock moves in a storm, which passes waiting times of its service."""
 CLUSTERS = """chaos:
   sizes:
     - vm_size: Standard_NC24ads_A100_v4
@@ -140,14 +135,6 @@ class ChaosPlan:
             "hold_until": self.window,
         }
 
-    def job_faults(self) -> list[tuple[NamedFault, str, int]]:
-        """Return fault, part of a job's name, and number of times: each fault at least once, each dataset too."""
-        dice, faults, datasets = self.dice("jobs"), sorted(SURVIVED), self.datasets
-        dice.shuffle(faults)
-        dice.shuffle(datasets)
-        pairs = zip(range(max(len(faults), len(datasets))), itertools.cycle(faults), itertools.cycle(datasets))
-        return [(fault, f"-{dataset}-", dice.choice(TIMES[fault in RETRIED])) for _, fault, dataset in pairs]
-
     def dice(self, purpose: str) -> random.Random:
         """Return a generator for one purpose, so that drawing more for one purpose changes no other."""
         return random.Random(f"{self.seed}/{purpose}")  # noqa: S311 (chaos, not secrets)
@@ -182,6 +169,6 @@ def write_pipelines(folder: Path, plan: ChaosPlan) -> Path:
     (folder / "clusters.yaml").write_text(CLUSTERS, encoding="utf-8")
     kinds = itertools.cycle(itertools.product(("train", "cancel_and_train"), ("manifest", "folder")))
     for dataset, (on_change, reads) in zip(plan.datasets, kinds, strict=False):
-        text = PIPELINE.format(dataset=dataset, on_change=on_change, reads=reads, timeout_s=TIMEOUT_S)
+        text = PIPELINE.format(dataset=dataset, on_change=on_change, reads=reads)
         (folder / f"{dataset}.yaml").write_text(text, encoding="utf-8")
     return folder

@@ -89,7 +89,7 @@ def promises_of_versions(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
     disturbed, whole = plan.changes(), [name for name, content in plan.last_fingerprints().items() if content]
     last = {name: crcs_of(contents) for name, contents in plan.last_contents().items()}
     once = [name for name in plan.datasets if name not in disturbed]
-    runs = Counter(run.dataset_version.dataset for run in evidence.runs if run.attempt == 1)
+    runs = Counter(run.dataset_version.dataset for run in evidence.runs)
     unchanged = sum(a == b for closings in evidence.closings.values() for a, b in pairwise(closings))
     newest = {name: closings[-1] for name, closings in evidence.closings.items() if closings}
     closed = sum(newest.get(name) == content for name, content in plan.last_fingerprints().items() if content)
@@ -147,7 +147,6 @@ def description(damage: Damage, evidence: Evidence) -> list[Finding]:
         "runs that ended because their data changed": sum(
             run.failure_class == FailureClass.DATA_CHANGED for run in evidence.runs
         ),
-        "further attempts of runs": sum(run.attempt > 1 for run in evidence.runs),
         "runs that a person requested again": damage.asked_again,
         "models registered": len(evidence.models),
         "shards whose checksums were compared": sum(len(model.read["shards"]) for model in evidence.models),
@@ -155,7 +154,6 @@ def description(damage: Damage, evidence: Evidence) -> list[Finding]:
         "duplicates suppressed with a reason": len(evidence.suppressed),
         "notifications received, including repetitions": evidence.deliveries,
         "dead letters": evidence.dead_letters,
-        "faults of Azure ML that jobs met": damage.job_faults,
         "calls of Azure ML that failed": evidence.failed_calls.total(),
         "storage requests that failed": damage.storage_faults,
         "crashes survived": len(damage.restarts_s),

@@ -27,8 +27,6 @@ from tests.chaos.storage_proxy import StorageProxy, no_faults
 from tests.support.twin import TwinUnderTest
 
 POLL_S = 0.5
-AZURE_ML_S = 120.0
-"""Time that passes at Azure ML between two looks."""
 RUNS_PER_VERSION = 20
 """Read more runs of each version than there should be, so that a superfluous one is seen."""
 QUIET_WITHIN_S = 120.0
@@ -47,8 +45,6 @@ class Damage:
     call_faults: int = 0
     storage_faults: int = 0
     """Storage requests that were refused, or lost before or after their effect."""
-    job_faults: int = 0
-    """Named faults that jobs met."""
     changes: Counter[str] = field(default_factory=Counter)
     """Writes and deletions of uploaded shards, by what the version's newest run was doing."""
     asked_again: int = 0
@@ -79,16 +75,12 @@ class Storm:
         """Disturb the twin, then wait until every run has ended. Raises ChaosError if one does not."""
         for topic in TOPICS:
             self.twin.client.set_faults(self.plan.event_faults(topic))
-        faults = self.plan.job_faults()
-        for fault, job, times in faults:
-            self.twin.client.fail_jobs(fault, job=job, times=times)
         self.proxy.draw = storage_faults(self.plan.dice("storage"), self.plan.storage_fault_share)
         begun = time.monotonic()
         self._disturb(begun + self.plan.calm_after_s)
         self.damage.storm_s = time.monotonic() - begun
         self.proxy.draw = no_faults
         self.damage.storage_faults = self.proxy.done.total()
-        self.damage.job_faults = sum(times for *_, times in faults) - self.twin.client.pending_job_faults()
         self.damage.unspent_faults = self.twin.client.end_call_faults()
         self.say(f"the storm lasted {self.damage.storm_s:.0f} s and killed {len(self.damage.restarts_s)} dev hosts")
         calm = time.monotonic()
@@ -119,16 +111,11 @@ class Storm:
                 self.owner.act(self._runs() or ())
                 self.twin.client.fail_calls(call_fault(dice))
                 self.damage.call_faults += 1
-                self._let_time_pass()
+                self.twin.client.release_events()
                 time.sleep(POLL_S)
             self._kill()
         while self._upload(uploads):  # the storm may end before the last upload
             continue
-
-    def _let_time_pass(self) -> None:
-        """Deliver the events that are held, and let Azure ML's clock run faster: its faults last up to an hour."""
-        self.twin.client.release_events()
-        self.twin.client.advance_clock(AZURE_ML_S)
 
     def _upload(self, uploads: Iterator[tuple[str, str, bytes]]) -> bool:
         """Upload the next shards; return False if there were none left."""
@@ -157,7 +144,7 @@ class Storm:
                 raise ChaosError(f"after {self.plan.give_up_after_s:.0f} s of calm: {open_ends}")
             self.owner.act(self._runs() or (), is_calm=True)
             self._ask_again()
-            self._let_time_pass()
+            self.twin.client.release_events()
             time.sleep(POLL_S)
 
     def _has_ended(self) -> bool:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local_azure.azure_ml.faults import FAULTS, RETRIED, SDK_TRIES
 from tests.chaos import __main__ as chaos
-from tests.chaos.faults import NEEDS_A_PERSON, SURVIVED
 from tests.chaos.plan import ChaosPlan
 from tests.chaos.report import ChaosError, Finding
 from tests.chaos.run import run_chaos
@@ -29,31 +27,13 @@ def test_a_small_storm_breaks_no_promise(tmp_path: Path) -> None:
 
 def drawn(plan: ChaosPlan) -> tuple[object, ...]:
     """Everything that is drawn before the storm."""
-    return plan.uploads(), plan.changes(), plan.job_faults(), plan.event_faults("storage")
+    return plan.uploads(), plan.changes(), plan.event_faults("storage")
 
 
 def test_the_same_seed_gives_the_same_storm() -> None:
     """Uploads, changes and event faults follow from the seed; another seed gives others."""
     same, other, again = (ChaosPlan(versions=2, shards=3, seed=seed) for seed in (5, 6, 5))
     assert drawn(same) == drawn(again) != drawn(other)
-
-
-def test_every_fault_of_azure_ml_is_survived_or_needs_a_person() -> None:
-    """A fault that is added has to be in one of the lists."""
-    assert sorted(FAULTS) == sorted([*SURVIVED, *NEEDS_A_PERSON])
-
-
-@pytest.mark.parametrize("versions", [4, 50])
-def test_each_fault_meets_a_job_and_each_version_a_fault(versions: int) -> None:
-    """Whatever the size of the storm; some faults outlast the SDK's own tries."""
-    plan = ChaosPlan(versions=versions)
-    faults, jobs, times = zip(*plan.job_faults(), strict=True)
-    assert (sorted(SURVIVED), [f"-{dataset}-" for dataset in plan.datasets]) == (
-        sorted(set(faults)),
-        sorted(set(jobs)),
-    )
-    assert {1, SDK_TRIES} == set(times)
-    assert all(number == 1 or fault in RETRIED for fault, number in zip(faults, times, strict=True))
 
 
 @pytest.mark.parametrize(("value", "status"), [(0.0, 0), (1.0, 1)])

@@ -181,8 +181,7 @@ def post_clock(emulator: Emulator, call: Call) -> Answer:
 
 
 def _pending(emulator: Emulator) -> dict[str, int]:
-    of_jobs = emulator.bench.faults.pending()
-    return {"pending": emulator.faults.pending() + of_jobs, "of_jobs": of_jobs}
+    return {"pending": emulator.faults.pending() + emulator.bench.faults.pending()}
 
 
 def _block(logs: Path, offset: int) -> bytes:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -376,13 +377,19 @@ class ShardUploader:
             raise CliError(f"{where} cannot be listed, so nothing was uploaded: {_first_line(error)}") from error
 
     def mark(self, path: str, *, is_new: bool) -> None:
-        """Write an empty marker after the shards, over an earlier one where ``is_new``. Raises CliError."""
+        """Write an empty marker after the shards; leave one alone that is not older, unless ``is_new``.
+
+        Raises CliError.
+        """
         try:
-            self._container.upload_blob(path, b"", overwrite=is_new)
-        except ResourceExistsError:
-            return  # an earlier upload of the same files wrote it
+            written = {} if is_new else self._written(path.rpartition("/")[0] + "/")
+            if path not in written or written[path] < max(written.values()):
+                self._container.upload_blob(path, b"", overwrite=True)
         except AzureError as error:
             raise CliError(f"{path} was not written to {self._service.url}: {_first_line(error)}") from error
+
+    def _written(self, prefix: str) -> dict[str, datetime]:
+        return {blob.name: blob.last_modified for blob in self._container.list_blobs(name_starts_with=prefix)}
 
     def upload(self, file: Path, path: str, step: Step, *, overwrite: bool) -> None:
         """Upload one file, calling `step` with the bytes done.

@@ -172,7 +172,7 @@ async def http_api(req: HttpRequest, context: Context) -> HttpResponse:
 
 
 @triggers.function_name("pages")
-@triggers.route("{*page}", methods=[HttpMethod.GET], auth_level=AuthLevel.ANONYMOUS)
+@triggers.route("{*page}", methods=[HttpMethod.GET, HttpMethod.POST], auth_level=AuthLevel.ANONYMOUS)
 async def pages(req: HttpRequest, context: Context) -> HttpResponse:
     """Pass a browser's request, which has no key, to an app that has no API, however the path is written."""
     return await _handle(_pages_middleware(), req, context)

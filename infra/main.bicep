@@ -171,6 +171,7 @@ module registry 'modules/registry.bicep' = {
     tags: tags
     isPrivate: isPrivate
     keysId: identities.outputs.keysId
+    keysClientId: identities.outputs.keysClientId
     keyUri: keyVault.outputs.keyUri
     clusterPrincipalId: identities.outputs.clusterPrincipalId
     deployerPrincipalId: deployerId

@@ -20,6 +20,9 @@ MAX_REQUESTS = 4000
 MAX_FAILING = 8
 """Where more of the characters that may follow a prefix fail, storage itself is away."""
 
+_FOLDER_METADATA = "hdi_isfolder"
+"""Metadata of the empty blobs that stand for folders: accounts with a hierarchical namespace list them, and Hadoop
+writes them elsewhere. In a layout whose files have any names they would be taken for files."""
 _BROKEN_BY_A_NAME = 500
 """503 and the like are the service's own trouble: they pass, and no name is to blame."""
 
@@ -28,7 +31,7 @@ Unlisted = Callable[[str], object]
 
 
 def list_blobs(container: ContainerClient, prefix: str, unlisted: Unlisted) -> Iterator[BlobProperties]:
-    """Yield the blobs below a prefix, one operation for every 5,000.
+    """Yield the blobs below a prefix, one operation for every 5,000, without those that stand for folders.
 
     Where storage cannot list them, those with plain names are yielded that can be listed, and ``unlisted`` is called
     for each prefix below which another name stands in the way. Raises the SDK's errors.
@@ -37,14 +40,20 @@ def list_blobs(container: ContainerClient, prefix: str, unlisted: Unlisted) -> I
 
     last = ""
     try:
-        for blob in container.list_blobs(name_starts_with=prefix):
-            yield blob
+        for blob in container.list_blobs(name_starts_with=prefix, include=["metadata"]):
             last = blob.name
+            if not _is_folder(blob):
+                yield blob
     except HttpResponseError as error:
         if error.status_code != _BROKEN_BY_A_NAME:
             raise
         found = _Narrowed(container=container, unlisted=unlisted).below(prefix, error)
-        yield from (blob for blob in found if blob.name > last)  # a listing is in the order of names
+        # a listing is in the order of names
+        yield from (blob for blob in found if blob.name > last and not _is_folder(blob))
+
+
+def _is_folder(blob: BlobProperties) -> bool:
+    return str((blob.metadata or {}).get(_FOLDER_METADATA, "")).lower() == "true"
 
 
 @dataclass(kw_only=True)
@@ -87,7 +96,7 @@ class _Narrowed:
         if self.num_requests > MAX_REQUESTS:
             raise error
         try:
-            return list(self.container.list_blobs(name_starts_with=prefix, retry_total=0))
+            return list(self.container.list_blobs(name_starts_with=prefix, include=["metadata"], retry_total=0))
         except HttpResponseError as own:
             if own.status_code != _BROKEN_BY_A_NAME:
                 raise

@@ -109,6 +109,8 @@ class Layout(Section):
                 f"{path} is no shard: names that begin with _ or . or end in .crc are hidden, or left behind by the "
                 "program that wrote the data"
             )
+        if self.is_marker(path):
+            raise ShardNameError(f"{path} is no shard: it is the marker that data.layout names")
         return ShardName(
             name=path,
             split=self._split_of(path, splits or ()),

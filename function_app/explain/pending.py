@@ -40,6 +40,9 @@ def awaited_of(described: VersionDescription, services: Services) -> Iterator[st
             f"the run of generation {described.generation.number}: its request is in the queue training-requested, "
             "or the next sweep sends it"
         )
+    elif described.pipeline.data.layout.has_any_names and (missing := _missing(described)):
+        more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
+        yield f"for its next generation: {', '.join(missing[:MAX_NAMED])}{more}"
     if described.hold:
         yield f"a corrected upload: it is on hold, because {described.hold}; {what_lifts(version)}"
     for run in described.runs:
@@ -80,7 +83,7 @@ def awaited_of_blob(path: str, place: ShardPlace | None, services: Services) -> 
 
 
 def _awaited_of_open(described: VersionDescription) -> Iterator[str]:
-    missing = [name for split in described.splits for name in split.missing]
+    missing = _missing(described)
     for row in [row for split in described.splits for row in split.rejected][:MAX_NAMED]:
         reason = row.reasons[0].message if row.reasons else "no reason is recorded"
         yield f"a corrected upload of {row.name}, which was rejected: {reason}"
@@ -95,6 +98,10 @@ def _awaited_of_open(described: VersionDescription) -> Iterator[str]:
         yield f"a corrected set of shards; the current one was rejected: {described.refusal[0]}"
     else:
         yield "its closing: all shards are accepted, and the next sweep closes it"
+
+
+def _missing(described: VersionDescription) -> list[str]:
+    return [name for split in described.splits for name in split.missing]
 
 
 def _turn(run: RunRecord, services: Services) -> str:

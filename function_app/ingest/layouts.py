@@ -327,7 +327,7 @@ class MarkedVersion(ListedVersion):
         return bool(listing.markers)
 
     def _missing_of_all(self, listing: _Listing) -> Iterator[str]:
-        if self._has_moved_on(listing):
+        if self._has_moved_on(listing) and len(listing.covered) == len(listing.files):
             yield f"{self.pipeline.data.layout.marker}, written again: files were deleted or replaced after it"
 
     def _missing_of_split(self, files: list[_File], listing: _Listing) -> Iterator[str]:

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from function_app.services import Services
+from function_app.web.actions import actions
 from function_app.web.errors import add_error_handlers, error_answer
 from function_app.web.pages import add_page_errors, pages
 from function_app.web.routes import router
@@ -32,6 +33,7 @@ def build_pages_app(services: Callable[[], Services]) -> ASGIApp:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
     app.include_router(pages)
+    app.include_router(actions)
     add_page_errors(app)
     return Guard(app)
 

@@ -19,7 +19,7 @@ from function_app.domain.records import DatasetVersion
 from function_app.domain.run_states import SETTLED
 from function_app.explain.description import describe_version
 from function_app.explain.history import why
-from function_app.explain.overview import overview
+from function_app.explain.overview import models, overview
 from function_app.explain.pending import awaited_of
 from function_app.explain.run_description import describe_run
 from function_app.ingest.completeness import SplitDescription
@@ -29,7 +29,7 @@ from function_app.web.drawing import charts, shard_grid
 from function_app.web.errors import STATUSES
 from function_app.web.rendering import STATIC, histogram, page, static_file
 from function_app.web.routes import DatasetName, RunId, VersionName
-from function_app.web.sign_in import Person, SignInError, signed_in
+from function_app.web.sign_in import Person, Role, SignInError, signed_in
 from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
@@ -57,6 +57,12 @@ class View:
         self._began_s = time.monotonic()
         self.services = build()
         self.person: Person = signed_in(request.headers, self.services.pages_sign_in)
+
+    def require(self, role: Role) -> None:
+        """Raise SignInError where the person may not do what takes a role."""
+        if self.person.role < role:
+            needed, own = role.name.lower(), self.person.role.name.lower()
+            raise SignInError(f"this takes the role {needed}, and yours is {own}", status=403)
 
     def show(self, template: str, *, is_live: bool, **members: Any) -> Response:
         """Return a page; a live one says after how many seconds to ask again."""
@@ -137,6 +143,12 @@ def run_page(run_id: RunId, view: PageView) -> Response:
     described = describe_run(run_id, view.services)
     is_live = not described.is_settled or described.run.notified_at is None
     return view.show("run.html", is_live=is_live, described=described, charts=charts(described.epochs))
+
+
+@pages.get("/models")
+def models_page(view: PageView) -> Response:
+    """Show the registered models, current and previous, with what each was trained on."""
+    return view.show("models.html", is_live=True, models=models(view.services))
 
 
 @pages.get("/pipelines")

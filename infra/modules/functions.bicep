@@ -91,6 +91,7 @@ var settings = {
   DataStorage__blobServiceUri: dataBlobUri
   DataStorage__credential: 'managedidentity'
   DataStorage__clientId: appClientId
+  AzureWebJobsDisableHomepage: 'true'
   AZURE_CLIENT_ID: appClientId
   APPLICATIONINSIGHTS_CONNECTION_STRING: insightsConnectionString
   APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${appClientId};Authorization=AAD'
@@ -110,6 +111,7 @@ var settings = {
   LANDFALL_RUNS_DATASTORE: 'landfall_runs'
   LANDFALL_WORKSPACE_BLOB_URI: workspaceBlobUri
   LANDFALL_NOTIFICATION_TOPIC_ENDPOINT: topicEndpoint
+  LANDFALL_PAGES_SIGN_IN: 'off' // easy-auth, once App Service authentication stands before the app
   LANDFALL_RECONCILE_SCHEDULE: '0 */5 * * * *'
 }
 var fixedSettings = [for each in items(settings): { name: each.key, value: each.value }]

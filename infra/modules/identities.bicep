@@ -36,4 +36,5 @@ output appPrincipalId string = app.properties.principalId
 output clusterId string = cluster.id
 output clusterPrincipalId string = cluster.properties.principalId
 output keysId string = customerManagedKeys ? keys!.id : ''
+output keysClientId string = customerManagedKeys ? keys!.properties.clientId : ''
 output keysPrincipalId string = customerManagedKeys ? keys!.properties.principalId : ''

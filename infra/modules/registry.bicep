@@ -15,6 +15,9 @@ param isPrivate bool
 @description('Identity that opens the encryption key, which needs Premium; empty for a key of Microsoft.')
 param keysId string
 
+@description('Client id of that identity, which is how a registry names it.')
+param keysClientId string
+
 @description('Address of the encryption key, without its version.')
 param keyUri string
 
@@ -41,10 +44,7 @@ resource registry 'Microsoft.ContainerRegistry/registries@2025-11-01' = {
     anonymousPullEnabled: false
     publicNetworkAccess: isPrivate ? 'Disabled' : 'Enabled'
     networkRuleBypassOptions: 'AzureServices'
-    encryption: empty(keysId) ? null : {
-      status: 'enabled'
-      keyVaultProperties: { identity: keysId, keyIdentifier: keyUri }
-    }
+    encryption: empty(keysId) ? null : { status: 'enabled', keyVaultProperties: { identity: keysClientId, keyIdentifier: keyUri } }
   }
 }
 

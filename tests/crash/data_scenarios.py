@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from function_app.adapters.storage_errors import StorageRefusedError
 from function_app.config.layouts import Layout
@@ -124,10 +125,10 @@ def replaced_while_trained(job_end: str) -> Callable[[Serve], list[Step]]:
     return lambda _: [replace_shard, lambda world: end_jobs(world, job_end), deliver_run_events]
 
 
-def with_marker(world: World) -> None:
-    """Have a marker say that a version is whole."""
-    layout = Layout(kind="marker", patterns={"train": "train-*", "validation": "validation-*"})
-    world.change_pipeline(data=pipeline().data.model_copy(update={"layout": layout}))
+def with_layout(**members: Any) -> Step:
+    """Return a preparation: shards have any names, of which these have their splits by patterns."""
+    layout = Layout(**members, patterns={"train": "train-*", "validation": "validation-*"})
+    return lambda world: world.change_pipeline(data=pipeline().data.model_copy(update={"layout": layout}))
 
 
 def marked(serve: Serve) -> list[Step]:
@@ -171,8 +172,9 @@ DATA = (
     Scenario(name="quarantined", steps=quarantined, prepare=ask_for_copies),
     Scenario(name="quarantine closed", steps=quarantined, prepare=close_quarantine),
     Scenario(name="begun wrongly", steps=begun_wrongly),
-    Scenario(name="marked", steps=marked, prepare=with_marker),
-    Scenario(name="marked again", steps=marked, prelude=marked, prepare=with_marker),
+    Scenario(name="marked", steps=marked, prepare=with_layout(kind="marker")),
+    Scenario(name="marked again", steps=marked, prelude=marked, prepare=with_layout(kind="marker")),
+    Scenario(name="quiet", steps=uploaded_unserved, prepare=with_layout(kind="quiet", quiet_s=600)),
 )
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from function_app.adapters.connections import read_connection
-from function_app.config.settings import read_settings, read_url
+from function_app.config.settings import IN_AZURE, read_settings, read_url
 from function_app.domain.errors import SettingsError
 from local_azure.twin import addresses
 from local_azure.twin.parts import FUNCTION_THREADS, event_grid_config
@@ -59,7 +59,12 @@ KNOWN_TO_HOST = {
         for account in ("AzureWebJobsStorage", "DataStorage")
         for name in ("credential", "clientId")
     ),
-    *("DataStorage__blobServiceUri", "AZURE_CLIENT_ID", "PYTHON_THREADPOOL_THREAD_COUNT"),
+    *(
+        "DataStorage__blobServiceUri",
+        "AzureWebJobsDisableHomepage",
+        "AZURE_CLIENT_ID",
+        "PYTHON_THREADPOOL_THREAD_COUNT",
+    ),
     *("APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING"),
 }
 
@@ -74,7 +79,7 @@ def settings(files: Files) -> Iterator[str]:
     if "LANDFALL_RECONCILE_SCHEDULE" not in found:
         yield "the setting LANDFALL_RECONCILE_SCHEDULE is missing"
     try:
-        read = read_settings(found)
+        read = read_settings(found | {IN_AZURE[0]: "1"})
         connections = [
             read_connection(found, "AzureWebJobsStorage"),
             read_connection(found, "DataStorage", ("blob",)),

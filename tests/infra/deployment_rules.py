@@ -65,6 +65,7 @@ SOURCES = {
     "keyName": "keyVault",
     "keyUri": "keyVault",
     "keysId": "identities",
+    "keysClient": "identities",
     "topicEndpoint": "events",
     "uploadsTopic": "events",
     "runsTopic": "events",

@@ -66,11 +66,16 @@ WORKSPACE_IDENTITY = (
     "empty(keysId) ? { type: 'SystemAssigned' } : "
     "{ type: 'SystemAssigned,UserAssigned', userAssignedIdentities: { '${keysId}': {} } }"
 )
+REGISTRY_ENCRYPTION = (
+    "empty(keysId) ? null : "
+    "{ status: 'enabled', keyVaultProperties: { identity: keysClientId, keyIdentifier: keyUri } }"
+)
+"""A registry names the identity by its client id, storage and workspace by its resource id."""
 BY_PLACE: dict[tuple[str, str], dict[str, Any]] = {
     ("storage-data", "account"): ACCOUNT,
     ("storage-host", "account"): ACCOUNT_WITH_QUEUES,
     ("storage-ml", "account"): ACCOUNT_WITH_QUEUES,
-    ("registry", "registry"): {"identity": IDENTITY_OF_KEY},
+    ("registry", "registry"): {"identity": IDENTITY_OF_KEY, "properties.encryption": REGISTRY_ENCRYPTION},
     ("key-vault", "key"): {"properties.kty": "RSA", "properties.keyOps": ["wrapKey", "unwrapKey"]},
     ("machine-learning", "workspace"): {
         "identity": WORKSPACE_IDENTITY,

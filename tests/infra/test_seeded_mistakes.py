@@ -141,6 +141,7 @@ MISTAKES = {
         "CODE_ID",
     ),
     "telemetry without its identity": (APP, ";Authorization=AAD", "", "telemetry"),
+    "pages for everyone": (APP, "SIGN_IN: 'off'", "SIGN_IN: 'none'", "must not be none in Azure"),
     "app's name for azd": (APP, "'azd-service-name'", "'azd-service'", "azd-service-name"),
     # events
     "all uploads' events": (
@@ -226,6 +227,13 @@ MISTAKES = {
         "identity: empty(vaultUri) ? null : { type",
         "account.identity",
     ),
+    "registry's key by a resource id": (
+        "registry",
+        "identity: keysClientId",
+        "identity: keysId",
+        "keysClientId is not used",
+    ),
+    "registry's client id from elsewhere": (MAIN, "outputs.keysClientId", "outputs.appClientId", "gets appClientId"),
     "queues without the key": (
         HOST,
         "queue: { enabled: true, keyType: empty(keysId) ? 'Service' : 'Account' }",

@@ -189,3 +189,14 @@ def test_a_name_that_cannot_be_listed_keeps_no_other_from_being_listed(shards: S
     found += (facts.path for facts in shards.store.list("digits/", unlisted=unlisted.append))
     expected = [*(f"digits/v1/{name}" for name in names), "digits/v2/train-00000-of-00001.tfrecord"]
     assert (expected, ["digits/v1/train-00000"]) == (found, unlisted)
+
+
+@pytest.mark.azurite
+def test_blobs_that_stand_for_folders_are_not_listed(data_storage: StorageConnection, unique: str) -> None:
+    """As Data Lake accounts list them and Hadoop writes them; their names say nothing."""
+    container = data_storage.blob_service.create_container(unique)
+    container.upload_blob("digits/v1/day=3", b"", metadata={"hdi_isfolder": "true"})
+    for name in ("digits/v1/day=3/a.parquet", "digits/v1/day=4"):
+        container.upload_blob(name, b"x", metadata={"other": "true"})
+    listed = [facts.path for facts in BlobShardStore(data_storage, unique).list("digits/")]
+    assert ["digits/v1/day=3/a.parquet", "digits/v1/day=4"] == listed

@@ -15,7 +15,7 @@ from function_app.domain.records import DatasetVersion
 from function_app.explain.description import describe_version
 from function_app.explain.history import why
 from function_app.ingest import layouts
-from function_app.sweep.sweep import sweep
+from function_app.sweep.sweep import run_sweep, sweep
 from shared.manifest import Manifest
 from tests.support.world import VERSION, World, pipeline, shard_content
 
@@ -36,7 +36,9 @@ def marked_world(layout: Layout = MARKED, **changes: Any) -> World:
 def put(world: World, name: str, label: int = 1, version: str = "v1") -> str:
     """Upload a file some seconds after the last one: storage states times in seconds."""
     world.clock.move(seconds=2)
-    content = b"" if name.endswith(MARKER) else shard_content(*map(int, str(crc32(f"{name} {label}".encode()))))
+    content = (
+        b"" if name.endswith((MARKER, "DONE")) else shard_content(*map(int, str(crc32(f"{name} {label}".encode()))))
+    )
     return world.put(name, content, version)
 
 
@@ -239,6 +241,35 @@ def test_an_empty_file_of_a_split_with_others_is_left_out() -> None:
     world.deliver(world.put("split=train/part-00009.tfrecord.gz", gzip.compress(b"")))
     world.deliver(put(world, MARKER))
     assert ([list(FILES)], []) == (closings(world), missing(world))
+
+
+def test_a_marker_of_another_name_is_no_shard() -> None:
+    """Not even where the layout would take any file of that folder."""
+    world = marked_world(Layout(kind="marker", marker="DONE"))
+    for name in (*FILES, "split=train/DONE", "split=validation/DONE"):
+        world.deliver(put(world, name))
+    swept_later(world, 60)
+    assert ([list(FILES)], []) == (closings(world), missing(world))
+
+
+def test_an_unchanged_version_is_passed_over_by_the_sweep() -> None:
+    """It is closed, and costs two reads."""
+    world = marked_world()
+    for name in (*FILES, MARKER):
+        world.deliver(put(world, name))
+    world.serve_requests()
+    world.clock.move(hours=1)
+    assert [0, 1] == [run_sweep(world.services).versions_unchanged for _ in range(2)]
+
+
+def test_why_says_what_the_next_generation_waits_for() -> None:
+    """A closed version is open for files that came later."""
+    world = marked_world()
+    for name in (*FILES, MARKER, TRAIN[0]):
+        world.deliver(put(world, name))
+    world.serve_requests()
+    awaited = why(str(VERSION), world.services).awaited
+    assert f"for its next generation: _SUCCESS, written again: it is older than {TRAIN[0]}" in awaited
 
 
 def test_too_many_files_are_never_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import base64
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -78,3 +80,23 @@ def look(world: World, path: str, *, sign_in: SignIn = SignIn.NONE, **headers: s
             return await client.get(path, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
     return asyncio.run(send())
+
+
+def send_form(
+    world: World, path: str, *, key: str, headers: Mapping[str, str], sign_in: SignIn = SignIn.NONE
+) -> httpx.Response:
+    """Return the answer to a form of a page, with what a browser says of where it comes from."""
+    services = replace(world.services, pages_sign_in=sign_in)
+
+    async def send() -> httpx.Response:
+        transport = httpx.ASGITransport(app=build_pages_app(lambda: services))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7071") as client:
+            return await client.post(path, data={"key": key}, headers=dict(headers))
+
+    return asyncio.run(send())
+
+
+def principal(*claims: tuple[str, str], **members: Any) -> str:
+    """Return the header of App Service authentication."""
+    named = [{"typ": kind, "val": value} for kind, value in claims]
+    return base64.b64encode(json.dumps({"auth_typ": "aad", "claims": named, **members}).encode()).decode()

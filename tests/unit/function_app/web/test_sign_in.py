@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
-from typing import Any
 
 import pytest
 
 from function_app.config.settings import SignIn
 from function_app.web.sign_in import MAX_PRINCIPAL_CHARS, Role, SignInError, signed_in
 from tests.support.world import World
-from tests.unit.function_app.web.client import look
-
-
-def principal(*claims: tuple[str, str], **members: Any) -> str:
-    """The header of App Service authentication."""
-    named = [{"typ": kind, "val": value} for kind, value in claims]
-    return base64.b64encode(json.dumps({"auth_typ": "aad", "claims": named, **members}).encode()).decode()
+from tests.unit.function_app.web.client import look, principal
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,211 @@
+"""Actions of the pages: each says on a page of its own what it will do, and does it when that page is confirmed."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Annotated
+from urllib.parse import parse_qs, quote, urlsplit
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import RedirectResponse, Response
+
+from function_app.config.pipelines import Pipeline
+from function_app.domain.errors import NotFoundError, RunEndedError
+from function_app.domain.records import PERSON, DatasetVersion, DeadLetter, Generation, RunRecord
+from function_app.domain.run_states import SETTLED
+from function_app.notify.messages import in_words
+from function_app.runs.admission import refuse_held, release_data, why_held
+from function_app.runs.cancellation import cancel_run
+from function_app.runs.requests import request_run
+from function_app.runs.script_check import check_script, refuse_bad_script
+from function_app.services import Services
+from function_app.sweep.dead_letters import history_subject, replay
+from function_app.web.pages import PageView, View
+from function_app.web.routes import HTTP, DatasetName, DeadLetterId, RunId, VersionName
+from function_app.web.sign_in import Role, SignInError
+
+_KEY = re.compile(r"[0-9a-f]{32}")
+
+actions = APIRouter()
+
+
+async def _confirmed(request: Request) -> str:
+    """Return the key of the page that was confirmed. Raises SignInError for a form of another site.
+
+    A browser sends a person's sign-in with such a form too, but says itself where the form comes from.
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin", "")
+    is_own = site == "same-origin" if site else urlsplit(origin).netloc == request.headers.get("host")
+    key = parse_qs((await request.body()).decode(errors="replace")).get("key", [""])[0]
+    if not is_own or not _KEY.fullmatch(key):
+        raise SignInError(
+            "the request does not come from a page of this app: open the page and confirm it", status=403
+        )
+    return key
+
+
+Confirmed = Annotated[str, Depends(_confirmed)]
+
+
+def _ask(view: View, title: str, *lines: str, back: str) -> Response:
+    return view.show("confirm.html", is_live=False, title=title, lines=lines, back=back, key=uuid.uuid4().hex)
+
+
+def _record(view: View, subject: str, what: str) -> None:
+    """Record who asked for what, before it is done."""
+    view.services.history.record(subject, "person_asked", f"{view.person.name} asked on a page {what}")
+
+
+def _back(path: str) -> Response:
+    return RedirectResponse(path, status_code=303)
+
+
+def _run_path(run_id: str) -> str:
+    return f"/runs/{quote(run_id, safe='')}"
+
+
+def _version_path(version: DatasetVersion) -> str:
+    return f"/datasets/{quote(version.dataset, safe='')}/{quote(version.version, safe='')}"
+
+
+# -- cancel ---------------------------------------------------------------------------------------------------
+@actions.get("/runs/{run_id}/cancel")
+def ask_to_cancel(run_id: RunId, view: PageView) -> Response:
+    """Say what canceling a run does."""
+    view.require(Role.SUBMITTER)
+    run = _run(run_id, view.services)
+    if run.state in SETTLED:
+        raise RunEndedError(f"run {run_id} cannot be canceled: it is {run.state}")
+    return _ask(
+        view,
+        f"Cancel run {run_id}?",
+        f"It trains {run.dataset_version} on {run.num_nodes} nodes of {run.spec.get('compute')} and is {run.state}.",
+        "Its job ends, no further attempt starts, and no model is registered. What it has cost so far is spent.",
+        "Other versions that wait are trained.",
+        back=_run_path(run_id),
+    )
+
+
+@actions.post("/runs/{run_id}/cancel")
+def cancel(run_id: RunId, view: PageView, _: Confirmed) -> Response:
+    """Cancel a run."""
+    view.require(Role.SUBMITTER)
+    run = _run(run_id, view.services)
+    _record(view, run.run_id, "to cancel it")
+    reason = f"canceled by {view.person.name} on a page"
+    cancel_run(run_id, canceled_by=PERSON, reason=reason, services=view.services)
+    return _back(_run_path(run_id))
+
+
+def _run(run_id: str, services: Services) -> RunRecord:
+    run = services.ledger.run(run_id)
+    if run is None:
+        raise NotFoundError(f"run {run_id} does not exist")
+    return run
+
+
+# -- submit ---------------------------------------------------------------------------------------------------
+@actions.get("/datasets/{dataset}/{version}/submit")
+def ask_to_submit(dataset: DatasetName, version: VersionName, view: PageView) -> Response:
+    """Say what another run of a version does and may cost."""
+    view.require(Role.SUBMITTER)
+    named = DatasetVersion(dataset=dataset, version=version)
+    pipeline = view.services.pipeline_of(dataset)
+    generation = _trainable(named, pipeline, view.services)
+    train, machines = pipeline.train, pipeline.machines
+    hours = train.num_nodes * train.timeout_s / 3600
+    price = machines.price_per_node_hour
+    cost = f", {hours * price:.2f} at the price in clusters.yaml" if price else ""
+    return _ask(
+        view,
+        f"Train on {named} again?",
+        f"A new run of pipeline {pipeline.pipeline} trains on generation {generation.number} "
+        f"({generation.num_records:,} records), whatever was trained before. It waits its turn like every run.",
+        f"It takes {train.num_nodes} nodes of {machines.cluster} ({machines.vm_size}) for at most "
+        f"{in_words(train.timeout_s)}: at most {hours:.1f} node-hours{cost} for each attempt.",
+        back=_version_path(named),
+    )
+
+
+@actions.post("/datasets/{dataset}/{version}/submit")
+def submit(dataset: DatasetName, version: VersionName, view: PageView, key: Confirmed) -> Response:
+    """Request a run; confirming one page twice requests one."""
+    view.require(Role.SUBMITTER)
+    named = DatasetVersion(dataset=dataset, version=version)
+    _trainable(named, view.services.pipeline_of(dataset), view.services)
+    _record(view, str(named), f"to train on it again, request {key}")
+    run, _ = request_run(named, {}, trigger=HTTP, services=view.services, forced_by=key, key=key)
+    return _back(_run_path(run.run_id))
+
+
+def _trainable(version: DatasetVersion, pipeline: Pipeline, services: Services) -> Generation:
+    """Return what is trained on. A repeated training is forced, and would pass over a hold and errors of a script."""
+    generation = services.ledger.latest_generation(version)
+    if generation is None:
+        raise NotFoundError(
+            f"{version} has never been whole, so it cannot be trained on; its page says what is missing"
+        )
+    refuse_held(generation, services.ledger)
+    refuse_bad_script(pipeline, check_script(pipeline, services.read_script))
+    return generation
+
+
+# -- release a hold -------------------------------------------------------------------------------------------
+@actions.get("/datasets/{dataset}/{version}/release")
+def ask_to_release(dataset: DatasetName, version: VersionName, view: PageView) -> Response:
+    """Say what lifting the hold of a version does."""
+    view.require(Role.ADMIN)
+    named = DatasetVersion(dataset=dataset, version=version)
+    generation = view.services.ledger.latest_generation(named)
+    held = why_held(named, generation.number, view.services.ledger) if generation else None
+    if held is None:
+        raise NotFoundError(f"{named} is not on hold")
+    lines = (
+        f"It is on hold, because {held}.",
+        "Runs on it can be requested again. Nothing is trained by that alone.",
+    )
+    return _ask(view, f"Lift the hold on {named}?", *lines, back=_version_path(named))
+
+
+@actions.post("/datasets/{dataset}/{version}/release")
+def release(dataset: DatasetName, version: VersionName, view: PageView, _: Confirmed) -> Response:
+    """Lift the hold of a version."""
+    view.require(Role.ADMIN)
+    named = DatasetVersion(dataset=dataset, version=version)
+    _record(view, str(named), "to lift its hold")
+    release_data(named, view.services)
+    return _back(_version_path(named))
+
+
+# -- replay ---------------------------------------------------------------------------------------------------
+@actions.get("/dead-letters/{dead_letter_id}/replay")
+def ask_to_replay(dead_letter_id: DeadLetterId, view: PageView) -> Response:
+    """Say what a replay does."""
+    view.require(Role.ADMIN)
+    letter = _letter(dead_letter_id, view.services)
+    return _ask(
+        view,
+        f"Replay dead letter {dead_letter_id}?",
+        f"Its message about {letter.subject or 'an unknown subject'} is sent to {letter.source} again. "
+        "The present state is checked first, so nothing is done twice.",
+        f"Its last error was: {letter.error}. If the cause remains, it comes back.",
+        back="/dead-letters",
+    )
+
+
+@actions.post("/dead-letters/{dead_letter_id}/replay")
+def replay_letter(dead_letter_id: DeadLetterId, view: PageView, _: Confirmed) -> Response:
+    """Deliver a dead letter again."""
+    view.require(Role.ADMIN)
+    letter = _letter(dead_letter_id, view.services)
+    _record(view, history_subject(letter), f"to replay dead letter {dead_letter_id}")
+    replay(dead_letter_id, view.services)
+    return _back("/dead-letters")
+
+
+def _letter(dead_letter_id: str, services: Services) -> DeadLetter:
+    letter = services.ledger.dead_letter(dead_letter_id)
+    if letter is None:
+        raise NotFoundError(f"dead letter {dead_letter_id} does not exist")
+    return letter

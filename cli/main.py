@@ -81,6 +81,8 @@ COMMANDS = {
     "validate": LazyCommand("cli.validate.command", "validate", "Check shards as the function app does."),
     "lint": LazyCommand("cli.lint", "lint", "Find mistakes in a Horovod training script."),
     "pack": LazyCommand("cli.pack.command", "pack", "Pack images or tables into shards."),
+    "init": LazyCommand("cli.init.command", "init", "Look at shards and write a pipeline file for them."),
+    "check": LazyCommand("cli.check", "check", "Check pipeline files before they are deployed."),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
     "hook": LazyCommand("cli.deploy.command", "hook", "Run a step of `azd up`; azure.yaml calls it."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),

@@ -6,6 +6,7 @@ needs is imported by it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -70,7 +71,13 @@ def _with_pipelines_of(environ: Mapping[str, str], built: Services) -> Services:
     from function_app.config.settings import read_settings
 
     found = _pipelines(read_settings(environ), environ)
-    return replace(built, pipelines=found.pipelines, out_of_service=found.out_of_service, notifiers=found.notifiers)
+    return replace(
+        built,
+        pipelines=found.pipelines,
+        out_of_service=found.out_of_service,
+        outage_recipients=found.recipients,
+        notifiers=found.notifiers,
+    )
 
 
 def build_services(environ: Mapping[str, str]) -> Services:
@@ -87,11 +94,11 @@ def build_services(environ: Mapping[str, str]) -> Services:
 
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
-    budget_s = settings.validation_budget_s
-    workspace = _workspace_client(settings)
+    budget_s, workspace = settings.validation_budget_s, _workspace_client(settings)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,
+        outage_recipients=found.pipelines.recipients,
         workspace=settings.workspace,
         data_container=settings.data_container,
         ledger=TableLedger(host),
@@ -129,6 +136,8 @@ class _Pipelines:
 
     pipelines: Mapping[str, Pipeline]
     out_of_service: Mapping[str, tuple[str, ...]]
+    recipients: Mapping[str, tuple[str, ...]]
+    """Dataset that is out of service → whom its files notify."""
     notifiers: Mapping[str, Notifier]
 
 
@@ -176,7 +185,15 @@ def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
         whose = f"dataset {dataset}" if dataset else "a dataset that its file does not name"
         text = "\n".join(problems)
         logger.error(f"out of service, {whose}:\n{text}", extra={"action": "pipeline_out_of_service"})
-    return _Pipelines(pipelines=folder.pipelines, out_of_service=folder.out_of_service, notifiers=notifiers)
+    for recipient in (name for names in folder.recipients.values() for name in names):
+        with contextlib.suppress(SettingsError):  # it cannot be notified; the problem is in the log
+            notifiers.setdefault(recipient, _notifier(recipient, settings, environ))
+    return _Pipelines(
+        pipelines=folder.pipelines,
+        out_of_service=folder.out_of_service,
+        recipients=folder.recipients,
+        notifiers=notifiers,
+    )
 
 
 def _dead_letter_sources(host_storage: StorageConnection) -> list[DeadLetterSource]:

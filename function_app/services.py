@@ -83,6 +83,8 @@ class NotifyServices:
     """Dataset → pipeline."""
     out_of_service: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Dataset → why its pipeline cannot be used; UNIDENTIFIED for files that do not tell their dataset."""
+    outage_recipients: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Dataset that is out of service → whom its files notify, as far as they can be read."""
     ledger: NotifyLedger
     notifiers: Mapping[str, Notifier]
     """Recipient, as the pipelines name it → what delivers to it."""

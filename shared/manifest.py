@@ -8,12 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast, get_args
 
-from shared.shard_names import DataFormat
-
 FORMAT_VERSION = 1
 SYNTHETIC: Literal["synthetic"] = "synthetic"
 """The format of synthetic data, which have no shards: the training generates the records."""
-Format = DataFormat | Literal["synthetic"]
+Format = Literal["tfrecord", "parquet", "synthetic"]
 MAX_MANIFEST_BYTES = 64 << 20
 """Three times the size of 100,000 shards at about 200 bytes each."""
 

@@ -183,7 +183,9 @@ def application(
         )
     except ValueError as error:
         raise ModelError(f"{name} cannot be built for images of {input_shape}: {error}") from error
-    logits = keras.layers.Activation("linear", dtype="float32", name="logits")(body.output)
+    # MobileNetV3 has a layer of this name itself.
+    head = "logits" if all(layer.name != "logits" for layer in body.layers) else "float32_logits"
+    logits = keras.layers.Activation("linear", dtype="float32", name=head)(body.output)
     return keras.Model(inputs, logits, name=name.lower())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,8 @@ def _pack(collection: Collection, target: Path, num_shards: int, seed: int) -> N
         paths = packer.pack(step)
     size_bytes = sum(path.stat().st_size for path in paths)
     click.echo(
-        f"Packed {packer.num_examples:,} examples into {len(paths)} shards, {size_bytes:,} bytes, in {target}."
+        f"Packed {packer.num_examples:,} examples into {len(paths)} shards, {size_bytes:,} bytes, in {target}. "
+        f"Next: landfall init {shlex.quote(str(target))}"
     )
     for note in collection.notes:
         click.echo(note)

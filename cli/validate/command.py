@@ -27,9 +27,10 @@ from shard_validation import (
     check_set,
     read_counts,
 )
-from shard_validation.sets import WARNINGS
-from shared.manifest import ManifestShard
-from shared.safe_text import readable_bytes, shown
+from shard_validation.sets import WARNINGS, VersionStatistics
+from shared.configuration import misfits
+from shared.manifest import Manifest, ManifestShard
+from shared.safe_text import one_line, readable_bytes, shown
 from shared.shard_names import ShardName, ShardNameError, parse_shard_name
 
 if TYPE_CHECKING:
@@ -86,11 +87,12 @@ def validate(
             every.append(judged)
             _print(as_json(judged, read, with_statistics=statistics) if is_json else as_text(judged, read))
     reasons = set_reasons(every, requirements, find_counts(shards), read) if is_set else []
+    unfit = option_misfits(pipeline, every, read) if is_set and pipeline is not None else []
     if is_set:
-        click.echo(set_as_json(reasons) if is_json else set_as_text(reasons))
+        click.echo(set_as_json(reasons, unfit) if is_json else set_as_text(reasons, unfit))
     if not is_json and len(every) > 1:
         click.echo(summary(every))
-    if refusals(reasons) or not all(judged.accepted for judged in every):
+    if unfit or refusals(reasons) or not all(judged.accepted for judged in every):
         raise click.exceptions.Exit(REJECTED)
 
 
@@ -135,6 +137,45 @@ def set_reasons(
         except (CountsError, OSError) as error:
             reasons.append(Reason(code=ReasonCode.SET_COUNTS_UNREADABLE, shard=counts.name, message=str(error)))
     return reasons + check_set(members, requirements or DataRequirements(), counts=stated, formats=formats)
+
+
+def option_misfits(pipeline: Path, every: Sequence[Judged], read: ReadName) -> list[str]:
+    """Return why the pipeline's training could not train on these shards, by what was counted in them.
+
+    Without a clusters.yaml beside the file nothing tells how many processes share the records.
+    """
+    from function_app.config.clusters import CLUSTERS_FILE
+    from function_app.config.pipeline_files import load_pipeline
+    from function_app.config.pipelines import is_own_script
+    from function_app.domain.errors import PipelineError
+
+    if not (pipeline.parent / CLUSTERS_FILE).is_file():
+        return []
+    try:
+        loaded = load_pipeline(pipeline)
+    except PipelineError as error:
+        return list(error.problems)
+    members = [member for judged in every if (member := _member(judged, read)) is not None]
+    if is_own_script(loaded.train.script) or loaded.data.is_synthetic or not members:
+        return []
+    statistics = VersionStatistics.of(
+        (member.split, judged.verdict.statistics)
+        for judged in every
+        if judged.verdict is not None and (member := _member(judged, read)) is not None
+    )
+    manifest = Manifest(
+        dataset=loaded.dataset,
+        version="",
+        generation=1,
+        fingerprint="",
+        data_format=loaded.data.format,
+        features=loaded.data.feature_specs(),
+        shards=tuple(_numbered(members)),
+        statistics=statistics.to_json(),
+    )
+    world_size = loaded.train.num_nodes * loaded.machines.processes_per_node
+    found = misfits(loaded.options, manifest, world_size=world_size)
+    return [f"{pipeline.name}: train.options.{problem}" for problem in found]
 
 
 def _numbered(members: Sequence[ManifestShard]) -> Iterator[ManifestShard]:
@@ -194,12 +235,13 @@ def as_json(judged: Judged, read: ReadName = parse_shard_name, *, with_statistic
     return json.dumps(members)
 
 
-def set_as_json(reasons: Sequence[Reason]) -> str:
+def set_as_json(reasons: Sequence[Reason], unfit: Sequence[str] = ()) -> str:
     """Return the line for all shards together."""
     members = {
         "set": True,
         "verdict": "rejected" if refusals(reasons) else "accepted",
         "reasons": [r.to_json() for r in reasons],
+        "misfits": list(unfit),
     }
     return json.dumps(members)
 
@@ -232,13 +274,12 @@ def refusals(reasons: Sequence[Reason]) -> list[Reason]:
     return [reason for reason in reasons if reason.code not in WARNINGS]
 
 
-def set_as_text(reasons: Sequence[Reason]) -> str:
-    """Return the lines for all shards together."""
-    if not reasons:
-        return "accepted    all shards together"
-    if not refusals(reasons):
-        return f"accepted    all shards together, with warnings\n{_listed(reasons)}"
-    return f"REJECTED    all shards together\n{_listed(reasons)}"
+def set_as_text(reasons: Sequence[Reason], unfit: Sequence[str] = ()) -> str:
+    """Return the lines for all shards together, and for what the training could not do with them."""
+    verdict = "REJECTED    all shards together" if refusals(reasons) else "accepted    all shards together"
+    warned = ", with warnings" if reasons and not refusals(reasons) else ""
+    problems = ["UNFIT       for the training", *(f"  {one_line(text)}" for text in unfit)] if unfit else []
+    return "\n".join([f"{verdict}{warned}", *([_listed(reasons)] if reasons else []), *problems])
 
 
 def summary(every: Sequence[Judged]) -> str:

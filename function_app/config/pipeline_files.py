@@ -5,27 +5,27 @@ Errors name file, field and problem.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from function_app.config.clusters import CLUSTERS_FILE, MAX_CLUSTERS, Cluster, Clusters
+from function_app.config.consistency import inconsistencies
 from function_app.config.fields import ClusterName
-from function_app.config.pipelines import UNNAMED, Pipeline, is_own_script
+from function_app.config.pipelines import MAX_RECIPIENTS, UNNAMED, Pipeline, Recipient, is_own_script
+from function_app.config.yaml_text import MAX_FILE_BYTES, lines_of, yaml_as_json
 from function_app.domain.errors import PipelineError
 from horovod_lint import MAX_SCRIPT_BYTES, ScriptError
 from shared.safe_text import MAX_VALUE_CHARS, setting_value
 
-MAX_FILE_BYTES = 256 << 10
 MAX_FILES = 1000
-MAX_DEPTH = 20
 SUFFIXES = (".yaml", ".yml")
 
 _MEANINGS = {
@@ -33,6 +33,8 @@ _MEANINGS = {
     "extra_forbidden": "is unknown",
     "unexpected_keyword_argument": "is unknown",
 }
+_OF_TYPES = {"int_type": "int", "float_type": "float", "string_type": "str"}
+"""Pydantic's error → the name that it gives to one of several types of a field."""
 _MOVED = {
     "train.compute": 'is now train.cluster: write "cluster: {}" instead',
     "train.vm_size": f'belongs to the cluster: remove it, and list "- vm_size: {{}}" in its sizes in {CLUSTERS_FILE}',
@@ -72,6 +74,8 @@ class PipelineFolder:
     """Dataset → name of the file of its pipeline."""
     out_of_service: Mapping[str, tuple[str, ...]]
     """Dataset → why its pipeline cannot be used; UNIDENTIFIED for files that do not tell their dataset."""
+    recipients: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Dataset that is out of service → whom its files notify, as far as they can be read."""
 
     def without(self, found: Mapping[str, tuple[str, ...]]) -> PipelineFolder:
         """Return the folder with more datasets out of service: dataset → problems, of which there may be none."""
@@ -80,6 +84,7 @@ class PipelineFolder:
             self,
             pipelines={dataset: known for dataset, known in self.pipelines.items() if dataset not in wrong},
             out_of_service={**self.out_of_service, **wrong},
+            recipients={**self.recipients, **{dataset: self.pipelines[dataset].notify for dataset in wrong}},
         )
 
 
@@ -107,39 +112,109 @@ def read_pipelines(folder: Path, sizes: Mapping[str, str] | None = None) -> Pipe
         clusters: Clusters | PipelineError = load_clusters(folder, sizes)
     except PipelineError as error:
         clusters = error  # no pipeline can be used, and each says why
-    loaded: list[tuple[str, Pipeline]] = []
+    read = [_read(path, clusters) for path in paths]
+    loaded = [(one.path.name, one.pipeline) for one in read if one.pipeline is not None]
     problems: dict[str, list[str]] = {}
-    for path in paths:
-        try:
-            pipeline = read_pipeline(path)
-        except PipelineError as error:
-            problems.setdefault(_dataset_of(path), []).extend(error.problems)
-            continue
-        try:
-            pipeline = _on(pipeline, path.name, clusters)
-        except PipelineError as error:
-            problems.setdefault(pipeline.dataset, []).extend(error.problems)
-        loaded.append((path.name, pipeline))
-        if not has_script(folder, pipeline.train.script):
-            missing = f"{path.name}: train.script: {pipeline.train.script} does not exist in this folder"
-            problems.setdefault(pipeline.dataset, []).append(missing)
-    for dataset, collision in _collisions(loaded):
-        problems.setdefault(dataset, []).append(collision)
+    for one in read:
+        if one.problems:
+            problems.setdefault(one.dataset, []).extend(one.problems)
+    for dataset, file, collision in _collisions(loaded):
+        problems.setdefault(dataset, []).extend(_with_lines([f"{file}: {collision}"], folder / file))
     return PipelineFolder(
         pipelines={one.dataset: one for _, one in loaded if one.dataset not in problems},
         files={one.dataset: name for name, one in loaded},
         out_of_service={dataset: tuple(found) for dataset, found in problems.items()},
+        recipients={
+            dataset: tuple(dict.fromkeys(name for one in read if one.dataset == dataset for name in one.recipients))
+            for dataset in problems
+        },
     )
 
 
-def _on(pipeline: Pipeline, file: str, clusters: Clusters | PipelineError) -> Pipeline:
-    """Return the pipeline with the machines of its clusters. Raises PipelineError."""
-    if isinstance(clusters, PipelineError):
-        raise clusters
+@dataclass(frozen=True, kw_only=True)
+class _ReadFile:
+    """What one file says."""
+
+    path: Path
+    dataset: str
+    pipeline: Pipeline | None
+    problems: Sequence[str]
+    recipients: tuple[str, ...]
+
+
+def _read(path: Path, clusters: Clusters | PipelineError) -> _ReadFile:
     try:
-        return pipeline.on(clusters)
+        pipeline, problems = _on(read_pipeline(path), path, clusters)
     except PipelineError as error:
-        raise PipelineError(*(f"{file}: {problem}" for problem in error.problems)) from error
+        return _ReadFile(
+            path=path,
+            dataset=_dataset_of(path),
+            pipeline=None,
+            problems=_with_lines(error.problems, path),
+            recipients=_recipients_of(path),
+        )
+    return _ReadFile(
+        path=path, dataset=pipeline.dataset, pipeline=pipeline, problems=problems, recipients=pipeline.notify
+    )
+
+
+def _on(pipeline: Pipeline, path: Path, clusters: Clusters | PipelineError) -> tuple[Pipeline, list[str]]:
+    """Return the pipeline with the machines of its clusters, and what is wrong with it."""
+    problems: list[str] = []
+    of_clusters: tuple[str, ...] = ()
+    if isinstance(clusters, PipelineError):
+        of_clusters = clusters.problems
+    else:
+        try:
+            pipeline = pipeline.on(clusters)
+        except PipelineError as error:
+            problems += error.problems
+    names = (pipeline.train.cluster, *pipeline.attempts.other_clusters)
+    machines = [one for name in names if (one := pipeline.machines_on(name)) is not None]
+    problems += inconsistencies(pipeline, machines)
+    problems += _missing_files(pipeline, path.parent)
+    own = PipelineError(*(f"{path.name}: {problem}" for problem in problems)).problems  # safe to show
+    return pipeline, [*of_clusters, *_with_lines(own, path)]
+
+
+def _missing_files(pipeline: Pipeline, folder: Path) -> Iterator[str]:
+    """Yield each file that the pipeline names and the code asset would not have: it holds the folder scripts."""
+    if not has_script(folder, pipeline.train.script):
+        yield f"train.script: {pipeline.train.script} does not exist in this folder"
+    module = pipeline.train.options.model_module
+    if module and not module.startswith("/") and not has_script(folder, module if is_own_script(module) else "-.py"):
+        yield f"train.options.model_module: {module[:100]} does not exist in this folder; write scripts/<file>.py"
+
+
+def _with_lines(problems: Iterable[str], path: Path) -> list[str]:
+    """Return the problems of a file, each with the line of its field, or of the section that lacks the field."""
+    try:
+        lines = lines_of(_content(path))
+    except PipelineError:
+        lines = {}
+    return [f"{problem} (line {line})" if (line := _line(problem, lines)) else problem for problem in problems]
+
+
+def _line(problem: str, lines: Mapping[str, int]) -> int | None:
+    _, _, rest = problem.partition(": ")
+    field_path = rest.partition(": ")[0]
+    while field_path and field_path not in lines:
+        field_path = field_path.rpartition(".")[0]
+    return lines.get(field_path)
+
+
+def _recipients_of(path: Path) -> tuple[str, ...]:
+    """Return whom a wrong file notifies, as far as it can be read."""
+    try:
+        members = json.loads(yaml_as_json(_content(path), path.name))
+    except PipelineError:
+        return ()
+    listed = members.get("notify") if isinstance(members, dict) else None
+    found = []
+    for entry in listed[:MAX_RECIPIENTS] if isinstance(listed, list) else ():
+        with contextlib.suppress(ValidationError):
+            found.append(TypeAdapter(Recipient).validate_python(entry))
+    return tuple(found)
 
 
 def load_clusters(folder: Path, sizes: Mapping[str, str] | None = None) -> Clusters:
@@ -150,7 +225,10 @@ def load_clusters(folder: Path, sizes: Mapping[str, str] | None = None) -> Clust
             f"{CLUSTERS_FILE}: does not exist beside the pipeline files; it describes the clusters that they name: "
             "see docs/pipelines.md"
         )
-    return Clusters(clusters=parse_clusters(_content(path), path.name), sizes=sizes)
+    try:
+        return Clusters(clusters=parse_clusters(_content(path), path.name), sizes=sizes)
+    except PipelineError as error:
+        raise PipelineError(*_with_lines(error.problems, path)) from error
 
 
 def folder_mark(folder: Path) -> tuple[tuple[str, int, int], ...]:
@@ -182,7 +260,10 @@ def _dataset_of(path: Path) -> str:
 
 def load_pipeline(path: Path) -> Pipeline:
     """Return the pipeline in one file, on the clusters beside it. Raises PipelineError with all problems."""
-    return _on(read_pipeline(path), path.name, load_clusters(path.parent))
+    pipeline, problems = _on(read_pipeline(path), path, load_clusters(path.parent))
+    if problems:
+        raise PipelineError(*problems)
+    return pipeline
 
 
 def read_pipeline(path: Path) -> Pipeline:
@@ -201,7 +282,7 @@ def _content(path: Path) -> bytes:
 
 def parse_pipeline(text: bytes, name: str) -> Pipeline:
     """Return the pipeline in a YAML text, not yet on machines; errors call it ``name``. Raises PipelineError."""
-    document = _json(text, name)
+    document = yaml_as_json(text, name)
     try:
         return Pipeline.model_validate_json(document)
     except ValidationError as error:
@@ -210,34 +291,15 @@ def parse_pipeline(text: bytes, name: str) -> Pipeline:
 
 def parse_clusters(text: bytes, name: str) -> dict[str, Cluster]:
     """Return the clusters in a YAML text; errors call it ``name``. Raises PipelineError."""
-    document = _json(text, name)
+    document = yaml_as_json(text, name)
     try:
         return TypeAdapter(_CLUSTERS).validate_json(document, strict=True)
     except ValidationError as error:
         raise PipelineError(*(f"{name}: {problem}" for problem in _problems(error, Cluster))) from error
 
 
-def _json(text: bytes, name: str) -> str:
-    """Return a YAML text as JSON. Raises PipelineError."""
-    if len(text) > MAX_FILE_BYTES:
-        raise PipelineError(f"{name}: the file is larger than {MAX_FILE_BYTES} bytes")
-    try:
-        return json.dumps(yaml.load(text, Loader=_Loader), allow_nan=False)  # noqa: S506 (a SafeLoader)
-    except (yaml.YAMLError, TypeError, ValueError) as error:
-        raise PipelineError(f"{name}: not valid YAML: {_yaml_problem(error)}") from error
-
-
-def _yaml_problem(error: Exception) -> str:
-    """Return the problem without the line that PyYAML quotes: it may hold a secret."""
-    if isinstance(error, yaml.MarkedYAMLError):
-        for mark in (error.context_mark, error.problem_mark):
-            if mark is not None:
-                mark.buffer = None
-    return " ".join(str(error).split())[:500]
-
-
-def _collisions(loaded: Sequence[tuple[str, Pipeline]]) -> Iterator[tuple[str, str]]:
-    """Yield dataset and problem where two files have one dataset, or one name.
+def _collisions(loaded: Sequence[tuple[str, Pipeline]]) -> Iterator[tuple[str, str, str]]:
+    """Yield dataset, file and problem where two files have one dataset, or one name.
 
     Nothing tells which of two files for a dataset is meant, so neither is used. Of two pipelines with one name, the
     one whose file has that name keeps it: a copy does not stop its original.
@@ -247,86 +309,18 @@ def _collisions(loaded: Sequence[tuple[str, Pipeline]]) -> Iterator[tuple[str, s
     for file, pipeline in sorted(loaded, key=lambda entry: (Path(entry[0]).stem != entry[1].pipeline, entry[0])):
         if pipeline.dataset in datasets:
             first = datasets[pipeline.dataset]
-            yield pipeline.dataset, f"{file}: dataset: {first} already has the pipeline of dataset {pipeline.dataset}"
+            problem = f"dataset: {first} already has the pipeline of dataset {pipeline.dataset}"
+            yield pipeline.dataset, file, problem
         elif pipeline.pipeline in names:
             first = names[pipeline.pipeline]
-            yield pipeline.dataset, f"{file}: pipeline: {first} already uses the name {pipeline.pipeline}"
+            yield pipeline.dataset, file, f"pipeline: {first} already uses the name {pipeline.pipeline}"
         datasets.setdefault(pipeline.dataset, file)
         names.setdefault(pipeline.pipeline, file)
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without aliases (their expansion is not bounded), duplicate keys (the last one would win) and dates."""
-
-    depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.YAMLError(f"aliases are not allowed, {_place(event.start_mark)}")
-        if self.depth >= MAX_DEPTH:
-            raise yaml.YAMLError(f"nested more than {MAX_DEPTH} levels deep")
-        self.depth += 1
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-    def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 (PyYAML's own)
-        try:
-            return super().construct_object(node, deep=deep)
-        except (ValueError, LookupError) as error:  # PyYAML's own, where a value does not fit its tag
-            tag = node.tag.removeprefix("tag:yaml.org,2002:")
-            raise yaml.YAMLError(
-                f"{setting_value(node.value)} is not a value of !!{tag}, {_place(node.start_mark)}"
-            ) from error
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 (PyYAML's own)
-        if not isinstance(node, yaml.MappingNode):
-            raise yaml.YAMLError(f"expected a mapping, {_place(node.start_mark)}")
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.tag != "tag:yaml.org,2002:str":
-                raise yaml.YAMLError(
-                    f"keys must be texts, got {setting_value(str(key.value))}, {_place(key.start_mark)}"
-                )
-            if key.value in seen:
-                raise yaml.YAMLError(f"key {setting_value(key.value)} is repeated, {_place(key.start_mark)}")
-            seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
-
-
-def _date_as_text(loader: _Loader, node: yaml.ScalarNode) -> str:
-    return str(loader.construct_scalar(node))
-
-
-def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
-    """Read a number that YAML 1.1 and 1.2 read alike; 010 is 8 in one and 10 in the other."""
-    text = str(loader.construct_scalar(node))
-    if _AMBIGUOUS.fullmatch(text):
-        meant = "write a number without leading zeros, _ and :, or a text in quotes"
-        raise yaml.YAMLError(f"{setting_value(text)} is ambiguous: {meant}, {_place(node.start_mark)}")
-    is_int = node.tag == "tag:yaml.org,2002:int"
-    number: int | float = loader.construct_yaml_int(node) if is_int else loader.construct_yaml_float(node)
-    return number
-
-
-_AMBIGUOUS = re.compile(r"[-+]?0[0-9_]+|[-+]?[0-9][0-9_:.]*[_:][0-9_:.]*")
-_FLOAT_1_2 = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+")
-"""YAML 1.2 reads 1e-3 as a number; PyYAML, which reads YAML 1.1, takes it for a text without a point in it."""
-
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", _date_as_text)
-_Loader.add_constructor("tag:yaml.org,2002:int", _number)
-_Loader.add_constructor("tag:yaml.org,2002:float", _number)
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT_1_2, list("-+.0123456789"))
-
-
-def _place(mark: Any) -> str:
-    return f"line {mark.line + 1}, column {mark.column + 1}"
-
-
 def _problems(error: ValidationError, section: Any) -> Iterator[str]:
     """Yield one message for each pydantic error: field path, problem, value, and a suggestion for unknown fields."""
-    for found in error.errors(include_url=False):
+    for found in _united(error):
         location = [part for part in found["loc"] if part != "[key]"]
         field = ".".join(map(str, location))
         if field in _MOVED and found["type"] == "extra_forbidden":
@@ -347,6 +341,19 @@ def _problems(error: ValidationError, section: Any) -> Iterator[str]:
             if len(path[place]) > MAX_VALUE_CHARS:
                 path[place] = f"a name of {len(path[place])} characters"  # perhaps a key, where a name belongs
         yield f"{'.'.join(path) or 'the file'}: {message}{seen}{hint}"
+
+
+def _united(error: ValidationError) -> Iterator[Any]:
+    """Yield pydantic's errors, with one for all the types that a value may have instead of one for each."""
+    every = error.errors(include_url=False)
+    texts = {found["loc"][:-1] for found in every if found["loc"][-1:] == ("str",)}
+    united: set[tuple[int | str, ...]] = set()
+    for found in every:
+        if found["type"] not in _OF_TYPES or found["loc"][-1] != _OF_TYPES[found["type"]]:
+            yield found
+        elif (place := found["loc"][:-1]) not in united:
+            united.add(place)
+            yield {**found, "loc": place, "msg": f"must be a number{' or a text' if place in texts else ''}"}
 
 
 def _shown(value: Any) -> str:

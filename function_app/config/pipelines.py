@@ -40,6 +40,7 @@ from shared.manifest import SYNTHETIC, Encoding, FeatureKind, FeatureSpec, Forma
 OPTION_NAMES = tuple(field.name for field in fields(TrainingOptions))
 MAX_PATIENCE_S = 365 * 24 * 3600
 MAX_ATTEMPTS = 10
+MAX_RECIPIENTS = 20
 MAX_TIMEOUT_S = 21 * 24 * 3600
 """Azure ML's limit for one job."""
 UNNAMED = "-"
@@ -334,7 +335,7 @@ class Pipeline(Section):
     """Which model to register. Null: no model is registered, and every completed run reports this."""
     quarantine: Container | None = None
     """Existing container of the data account for copies of rejected shards and their reasons. Null: no copies."""
-    notify: tuple[Recipient, ...] = Field(default=(), max_length=20)
+    notify: tuple[Recipient, ...] = Field(default=(), max_length=MAX_RECIPIENTS)
     """Recipients: `topic`, or `webhook: SETTING` with the app setting that contains the address."""
     watch: Watch = Watch()
     """How long something may take before a notification is sent."""

@@ -14,6 +14,8 @@ from function_app.services import Services
 MAX_RUNS = 200
 """Newest runs that the overview reads; a strip is made from those of its pipeline."""
 MAX_STRIP = 20
+MAX_MODEL_RUNS = 1000
+MAX_MODEL_VERSIONS = 10
 MAX_ACTIVE = 50
 MAX_VERSIONS = 20
 MAX_SCANNED = 1000
@@ -63,6 +65,23 @@ class Overview:
     """Versions that have never been whole."""
     num_open: int
     strips: tuple[Strip, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A registered model: the runs whose models are its versions, the current one first."""
+
+    name: str
+    runs: tuple[RunRecord, ...]
+
+
+def models(services: Services) -> list[Model]:
+    """Return the registered models among the newest runs, by name, each with its newest versions."""
+    found: dict[str, list[RunRecord]] = {}
+    for run in services.ledger.runs(limit=MAX_MODEL_RUNS):
+        if run.state is RunState.REGISTERED and run.model_name is not None:
+            found.setdefault(run.model_name, []).append(run)
+    return [Model(name=name, runs=tuple(runs[:MAX_MODEL_VERSIONS])) for name, runs in sorted(found.items())]
 
 
 def overview(services: Services) -> Overview:

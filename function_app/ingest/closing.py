@@ -231,7 +231,7 @@ def _start(request: TrainingRequest, services: IngestServices) -> None:
 def _notify_of_change(pipeline: Pipeline, generation: Generation, services: IngestServices) -> None:
     version = str(generation.dataset_version)
     add_notifications(
-        pipeline,
+        pipeline.notify,
         subject=version,
         outcome="version_changed",
         occasion=f"g{generation.number}",
@@ -280,7 +280,7 @@ def _notify_of_set(
     version = DatasetVersion(dataset=manifest.dataset, version=manifest.version)
     listed = reasons[:MAX_LISTED_REASONS]
     add_notifications(
-        pipeline,
+        pipeline.notify,
         subject=str(version),
         outcome=outcome,
         occasion=_occasion(manifest, [reason.message for reason in listed]),

@@ -163,7 +163,7 @@ def _notify(comparison: _Comparison, pipeline: Pipeline, services: _Services) ->
     generation = comparison.generation
     version = generation.dataset_version
     add_notifications(
-        pipeline,
+        pipeline.notify,
         subject=str(version),
         outcome=comparison.decision,
         occasion=f"g{generation.number}",

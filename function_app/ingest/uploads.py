@@ -28,6 +28,7 @@ from function_app.domain.records import BlobFacts, DatasetVersion, RecordedShard
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, marked_version, shard_place
 from function_app.ingest.closing import close_if_whole, close_version
 from function_app.ingest.rejected_copies import keep_rejected
+from function_app.ingest.rejections import add_first_rejection
 from function_app.ingest.time_budget import CONTINUED, validate_in_slices
 from function_app.ingest.validation_checkpoints import (
     StoredCheckpoint,
@@ -36,6 +37,7 @@ from function_app.ingest.validation_checkpoints import (
     interrupted_verdict,
     is_exhausted,
 )
+from function_app.notify.outbox import deliver
 from function_app.services import IngestServices
 from shard_validation import (
     Reason,
@@ -302,6 +304,9 @@ def _verdict_on(place: ShardPlace, facts: BlobFacts, services: IngestServices, *
         return known, RecordedShard(replaced=None)
     if reason := _position_conflict(place, known, services):
         code, message = reason
+        found = Reason(code=code, shard=place.shard.name, message=message)
+        if add_first_rejection(place, [found], services, occasion=f"{code}/{place.shard.split}"):
+            deliver(str(place.dataset_version), services)
         services.history.record(place.path, "shard_rejected", message, code=str(code))
         services.history.record(
             str(place.dataset_version), "shard_rejected", message, code=str(code), shard=place.shard.name
@@ -355,12 +360,16 @@ def _judge(
         raise ServiceUnavailableError(f"{place.path} could not be read: {error}") from error
     if verdict is None:
         return None  # another message continues
+    # Before the verdict is recorded: a recorded one is not repeated.
+    is_first = not verdict.accepted and add_first_rejection(place, verdict.reasons, services, etag=facts.etag)
     record = _record(place, facts, verdict, services)
     recorded = services.ledger.record_shard(record, is_first=known is None)
     if begun is not None:
         forget_checkpoint(place, services)
     first = verdict.reasons[0].message if verdict.reasons else f"accepted with {verdict.num_records} records"
     services.history.record(place.path, f"shard_{record.state}", first, etag=facts.etag, crc32c=verdict.crc32c)
+    if is_first:
+        deliver(str(place.dataset_version), services)
     return record, recorded
 
 

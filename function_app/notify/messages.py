@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from function_app.config.pipelines import Pipeline
 from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
@@ -23,7 +22,9 @@ def notify_of_run(run: RunRecord, services: NotifyServices) -> bool:
     if services.outage(run.dataset_version.dataset):
         return False  # its recipients are not known until the file is mended
     if pipeline is not None:
-        add_notifications(pipeline, subject=run.run_id, outcome=run.state, content=_content(run), services=services)
+        add_notifications(
+            pipeline.notify, subject=run.run_id, outcome=run.state, content=_content(run), services=services
+        )
     return deliver(run.run_id, services)
 
 
@@ -79,7 +80,7 @@ def _sentence(text: str) -> str:
 
 
 def warn_once(
-    pipeline: Pipeline,
+    recipients: Iterable[str],
     *,
     subject: str,
     outcome: str,
@@ -95,7 +96,7 @@ def warn_once(
     if any(line.action == outcome and line.details.get("occasion", "") == occasion for line in lines):
         return False
     add_notifications(
-        pipeline, subject=subject, outcome=outcome, occasion=occasion, content=content, services=services
+        recipients, subject=subject, outcome=outcome, occasion=occasion, content=content, services=services
     )
     services.history.record(subject, outcome, str(content["text"]), occasion=occasion)
     return True

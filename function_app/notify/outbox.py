@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import LedgerConflictError, NotificationError
 from function_app.domain.records import NotificationRecord, NotificationState
 from function_app.services import NotifyServices
@@ -22,20 +21,23 @@ LONGEST_PAUSE = timedelta(hours=1)
 
 
 def add_notifications(
-    pipeline: Pipeline,
+    recipients: Iterable[str],
     *,
     subject: str,
     outcome: str,
     occasion: str = "",
     content: Mapping[str, Any],
     services: NotifyServices,
-) -> None:
+) -> bool:
     """Write one row for each recipient; rows that exist stay. ``occasion`` tells equal outcomes apart.
+
+    Return whether a row is new.
 
     Texts of the content come from outside, and leave the system: they are stored without escapes and secrets.
     """
     content = safe_json(dict(content))
-    for recipient in dict.fromkeys(pipeline.notify):
+    is_new = False
+    for recipient in dict.fromkeys(recipients):
         key = "/".join(part for part in (subject, outcome, occasion, recipient) if part)
         row = NotificationRecord(
             key=key,
@@ -45,7 +47,8 @@ def add_notifications(
             content=content,
             created_at=services.clock(),
         )
-        services.ledger.add_notification(row)
+        is_new = services.ledger.add_notification(row) or is_new
+    return is_new
 
 
 def deliver(subject: str, services: NotifyServices) -> bool:

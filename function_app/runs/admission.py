@@ -124,7 +124,9 @@ def _notify_version(run: RunRecord, text: str, services: RunServices, *, outcome
         "generation": run.generation,
     }
     subject = str(version)
-    if warn_once(pipeline, subject=subject, outcome=outcome, occasion=occasion, content=content, services=services):
+    if warn_once(
+        pipeline.notify, subject=subject, outcome=outcome, occasion=occasion, content=content, services=services
+    ):
         deliver(subject, services)
 
 

@@ -13,7 +13,7 @@ from function_app.ingest.closing import CLOSED
 from function_app.ingest.stored_shards import read_manifest
 from function_app.ports import DocumentStore
 from function_app.services import RunServices
-from shared.configuration import misfits
+from shared.configuration import misfits, unreported_metrics
 from shared.job_arguments import TrainingOptions
 from shared.manifest import Manifest, ManifestError
 
@@ -49,24 +49,13 @@ def _problems(
     """Return what does not fit. A script of one's own decides itself what the options mean."""
     if is_own_script(pipeline.train.script):
         return ()
-    problems = _unreported_metrics(pipeline, options)
+    required = pipeline.register_.require if pipeline.register_ else ()
+    problems = unreported_metrics(options, [one.metric for one in required])
     manifest = None if pipeline.data.is_synthetic else _manifest(generation, documents)
     if manifest is not None:
         world_size = pipeline.train.num_nodes * pipeline.machines.processes_per_node
         problems += misfits(options, manifest, world_size=world_size)
     return tuple(problems)
-
-
-def _unreported_metrics(pipeline: Pipeline, options: TrainingOptions) -> list[str]:
-    if pipeline.register_ is None:
-        return []
-    own = options.reported_metrics
-    reported = (*own, *(f"val_{name}" for name in own))
-    return [
-        f"register.require: the training reports no {require.metric}; it reports {', '.join(reported)}"
-        for require in pipeline.register_.require
-        if require.metric not in reported
-    ]
 
 
 def _manifest(generation: Generation, documents: DocumentStore) -> Manifest | None:

@@ -148,7 +148,7 @@ def _announce(letter: DeadLetter, services: NotifyServices) -> None:
     if pipeline is None:
         return
     add_notifications(
-        pipeline,
+        pipeline.notify,
         subject=letter.subject,
         outcome="dead_letter",
         occasion=f"{name}.{letter.num_deaths}",

@@ -17,6 +17,7 @@ from function_app.domain.records import BlobFacts, DatasetVersion, Generation, S
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
 from function_app.ingest.closing import accepted_content
 from function_app.ingest.layouts import layout_of
+from function_app.ingest.rejections import is_rejected_for_its_content
 from function_app.ingest.stored_shards import listing_mark
 from function_app.ingest.time_budget import is_under_way
 from function_app.services import IngestServices
@@ -30,6 +31,8 @@ class Look:
     """Digest of the version's blobs and its pipeline's splits; empty where some blobs are too young to be judged."""
     last_verdict_at: datetime | None
     last_accepted_at: datetime | None
+    last_rejected_at: datetime | None
+    """When a shard was last rejected for its content, and not replaced since."""
     num_rejected: int
     num_accepted: int
     """Accepted shards of the pipeline's splits."""
@@ -200,6 +203,7 @@ def _look(rows: Iterable[ShardRecord], pipeline: Pipeline, *, blobs: str) -> Loo
         blobs=blobs,
         last_verdict_at=max((row.validated_at for row in known), default=None),
         last_accepted_at=max(accepted, default=None),
+        last_rejected_at=max((row.validated_at for row in known if is_rejected_for_its_content(row)), default=None),
         num_rejected=len(known) - len(accepted),
         num_accepted=num_accepted,
         fingerprint=fingerprint,

@@ -12,6 +12,7 @@ from function_app.config.pipelines import Pipeline
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import AWAITING_SUBMISSION, Actor
 from function_app.ingest.closing import close_version, follow_up
+from function_app.ingest.rejections import sum_up_rejections
 from function_app.notify.outbox import deliver_one
 from function_app.runs.admission import sweep_run_queue
 from function_app.runs.following import follow_run
@@ -21,7 +22,7 @@ from function_app.sweep.dead_letters import collect_dead_letters
 from function_app.sweep.inventory import Inventory, look_at, remember, unchanged_closing
 from function_app.sweep.missed_uploads import send_missed
 from function_app.sweep.unknown_jobs import care_for_unknown_jobs
-from function_app.sweep.watchdog import warn_if_stalled, watch_run
+from function_app.sweep.watchdog import warn_if_stalled, watch_pipelines, watch_run
 from shared.errors import LandfallError
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ def run_sweep(services: Services) -> SweepReport:
     each("versions", ledger.versions(), lambda version: _care_for_version(version, inventory, services))
     each("runs", ledger.unfinished_runs(), lambda run: _care_for_run(run, services))
     problems += _each([services], sweep_run_queue)
+    problems += _each([services], watch_pipelines)
     for name, care in (("unknown_jobs", care_for_unknown_jobs), ("dead_letters", collect_dead_letters)):
         problems.extend(_each([services], lambda world, name=name, care=care: tally.update({name: care(world)})))  # type: ignore[misc]
     each("notifications", ledger.unsent_notifications(), lambda row: deliver_one(row, services))
@@ -120,6 +122,8 @@ def _looked_after(
 ) -> Generation | None:
     """Close a version that is whole, warn of one that is stalled; return the closing that needs its follow-up."""
     look = look_at(version, pipeline, services, inventory)
+    if look.last_rejected_at is not None:
+        sum_up_rejections(pipeline, version, look.last_rejected_at, services)
     generation = services.ledger.latest_generation(version)
     is_listed = pipeline.data.layout.has_any_names  # storage alone says whether such a version has changed
     if generation is None or is_listed or look.has_changed_since(generation):

@@ -93,4 +93,4 @@ def _notify(job: JobStatus, pipeline: Pipeline, version: DatasetVersion, service
             services.history.record(job.name, "unknown_job", text, occasion="")
         return
     content = {"text": text, "job": job.name, "status": job.status, "studio_url": job.studio_url}
-    warn_once(pipeline, subject=job.name, outcome="unknown_job", content=content, services=services)
+    warn_once(pipeline.notify, subject=job.name, outcome="unknown_job", content=content, services=services)

@@ -1,10 +1,11 @@
-"""Runs and versions that take too long: people get a warning that says what to do.
+"""Runs and versions that take too long, and pipelines that cannot be used: people get a warning that says what to do.
 
 A run whose cluster is gone ends as lost.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
 
@@ -32,7 +33,44 @@ CLUSTER_GONE_AFTER = timedelta(minutes=10)
 """How long a cluster must be missing before its runs end as lost: re-creating one takes less time."""
 
 MAX_NAMED = 20
+OUTAGES = "pipelines"
+"""The mark with the pipelines that are out of service and since when; also the subject of those without a dataset."""
+MAX_OUTAGES = 100
+"""Pipelines that one mark has room for."""
 MAX_STATUS_CHARS = 100
+
+
+def watch_pipelines(services: IngestServices) -> None:
+    """Warn once of each pipeline that has gone out of service, as long as it is."""
+    text = services.ledger.mark(OUTAGES)
+    known: dict[str, str] = json.loads(text) if text else {}
+    names = sorted(services.out_of_service)[:MAX_OUTAGES]
+    outages = {name: known.get(name) or services.clock().isoformat(timespec="seconds") for name in names}
+    if outages != known:
+        services.ledger.set_mark(OUTAGES, json.dumps(outages))
+    for dataset, since in outages.items():
+        recipients, problems = services.outage_recipients.get(dataset, ()), services.out_of_service[dataset]
+        if not recipients:
+            continue  # they may be readable once the file is half corrected
+        whose = f"the pipeline of dataset {dataset}" if dataset else "a pipeline whose file does not tell its dataset"
+        listed = "; ".join(problems[:MAX_NAMED])
+        content = {
+            "text": (
+                f"Out of service: {whose}. Its shards are validated and its runs started once its file is corrected: "
+                f"{listed}. To check the file at home: landfall check FILE"
+            ),
+            "dataset": dataset or None,
+            "problems": list(problems[:MAX_NAMED]),
+            "since": since,
+        }
+        warn_once(
+            recipients,
+            subject=dataset or OUTAGES,
+            outcome="pipeline_out_of_service",
+            occasion=since,
+            content=content,
+            services=services,
+        )
 
 
 def watch_run(run: RunRecord, services: RunServices) -> None:
@@ -67,7 +105,7 @@ def _watch_queue(run: RunRecord, pipeline: Pipeline, services: RunServices) -> N
         "num_nodes": run.num_nodes,
         "waiting_since": since.isoformat(timespec="seconds"),
     }
-    warn_once(pipeline, subject=run.run_id, outcome="run_waiting", content=content, services=services)
+    warn_once(pipeline.notify, subject=run.run_id, outcome="run_waiting", content=content, services=services)
 
 
 def _warned_of_preparing(run: RunRecord, pipeline: Pipeline, waited_s: float, services: RunServices) -> bool:
@@ -83,7 +121,7 @@ def _warned_of_preparing(run: RunRecord, pipeline: Pipeline, waited_s: float, se
     )
     content = {"text": text, "run_id": run.run_id, "environment_id": run.spec.get("environment_id")}
     warn_once(
-        pipeline,
+        pipeline.notify,
         subject=run.run_id,
         outcome="run_waiting",
         occasion="preparing",
@@ -133,7 +171,7 @@ def _stopped_responding(run: RunRecord, pipeline: Pipeline, services: RunService
             f"be gone, or still cost money. Look at it in the studio, or end it: landfall cancel {run.run_id}"
         )
         warn_once(
-            pipeline,
+            pipeline.notify,
             subject=run.run_id,
             outcome="run_silent",
             occasion=since.isoformat(),
@@ -189,7 +227,7 @@ def warn_if_stalled(pipeline: Pipeline, version: DatasetVersion, look: Look, ser
         "last_shard_at": look.last_verdict_at.isoformat(timespec="seconds"),
     }
     warn_once(
-        pipeline,
+        pipeline.notify,
         subject=str(version),
         outcome="version_stalled",
         occasion=look.last_verdict_at.isoformat(),

@@ -19,7 +19,7 @@ from function_app.domain.records import DatasetVersion
 from function_app.domain.run_states import SETTLED
 from function_app.explain.description import describe_version
 from function_app.explain.history import why
-from function_app.explain.overview import overview
+from function_app.explain.overview import models, overview
 from function_app.explain.pending import awaited_of
 from function_app.explain.run_description import describe_run
 from function_app.ingest.completeness import SplitDescription
@@ -143,6 +143,12 @@ def run_page(run_id: RunId, view: PageView) -> Response:
     described = describe_run(run_id, view.services)
     is_live = not described.is_settled or described.run.notified_at is None
     return view.show("run.html", is_live=is_live, described=described, charts=charts(described.epochs))
+
+
+@pages.get("/models")
+def models_page(view: PageView) -> Response:
+    """Show the registered models, current and previous, with what each was trained on."""
+    return view.show("models.html", is_live=True, models=models(view.services))
 
 
 @pages.get("/pipelines")

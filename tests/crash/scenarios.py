@@ -37,16 +37,20 @@ def repaired(serve: Serve) -> list[Step]:
     return [*upload(ALL_SHARDS[0], b"no records"), *uploads(*ALL_SHARDS), serve]
 
 
+def rejected(_: Serve) -> list[Step]:
+    """Several shards are rejected: the first is reported at once, the others by the timer, and one has no place."""
+    bad = [step for name in ALL_SHARDS for step in upload(name, b"no records")]
+    return [*bad, *upload("train-00000-of-00009.tfrecord")]
+
+
 def irrelevant(_: Serve) -> list[Step]:
-    """Events without an effect: of other folders, deleted blobs, sets with another size, and unknown runs."""
-    contradictory = upload("train-00000-of-00009.tfrecord")
+    """Events without an effect: of other folders, deleted blobs, and unknown runs."""
     return [
         lambda world: world.deliver("elsewhere/v1/train-00000-of-00001.tfrecord"),
         lambda world: world.deliver(f"{VERSION}/{ALL_SHARDS[0]}"),
         lambda world: world.deliver(f"{VERSION}/train-00001-of-00001.tfrecord"),
         lambda world: handle_run_event("landfall-unknown-a1", world.services),
         lambda world: handle_run_event("another-project", world.services),
-        *contradictory,
         lambda world: ask_closing(world, generation=1),
         lambda world: ask_closing(world, generation=7),
     ]
@@ -120,6 +124,8 @@ BASIC = (
     Scenario(name="changed", steps=changed, prelude=trained()),
     Scenario(name="retrained", steps=changed, prelude=trained(), prepare=retrain),
     Scenario(name="repaired", steps=repaired),
+    # the timer that comes instead of a lost step sends a summary of its own
+    Scenario(name="rejected", steps=rejected, survives_loss=False),
     Scenario(name="contradicted", steps=contradicted),
     Scenario(name="irrelevant", steps=irrelevant, prelude=trained()),
     Scenario(name="asked", steps=asked, prelude=trained(), survives_loss=False),

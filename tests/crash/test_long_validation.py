@@ -58,7 +58,11 @@ def accounts(unused_accounts: Iterator[str]) -> Accounts:
 def environment(accounts: Accounts, tmp_path: Path) -> dict[str, str]:
     """The function app's settings."""
     (tmp_path / "pipelines").mkdir(exist_ok=True)
-    (tmp_path / "pipelines" / "digits.yaml").write_text(PIPELINE)
+    (tmp_path / "pipelines" / "digits.yaml").write_text(
+        PIPELINE.replace(
+            "kind: float, shape: [2, 2, 1]", "kind: bytes, encoding: raw, dtype: uint8, shape: [50, 60, 1]"
+        )
+    )
     (tmp_path / "pipelines" / "clusters.yaml").write_text(CLUSTERS)
     return child_environment(
         **REQUIRED,

@@ -52,13 +52,14 @@ data:
   splits: [train, validation]
   features:
     label: {kind: int64, minimum: 0, maximum: 9}
+    image: {kind: float, shape: [2, 2, 1]}
   small_shard_ratio: 0.0
 on_change: notify
 train:
   cluster: landfall-gpu
   num_nodes: 2
   timeout_s: 3600
-  options: {epochs: 3, image_feature: label, per_process_batch_size: 1}
+  options: {epochs: 3, per_process_batch_size: 1}
   overrides:
     epochs: {minimum: 1, maximum: 100}
     learning_rate: {minimum: 0.0001, maximum: 0.1}
@@ -124,8 +125,9 @@ def pipeline(on: Clusters | None = None, **changes: Any) -> Pipeline:
 
 
 def shard_content(*labels: int) -> bytes:
-    """A TFRecord shard with one label for each record."""
-    return b"".join(frame_record(encode_example({"label": [label]})) for label in labels)
+    """A TFRecord shard with one label for each record, and a small image."""
+    image = [0.0, 0.25, 0.5, 1.0]
+    return b"".join(frame_record(encode_example({"label": [label], "image": image})) for label in labels)
 
 
 class MovableClock:
@@ -207,7 +209,12 @@ class World:
         """Deploy a pipeline file that cannot be used."""
         others = {name: known for name, known in self.services.pipelines.items() if name != dataset}
         problems = (f"{dataset}.yaml: train: is required",)
-        self.services = replace(self.services, pipelines=others, out_of_service={dataset: problems})
+        self.services = replace(
+            self.services,
+            pipelines=others,
+            out_of_service={dataset: problems},
+            outage_recipients={dataset: pipeline().notify},
+        )
 
     def mend_pipeline(self) -> None:
         """Deploy the pipeline as it was before it was broken."""

@@ -10,9 +10,11 @@ RECORDS_PER_SHARD = 5
 
 
 def shard(first_label: int = 0) -> bytes:
-    """Return a shard of five records with a label each."""
+    """Return a shard of five records with a label and a small image each."""
     labels = [(first_label + i) % 10 for i in range(RECORDS_PER_SHARD)]
-    return b"".join(frame_record(encode_example({"label": label})) for label in labels)
+    return b"".join(
+        frame_record(encode_example({"label": label, "image": [0.0, 0.25, 0.5, 1.0]})) for label in labels
+    )
 
 
 def whole_version() -> dict[str, bytes]:

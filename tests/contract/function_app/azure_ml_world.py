@@ -44,7 +44,9 @@ class Twin:
     account: str
     """Name of the one storage account."""
 
-    def add_pipeline(self, dataset: str, **variables: str) -> None:
+    def add_pipeline(
+        self, dataset: str, *, other_clusters: tuple[str, ...] = ("other-cluster",), **variables: str
+    ) -> None:
         """Put a pipeline into service, whose jobs run the stand-in with these variables."""
         train = pipeline().train
         options = replace(train.options, per_process_batch_size=2)
@@ -62,7 +64,7 @@ class Twin:
                 },
             }
         )
-        attempts = Attempts(max=3, wait_s=60, other_clusters=("other-cluster",))
+        attempts = Attempts(max=3, wait_s=60, other_clusters=other_clusters)
         self.world.add_pipelines(dataset, on=CLUSTERS, train=train, attempts=attempts, watch=Watch())
 
     def fault(self, name: str, dataset: str, times: int = 1) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from shared.configuration import MODELS
 from shared.job_arguments import ModelOptions
 from training_job.errors import ConfigurationError, ModelError
-from training_job.models import build_model, fuse_batch_norm
+from training_job.models import application_names, build_model, fuse_batch_norm
 
 SMALL = (64, 64, 3)
 
@@ -29,6 +30,7 @@ def logits(model: keras.Model, shape: tuple[int, ...], value: float = 128.0) -> 
         ("vgg16", SMALL),
         ("MobileNetV2", SMALL),
         ("EfficientNetB0", SMALL),
+        ("MobileNetV3Small", SMALL),
     ],
 )
 def test_a_model_by_name_gives_finite_logits_of_every_class(name: str, shape: tuple[int, ...]) -> None:
@@ -112,6 +114,20 @@ def test_an_unknown_name_is_refused_with_a_list_of_names() -> None:
     """small_cnn and all of keras.applications."""
     with pytest.raises(ConfigurationError, match=r'model_name: there is no model "ResNet51"; .*ResNet50'):
         build_model(ModelOptions(model_name="ResNet51"), SMALL)
+
+
+def test_the_submitter_knows_every_model() -> None:
+    """It refuses a name that is not in its table before a node is asked for."""
+    assert {"small_cnn", *application_names().values()} == set(MODELS)
+
+
+@pytest.mark.parametrize("name", ["small_cnn", "VGG16", "MobileNet", "Xception", "InceptionV3", "MobileNetV3Small"])
+def test_the_submitter_knows_the_smallest_image_of_a_model(name: str) -> None:
+    """One pixel less, and the model cannot be built."""
+    size = MODELS[name]
+    assert (None, 10) == build_model(ModelOptions(model_name=name), (size, size, 3)).output_shape
+    with pytest.raises((ModelError, ValueError)):
+        build_model(ModelOptions(model_name=name), (size - 1, size - 1, 3))
 
 
 def test_images_that_are_too_small_are_refused_in_words() -> None:

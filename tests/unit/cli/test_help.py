@@ -95,11 +95,16 @@ def test_an_overview_cuts_no_sentence(path: tuple[str, ...], command: click.Comm
     assert ([], True) == ([line for line in listed if not line.endswith(".") or line.endswith("..")], bool(listed))
 
 
-def loaded_by(*arguments: object) -> set[str]:
-    """Run the real command in an interpreter of its own; return the packages that it has imported."""
+def loaded_by(*arguments: object, depth: int = 1) -> set[str]:
+    """Run the real command in an interpreter of its own; return the packages that it has imported.
+
+    ``depth`` is the number of parts of their names.
+    """
     script = (
         "import json, sys\nfrom cli.main import main\ntry: main(sys.argv[1:])\nexcept SystemExit as end:\n"
-        "    assert not end.code, end.code\nprint(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+        "    assert not end.code, end.code\nprint(json.dumps(sorted({'.'.join(m.split('.')[:"
+        + str(depth)
+        + "]) for m in sys.modules})))"
     )
     command = [sys.executable, "-c", script, *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=True)
@@ -116,6 +121,22 @@ def test_validating_a_file_imports_nothing_heavy(tmp_path: Path) -> None:
     path = tmp_path / "train-00000-of-00001.tfrecord"
     path.write_bytes(framed([labelled(i % 10) for i in range(20)]))
     assert set() == loaded_by("validate", path) & HEAVY
+
+
+def test_checking_a_pipeline_opens_no_client_of_azure() -> None:
+    """The file is read, and nothing is asked of any service."""
+    modules = loaded_by("check", REPOSITORY / "pipelines" / "digits.yaml", depth=2)
+    sdks = {name for name in modules if name.startswith("azure.")} - {"azure.functions"}
+    assert set() == sdks | modules & {"numpy", "pyarrow", "PIL", "local_azure", "httpx"}
+
+
+def test_looking_at_shards_opens_no_client_of_azure(tmp_path: Path) -> None:
+    """Nor pyarrow, where the shards are TFRecord."""
+    path = tmp_path / "train-00000-of-00001.tfrecord"
+    path.write_bytes(framed([labelled(i % 10) for i in range(20)]))
+    modules = loaded_by("init", path, "--to", tmp_path / "made.yaml", depth=2)
+    sdks = {name for name in modules if name.startswith("azure.")} - {"azure.functions"}
+    assert set() == sdks | modules & {"numpy", "pyarrow", "PIL", "local_azure", "httpx"}
 
 
 def test_linting_a_script_imports_nothing_heavy(tmp_path: Path) -> None:

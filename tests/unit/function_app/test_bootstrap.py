@@ -95,6 +95,17 @@ def test_a_wrong_file_takes_only_its_own_dataset_out_of_service(
     assert services.outage("other") is None
 
 
+def test_the_recipients_of_a_wrong_file_are_known_as_far_as_they_can_be_read(tmp_path: Path) -> None:
+    """They are notified of the outage; one that is malformed keeps no other from it."""
+    settings = environ(tmp_path)
+    (tmp_path / "digits.yaml").write_text(
+        "dataset: digits\nnotify: [mail, topic, {webhook: LANDFALL_WEBHOOK_PEOPLE}]\n"
+    )
+    services = build_services(settings)
+    assert {"digits": ("topic", "webhook:LANDFALL_WEBHOOK_PEOPLE")} == services.outage_recipients
+    assert {"topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"} == set(services.notifiers)
+
+
 def test_a_missing_address_stops_the_pipelines_that_need_it(tmp_path: Path) -> None:
     """The webhook of one dataset is not another's."""
     settings = environ(tmp_path, LANDFALL_WEBHOOK_PEOPLE="")
@@ -110,13 +121,14 @@ def test_a_copy_stops_its_dataset_but_not_the_name_of_its_original(tmp_path: Pat
     (tmp_path / "a.yaml").write_text(PIPELINE.replace("dataset: digits", "dataset: other"))
     services = build_services(settings)
     assert ["digits"] == list(services.pipelines)
-    assert ("a.yaml: pipeline: digits.yaml already uses the name digits",) == services.out_of_service["other"]
+    assert ("a.yaml: pipeline: digits.yaml already uses the name digits (line 2)",) == services.out_of_service[
+        "other"
+    ]
     (tmp_path / "a.yaml").write_text(PIPELINE.replace("pipeline: digits", "pipeline: other"))
     services = build_services(settings)
     assert {} == services.pipelines
-    assert ("a.yaml: dataset: digits.yaml already has the pipeline of dataset digits",) == services.out_of_service[
-        "digits"
-    ]
+    problem = "a.yaml: dataset: digits.yaml already has the pipeline of dataset digits (line 3)"
+    assert (problem,) == services.out_of_service["digits"]
 
 
 def test_a_mended_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,34 @@ def test_people_are_notified_of_a_cancellation_when_the_file_is_mended() -> None
     world.mend_pipeline()
     swept(world)
     assert RunState.CANCELED is world.stands(run).state
-    assert ["canceled"] == [sent.outcome for sent in world.topic.received]
+    assert ["pipeline_out_of_service", "canceled"] == [sent.outcome for sent in world.topic.received]
+
+
+def test_people_are_notified_once_for_each_outage() -> None:
+    """With what is wrong and how to look at it; again if the file is broken again."""
+    world = two_datasets()
+    for _ in range(3):
+        swept(world)
+    world.mend_pipeline()
+    swept(world)
+    world.break_pipeline()
+    swept(world)
+    first, second = (sent for sent in world.topic.received if sent.outcome == "pipeline_out_of_service")
+    assert "digits.yaml: train: is required. To check the file at home: landfall check" in first.content["text"]
+    assert first.key != second.key
+    assert 2 == len(world.people.received)
+
+
+def test_a_file_whose_recipients_cannot_be_read_is_reported_when_they_can() -> None:
+    """A file that is not YAML does not tell whom to notify."""
+    world = two_datasets()
+    recipients = world.services.outage_recipients
+    world.services = replace(world.services, outage_recipients={})
+    swept(world)
+    assert [] == world.topic.received
+    world.services = replace(world.services, outage_recipients=recipients)
+    swept(world)
+    assert ["pipeline_out_of_service"] == [sent.outcome for sent in world.topic.received]
 
 
 def test_a_request_is_made_again_by_the_sweep() -> None:

@@ -73,6 +73,7 @@ train:
   cluster: landfall-gpu
   num_nodes: 1
   timeout_s: 3600
+  options: {validation_split: test, image_height: 30, per_process_batch_size: 1}
 """
 CLASSIC_NAME = "train-00000-of-01024"
 """Without a suffix, as build_imagenet_data.py of tensorflow/models names them."""

@@ -18,6 +18,7 @@ from tests.support.shards import framed, image_bytes, labelled
 from tests.support.terminal import landfall
 from tests.support.world import PIPELINE as PIPELINE_TEXT
 from tests.support.world import shard_content
+from tests.unit.cli import pipeline_mistakes
 
 PIPELINE = Path(__file__).parents[4] / "pipelines" / "digits.yaml"
 SOUND = framed([labelled(i % 10, image=image_bytes("PNG", (8, 8), "L")) for i in range(20)])
@@ -217,6 +218,30 @@ def test_replaced_while_it_is_read(shards: Path, change: Callable[[Path], object
     message = f"{path}: the file was replaced or removed while it was read; validate it again"
     assert [("source_changed", message)] == [(reason.code, reason.message) for reason in judged.reasons]
     assert not judged.accepted
+
+
+def test_options_that_do_not_fit_what_was_counted_are_found_at_home(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """With --set and a pipeline beside its clusters; the function app would refuse the run."""
+    for name in ("train-00000-of-00001.tfrecord", "validation-00000-of-00001.tfrecord"):
+        records = [labelled(n, image=image_bytes("PNG", (64, 64))) for n in range(8)]
+        (tmp_path / name).write_bytes(framed(records + [labelled(9)] * name.startswith("t")))
+    (tmp_path / "clusters.yaml").write_text(pipeline_mistakes.CLUSTERS)
+    required = "image: {kind: bytes, encoding: png, shape: [64, 64, 3]"
+    pipeline = tmp_path / "cats.yaml"
+    pipeline.write_text(pipeline_mistakes.PIPELINE.replace(required, f"{required}, required: false"))
+    status, out, _ = landfall(capsys, "validate", tmp_path, "--set", "--pipeline", pipeline, "--jobs", 1)
+    assert (1, ["accepted    all shards together", "UNFIT       for the training"]) == (status, out.splitlines()[2:4])
+    assert [
+        (
+            "  cats.yaml: train.options.per_process_batch_size: 32 on 2 processes needs 64 records for each step, "
+            "but split train has 9"
+        ),
+        '  cats.yaml: train.options.image_feature: 1 of 9 records of split train have no "image"',
+    ] == out.splitlines()[4:6]
+    status, out, _ = landfall(capsys, "validate", tmp_path, "--set", "--json", "--pipeline", pipeline, "--jobs", 1)
+    assert (1, 2) == (status, len(json.loads(out.splitlines()[-1])["misfits"]))
 
 
 def test_a_folder_of_spark_is_checked_with_all_that_is_in_it(

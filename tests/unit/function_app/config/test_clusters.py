@@ -103,7 +103,7 @@ def test_a_wrong_or_missing_file_of_clusters_stops_every_pipeline_and_says_so_on
     assert {"digits", "other"} == set(read_pipelines(tmp_path).out_of_service)
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
-    assert ("clusters.yaml: gpu.sizes: is required",) == caught.value.problems
+    assert ("clusters.yaml: gpu.sizes: is required (line 1)",) == caught.value.problems
     (tmp_path / "clusters.yaml").unlink()
     with pytest.raises(PipelineError, match=r"^clusters\.yaml: does not exist beside the pipeline files"):
         load_pipelines(tmp_path)

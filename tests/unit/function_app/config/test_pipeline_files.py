@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from function_app.config.pipeline_files import MAX_FILE_BYTES, load_pipelines, parse_pipeline
+from function_app.config.pipeline_files import load_pipelines, parse_pipeline, read_pipelines
+from function_app.config.yaml_text import MAX_FILE_BYTES
 from function_app.domain.errors import PipelineError
 from shared.manifest import FeatureSpec
 from tests.support.world import CLUSTERS, PIPELINE, own_script
@@ -20,7 +21,9 @@ def test_a_missing_script_is_reported(tmp_path: Path) -> None:
     (tmp_path / "clusters.yaml").write_text(CLUSTERS)
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
-    assert ("digits.yaml: train.script: scripts/x.py does not exist in this folder",) == caught.value.problems
+    assert (
+        "digits.yaml: train.script: scripts/x.py does not exist in this folder (line 13)",
+    ) == caught.value.problems
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "x.py").write_text("")
     assert ["digits"] == list(load_pipelines(tmp_path))
@@ -74,7 +77,7 @@ def test_two_pipelines_for_one_dataset_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "b.yml").write_text(PIPELINE.replace("pipeline: digits", "pipeline: other"))
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
-    assert ("b.yml: dataset: a.yaml already has the pipeline of dataset digits",) == caught.value.problems
+    assert ("b.yml: dataset: a.yaml already has the pipeline of dataset digits (line 3)",) == caught.value.problems
 
 
 def test_all_invalid_files_of_a_folder_are_reported(tmp_path: Path) -> None:
@@ -84,6 +87,17 @@ def test_all_invalid_files_of_a_folder_are_reported(tmp_path: Path) -> None:
     with pytest.raises(PipelineError) as caught:
         load_pipelines(tmp_path)
     assert {"a.yaml", "b.yaml"} == {problem.split(":")[0] for problem in caught.value.problems}
+
+
+def test_what_a_file_says_of_features_is_shown_safely(tmp_path: Path) -> None:
+    """Names come from the file, and problems go to logs, terminals and recipients."""
+    named = PIPELINE.replace(
+        "epochs: 3,", 'epochs: 3, image_feature: "\\e[31m", label_feature: "https://h.example/SECRET",'
+    )
+    (tmp_path / "digits.yaml").write_text(named)
+    (tmp_path / "clusters.yaml").write_text(CLUSTERS)
+    problems = read_pipelines(tmp_path).out_of_service["digits"]
+    assert (2, True, False) == (len(problems), all(map(str.isprintable, problems)), "SECRET" in str(problems))
 
 
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:

@@ -402,7 +402,7 @@ def test_a_rejected_record_is_named_by_the_file_that_it_was_packed_from() -> Non
     world.deliver(PATH)
     verdict, (entry,) = row(world), world.ledger.history(PATH)
     assert verdict is not None
-    expected = f"{NAME}, record 1 at byte 34, feature label: expected 0 to 9, got 12 (packed from twelve\\n.png)"
+    expected = f"{NAME}, record 1 at byte 65, feature label: expected 0 to 9, got 12 (packed from twelve\\n.png)"
     assert [expected] == [reason.message for reason in verdict.reasons] == [entry.reason]
 
 

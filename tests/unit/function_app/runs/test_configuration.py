@@ -16,8 +16,8 @@ from tests.unit.function_app.web.client import call
 HIGH = "num_classes: 2, but labels go up to 9"
 UNMET = Register(model="digits-cnn", require=(Requirement(metric="val_auc", at_least=0.9),))
 NO_AUC = (
-    "register.require: the training reports no val_auc; it reports loss, accuracy, top5_accuracy, val_loss, "
-    "val_accuracy, val_top5_accuracy"
+    "register.require.0: the training reports no val_auc; it reports loss, accuracy, top5_accuracy, val_loss, "
+    "val_accuracy, val_top5_accuracy; val_auc needs task: binary"
 )
 
 
@@ -37,14 +37,34 @@ def mistaken(**changes: Any) -> World:
     return world
 
 
-NO_PIXELS = 'image_feature: the data have no feature "pixels"; data.features names label'
+NO_PIXELS = 'image_feature: the data have no feature "pixels"; data.features names image, label'
 MISTAKES = [
     (with_options(num_classes=2), HIGH),
     (
         with_options(image_feature="pixels"),
-        'image_feature: the data have no feature "pixels"; data.features names label',
+        'image_feature: the data have no feature "pixels"; data.features names image, label',
     ),
     ({"register_": UNMET}, NO_AUC),
+    (
+        with_options(num_lanes=3),
+        "num_lanes: 3 lanes cannot be shared equally by 2 processes; use a multiple of 2, or 0",
+    ),
+    (with_options(model_name="ResNet51"), 'model_name: there is no model "ResNet51"; did you mean ResNet50?'),
+    (
+        with_options(validation_split="test"),
+        'validation_split: the data have no split "test"; they have train, validation',
+    ),
+    (
+        with_options(model_name="VGG16"),
+        (
+            "model_name: VGG16 needs images of at least 32 x 32 pixels, and they have 2 x 2; set image_height and "
+            "image_width, or use another model"
+        ),
+    ),
+    (
+        with_options(per_process_batch_size=20),
+        "per_process_batch_size: 20 on 2 processes needs 40 records for each step, but split train has 21",
+    ),
 ]
 
 

@@ -129,6 +129,22 @@ def test_a_run_shows_its_timeline_its_epochs_and_its_log() -> None:
     assert "LANDFALL_PROGRESS" not in page.text
 
 
+def test_models_are_shown_with_what_they_were_trained_on() -> None:
+    """The current one first, with metrics, data and run; runs that registered none are no models."""
+    world = World()
+    assert "No model is registered yet" in look(world, "/models").text
+    first = world.finish(world.upload_version())
+    world.clock.move(hours=1)
+    second = world.finish(world.train(version="v2"))
+    failed = world.finish(world.train(version="v3"), "Canceled")
+    page = look(world, "/models").text
+    current, previous = page.index(f"{second.model_version}, the current one"), page.index(f">{first.model_version}<")
+    assert current < previous
+    assert "val accuracy 0.97" in texts(page)
+    assert 'href="/datasets/digits/v2"' in page
+    assert failed.run_id not in page
+
+
 def test_the_cost_of_a_run_that_trains_grows_with_the_time() -> None:
     """At the prices of clusters.yaml, over all attempts."""
     world = World()
@@ -222,7 +238,8 @@ def test_every_page_forbids_what_it_does_not_need() -> None:
     """No inline script or style, nothing from other sites, no frame around it, no copy in a cache."""
     world = World()
     run = training(world)
-    for path in ("/", "/pipelines", "/dead-letters", "/datasets/digits/v1", f"/runs/{run.run_id}", "/nowhere"):
+    paths = ("/", "/models", "/pipelines", "/dead-letters", "/datasets/digits/v1", f"/runs/{run.run_id}", "/nowhere")
+    for path in paths:
         page = look(world, path)
         assert page.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'; ")
         assert "unsafe" not in page.headers["Content-Security-Policy"]

@@ -65,7 +65,16 @@ def test_a_split_has_statistics_of_its_accepted_shards() -> None:
                 "num_distinct": 2,
                 "most_frequent": {"1": 2, "7": 1},
                 "other": 0,
-            }
+            },
+            "image": {
+                "kind": "float",
+                "num_present": 3,
+                "minimum": 0.0,
+                "maximum": 1.0,
+                "num_distinct": 0,
+                "most_frequent": {},
+                "other": 0,
+            },
         },
     }
     assert (statistics, 1) == (train["statistics"], train["num_rejected"])

@@ -1,0 +1,130 @@
+"""``landfall check``. Imports nothing of azure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shared.safe_text import one_line
+
+if TYPE_CHECKING:
+    from function_app.config.pipeline_files import PipelineFolder
+    from function_app.config.pipelines import Pipeline
+
+ROOT = Path(__file__).resolve().parents[1]
+WRONG = 1
+"""Exit status where a file is wrong; click's own for wrong usage is 2."""
+SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """One file, and what is wrong with it."""
+
+    path: Path
+    problems: tuple[str, ...]
+    """Each begins with the name of the file."""
+    summary: str = ""
+    """What a pipeline without problems will do."""
+
+
+@click.command(epilog="Example: landfall check pipelines/digits.yaml")
+@click.argument("files", nargs=-1, metavar="[FILE|FOLDER ...]", type=click.Path(path_type=Path))
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per file, each on its own line.")
+def check(files: tuple[Path, ...], *, is_json: bool) -> None:
+    """Check pipeline files as the function app does, before they are deployed: each field, and fields together.
+
+    Without an argument, the folder pipelines is checked. The clusters.yaml beside a file is read too, and a training
+    script of your own is checked as `landfall lint` does. A message says the file, the field with its line, what is
+    wrong and what to write instead. No data are read: `landfall validate --pipeline FILE` checks shards.
+
+    Exit status: 0 every file can be used; 1 a file is wrong; 2 wrong usage.
+    """
+    checked = [one for path in files or (ROOT / "pipelines",) for one in checked_files(path)]
+    for one in checked:
+        click.echo(as_json(one) if is_json else as_text(one))
+    num_wrong = sum(bool(one.problems) for one in checked)
+    if not is_json and len(checked) > 1:
+        click.echo(f"{len(checked) - num_wrong} of {len(checked)} files can be used")
+    if num_wrong:
+        raise click.exceptions.Exit(WRONG)
+
+
+def checked_files(path: Path) -> Iterator[Checked]:
+    """Yield each file of an argument. Raises UsageError for anything that is no file or folder with YAML."""
+    name = one_line(str(path))
+    if not path.exists():
+        raise click.UsageError(f"{name}: there is no such file or folder.")
+    if not path.is_dir() and not path.is_file():
+        raise click.UsageError(f"{name}: is a pipe or a device, not a file or a folder.")
+    if path.is_file() and path.suffix not in SUFFIXES:
+        raise click.UsageError(f"{name}: the name of a pipeline file ends in .yaml or .yml.")
+    folder = path if path.is_dir() else path.parent
+    from function_app.config.clusters import CLUSTERS_FILE
+    from function_app.config.pipeline_files import read_pipelines
+    from function_app.domain.errors import PipelineError
+
+    try:
+        read = read_pipelines(folder)
+        paths = sorted(one for one in folder.iterdir() if one.suffix in SUFFIXES) if path.is_dir() else [path]
+    except PipelineError as error:
+        raise click.UsageError(str(error)) from error
+    except OSError as error:
+        raise click.UsageError(f"{name}: cannot be opened: {error.strerror}.") from error
+    if not [one for one in paths if one.name != CLUSTERS_FILE or path.is_file()]:
+        raise click.UsageError(f"{name}: has no pipeline file; `landfall init` writes one for your data.")
+    problems = list(dict.fromkeys(problem for found in read.out_of_service.values() for problem in found))
+    for one in paths:
+        yield _judged(one, problems, read)
+
+
+def _judged(path: Path, problems: Iterable[str], read: PipelineFolder) -> Checked:
+    """Return one file with its problems; a file whose clusters.yaml is wrong cannot be used either."""
+    from function_app.config.clusters import CLUSTERS_FILE
+
+    beginnings = tuple(f"{name}:" for name in dict.fromkeys((path.name, CLUSTERS_FILE)))
+    own = tuple(problem for problem in problems if problem.startswith(beginnings))
+    dataset = next((dataset for dataset, file in read.files.items() if file == path.name), "")
+    pipeline = read.pipelines.get(dataset)
+    if own or pipeline is None:
+        return Checked(path=path, problems=own)
+    return Checked(path=path, problems=tuple(_script_errors(pipeline, path)), summary=_summary(pipeline))
+
+
+def _script_errors(pipeline: Pipeline, path: Path) -> Iterator[str]:
+    """Yield the errors of a training script of one's own, for which its job would not be submitted."""
+    from function_app.config.pipelines import is_own_script
+
+    if is_own_script(pipeline.train.script):
+        from function_app.config.pipeline_files import read_script
+        from function_app.runs.script_check import check_script
+
+        found = check_script(pipeline, lambda script: read_script(path.parent, script))
+        yield from (f"{path.name}: train.script: {error}" for error in found.errors)
+
+
+def _summary(pipeline: Pipeline) -> str:
+    machines, train = pipeline.machines, pipeline.train
+    data = pipeline.data.format if pipeline.data.is_synthetic else f"splits {', '.join(pipeline.data.splits)}"
+    model = f"registers {pipeline.register_.model}" if pipeline.register_ else "registers no model"
+    ranks = f"{train.num_nodes} x {machines.processes_per_node} processes on {machines.cluster} ({machines.vm_size})"
+    return f"dataset {pipeline.dataset}, {data}; {ranks}; {model}"
+
+
+def as_json(checked: Checked) -> str:
+    """Return one line for one file."""
+    verdict = "wrong" if checked.problems else "usable"
+    return json.dumps({"file": str(checked.path), "verdict": verdict, "problems": list(checked.problems)})
+
+
+def as_text(checked: Checked) -> str:
+    """Return the lines for one file: the verdict, then the problems."""
+    name = one_line(str(checked.path))
+    if checked.problems:
+        return "\n".join([f"WRONG   {name}", *(f"  {one_line(problem)}" for problem in checked.problems)])
+    return f"usable  {name}{f'  ({one_line(checked.summary)})' if checked.summary else ''}"

@@ -1,0 +1,1 @@
+"""``landfall init``: looks at shards and writes a pipeline file for them."""

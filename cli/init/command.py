@@ -1,0 +1,218 @@
+"""``landfall init``. Imports nothing of azure, except for URLs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.errors import CliError
+from cli.init.proposal import Facts, Proposal
+from cli.init.sampling import Sample, format_of, read_sample
+from cli.validate.inputs import ShardInput, find_counts, find_inputs, open_url
+from shard_validation import CountsError, LocalFileSource, ShardSource, SourceError, read_counts
+from shared.safe_text import one_line, shown
+from shared.shard_names import DATASET_MEANING, DATASET_PATTERN, ShardName, ShardNameError, parse_shard_name
+from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARDS_PER_SPLIT = 2
+"""Shards of each split that are looked at: the first and the last."""
+
+
+def _dataset(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and DATASET_PATTERN.fullmatch(value) is None:
+        raise click.BadParameter(f"{value!r:.100} is malformed: a dataset is {DATASET_MEANING}.")
+    return value
+
+
+@click.command(epilog="Example: landfall init shards --dataset photos")
+@click.argument("shards", nargs=-1, metavar="[PATH|URL ...]")
+@click.option(
+    "--dataset", callback=_dataset, metavar="NAME", help="Name of dataset and pipeline (default: the folder's name)."
+)
+@click.option(
+    "--to",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Pipeline file to write, beside a clusters.yaml (default: pipelines/NAME.yaml).",
+)
+@click.option(
+    "--cluster",
+    metavar="NAME",
+    help="Cluster of clusters.yaml to train on (default: the first, or asked on a terminal).",
+)
+def init(shards: tuple[str, ...], dataset: str | None, target: Path | None, cluster: str | None) -> None:
+    """Look at a few shards, and write a pipeline file for them.
+
+    PATH is a folder of shards (default: this folder), or a file; URL that of a blob. Comments in the file say where
+    each value came from. What the data do not tell is asked on a terminal, and otherwise marked with CHECK. A file
+    that exists is not overwritten.
+    """
+    inputs = find_inputs(shards or (".",))
+    name = dataset or _name_of(shards)
+    file = target or ROOT / "pipelines" / f"{name}.yaml"
+    if file.exists():
+        raise CliError(f"{one_line(str(file))}: exists. Remove it, or pass another file to --to.")
+    if not file.parent.is_dir():
+        raise CliError(
+            f"{one_line(str(file.parent))}: there is no such folder. Create it, with a clusters.yaml in it."
+        )
+    proposal = Proposal(facts=_facts(name, inputs, shards, file.parent, cluster), ask=_ask)
+    text = proposal.text()
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise CliError(f"{one_line(str(file))}: cannot be written: {error.strerror}.") from error
+    _report(file, proposal.marks, shards)
+
+
+def _name_of(arguments: Sequence[str]) -> str:
+    """Return the name of the first folder, as a dataset may be called."""
+    first = arguments[0] if arguments else "."
+    path = Path(first.partition("?")[0]) if "://" in first else Path(first).resolve()
+    folder = path if path.is_dir() else path.parent
+    name = re.sub(r"[^a-z0-9_-]+", "-", folder.name.lower()).strip("-_")[:63]
+    return name or "data"
+
+
+def _facts(
+    name: str, inputs: Sequence[ShardInput], arguments: Sequence[str], folder: Path, cluster: str | None
+) -> Facts:
+    by_split = _by_split(inputs)
+    sample, data_format, sizes = Sample(), "", list[float]()
+    for members in by_split.values():
+        for shard in dict.fromkeys((members[0], members[-1])):
+            with _opened(shard) as source:
+                data_format = data_format or format_of(source)
+                before = sample.num_records
+                for record in read_sample(source, shard.label):
+                    sample.add(shard.label, record)
+                sample.num_shards += 1
+                sizes.append(source.size_bytes / max(1, sample.num_records - before))
+    if not sample.features:
+        raise CliError(f"{shown(inputs[0].label)}: no record has a feature, so there is nothing to train on.")
+    counts, counted_by = _counts(arguments, by_split, sizes)
+    return Facts(
+        dataset=name,
+        data_format=data_format,
+        sample=sample,
+        splits={split: _named(members[0]).num_shards for split, members in by_split.items()},
+        counts=counts,
+        counted_by=counted_by,
+        classes=_classes(arguments),
+        **_machines(folder, cluster),
+    )
+
+
+def _by_split(inputs: Sequence[ShardInput]) -> dict[str, list[ShardInput]]:
+    """Return the shards of each split. Raises CliError where no file has the name of a shard."""
+    found: dict[str, list[ShardInput]] = {}
+    for shard in inputs:
+        with contextlib.suppress(ShardNameError):
+            found.setdefault(parse_shard_name(shard.name).split, []).append(shard)
+    if not found:
+        raise CliError(
+            f"{shown(inputs[0].label)}: no file is named like train-00000-of-00008.tfrecord, so its split is not "
+            "known. Rename the files, or pack the data: landfall pack --help"
+        )
+    return dict(sorted(found.items(), key=lambda entry: (entry[0] != "train", entry[0])))
+
+
+def _named(shard: ShardInput) -> ShardName:
+    return parse_shard_name(shard.name)
+
+
+@contextlib.contextmanager
+def _opened(shard: ShardInput) -> Iterator[ShardSource]:
+    try:
+        if shard.is_url:
+            yield open_url(shard.location)
+        else:
+            with LocalFileSource(Path(shard.location)) as source:
+                yield source
+    except SourceError as error:
+        raise CliError(f"{shown(shard.label)}: cannot be read: {error}.") from error
+
+
+def _counts(
+    arguments: Sequence[str], by_split: Mapping[str, Sequence[ShardInput]], sizes: Sequence[float]
+) -> tuple[dict[str, int], str]:
+    """Return the records of each split, and how they are known: stated beside the shards, or by their size."""
+    path = find_counts(arguments or (".",))
+    if path is not None:
+        with contextlib.suppress(OSError, CountsError):
+            stated = read_counts(path.name, path.read_bytes())
+            return {split: sum(counts) for split, counts in stated.splits.items()}, path.name
+    record_bytes = sum(sizes) / len(sizes)
+    counts = {}
+    for split, members in by_split.items():
+        if not any(shard.is_url for shard in members):
+            total = sum(Path(shard.location).stat().st_size for shard in members)
+            counts[split] = int(total / record_bytes)
+    return counts, "estimated"
+
+
+def _classes(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the classes that dataset.json states."""
+    path = find_counts(arguments or (".",))
+    if path is None or path.name != DATASET_FILE:
+        return ()
+    try:
+        with path.open("rb") as file:
+            members = json.loads(file.read(MAX_FILE_BYTES + 1))
+        return tuple(map(str, members["classes"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ()
+
+
+def _machines(folder: Path, cluster: str | None) -> dict[str, Any]:
+    """Return what the cluster has, by the clusters.yaml beside the file. Raises CliError for one that it lacks."""
+    from function_app.config.clusters import CLUSTERS_FILE
+    from function_app.config.pipeline_files import load_clusters
+    from function_app.domain.errors import PipelineError
+
+    if not (folder / CLUSTERS_FILE).is_file():
+        return {"cluster": cluster}
+    try:
+        clusters = load_clusters(folder)
+        names = list(clusters.clusters)
+        machines = clusters.machines(
+            cluster or (_ask("Which cluster?", names) if len(names) > 1 else None) or names[0]
+        )
+    except (PipelineError, ValueError) as error:
+        raise CliError(str(error)) from error
+    return {
+        "cluster": machines.cluster,
+        "max_nodes": machines.max_nodes,
+        "processes_per_node": machines.processes_per_node,
+    }
+
+
+def _ask(question: str, answers: Sequence[str]) -> str | None:
+    """Ask a person at a terminal; None where there is none."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    chosen: str = click.prompt(question, type=click.Choice(list(answers)), default=answers[0])
+    return chosen
+
+
+def _report(file: Path, marks: Sequence[str], shards: Sequence[str]) -> None:
+    """Say what was written, what is left to check, and what comes next."""
+    from cli.check import as_text, checked_files
+
+    click.echo(f"Wrote {one_line(str(file))}")
+    for mark in marks:
+        click.echo(f"  check: {one_line(mark)}")
+    for checked in checked_files(file):
+        click.echo(as_text(checked))
+    where = " ".join(map(shown, shards)) or "."
+    click.echo(f"Next: landfall validate {where} --set --pipeline {one_line(str(file))}")

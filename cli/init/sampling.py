@@ -1,0 +1,196 @@
+"""What a few records of some shards look like: the kind, shape and content of each feature."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cli.errors import CliError
+from shard_validation.content import ShardSource, recognise
+from shard_validation.images import read_image_header
+from shard_validation.reasons import Fault, FaultError
+from shard_validation.requirements import Limits
+from shared.manifest import FeatureKind
+from shared.safe_text import shown
+
+MAX_RECORDS = 200
+"""Records that are looked at in each shard."""
+MAX_READ_BYTES = 32 << 20
+"""Bytes that are read of each shard."""
+CHUNK_BYTES = 1 << 20
+MAX_FEATURES = 1000
+MAX_DISTINCT = 1000
+
+Values = Sequence[Any]
+Record = Mapping[str, tuple[FeatureKind, Values]]
+
+
+@dataclass(kw_only=True)
+class Seen:
+    """What was seen of one feature."""
+
+    kind: FeatureKind
+    num_present: int = 0
+    lengths: set[int] = field(default_factory=set)
+    """Numbers of values in one record."""
+    minimum: float | None = None
+    maximum: float | None = None
+    contents: set[str] = field(default_factory=set)
+    """JPEG, PNG, text or bytes."""
+    images: set[tuple[int, int, int]] = field(default_factory=set)
+    """Height, width and channels."""
+    sizes: set[int] = field(default_factory=set)
+    """Lengths of byte values."""
+
+    def add(self, values: Values) -> None:
+        """Look at the values of one record."""
+        self.num_present += 1
+        if len(self.lengths) < MAX_DISTINCT:
+            self.lengths.add(len(values))
+        if self.kind == "bytes":
+            for value in values[:1]:
+                self._add_bytes(value)
+        elif values:
+            self.minimum = min(values) if self.minimum is None else min(self.minimum, *values)
+            self.maximum = max(values) if self.maximum is None else max(self.maximum, *values)
+
+    def _add_bytes(self, value: bytes) -> None:
+        if len(self.sizes) < MAX_DISTINCT:
+            self.sizes.add(len(value))
+        try:
+            header = read_image_header(value)
+        except FaultError:
+            self.contents.add("text" if _is_text(value) else "bytes")
+        else:
+            self.contents.add(header.image_format)
+            if len(self.images) < MAX_DISTINCT:
+                self.images.add((header.height, header.width, header.channels))
+
+    @property
+    def is_image(self) -> bool:
+        """Whether every value is a JPEG or PNG."""
+        return bool(self.contents) and self.contents <= {"JPEG", "PNG"}
+
+
+@dataclass(kw_only=True)
+class Sample:
+    """What was seen of all records."""
+
+    num_records: int = 0
+    num_shards: int = 0
+    features: dict[str, Seen] = field(default_factory=dict)
+
+    def add(self, shard: str, record: Record) -> None:
+        """Look at one record. Raises CliError for a feature of two kinds, or too many features."""
+        self.num_records += 1
+        for name, (kind, values) in record.items():
+            seen = self.features.setdefault(name, Seen(kind=kind))
+            if seen.kind != kind:
+                raise CliError(
+                    f"{shown(shard)}: feature {shown(name)} has kind {kind} here and {seen.kind} before. "
+                    "All records must have the same kinds; write the shards again."
+                )
+            seen.add(values)
+        if len(self.features) > MAX_FEATURES:
+            raise CliError(f"{shown(shard)}: has more than {MAX_FEATURES} features, the most for a pipeline.")
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character.isspace() for character in text[:10_000])
+
+
+def read_sample(source: ShardSource, label: str) -> Iterator[Record]:
+    """Yield the first records of a shard. Raises CliError for a file that is none, or is damaged; SourceError."""
+    content = recognise(source.read(0, min(16, source.size_bytes)))
+    if content.data_format is None or not source.size_bytes:
+        what = content.seen if source.size_bytes else "no bytes"
+        raise CliError(f"{shown(label)}: is no shard: it has {what}. Pack it: landfall pack --help")
+    if content.data_format == "parquet":
+        yield from _parquet(source, label)
+    else:
+        yield from _tfrecord(source, label, is_compressed=bool(content.compression))
+
+
+def format_of(source: ShardSource) -> str:
+    """Return the format of a shard, by its first bytes."""
+    return recognise(source.read(0, min(16, source.size_bytes))).data_format or "tfrecord"
+
+
+def _tfrecord(source: ShardSource, label: str, *, is_compressed: bool) -> Iterator[Record]:
+    from google.protobuf.message import DecodeError
+
+    from shard_validation.examples.message import example_class
+    from shard_validation.tfrecord.framing import FramingLostError, RecordFraming
+
+    payloads: list[bytes] = []
+    faults: list[Fault] = []
+
+    def keep(payload: Any, _: int) -> None:
+        payloads.append(bytes(payload))
+
+    framing = RecordFraming(Limits(), lambda fault, *_: faults.append(fault), keep)
+    inflate = zlib.decompressobj(wbits=47) if is_compressed else None
+    num_read = 0
+    try:
+        while not faults and len(payloads) < MAX_RECORDS and num_read < min(source.size_bytes, MAX_READ_BYTES):
+            chunk = source.read(num_read, min(CHUNK_BYTES, source.size_bytes - num_read))
+            num_read += len(chunk)
+            framing.feed(inflate.decompress(chunk, MAX_READ_BYTES) if inflate else chunk)
+            if inflate and inflate.unconsumed_tail:
+                break  # what was inflated is enough, or a bomb
+        if not payloads or faults:
+            what = f"expected {faults[0].expected}, got {faults[0].seen}" if faults else "it has no record"
+            raise CliError(f"{shown(label)}: cannot be read: {what}. See: landfall validate {shown(label)}")
+        for payload in payloads[:MAX_RECORDS]:
+            yield _example(example_class().FromString(payload))
+    except (FramingLostError, zlib.error, DecodeError) as error:
+        what = f"expected {faults[0].expected}, got {faults[0].seen}" if faults else str(error)
+        raise CliError(f"{shown(label)}: cannot be read: {what}. See: landfall validate {shown(label)}") from error
+
+
+def _example(example: Any) -> Record:
+    kinds: dict[str, FeatureKind] = {"int64_list": "int64", "float_list": "float", "bytes_list": "bytes"}
+    found: dict[str, tuple[FeatureKind, Values]] = {}
+    for name, feature in example.features.feature.items():
+        member = feature.WhichOneof("kind")
+        if member is not None and (values := getattr(feature, member).value):
+            found[name] = (kinds[member], list(values))
+    return found
+
+
+def _parquet(source: ShardSource, label: str) -> Iterator[Record]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from shard_validation.parquet.blocks import BlockFile
+
+    try:
+        file = pq.ParquetFile(BlockFile(source), pre_buffer=False, buffer_size=64 << 10)
+        batch = next(file.iter_batches(MAX_RECORDS), None)
+        rows = batch.to_pylist() if batch is not None else []
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CliError(f"{shown(label)}: cannot be read: {error}. See: landfall validate {shown(label)}") from error
+    for row in rows:
+        yield {name: found for name, value in row.items() if (found := _column(value)) is not None}
+
+
+def _column(value: Any) -> tuple[FeatureKind, Values] | None:
+    """Return kind and values of a cell; None for what no feature can hold. Hugging Face's images are structs."""
+    if isinstance(value, dict) and isinstance(value.get("bytes"), bytes):
+        return "bytes", [value["bytes"]]
+    values = value if isinstance(value, list) else [value]
+    if not values or any(one is None for one in values):
+        return None
+    if all(isinstance(one, int) for one in values):
+        return "int64", [int(one) for one in values]
+    if all(isinstance(one, int | float) for one in values):
+        return "float", values
+    if all(isinstance(one, bytes | str) for one in values):
+        return "bytes", [one.encode() if isinstance(one, str) else one for one in values]
+    return None

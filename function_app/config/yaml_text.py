@@ -1,0 +1,126 @@
+"""Untrusted YAML within limits: as JSON, and the line of each of its fields."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from function_app.domain.errors import PipelineError
+from shared.safe_text import setting_value
+
+MAX_FILE_BYTES = 256 << 10
+MAX_DEPTH = 20
+
+
+def yaml_as_json(text: bytes, name: str) -> str:
+    """Return a YAML text as JSON. Raises PipelineError."""
+    if len(text) > MAX_FILE_BYTES:
+        raise PipelineError(f"{name}: the file is larger than {MAX_FILE_BYTES} bytes")
+    try:
+        return json.dumps(yaml.load(text, Loader=_Loader), allow_nan=False)  # noqa: S506 (a SafeLoader)
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise PipelineError(f"{name}: not valid YAML: {_yaml_problem(error)}") from error
+
+
+def _yaml_problem(error: Exception) -> str:
+    """Return the problem without the line that PyYAML quotes: it may hold a secret."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        for mark in (error.context_mark, error.problem_mark):
+            if mark is not None:
+                mark.buffer = None
+    tabs = "; indent with spaces, not with tabs" if "'\\t' that cannot start" in str(error) else ""
+    return " ".join(str(error).replace(' in "<byte string>"', "").split())[:500] + tabs
+
+
+def lines_of(text: bytes) -> dict[str, int]:
+    """Return field path → line, counted from 1; empty where the text cannot be parsed."""
+    try:
+        node = _Loader(text[:MAX_FILE_BYTES]).get_single_node()
+    except (yaml.YAMLError, UnicodeError):
+        return {}
+    return dict(_lines(node, ()))
+
+
+def _lines(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    if isinstance(node, yaml.MappingNode):
+        members = [(str(key.value), key, value) for key, value in node.value]
+    elif isinstance(node, yaml.SequenceNode):
+        members = [(str(number), value, value) for number, value in enumerate(node.value)]
+    else:
+        return
+    for name, place, value in members:
+        yield ".".join((*path, name)), place.start_mark.line + 1
+        yield from _lines(value, (*path, name))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases (their expansion is not bounded), duplicate keys (the last one would win) and dates."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.YAMLError(f"aliases are not allowed, {_place(event.start_mark)}")
+        if self.depth >= MAX_DEPTH:
+            raise yaml.YAMLError(f"nested more than {MAX_DEPTH} levels deep")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 (PyYAML's own)
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, LookupError) as error:  # PyYAML's own, where a value does not fit its tag
+            tag = node.tag.removeprefix("tag:yaml.org,2002:")
+            raise yaml.YAMLError(
+                f"{setting_value(node.value)} is not a value of !!{tag}, {_place(node.start_mark)}"
+            ) from error
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 (PyYAML's own)
+        if not isinstance(node, yaml.MappingNode):
+            raise yaml.YAMLError(f"expected a mapping, {_place(node.start_mark)}")
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag != "tag:yaml.org,2002:str":
+                raise yaml.YAMLError(
+                    f"keys must be texts, got {setting_value(str(key.value))}, {_place(key.start_mark)}"
+                )
+            if key.value in seen:
+                raise yaml.YAMLError(f"key {setting_value(key.value)} is repeated, {_place(key.start_mark)}")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _date_as_text(loader: _Loader, node: yaml.ScalarNode) -> str:
+    return str(loader.construct_scalar(node))
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
+    """Read a number that YAML 1.1 and 1.2 read alike; 010 is 8 in one and 10 in the other."""
+    text = str(loader.construct_scalar(node))
+    if _AMBIGUOUS.fullmatch(text):
+        meant = "write a number without leading zeros, _ and :, or a text in quotes"
+        raise yaml.YAMLError(f"{setting_value(text)} is ambiguous: {meant}, {_place(node.start_mark)}")
+    is_int = node.tag == "tag:yaml.org,2002:int"
+    number: int | float = loader.construct_yaml_int(node) if is_int else loader.construct_yaml_float(node)
+    return number
+
+
+_AMBIGUOUS = re.compile(r"[-+]?0[0-9_]+|[-+]?[0-9][0-9_:.]*[_:][0-9_:.]*")
+_FLOAT_1_2 = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+")
+"""YAML 1.2 reads 1e-3 as a number; PyYAML, which reads YAML 1.1, takes it for a text without a point in it."""
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _date_as_text)
+_Loader.add_constructor("tag:yaml.org,2002:int", _number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT_1_2, list("-+.0123456789"))
+
+
+def _place(mark: Any) -> str:
+    return f"line {mark.line + 1}, column {mark.column + 1}"

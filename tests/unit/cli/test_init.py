@@ -1,0 +1,203 @@
+"""`landfall init`: a pipeline from what a few shards hold, whose comments say where each value came from."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from cli.main import landfall
+from function_app.config.pipeline_files import load_pipeline
+from tests.support.pack_sources import write_images
+from tests.support.processes import REPOSITORY
+from tests.support.shards import framed, image_bytes, labelled
+
+NAMES = ("train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord", "validation-00000-of-00001.tfrecord")
+
+
+def run(*arguments: str | Path) -> tuple[int, str]:
+    """Run a command; return its exit status and what it prints."""
+    ended = CliRunner().invoke(landfall, [str(argument) for argument in arguments], prog_name="landfall")
+    return ended.exit_code, ended.output
+
+
+def written(tmp_path: Path, *arguments: str | Path, status: int = 0) -> tuple[str, Any]:
+    """Run the command into a folder with clusters; return the file's text, and its pipeline where it can be used."""
+    folder = tmp_path / "pipelines"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(REPOSITORY / "pipelines" / "clusters.yaml", folder)
+    file = folder / "made.yaml"
+    ended, output = run("init", *arguments, "--to", file)
+    assert status == ended, output
+    usable = "usable " in output
+    return file.read_text(), load_pipeline(file) if usable else output
+
+
+def shards(tmp_path: Path, *records: bytes, names: tuple[str, ...] = NAMES) -> Path:
+    """Write the same records into shards of these names; return their folder."""
+    folder = tmp_path / "Shards of Mine"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_bytes(framed(records))
+    return folder
+
+
+def with_image(label: int, size: tuple[int, int] = (8, 8), image_format: str = "PNG") -> bytes:
+    """A record with a label and an image."""
+    return labelled(label, image=image_bytes(image_format, size))
+
+
+def test_images_in_class_folders_become_a_pipeline_on_defaults_alone(tmp_path: Path) -> None:
+    """Pack, init, validate: what pack prints at its end is the next command."""
+    write_images(tmp_path / "photos", num_images=40)
+    status, output = run("pack", "images", tmp_path / "photos", "--to", tmp_path / "shards")
+    assert (0, True) == (status, f"Next: landfall init {tmp_path / 'shards'}" in output.splitlines()[0])
+    text, pipeline = written(tmp_path, tmp_path / "shards", "--dataset", "photos")
+    assert ("photos", 2, "train", "train") == (
+        pipeline.dataset,
+        pipeline.options.num_classes,
+        pipeline.options.train_split,
+        pipeline.options.validation_split,
+    )
+    assert "from dataset.json: cat, dog" in text
+    assert "CHECK: evaluated on what it is trained on; better: landfall pack" in text
+    status, output = run("validate", tmp_path / "shards", "--set", "--pipeline", tmp_path / "pipelines" / "made.yaml")
+    assert (0, True) == (status, "accepted    all shards together" in output), output
+
+
+def test_what_the_records_show_is_written_with_where_it_came_from(tmp_path: Path) -> None:
+    """Kinds, shapes, encodings, ranges, splits, and a batch size for the number of records."""
+    records = [labelled(label, image=image_bytes("PNG", (8, 8)), weight=label / 4, name=b"a") for label in range(10)]
+    text, pipeline = written(tmp_path, shards(tmp_path, *records * 10))
+    features = {spec.name: spec for spec in pipeline.data.feature_specs()}
+    assert ("bytes", "png", "float", "text") == (
+        features["image"].kind,
+        features["image"].encoding,
+        features["weight"].kind,
+        features["name"].encoding,
+    )
+    assert (0, 9, None) == (features["label"].minimum, features["label"].maximum, features["weight"].maximum)
+    assert "# seen 0 to 2.25" in text
+    assert "CHECK: is this the whole range? Seen 0 to 9" in text
+    assert "splits: [train, validation]  # shards: train 2, validation 1" in text
+    assert (10, "shards-of-mine", 2, 8) == (
+        pipeline.options.num_classes,
+        pipeline.dataset,
+        pipeline.train.num_nodes,
+        pipeline.options.per_process_batch_size,
+    )
+
+
+def test_images_of_many_sizes_are_resized(tmp_path: Path) -> None:
+    """The shape leaves open what differs, and the options state the model's input."""
+    records = [with_image(n % 2, (100 + n, 90), ("PNG", "JPEG")[n % 2]) for n in range(10)]
+    _, pipeline = written(tmp_path, shards(tmp_path, *records))
+    image = pipeline.data.feature_specs()[0]
+    assert ("image", "image", 224, 224, "ResNet50") == (
+        image.name,
+        image.encoding,
+        pipeline.options.image_height,
+        pipeline.options.image_width,
+        pipeline.options.model_name,
+    )
+
+
+def test_labels_that_begin_with_one_are_offset(tmp_path: Path) -> None:
+    """As those of ImageNet."""
+    _, pipeline = written(tmp_path, shards(tmp_path, *(with_image(n) for n in (1, 2, 3))))
+    assert (1, 3) == (pipeline.options.label_offset, pipeline.options.num_classes)
+
+
+def test_parquet_and_compressed_shards_are_read_too(tmp_path: Path) -> None:
+    """Hugging Face's structs of images count as their bytes."""
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    rows = [{"image": {"bytes": image_bytes("PNG", (8, 8)), "path": "x"}, "label": n % 3} for n in range(30)]
+    for name in ("train-00000-of-00001.parquet", "test-00000-of-00001.parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), folder / name)
+    text, pipeline = written(tmp_path, folder)
+    assert ("parquet", "test", 3) == (
+        pipeline.data.format,
+        pipeline.options.validation_split,
+        pipeline.options.num_classes,
+    )
+    assert "image: {kind: bytes, encoding: png" in text
+    (folder / "train-00000-of-00001.parquet").unlink()
+    (folder / "test-00000-of-00001.parquet").unlink()
+    for name in ("train-00000-of-00001.tfrecord.gz", "validation-00000-of-00001.tfrecord.gz"):
+        (folder / name).write_bytes(gzip.compress(framed([with_image(n % 2) for n in range(9)])))
+    (tmp_path / "pipelines" / "made.yaml").unlink()
+    assert "tfrecord" == written(tmp_path, folder)[1].data.format
+
+
+def test_what_the_data_do_not_tell_is_marked(tmp_path: Path) -> None:
+    """Without a terminal nothing is asked; the check at the end says what cannot be used yet."""
+    records = [labelled(0, other=1, raw=b"\x00\xff\xfe" + bytes([n])) for n in range(4)]
+    text, output = written(tmp_path, shards(tmp_path, *records))
+    assert "raw: {kind: bytes, encoding: raw, dtype: uint8, shape: [4]}  # CHECK: every value has 4 bytes" in text
+    assert "model_module: scripts/model.py  # CHECK: no feature holds images" in text
+    assert "WRONG " in output
+    assert "check: name the feature to train on" in output
+
+
+def test_hostile_names_of_features_and_classes_stay_names(tmp_path: Path) -> None:
+    """In YAML and in comments."""
+    names = {"a: b\n#": 1, "no": 2, "\x1b[31m": 3}
+    text, pipeline = written(
+        tmp_path, shards(tmp_path, *(labelled(n, image=image_bytes("PNG", (8, 8)), **names) for n in (0, 1)))
+    )
+    assert "\x1b" not in text
+    assert {"a: b\n#", "no", "\x1b[31m", "image", "label"} == {spec.name for spec in pipeline.data.feature_specs()}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("train-00000-of-00001.tfrecord", b"", "is no shard: it has no bytes"),
+        ("train-00000-of-00001.tfrecord", b"<html><body>no</body></html>", "is no shard: it has"),
+        ("train-00000-of-00001.tfrecord", bytes(1 << 20), "cannot be read: expected "),
+        ("train-00000-of-00001.tfrecord", framed([b"\xff\xff\xff"]), "cannot be read"),
+        ("train-00000-of-00001.tfrecord", framed([labelled(1)])[:-9], "cannot be read: it has no record"),
+        ("train-00000-of-00001.parquet", b"PAR1" + b"x" * 100, "cannot be read"),
+        ("data.tfrecord", framed([labelled(1)]), "no file is named like train-00000-of-00008.tfrecord"),
+        ("notes.txt", b"x", "there is no file named like"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_named_with_the_fix(
+    tmp_path: Path, name: str, content: bytes, problem: str
+) -> None:
+    """And no file is written."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    status, output = run("init", folder, "--to", tmp_path / "x.yaml")
+    assert (True, True, False) == (status != 0, problem in output, (tmp_path / "x.yaml").exists()), output
+
+
+def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
+    """A person may have worked on it."""
+    folder = shards(tmp_path, *(with_image(n) for n in range(2)))
+    (tmp_path / "x.yaml").write_text("mine")
+    status, output = run("init", folder, "--to", tmp_path / "x.yaml")
+    assert (1, "mine", True) == (status, (tmp_path / "x.yaml").read_text(), "exists. Remove it" in output)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--cluster", "landfall-gpuu"), "did you mean landfall-gpu?"),
+        (("--dataset", "My Data"), "a dataset is 1 to 63 lower-case letters"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path: Path, arguments: tuple[str, str], problem: str) -> None:
+    """A typo in a name."""
+    folder = shards(tmp_path, *(with_image(n) for n in range(2)))
+    shutil.copy(REPOSITORY / "pipelines" / "clusters.yaml", tmp_path)
+    status, output = run("init", folder, "--to", tmp_path / "x.yaml", *arguments)
+    assert (True, True) == (status != 0, problem in output), output

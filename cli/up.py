@@ -17,6 +17,7 @@ from cli.errors import Interrupted, ending_on_signals
 from local_azure.azure_ml.faults import FAULTS, fault_named
 from local_azure.azure_ml.mounts import NOT_CHECKED, compiler
 from local_azure.twin.addresses import TwinOptions
+from local_azure.twin.client import TwinClient
 from local_azure.twin.twin import Twin, running_twin
 
 CHECK_EVERY_S = 1.0
@@ -119,6 +120,13 @@ def watch_until_interrupted(twin: Twin) -> None:
         click.echo("Stopping everything.")
 
 
+def nodes_in_words(simulated_because: str | None) -> str:
+    """Return what the nodes of jobs are on this machine, and why they are no hosts where they are not."""
+    if simulated_because is None:
+        return "hosts in network namespaces of this machine"
+    return f"simulated, without addresses of their own: {simulated_because}"
+
+
 def show_addresses(twin: Twin) -> None:
     """Print the address of each part."""
     places = twin.places
@@ -128,5 +136,7 @@ def show_addresses(twin: Twin) -> None:
     click.echo(f"  pages          {places.functions_url}/ (open it in a browser)")
     click.echo(f"  function app   {places.functions_url}")
     click.echo(f"  Azure ML       {places.azure_ml_url}")
+    with TwinClient(places) as client:
+        click.echo(f"  nodes          {nodes_in_words(client.simulated_because())}")
     click.echo(f"  Event Grid     {places.event_grid_url}")
     click.echo(f"  state, logs    {places.folder}")

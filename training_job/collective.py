@@ -6,6 +6,7 @@ the reductions work on the TensorFlow values below Keras' variables.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 Array = np.ndarray[Any, Any]
+MAX_HOST_BYTES = 64
+"""Length of a host's name, as Linux limits it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +92,16 @@ def count_ranks(condition: bool, name: str) -> int:  # noqa: FBT001 (it is what 
     """Return on how many ranks a condition holds; over MPI, whatever devices the ranks have."""
     with tf.device("/CPU:0"):
         return int(sum_over_ranks(np.array([condition], np.int32), name)[0])
+
+
+def hosts_of_ranks() -> list[str]:
+    """Return the name of each rank's host; over MPI, whatever devices the ranks have."""
+    names = np.zeros((hvd.size(), MAX_HOST_BYTES), np.int32)
+    own = socket.gethostname().encode()[:MAX_HOST_BYTES]
+    names[hvd.rank(), : len(own)] = list(own)
+    with tf.device("/CPU:0"):
+        rows = sum_over_ranks(names, "hosts").astype(np.uint8)
+    return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in rows]
 
 
 def bytes_from_root(message: bytes, *, max_bytes: int, name: str) -> bytes:

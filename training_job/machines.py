@@ -31,14 +31,14 @@ Expected = JobArguments | ScriptArguments
 def launched_local_size() -> int:
     """Return the number of ranks on this node as the launcher states it, 1 without a launcher.
 
-    The nodes of the local twin share one machine, so that the launcher cannot count the ranks of each.
+    Simulated nodes of the local twin share one machine, so that the launcher cannot count the ranks of each.
     """
     simulated = os.environ.get(SIMULATED_LOCAL_SIZE)
     return int(simulated or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
 
 
 def nodes_are_simulated() -> bool:
-    """Return whether this is a rank of the local twin, whose nodes share a machine."""
+    """Return whether this is a rank of a local twin whose nodes share a machine."""
     return SIMULATED_LOCAL_SIZE in os.environ
 
 
@@ -50,8 +50,7 @@ def nodes_in_use(world_size: int, connected: int) -> int:
 
 def simulated_device() -> str | None:
     """Return the device of a rank of the local twin whose node has a simulated GPU for each rank, otherwise None."""
-    num_gpus, local_size = int(os.environ.get(SIMULATED_GPUS, "0")), os.environ.get(SIMULATED_LOCAL_SIZE)
-    return SIMULATED_DEVICE if local_size and num_gpus >= int(local_size) else None
+    return SIMULATED_DEVICE if int(os.environ.get(SIMULATED_GPUS, "0")) >= launched_local_size() else None
 
 
 def check_launch(arguments: Expected) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,6 +73,8 @@ class Session:
     stop: StopRequest
     notices: NodeNotices
     position: Position
+    hosts: Sequence[str]
+    """The name of each rank's host."""
     device: str | None
     """The name of this rank's GPU, ``simulated`` on the local twin; None without one."""
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
@@ -114,6 +117,7 @@ def open_session(job: Job, stop: StopRequest) -> Session:
         stop=stop,
         notices=_notices(world),
         position=job.start,
+        hosts=collective.hosts_of_ranks(),
         device=device,
     )
 

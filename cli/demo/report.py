@@ -39,6 +39,8 @@ def demo_report(
         "run": {name: run.get(name) for name in ("run_id", "state", "attempt", "num_nodes", "world_size")},
         "gradients_averaged_by": training.details["exchange"],
         "device": training.device,
+        "nodes_are_simulated": training.details["nodes_are_simulated"],
+        "hosts": training.details["hosts"],
         "model": {
             "name": run.get("model_name"),
             "version": run.get("model_version"),
@@ -79,6 +81,14 @@ def submission_calls(
     return [{name: call[name] for name in ("method", "path", "query", "status")} for call in about_it]
 
 
+def machines(report: Mapping[str, Any]) -> str:
+    """Return what the ranks ran on."""
+    if report["nodes_are_simulated"]:
+        return "the nodes are simulated: all ranks ran on this machine"
+    ranks = ", ".join(f"rank {rank} on {host}" for rank, host in enumerate(report["hosts"]))
+    return f"each node was a host on this machine, with an address of its own: {ranks}"
+
+
 def summary(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that end a demo."""
     run, model, shards = report["run"], report["model"], report["shards"]
@@ -87,7 +97,7 @@ def summary(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"dataset version  {report['dataset_version']}, {shards['accepted']} shards accepted"
     yield f"run              {run['run_id']}: {run['num_nodes']} nodes, {run['world_size']} ranks, {run['state']}"
     computed_on = "simulated GPUs" if report["device"] == "simulated" else report["device"]
-    yield f"machines         the nodes share this machine; computed on: {computed_on}"
+    yield f"machines         {machines(report)}; computed on: {computed_on}"
     yield f"gradients        averaged over all ranks by {report['gradients_averaged_by']}"
     yield f"model            {model['name']} version {model['version']} ({metrics})"
     yield f"notified         {', '.join(n['recipient'] for n in report['notifications'])}"

@@ -57,7 +57,7 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.IMAGE_BUILD: Remedy.STOP,
     FailureClass.OUT_OF_MEMORY: Remedy.SMALLER_BATCH,
     FailureClass.COMMUNICATION: Remedy.RESUME,
-    FailureClass.MISSING_RESOURCES: Remedy.WAIT,
+    FailureClass.MISSING_RESOURCES: Remedy.STOP,
     FailureClass.DATA: Remedy.QUARANTINE,
     FailureClass.CONFIGURATION: Remedy.STOP,
     FailureClass.DATA_CHANGED: Remedy.STOP,
@@ -67,9 +67,6 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.UNKNOWN: Remedy.STOP,
 }
 """Defaults that a pipeline may override. What cannot be done falls back to the next best: ``runs/attempts.py``."""
-
-TRIED_AGAIN_ONCE = frozenset({FailureClass.MISSING_RESOURCES})
-"""A second failure of such a class ends the run: the cause is not the nodes, which are fresh after the wait."""
 
 
 @dataclass(frozen=True, kw_only=True)

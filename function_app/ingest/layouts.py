@@ -328,7 +328,8 @@ class MarkedVersion(ListedVersion):
 
     def _missing_of_all(self, listing: _Listing) -> Iterator[str]:
         if self._has_moved_on(listing) and len(listing.covered) == len(listing.files):
-            yield f"{self.pipeline.data.layout.marker}, written again: files were deleted or replaced after it"
+            marker = self.pipeline.data.layout.marker
+            yield f"{marker}, written again: files have come or gone since it was first seen"
 
     def _missing_of_split(self, files: list[_File], listing: _Listing) -> Iterator[str]:
         marker, covered = self.pipeline.data.layout.marker, {file.name for file in listing.covered}

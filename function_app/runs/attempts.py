@@ -18,7 +18,6 @@ from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import (
     REMEDIES,
     RETRYING,
-    TRIED_AGAIN_ONCE,
     Evidence,
     FailureClass,
     Finding,
@@ -29,6 +28,7 @@ from function_app.domain.jobs import (
     TAG,
     JobSpec,
     JobStatus,
+    runs_own_script,
     signed_plan,
     spec_from_json,
     spec_to_json,
@@ -186,9 +186,6 @@ def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRe
     remedy, machines = _possible(wanted, finding.failure_class, pipeline, attempts)
     if remedy not in RETRYING:
         return Verdict(remedy=remedy, reason=_why_final(remedy, finding.failure_class, attempts[-1].dataset_version))
-    if finding.failure_class in TRIED_AGAIN_ONCE and finding.failure_class in {a.failure_class for a in attempts}:
-        reason = _why_final(Remedy.STOP, finding.failure_class, attempts[-1].dataset_version)
-        return Verdict(remedy=Remedy.STOP, reason=f"it was tried again once; {reason}")
     if len(attempts) >= pipeline.attempts.max:
         return Verdict(remedy=Remedy.STOP, reason=f"{len(attempts)} of {pipeline.attempts.max} attempts were made")
     timeout_s, bound = _time_left(pipeline, attempts, machines)
@@ -352,8 +349,8 @@ _ACCUMULATION = re.compile(r"(?<=--gradient-accumulation )(\d+)")
 
 
 def per_process_batch_size(command: str) -> int | None:
-    """Return the batch size that a command asks for, None where it does not."""
-    found = _BATCH.search(command)
+    """Return the batch size of Landfall's training; None for a user's script, whose flags are its own."""
+    found = None if runs_own_script(command) else _BATCH.search(command)
     return int(found[1]) if found else None
 
 

@@ -16,6 +16,7 @@ from local_azure.azure_ml.api.security import certificate_files, token_issuer
 from local_azure.azure_ml.cluster import ClusterPool
 from local_azure.azure_ml.execution import Executions, Workbench, settle_interrupted
 from local_azure.azure_ml.faults import JobFaults
+from local_azure.azure_ml.hosts import why_simulated
 from local_azure.azure_ml.launch import Images
 from local_azure.azure_ml.mounts import build_library
 from local_azure.azure_ml.runs import EventPublisher, RunBook, log_change
@@ -85,6 +86,7 @@ def _workbench(settings: Settings, store: Store, publisher: EventPublisher | Non
         faults=JobFaults(settings.fault),
         clock=Clock(),
         mount_library=build_library(settings.state),
+        simulated_because=why_simulated(),
     )
 
 

@@ -14,7 +14,7 @@ from local_azure.azure_ml.cluster import ClusterPool
 from local_azure.azure_ml.faults import JobFaults, LaunchFault, LifeFault
 from local_azure.azure_ml.launch import Images, launch_of, process_failure, start
 from local_azure.azure_ml.mounts import MountRules, mount_variables
-from local_azure.azure_ml.nodes import SimulatedNodes, simulated_nodes
+from local_azure.azure_ml.nodes import Nodes, nodes_of
 from local_azure.azure_ml.runs import IllegalTransitionError, Run, RunBook, RunState
 from local_azure.azure_ml.service import Clock, JobFailure, RunCanceled
 from local_azure.azure_ml.settings import Settings
@@ -64,6 +64,8 @@ class Workbench:
     clock: Clock
     mount_library: Path | None
     """None where it cannot be built; outputs are plain folders then."""
+    simulated_because: str | None
+    """Why nodes are simulated; None where each is a host."""
 
     def run_root(self, run_name: str) -> Path:
         """Directory of a run."""
@@ -177,7 +179,8 @@ class Execution:
             self._hide()
             self._fail_of(LifeFault.PREEMPTED)
             fault = self._bench.faults.next_for(self._run.name, LaunchFault)
-            nodes = simulated_nodes(self._spec, self._bench.store, fault)
+            nodes = nodes_of(self._spec, self._bench.store, fault, self._bench.simulated_because)
+            directory.launcher_log.write_text(f"{nodes.in_words()}\n")
             launch = launch_of(self._run, self._spec, staged, virtual_environment, nodes)
             launch = replace(launch, environment={**launch.environment, **self._mount(directory, nodes, fault)})
             with self._written_through(staged):
@@ -186,7 +189,7 @@ class Execution:
         finally:
             directory.remove_data()
 
-    def _mount(self, directory: RunDirectory, nodes: SimulatedNodes, fault: LaunchFault | None) -> Mapping[str, str]:
+    def _mount(self, directory: RunDirectory, nodes: Nodes, fault: LaunchFault | None) -> Mapping[str, str]:
         if self._bench.mount_library is None:
             return {}
         fails = fault is LaunchFault.NO_OUTPUTS

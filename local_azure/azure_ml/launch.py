@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_azure.azure_ml.nodes import SimulatedNodes
+from local_azure.azure_ml.hosts import program
+from local_azure.azure_ml.nodes import Nodes
 from local_azure.azure_ml.runs import Run
 from local_azure.azure_ml.service import JobFailure
 from local_azure.azure_ml.settings import Settings
@@ -19,9 +19,7 @@ from local_azure.azure_ml.spec import JobSpec
 from local_azure.azure_ml.staging import Staged
 from local_azure.azure_ml.workspace import Store, asset_name, workspace_parts
 
-_ROOT = Path(__file__).parents[2]
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")  # and no others, which may hold secrets
-_SIMULATED_HOST = "127.0.0.1"
 
 _FIRST_TO_FAIL = re.compile(r"Process name: \[[^\]]*,(\d+)\]")  # mpirun's own report
 _TAIL_BYTES = 2048
@@ -38,12 +36,13 @@ class Launch:
     launcher_log: Path
 
 
-def launch_of(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path, nodes: SimulatedNodes) -> Launch:
+def launch_of(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path, nodes: Nodes) -> Launch:
     """Return what is started for a job."""
-    rank = _python("local_azure.azure_ml.rank", str(staged.directory.user_logs), staged.command)
+    rank = program("local_azure.azure_ml.rank", str(staged.directory.user_logs), staged.command)
+    folder = staged.directory.alias.parent
     return Launch(
-        argv=[*_mpirun(spec, virtual_environment, nodes.ranks), *rank],
-        environment={**_environment(run, spec, staged, virtual_environment), **nodes.variables()},
+        argv=nodes.placed([*_mpirun(spec, virtual_environment, nodes), *rank], folder),
+        environment={**_environment(run, spec, staged, virtual_environment, nodes), **nodes.variables(folder)},
         working_directory=staged.directory.alias / "wd",
         launcher_log=staged.directory.launcher_log,
     )
@@ -53,7 +52,7 @@ def start(launch: Launch, grace_s: float) -> subprocess.Popen[bytes]:
     """Start the guard in a session of its own; it ends when this process does, as it reads from its pipe."""
     with launch.launcher_log.open("ab") as log:
         return subprocess.Popen(
-            _python("local_azure.guard", "--grace-s", str(grace_s), "--", *launch.argv),
+            program("local_azure.guard", "--grace-s", str(grace_s), "--", *launch.argv),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -63,21 +62,15 @@ def start(launch: Launch, grace_s: float) -> subprocess.Popen[bytes]:
         )
 
 
-def _python(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs `main` of a module of this clone, isolated from the job's folder and variables."""
-    imports = f"import sys; sys.path.append({str(_ROOT)!r}); from {module} import main"
-    return [sys.executable, "-I", "-c", f"{imports}; sys.exit(main())", *arguments]
-
-
-def _mpirun(spec: JobSpec, virtual_environment: Path, ranks: int) -> list[str]:
+def _mpirun(spec: JobSpec, virtual_environment: Path, nodes: Nodes) -> list[str]:
     if spec.processes_per_instance is None:
         return []
     mpirun = virtual_environment / "bin" / "mpirun"
-    # The simulated nodes share this machine's cores: more ranks than cores is normal, and binding hurts.
-    return [str(mpirun), "-np", str(ranks), "--oversubscribe", "--bind-to", "none"]
+    # A node may have more ranks than this machine has cores for it, and binding hurts then.
+    return [str(mpirun), *nodes.mpirun_options(), "--bind-to", "none"]
 
 
-def _environment(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path) -> dict[str, str]:
+def _environment(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path, nodes: Nodes) -> dict[str, str]:
     passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return {
         **passed_on,
@@ -86,14 +79,14 @@ def _environment(run: Run, spec: JobSpec, staged: Staged, virtual_environment: P
         "PYTHONUNBUFFERED": "1",  # as the service sets it: a log is readable while the job runs
         "OMPI_ALLOW_RUN_AS_ROOT": "1",  # jobs of the service run as root in their container
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        **_service_variables(run, spec),
+        **_service_variables(run, spec, nodes),
         **{f"AZURE_ML_INPUT_{name}": value for name, value in staged.inputs.items()},
         **{f"AZURE_ML_OUTPUT_{name}": value for name, value in staged.outputs.items()},
         **spec.environment_variables,
     }
 
 
-def _service_variables(run: Run, spec: JobSpec) -> Mapping[str, str]:
+def _service_variables(run: Run, spec: JobSpec, nodes: Nodes) -> Mapping[str, str]:
     parts = workspace_parts(run.workspace_id)
     variables = {
         "AZUREML_RUN_ID": run.name,
@@ -105,11 +98,11 @@ def _service_variables(run: Run, spec: JobSpec) -> Mapping[str, str]:
         "AZUREML_EXPERIMENT_NAME": run.experiment_name,
         "AZUREML_EXPERIMENT_ID": run.experiment_id,
         "AZUREML_NODE_COUNT": str(spec.instance_count),
-        "AZ_BATCH_HOST_LIST": ",".join([_SIMULATED_HOST] * spec.instance_count),
+        "AZ_BATCH_HOST_LIST": ",".join(nodes.addresses),
     }
     if spec.instance_count > 1:
-        return {**variables, "AZ_BATCH_MASTER_NODE": f"{_SIMULATED_HOST}:6000"}
-    return {**variables, "AZ_BATCHAI_MPI_MASTER_NODE": _SIMULATED_HOST}
+        return {**variables, "AZ_BATCH_MASTER_NODE": f"{nodes.addresses[0]}:6000"}
+    return {**variables, "AZ_BATCHAI_MPI_MASTER_NODE": nodes.addresses[0]}
 
 
 def process_failure(exit_code: int, command: str, launcher_log: Path, user_logs: Path) -> JobFailure:

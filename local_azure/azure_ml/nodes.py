@@ -1,35 +1,70 @@
 """The nodes that a job's ranks are started on, and what can go wrong with them as it can on the service.
 
-All nodes are this machine: how many ranks each has, and its GPUs, are what the emulator says they are.
+Where this machine allows it each node is a host (hosts.py). Elsewhere nodes are simulated: they share this machine,
+and how many ranks each has is what the emulator says. GPUs exist by name only in both cases.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from local_azure.azure_ml import hosts
 from local_azure.azure_ml.faults import LaunchFault
 from local_azure.azure_ml.spec import JobSpec
 from local_azure.azure_ml.workspace import COMPUTES, Store
 from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE
 from shared.vm_sizes import vm_size
 
+_LOOPBACK = "127.0.0.1"
+
 
 @dataclass(frozen=True, kw_only=True)
-class SimulatedNodes:
-    """The nodes of one launch: they share this machine, and their GPUs exist by name only."""
+class Nodes:
+    """The nodes of one launch."""
 
+    number: int
     ranks: int
     local_size: int
-    """Number of ranks on each node."""
+    """Number of ranks on each node that has one."""
     gpus: int
     """Number of GPUs of each node."""
+    simulated_because: str | None
+    """Why the nodes are simulated; None where each is a host."""
 
-    def variables(self) -> dict[str, str]:
-        """Return what tells the training what it cannot see for itself here."""
-        return {SIMULATED_LOCAL_SIZE: str(self.local_size), SIMULATED_GPUS: str(self.gpus)}
+    @property
+    def addresses(self) -> list[str]:
+        """The address of each node."""
+        return [_LOOPBACK if self.simulated_because else hosts.address(node) for node in range(self.number)]
+
+    def in_words(self) -> str:
+        """Return the line of the launcher's log that says what the nodes are."""
+        if self.simulated_because:
+            return f"The nodes are simulated and share this machine: {self.simulated_because}."
+        known = (f"{hosts.name(node)} ({hosts.address(node)})" for node in range(self.number))
+        return f"The nodes are hosts on this machine: {', '.join(known)}."
+
+    def mpirun_options(self) -> list[str]:
+        """Return the options that place the ranks."""
+        if self.simulated_because:
+            return ["-np", str(self.ranks), "--oversubscribe"]  # all share this machine's cores
+        used = self.addresses[: -(-self.ranks // self.local_size)]
+        return ["-np", str(self.ranks), "--host", ",".join(f"{address}:{self.local_size}" for address in used)]
+
+    def variables(self, folder: Path) -> Mapping[str, str]:
+        """Return what tells mpirun how to reach the nodes, and the training what it cannot see for itself here."""
+        gpus = {SIMULATED_GPUS: str(self.gpus)}
+        if self.simulated_because:
+            return {**gpus, SIMULATED_LOCAL_SIZE: str(self.local_size)}
+        return {**gpus, **hosts.agent_variables(folder)}
+
+    def placed(self, command: list[str], folder: Path) -> list[str]:
+        """Return the command that runs another one on the first node."""
+        return command if self.simulated_because else hosts.on_hosts(self.number, folder, command)
 
 
-def simulated_nodes(spec: JobSpec, store: Store, fault: LaunchFault | None) -> SimulatedNodes:
+def nodes_of(spec: JobSpec, store: Store, fault: LaunchFault | None, simulated_because: str | None) -> Nodes:
     """Return the nodes of a job: as many as it asks for, of its cluster's size, unless the launch is faulty."""
     local_size = spec.processes_per_instance or 1
     ranks = 1 if fault is LaunchFault.ONE_RANK else spec.instance_count * local_size
@@ -37,5 +72,10 @@ def simulated_nodes(spec: JobSpec, store: Store, fault: LaunchFault | None) -> S
         local_size = ranks
     compute = store.get(COMPUTES, spec.compute_id) or {"properties": {}}
     size = vm_size(str((compute["properties"].get("properties") or {}).get("vmSize")))
-    gpus = size.num_gpus if size and fault is not LaunchFault.NO_GPU else 0
-    return SimulatedNodes(ranks=ranks, local_size=local_size, gpus=gpus)
+    return Nodes(
+        number=spec.instance_count,
+        ranks=ranks,
+        local_size=local_size,
+        gpus=size.num_gpus if size and fault is not LaunchFault.NO_GPU else 0,
+        simulated_because=simulated_because,
+    )

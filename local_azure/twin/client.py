@@ -59,6 +59,11 @@ class TwinClient:
         computes = _json(self._azure_ml.get("/twin/cluster"))["computes"]
         return [{**node, "cluster": compute["name"]} for compute in computes for node in compute["nodes"]]
 
+    def simulated_because(self) -> str | None:
+        """Return why nodes are simulated, None where each is a host on this machine."""
+        because: str | None = _json(self._azure_ml.get("/twin/cluster"))["simulated_because"]
+        return because
+
     def log(self, job: str, offset: int) -> LogBlock:
         """Return what the root of a job has written from `offset` on; nothing while there is no job."""
         answer = self._azure_ml.get(f"/twin/jobs/{job}/log", params={"offset": offset})

@@ -6,9 +6,9 @@ import ssl
 import sys
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +118,16 @@ class AzureMl:
 
 
 def start_azure_ml(
-    directory: Path, azurite: Azurite, *flags: str, variables: Mapping[str, str] | None = None
+    directory: Path,
+    azurite: Azurite,
+    *flags: str,
+    variables: Mapping[str, str] | None = None,
+    within: Sequence[str] = (),
 ) -> AzureMl:
-    """Start the emulator with its state in ``directory`` and Azurite's accounts behind it."""
+    """Start the emulator with its state in ``directory`` and Azurite's accounts behind it.
+
+    ``within`` is a command that becomes the one that follows it.
+    """
     program = azure_ml_program(
         log=directory / "azure_ml.log",
         state=directory / "state",
@@ -129,7 +136,7 @@ def start_azure_ml(
         options=flags,
         variables=variables,
     )
-    process = Process(program, guarded=False)
+    process = Process(replace(program, command=[*within, *program.command]), guarded=False)
     return AzureMl(process=process, url=listening_url(process.await_ready()), state=directory / "state")
 
 
@@ -142,12 +149,18 @@ FAST = (
 PLAIN = ("plain", "CliV2AnonymousEnvironment")  # the second is what the client calls an inline environment
 
 
-def start_with_cluster(directory: Path, azurite: Azurite, *flags: str, **variables: str) -> AzureMl:
+WITHOUT_NETWORKS = ("unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"', "sh")
+"""What follows finds a machine that allows no network namespace."""
+
+
+def start_with_cluster(
+    directory: Path, azurite: Azurite, *flags: str, within: Sequence[str] = (), **variables: str
+) -> AzureMl:
     """An emulator with short delays, a cluster of four nodes, and environments: the tests' Python, the training's."""
     environments = [flag for name in PLAIN for flag in ("--python-environment", f"{name}={Path(sys.prefix)}")]
     if (TRAINING_ENVIRONMENT / "bin" / "mpirun").exists():
         environments += ["--python-environment", f"training={TRAINING_ENVIRONMENT}"]
-    running = start_azure_ml(directory, azurite, *FAST, *environments, *flags, variables=variables)
+    running = start_azure_ml(directory, azurite, *FAST, *environments, *flags, variables=variables, within=within)
     running.put("computes/cluster", cluster_body()).raise_for_status()
     for name in ("plain", "training"):
         image = {"properties": {"image": f"example/{name}:1"}}

@@ -33,3 +33,17 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def network_of(pid: int | str) -> str | None:
+    """Return the network namespace that a process is in, None once it has ended."""
+    try:
+        return str(Path(f"/proc/{pid}/ns/net").readlink())
+    except OSError:
+        return None
+
+
+def networks_in_use() -> set[str]:
+    """Return the network namespaces that processes are in; one without processes is removed by the kernel."""
+    found = (network_of(process.name) for process in Path("/proc").glob("[0-9]*"))
+    return {network for network in found if network is not None}

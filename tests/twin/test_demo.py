@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.demo.following import TOPIC, WEBHOOK
+from local_azure.azure_ml.hosts import why_simulated
 from local_azure.processes import wait_until
 from tests.support.processes import child_environment, start_module
 from tests.support.twin import require_twin_parts
@@ -44,6 +45,23 @@ def test_the_report_shows_two_ranks_and_a_registered_model(folder: Path) -> None
         [call["method"] for call in report["azure_ml_calls"]],
         report["model"]["metrics"]["val_accuracy"] >= 0.95,
     )
+
+
+def test_the_report_says_where_each_rank_ran(folder: Path) -> None:
+    """Two hosts where the machine allows them, otherwise one machine; the ledger's number of nodes in both cases."""
+    report, log = json.loads((folder / "demo.json").read_text()), (folder / "demo.log").read_text()
+    simulated = why_simulated() is not None
+    assert (simulated, 2, 1 if simulated else 2) == (
+        report["nodes_are_simulated"],
+        report["run"]["num_nodes"],
+        len(set(report["hosts"])),
+    )
+    said = (
+        "the nodes are simulated: all ranks ran on this machine"
+        if simulated
+        else "rank 0 on node-0, rank 1 on node-1"
+    )
+    assert said in log
 
 
 def test_gradients_went_through_horovod(folder: Path) -> None:

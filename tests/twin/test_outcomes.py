@@ -54,16 +54,13 @@ def test_a_registered_run_says_what_it_ran_on_and_reached(twin: TwinUnderTest) -
     )
 
 
-def await_state(twin: TwinUnderTest, dataset_version: str, *states: str, attempt: int = 1) -> dict[str, Any]:
-    """Return a version's newest run, of this attempt or a later one, once it is in one of some states.
-
-    The sweep looks, as the timer does.
-    """
+def await_state(twin: TwinUnderTest, dataset_version: str, *states: str) -> dict[str, Any]:
+    """Return a version's newest run once it is in one of some states. The sweep looks, as the timer does."""
 
     def arrived() -> dict[str, Any] | None:
         twin.client.fire("reconcile")
         runs = twin.runs(dataset_version)
-        return runs[0] if runs and runs[0]["state"] in states and runs[0]["attempt"] >= attempt else None
+        return runs[0] if runs and runs[0]["state"] in states else None
 
     return wait_until(arrived, what=f"the run of {dataset_version} to be {states}", timeout_s=WITHIN_S, poll_s=0.5)
 

@@ -53,6 +53,7 @@ def make_report(
             "step_times": session.times.summary(),
             "hardware": hardware(session.device),
             "nodes_are_simulated": nodes_are_simulated(),
+            "hosts": list(session.hosts),
             "exchange": "horovod" if session.world.size > 1 else "none",
             "peak_memory_bytes": peak_memory_bytes(),
             "model": {"name": session.model.name, "weights": session.model.count_params()},

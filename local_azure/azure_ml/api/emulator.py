@@ -104,7 +104,7 @@ def get_calls(emulator: Emulator, _call: Call) -> Answer:
 
 
 def get_cluster(emulator: Emulator, _call: Call) -> Answer:
-    """List the nodes of every compute."""
+    """List the nodes of every compute, and why they are simulated, None where they are not."""
     computes = []
     for resource in emulator.store.below(COMPUTES, "/"):
         cluster = emulator.pool.snapshot(resource["id"])
@@ -120,7 +120,7 @@ def get_cluster(emulator: Emulator, _call: Call) -> Answer:
                 "waiting": [{"run": run, "nodes": count} for run, count in cluster.waiting.items()],
             }
         )
-    return Answer(body={"computes": computes})
+    return Answer(body={"computes": computes, "simulated_because": emulator.bench.simulated_because})
 
 
 def get_log(emulator: Emulator, call: Call) -> Answer:

@@ -12,7 +12,7 @@ from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.run_states import RunState
 from local_azure.azurite import Azurite
 from shared.exit_codes import ExitCode
-from tests.contract.function_app.azure_ml_world import Twin, running_twin
+from tests.contract.function_app.azure_ml_world import OWN_TRAINING, SCRIPT, Twin, running_twin
 
 pytestmark = pytest.mark.azurite
 
@@ -55,7 +55,9 @@ class Case:
     """What happens to the first attempt, and what follows."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
+    script: str = SCRIPT
     fault: str = ""
+    other_clusters: tuple[str, ...] = ("other-cluster",)
     meanwhile: Callable[[Twin, str], None] | None = None
     remedy: Remedy
     words: str
@@ -70,13 +72,16 @@ CASES: Mapping[FailureClass, Case] = {
     ),
     FailureClass.IMAGE_BUILD: Case(fault="image_build", remedy=Remedy.STOP, words="Image build failed"),
     FailureClass.OUT_OF_MEMORY: Case(
-        variables=exits_with(137), remedy=Remedy.SMALLER_BATCH, words="exited with status code 137"
+        script=OWN_TRAINING,
+        variables=exits_with(137),
+        remedy=Remedy.SMALLER_BATCH,
+        words="exited with status code 137",
     ),
     FailureClass.COMMUNICATION: Case(
         variables=exits_with(ExitCode.RANK_LOST), remedy=Remedy.RESUME, words="exited with status code 15"
     ),
     FailureClass.MISSING_RESOURCES: Case(
-        variables=exits_with(ExitCode.MISSING_RESOURCES), remedy=Remedy.WAIT, words="exited with status code 20"
+        variables=exits_with(ExitCode.MISSING_RESOURCES), remedy=Remedy.STOP, words="exited with status code 20"
     ),
     FailureClass.DATA: Case(
         variables=exits_with(ExitCode.DATA), remedy=Remedy.QUARANTINE, words="exited with status code 10"
@@ -103,22 +108,33 @@ CASES: Mapping[FailureClass, Case] = {
         words="give it the role Storage Blob Data Reader",
     ),
 }
+WITHOUT_ANOTHER_CLUSTER = Case(
+    fault="capacity", other_clusters=(), remedy=Remedy.WAIT, words="do not have sufficient capacity"
+)
+OF_A_SCRIPT = Case(variables=exits_with(137), remedy=Remedy.OTHER_SIZE, words="exited with status code 137")
 CONTINUED = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.OTHER_SIZE})
 
 
 def test_every_class_and_every_remedy_has_a_case() -> None:
     """A class that is added needs a cause on the emulator."""
     assert set(FailureClass) == set(CASES)
-    assert set(Remedy) == {case.remedy for case in CASES.values()}
+    assert set(Remedy) == {case.remedy for case in (*CASES.values(), WITHOUT_ANOTHER_CLUSTER)}
 
 
-@pytest.mark.parametrize("failure_class", CASES)
+@pytest.mark.parametrize(
+    ("failure_class", "case"),
+    [
+        *CASES.items(),
+        (FailureClass.NO_CAPACITY, WITHOUT_ANOTHER_CLUSTER),
+        (FailureClass.OUT_OF_MEMORY, OF_A_SCRIPT),
+    ],
+)
 def test_a_failure_has_its_class_its_remedy_and_words_that_people_read(
-    twin: Twin, failure_class: FailureClass
+    twin: Twin, failure_class: FailureClass, case: Case
 ) -> None:
     """A remedy that continues leads to a model; any other ends the run, and people read why."""
-    case, dataset = CASES[failure_class], f"{failure_class.replace('_', '-')}-{uuid.uuid4().hex[:4]}"
-    twin.add_pipeline(dataset, **case.variables)
+    dataset = f"{failure_class.replace('_', '-')}-{uuid.uuid4().hex[:4]}"
+    twin.add_pipeline(dataset, script=case.script, other_clusters=case.other_clusters, **case.variables)
     if case.fault:
         twin.fault(case.fault, dataset)
     first = twin.upload(dataset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.up import describe_outages
+from cli.up import describe_outages, nodes_in_words
 
 
 def test_pipelines_out_of_service_are_named_with_their_problems() -> None:
@@ -26,3 +26,10 @@ def test_pipelines_out_of_service_are_named_with_their_problems() -> None:
 def test_a_whole_folder_needs_no_words() -> None:
     """Most starts are like that."""
     assert [] == list(describe_outages([{"dataset": "cats", "state": "in_service", "problems": []}]))
+
+
+def test_simulated_nodes_are_announced_with_the_reason() -> None:
+    """What the machine allows decides, so the way to change it is said at the start."""
+    why = "network namespaces cannot be used: there is no ip(8): install iproute2"
+    assert f"simulated, without addresses of their own: {why}" == nodes_in_words(why)
+    assert "hosts in network namespaces of this machine" == nodes_in_words(None)

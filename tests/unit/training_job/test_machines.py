@@ -119,16 +119,23 @@ def test_one_rank_without_a_gpu_is_one_too_many() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "local_size", "expected"),
-    [("4", "4", "simulated"), ("3", "4", None), ("4", None, None), (None, "1", None)],
+    ("variables", "expected"),
+    [
+        ({SIMULATED_GPUS: "4", SIMULATED_LOCAL_SIZE: "4", LOCAL_SIZE: "8"}, "simulated"),
+        ({SIMULATED_GPUS: "3", SIMULATED_LOCAL_SIZE: "4", LOCAL_SIZE: "8"}, None),
+        ({SIMULATED_GPUS: "4", LOCAL_SIZE: "4"}, "simulated"),
+        ({SIMULATED_GPUS: "3", LOCAL_SIZE: "4"}, None),
+        ({SIMULATED_GPUS: "1"}, "simulated"),
+        ({SIMULATED_LOCAL_SIZE: "1"}, None),
+        ({}, None),
+    ],
 )
-def test_a_simulated_gpu_is_for_each_rank_of_a_simulated_node(
-    launcher: pytest.MonkeyPatch, gpus: str | None, local_size: str | None, expected: str | None
+def test_a_simulated_gpu_is_for_each_rank_of_a_node(
+    launcher: pytest.MonkeyPatch, variables: Mapping[str, str], expected: str | None
 ) -> None:
-    """Only the emulator says both."""
-    for name, value in ((SIMULATED_GPUS, gpus), (SIMULATED_LOCAL_SIZE, local_size)):
-        if value is not None:
-            launcher.setenv(name, value)
+    """Only the emulator states them; ranks of a node that is a host are those that the launcher counts."""
+    for name, value in variables.items():
+        launcher.setenv(name, value)
     assert expected == simulated_device()
 
 

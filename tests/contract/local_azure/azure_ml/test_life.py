@@ -26,6 +26,7 @@ from tests.support.azure_ml import (
     start_azure_ml,
     start_with_cluster,
 )
+from tests.support.processes import network_of, networks_in_use
 
 pytestmark = [pytest.mark.azurite, pytest.mark.xdist_group("azure_ml")]
 
@@ -160,10 +161,33 @@ def test_no_rank_outlives_what_started_it(emulator: AzureMl, victim: str) -> Non
         lambda: found if len(found := [p for p in processes_saying(mark) if p.name() == "sleep"]) == 2 else None,
         what="two ranks",
     )
-    mpirun = ranks[0].parent()
-    guard = mpirun.parent() if mpirun else None
+    guard = next(process for process in ranks[0].parents() if "local_azure.guard" in " ".join(process.cmdline()))
+    (mpirun,) = guard.children()
     killed = mpirun if victim == "mpirun" else guard
-    assert killed is not None
     killed.kill()
     wait_until(lambda: not processes_saying(mark), what="the ranks to end")
     assert "Failed" == emulator.await_status(f"{victim}-dies")
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("how", ["cancel", "kill"])
+def test_no_network_of_a_job_outlives_it(tmp_path: Path, azurite: Azurite, how: str) -> None:
+    """Neither where the job is canceled nor where the emulator is killed; both nodes have one until then."""
+    mark = f"3{os.getpid()}{len(how):02d}"
+    emulator = start_with_cluster(tmp_path, azurite)
+    if because := emulator.twin("GET", "cluster")["simulated_because"]:
+        pytest.skip(because)
+    emulator.put("jobs/on-hosts", mpi_job(f"exec sleep {mark}")).raise_for_status()
+    ranks = wait_until(
+        lambda: found if len(found := [p for p in processes_saying(mark) if p.name() == "sleep"]) == 2 else None,
+        what="two ranks",
+    )
+    networks = {network for rank in ranks if (network := network_of(rank.pid)) is not None}
+    assert 2 == len(networks - {network_of("self")})
+    if how == "cancel":
+        emulator.ask("POST", f"{WORKSPACE_ID}/jobs/on-hosts/cancel").raise_for_status()
+        emulator.await_status("on-hosts", "Canceled")
+    else:
+        emulator.process.kill()
+    wait_until(lambda: not networks & networks_in_use(), what="the networks to end")
+    emulator.process.stop()

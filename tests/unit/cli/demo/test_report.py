@@ -54,7 +54,7 @@ def report() -> dict[str, Any]:
             versions={},
             started_at="",
             ended_at="",
-            details={"exchange": "horovod"},
+            details={"exchange": "horovod", "nodes_are_simulated": False, "hosts": ["node-0", "node-1"]},
             device="simulated",
         ),
         durations_s={"total": 61.4},
@@ -70,6 +70,8 @@ def test_a_report_has_the_members_that_the_issue_names() -> None:
         "run": {"run_id": "r", "state": "registered", "attempt": 1, "num_nodes": 2, "world_size": 2},
         "gradients_averaged_by": "horovod",
         "device": "simulated",
+        "nodes_are_simulated": False,
+        "hosts": ["node-0", "node-1"],
         "model": {"name": "m", "version": "7", "metrics": {"val_accuracy": 0.98765}},
         "notifications": [{"recipient": "topic", "outcome": "registered"}],
         "azure_ml_calls": [{"method": "PUT", "path": "/jobs/r", "query": {}, "status": 201}],
@@ -97,18 +99,28 @@ def test_without_a_submission_there_are_no_calls() -> None:
     assert [] == submission_calls([call(1, "PUT")], run_id="r", since=None, until=None)
 
 
+HOSTS = "each node was a host on this machine, with an address of its own: rank 0 on node-0, rank 1 on node-1"
+
+
 def test_the_summary_is_short() -> None:
     """Eight lines: the data, the run, its machines, its gradients, its model, who was notified, what it cost."""
     assert [
         "dataset version  digits/v1, 10 shards accepted",
         "run              r: 2 nodes, 2 ranks, registered",
-        "machines         the nodes share this machine; computed on: simulated GPUs",
+        f"machines         {HOSTS}; computed on: simulated GPUs",
         "gradients        averaged over all ranks by horovod",
         "model            m version 7 (val_accuracy 0.9877)",
         "notified         topic",
         "submission       1 call to Azure ML",
         "time             61 s",
     ] == list(summary(report()))
+
+
+def test_simulated_nodes_are_called_so() -> None:
+    """Their ranks shared a machine, whatever the run's number of nodes."""
+    simulated = report() | {"nodes_are_simulated": True, "hosts": ["laptop", "laptop"]}
+    machines = "machines         the nodes are simulated: all ranks ran on this machine; computed on: simulated GPUs"
+    assert machines in list(summary(simulated))
 
 
 def test_several_calls_are_calls() -> None:

@@ -199,7 +199,7 @@ def test_files_that_are_deleted_under_a_marker_close_nothing() -> None:
     world.remove(f"{VERSION}/{TRAIN[1]}")
     world.clock.move(hours=1)
     sweep(world.services)
-    assert (1, ["_SUCCESS, written again: files were deleted or replaced after it"]) == (
+    assert (1, ["_SUCCESS, written again: files have come or gone since it was first seen"]) == (
         len(closings(world)),
         missing(world),
     )

@@ -13,6 +13,7 @@ from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.jobs import with_expected_machines
 from function_app.domain.records import PERSON, RunRecord
 from function_app.domain.run_states import RunState
+from function_app.runs.attempts import per_process_batch_size
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import request_run
 from function_app.sweep.sweep import sweep
@@ -138,35 +139,30 @@ TOO_FEW = (
 )
 
 
-def test_missing_ranks_are_tried_again_once_on_fresh_nodes() -> None:
-    """After a wait, in which idle nodes leave. Then the run has failed, with the counts, and no data are held."""
+def test_missing_ranks_are_not_tried_again() -> None:
+    """The launcher would start as few again. The run has failed, with the counts, and no data are held."""
     world = world_with(wait_s=600, max=5)
     first = world.upload_version()
-    second = fail(world, first, TOO_FEW)
-    assert ("missing_resources", "wait", RunState.PLANNED, []) == (
-        world.stands(first).failure_class,
-        world.stands(first).remedy,
-        second.state,
-        outcomes(world),
+    ended = world.stands(fail(world, first, TOO_FEW))
+    assert (first.run_id, RunState.FAILED, "missing_resources", "stop") == (
+        ended.run_id,
+        ended.state,
+        ended.failure_class,
+        ended.remedy,
     )
-    world.clock.move(minutes=20)
-    sweep(world.services)
-    world.serve_requests()
-    ended = world.stands(fail(world, second, TOO_FEW))
-    assert (second.run_id, RunState.FAILED, "stop") == (ended.run_id, ended.state, ended.remedy)
     [text] = [str(note.content["text"]) for note in world.topic.received]
-    for words in ("Expected 2 ranks on 2 nodes; the launcher started 1", "data are not to blame", "tried again once"):
+    for words in ("Expected 2 ranks on 2 nodes; the launcher started 1", "data are not to blame"):
         assert words in text
     again, is_new = request_run(VERSION, {}, trigger="http", services=world.services)
     assert (True, True) == (is_new, again.logical_run != first.logical_run)
 
 
-def test_another_failure_in_between_does_not_make_missing_ranks_new() -> None:
-    """It is once for each run, however often a node is taken away."""
-    world = world_with(wait_s=600, max=5, remedies={FailureClass.MISSING_RESOURCES: Remedy.RESUME})
-    third = fail(world, fail(world, world.upload_version(), TOO_FEW))
-    ended = fail(world, third, TOO_FEW)
-    assert (3, "missing_resources", "stop") == (ended.attempt, ended.failure_class, ended.remedy)
+def test_a_pipeline_may_have_missing_ranks_tried_again() -> None:
+    """On fresh nodes, as idle ones leave during the wait; as often as it allows attempts."""
+    world = world_with(wait_s=600, max=2, remedies={FailureClass.MISSING_RESOURCES: Remedy.WAIT})
+    first = world.upload_version()
+    second = fail(world, first, TOO_FEW)
+    assert ("wait", 2, RunState.PLANNED) == (world.stands(first).remedy, second.attempt, second.state)
 
 
 def test_the_next_size_has_expectations_of_its_own() -> None:
@@ -193,6 +189,15 @@ def test_without_memory_half_the_batch_is_tried() -> None:
     assert "--per-process-batch-size 2 --gradient-accumulation 2 " in second.spec["command"]
     third = fail(world, second, OUT_OF_MEMORY)
     assert "--per-process-batch-size 1 --gradient-accumulation 4 " in third.spec["command"]
+
+
+def test_a_users_script_keeps_its_arguments_without_memory_too() -> None:
+    """A flag of the same name may mean the global batch; nothing else would be changed to fit."""
+    own = "python -m training_job.machines scripts/mine.py --per-process-batch-size 4"
+    assert (None, 4) == (
+        per_process_batch_size(own),
+        per_process_batch_size(own.replace("machines scripts/mine.py", "train")),
+    )
 
 
 def test_the_pipelines_own_remedy_goes_before_the_built_in_one() -> None:

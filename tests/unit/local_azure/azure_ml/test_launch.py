@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from local_azure.azure_ml.launch import launch_of, process_failure, tail_of
-from local_azure.azure_ml.nodes import SimulatedNodes
+from local_azure.azure_ml.nodes import Nodes
 from local_azure.azure_ml.runs import Run, RunState
 from local_azure.azure_ml.spec import job_spec
 from local_azure.azure_ml.staging import RunDirectory, Staged
@@ -55,7 +55,7 @@ def test_ranks_are_started_on_the_nodes_that_the_launch_has(tmp_path: Path) -> N
     staged = Staged(directory=directory, command="echo", inputs={}, outputs={}, mounts=[])
     workspace = "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w"
     run = Run(name="r", workspace_id=workspace, properties={}, status=RunState.RUNNING, created_at="")
-    nodes = SimulatedNodes(ranks=1, local_size=1, gpus=4)
+    nodes = Nodes(number=2, ranks=1, local_size=1, gpus=4, simulated_because="there is no ip(8)")
     launch = launch_of(run, spec, staged, tmp_path / "venv", nodes)
     stated = [launch.environment[f"LANDFALL_SIMULATED_{name}"] for name in ("LOCAL_SIZE", "GPUS")]
     assert (["-np", "1"], ["1", "4"], "2") == (

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from local_azure.azure_ml import nodes
 from local_azure.azure_ml.faults import LaunchFault
-from local_azure.azure_ml.nodes import SimulatedNodes, simulated_nodes
+from local_azure.azure_ml.nodes import Nodes
 from local_azure.azure_ml.spec import job_spec
 from local_azure.azure_ml.workspace import COMPUTES, Store
 
 
-def nodes_of(folder: Path, vm_size: str | None, fault: LaunchFault | None) -> SimulatedNodes:
+def nodes_of(folder: Path, vm_size: str | None, fault: LaunchFault | None, because: str | None = None) -> Nodes:
     """The nodes of a job of two nodes with four processes each, on a cluster of some size."""
     store = Store(folder / "state.sqlite3")
     if vm_size is not None:
@@ -22,7 +23,7 @@ def nodes_of(folder: Path, vm_size: str | None, fault: LaunchFault | None) -> Si
     members: dict[str, Any] = {"command": "echo", "environmentId": "/e", "computeId": "/computes/gpu"}
     spec = job_spec({**members, "distribution": mpi, "resources": {"instanceCount": 2}})
     try:
-        return simulated_nodes(spec, store, fault)
+        return nodes.nodes_of(spec, store, fault, because)
     finally:
         store.close()
 
@@ -42,5 +43,35 @@ def test_nodes_have_what_their_cluster_has_unless_the_launch_is_faulty(
     tmp_path: Path, vm_size: str | None, fault: LaunchFault | None, expected: tuple[int, int, int]
 ) -> None:
     """Ranks, ranks on each node, GPUs of each node: those of the cluster, whatever the pipeline says."""
-    nodes = nodes_of(tmp_path, vm_size, fault)
-    assert expected == (nodes.ranks, nodes.local_size, nodes.gpus)
+    found = nodes_of(tmp_path, vm_size, fault)
+    assert (2, *expected) == (found.number, found.ranks, found.local_size, found.gpus)
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (None, ["-np", "8", "--host", "10.77.0.4:4,10.77.0.5:4"]),
+        (LaunchFault.ONE_RANK, ["-np", "1", "--host", "10.77.0.4:1"]),
+        (LaunchFault.ONE_NODE, ["-np", "8", "--host", "10.77.0.4:8"]),
+    ],
+)
+def test_the_launcher_gets_a_list_of_hosts(tmp_path: Path, fault: LaunchFault | None, expected: list[str]) -> None:
+    """A faulty one uses less of it; nothing else tells the ranks how many there are on each node."""
+    found = nodes_of(tmp_path, None, fault)
+    assert (expected, ["10.77.0.4", "10.77.0.5"]) == (found.mpirun_options(), found.addresses)
+    assert {"LANDFALL_SIMULATED_GPUS", "PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent"} == set(
+        found.variables(tmp_path)
+    )
+
+
+def test_simulated_nodes_share_this_machine(tmp_path: Path) -> None:
+    """No command enters another node; a variable says how many ranks each has."""
+    found = nodes_of(tmp_path, None, None, because="there is no ip(8)")
+    assert (["-np", "8", "--oversubscribe"], ["127.0.0.1"] * 2, ["true"]) == (
+        found.mpirun_options(),
+        found.addresses,
+        found.placed(["true"], tmp_path),
+    )
+    assert {"LANDFALL_SIMULATED_GPUS": "0", "LANDFALL_SIMULATED_LOCAL_SIZE": "4"} == found.variables(tmp_path)
+    assert "The nodes are simulated and share this machine: there is no ip(8)." == found.in_words()
+    assert "node-0 (10.77.0.4), node-1 (10.77.0.5)." in nodes_of(tmp_path, None, None).in_words()

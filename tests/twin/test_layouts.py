@@ -1,0 +1,70 @@
+"""Files laid out as Spark does, from the upload to the registered model."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from local_azure.processes import wait_until
+from tests.support.twin import WITHIN_S, TwinUnderTest
+
+pytestmark = pytest.mark.twin
+
+WRITE = UUID(int=7)
+"""Spark gives each write an id of its own, which is in the names of its files."""
+MARKER = {"_SUCCESS": b""}
+
+
+def part(of_split: str, number: int, columns: Mapping[str, Any]) -> dict[str, bytes]:
+    """A file of a table that was written with ``partitionBy("split")``, whose checksum lies beside it."""
+    name = f"part-{number:05d}-{WRITE}.c000.snappy.parquet"
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(dict(columns)), buffer, compression="snappy")
+    return {f"split={of_split}/{name}": buffer.getvalue(), f"split={of_split}/.{name}.crc": b"crc"}
+
+
+def labels(first: int, num: int = 20) -> dict[str, Any]:
+    """A column of labels."""
+    return {"label": pa.array([(first + n) % 10 for n in range(num)], pa.int64())}
+
+
+def test_a_table_of_spark_trains_once_its_marker_is_there(twin: TwinUnderTest) -> None:
+    """Until then status asks for the marker; a late file waits for the next one and changes nothing yet."""
+    table = {**part("train", 0, labels(0)), **part("train", 1, labels(1, 7)), **part("validation", 0, labels(2))}
+    twin.upload("spark/v1", table)
+    wait_until(lambda: twin.version("spark/v1"), what="a file to be validated", timeout_s=WITHIN_S)
+    twin.await_quiet()
+    version = twin.version("spark/v1")
+    asked = {line for split in version["splits"].values() for line in split["missing"]}
+    assert ({"_SUCCESS, which says that all files have come"}, []) == (asked, version["runs"])
+    twin.upload("spark/v1", MARKER)
+    run = twin.await_settled("spark/v1")
+    assert ("registered", 1) == (run["state"], len(twin.models(run["run_id"]))), run
+
+
+@pytest.mark.usefixtures("no_faults_left")
+def test_a_table_whose_events_are_all_lost_is_found_by_the_sweep(twin: TwinUnderTest) -> None:
+    """Two files, their checksums and the marker: renamed folders, with which Spark commits, report no files."""
+    twin.client.set_faults({"topic": "storage", "drop": True})
+    twin.upload("spark/unseen", {**part("train", 0, labels(3)), **part("validation", 0, labels(4)), **MARKER})
+    wait_until(
+        lambda: len(announced(twin, "spark/unseen")) == 5,
+        what="the events to be dropped",
+        timeout_s=WITHIN_S,
+    )
+    twin.client.end_faults()
+    twin.sweep()
+    run = twin.await_settled("spark/unseen")
+    assert "registered" == run["state"], run
+
+
+def announced(twin: TwinUnderTest, version: str) -> list[str]:
+    """Return the subjects of the uploads of a version that Event Grid has seen, delivered or not."""
+    subjects = (entry["event"]["subject"] for entry in twin.client.received("storage"))
+    return [subject for subject in subjects if f"/{version}/" in subject]

@@ -28,6 +28,7 @@ from function_app.domain.jobs import (
     TAG,
     JobSpec,
     JobStatus,
+    runs_own_script,
     signed_plan,
     spec_from_json,
     spec_to_json,
@@ -348,8 +349,8 @@ _ACCUMULATION = re.compile(r"(?<=--gradient-accumulation )(\d+)")
 
 
 def per_process_batch_size(command: str) -> int | None:
-    """Return the batch size that a command asks for, None where it does not."""
-    found = _BATCH.search(command)
+    """Return the batch size of Landfall's training; None for a user's script, whose flags are its own."""
+    found = None if runs_own_script(command) else _BATCH.search(command)
     return int(found[1]) if found else None
 
 

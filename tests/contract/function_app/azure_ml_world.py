@@ -30,6 +30,16 @@ from tests.support.world import ALL_SHARDS, pipeline
 from tests.unit.function_app.web.client import call
 
 SCRIPT = "scripts/stand_in.py"
+OWN_TRAINING = "training_job.train"
+TRAINING = """import runpy, sys
+from shared.job_arguments import JobArguments
+
+job = JobArguments.from_argv(sys.argv[1:])
+sys.argv = ["train", "--data", job.data, "--manifest", job.manifest, "--output", job.model]
+sys.argv += ["--checkpoint", job.checkpoints, "--report", f"{job.report}/training_report.json"]
+runpy.run_path("scripts/stand_in.py", run_name="__main__")
+"""
+"""The stand-in, started as Landfall's own training is."""
 DATASTORES = {"landfall_datasets": "datasets", "landfall_state": "landfall", "landfall_runs": "runs"}
 SIZES = b"{sizes: [{vm_size: Standard_NC24ads_A100_v4}]}"
 CLUSTERS = Clusters(clusters=parse_clusters(b"cluster: %b\nother-cluster: %b" % (SIZES, SIZES), "clusters.yaml"))
@@ -45,7 +55,12 @@ class Twin:
     """Name of the one storage account."""
 
     def add_pipeline(
-        self, dataset: str, *, other_clusters: tuple[str, ...] = ("other-cluster",), **variables: str
+        self,
+        dataset: str,
+        *,
+        script: str = SCRIPT,
+        other_clusters: tuple[str, ...] = ("other-cluster",),
+        **variables: str,
     ) -> None:
         """Put a pipeline into service, whose jobs run the stand-in with these variables."""
         train = pipeline().train
@@ -53,7 +68,7 @@ class Twin:
         train = train.model_copy(
             update={
                 "options": options,
-                "script": SCRIPT,
+                "script": script,
                 "cluster": "cluster",
                 "num_nodes": 1,
                 "timeout_s": 600,
@@ -140,6 +155,9 @@ def _publish(emulator: AzureMl, connection: str, account: str) -> None:
     with BlobServiceClient.from_connection_string(connection) as service:
         container = service.create_container(f"code-{uuid.uuid4().hex[:8]}")
         container.upload_blob(f"src/{SCRIPT}", (PIPELINES / SCRIPT).read_bytes())
+        rest = "import pkgutil\n\n__path__ = pkgutil.extend_path(__path__, __name__)\n"  # the others are real
+        container.upload_blob("src/training_job/__init__.py", rest)
+        container.upload_blob("src/training_job/train.py", TRAINING)
         for name in ("landfall", "runs"):
             service.create_container(name)
         code = {"properties": {"codeUri": f"{container.url}/src", "isAnonymous": False}}

@@ -12,7 +12,7 @@ from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.run_states import RunState
 from local_azure.azurite import Azurite
 from shared.exit_codes import ExitCode
-from tests.contract.function_app.azure_ml_world import Twin, running_twin
+from tests.contract.function_app.azure_ml_world import OWN_TRAINING, SCRIPT, Twin, running_twin
 
 pytestmark = pytest.mark.azurite
 
@@ -55,6 +55,7 @@ class Case:
     """What happens to the first attempt, and what follows."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
+    script: str = SCRIPT
     fault: str = ""
     other_clusters: tuple[str, ...] = ("other-cluster",)
     meanwhile: Callable[[Twin, str], None] | None = None
@@ -71,7 +72,10 @@ CASES: Mapping[FailureClass, Case] = {
     ),
     FailureClass.IMAGE_BUILD: Case(fault="image_build", remedy=Remedy.STOP, words="Image build failed"),
     FailureClass.OUT_OF_MEMORY: Case(
-        variables=exits_with(137), remedy=Remedy.SMALLER_BATCH, words="exited with status code 137"
+        script=OWN_TRAINING,
+        variables=exits_with(137),
+        remedy=Remedy.SMALLER_BATCH,
+        words="exited with status code 137",
     ),
     FailureClass.COMMUNICATION: Case(
         variables=exits_with(ExitCode.RANK_LOST), remedy=Remedy.RESUME, words="exited with status code 15"
@@ -107,6 +111,7 @@ CASES: Mapping[FailureClass, Case] = {
 WITHOUT_ANOTHER_CLUSTER = Case(
     fault="capacity", other_clusters=(), remedy=Remedy.WAIT, words="do not have sufficient capacity"
 )
+OF_A_SCRIPT = Case(variables=exits_with(137), remedy=Remedy.OTHER_SIZE, words="exited with status code 137")
 CONTINUED = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.OTHER_SIZE})
 
 
@@ -117,14 +122,19 @@ def test_every_class_and_every_remedy_has_a_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure_class", "case"), [*CASES.items(), (FailureClass.NO_CAPACITY, WITHOUT_ANOTHER_CLUSTER)]
+    ("failure_class", "case"),
+    [
+        *CASES.items(),
+        (FailureClass.NO_CAPACITY, WITHOUT_ANOTHER_CLUSTER),
+        (FailureClass.OUT_OF_MEMORY, OF_A_SCRIPT),
+    ],
 )
 def test_a_failure_has_its_class_its_remedy_and_words_that_people_read(
     twin: Twin, failure_class: FailureClass, case: Case
 ) -> None:
     """A remedy that continues leads to a model; any other ends the run, and people read why."""
     dataset = f"{failure_class.replace('_', '-')}-{uuid.uuid4().hex[:4]}"
-    twin.add_pipeline(dataset, other_clusters=case.other_clusters, **case.variables)
+    twin.add_pipeline(dataset, script=case.script, other_clusters=case.other_clusters, **case.variables)
     if case.fault:
         twin.fault(case.fault, dataset)
     first = twin.upload(dataset)

@@ -13,6 +13,7 @@ from function_app.domain.failures import FailureClass, Remedy
 from function_app.domain.jobs import with_expected_machines
 from function_app.domain.records import PERSON, RunRecord
 from function_app.domain.run_states import RunState
+from function_app.runs.attempts import per_process_batch_size
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import request_run
 from function_app.sweep.sweep import sweep
@@ -188,6 +189,15 @@ def test_without_memory_half_the_batch_is_tried() -> None:
     assert "--per-process-batch-size 2 --gradient-accumulation 2 " in second.spec["command"]
     third = fail(world, second, OUT_OF_MEMORY)
     assert "--per-process-batch-size 1 --gradient-accumulation 4 " in third.spec["command"]
+
+
+def test_a_users_script_keeps_its_arguments_without_memory_too() -> None:
+    """A flag of the same name may mean the global batch; nothing else would be changed to fit."""
+    own = "python -m training_job.machines scripts/mine.py --per-process-batch-size 4"
+    assert (None, 4) == (
+        per_process_batch_size(own),
+        per_process_batch_size(own.replace("machines scripts/mine.py", "train")),
+    )
 
 
 def test_the_pipelines_own_remedy_goes_before_the_built_in_one() -> None:

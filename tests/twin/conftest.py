@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.twin import PIPELINES, TwinUnderTest, options, twin_under_test
-from tests.twin.own_pipelines import write_busy_pipelines, write_own_pipelines
+from tests.twin.own_pipelines import write_busy_pipelines, write_own_pipelines, write_trained_pipeline
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +19,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
     shutil.copytree(PIPELINES, pipelines)
     write_own_pipelines(pipelines)
     write_busy_pipelines(pipelines)
+    write_trained_pipeline(pipelines)
     with twin_under_test(options(folder, pipelines=pipelines)) as running:
         yield running
 

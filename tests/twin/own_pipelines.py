@@ -15,9 +15,20 @@ def write_own_pipelines(folder: Path) -> None:
         text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", name)
         text = text.replace("stand_in.py", f"{name}.py").replace("at_least: 0.95", "at_least: 0.7")
         text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', "{}")
-        text = text.replace("timeout_s: 120", 'timeout_s: 120\n  arguments: [--steps, "60"]')
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
         (folder / "scripts" / f"{name}.py").write_text(script, encoding="utf-8")
+
+
+def write_trained_pipeline(folder: Path) -> None:
+    """Write a pipeline on Spark's tables whose training is real."""
+    text = (folder / "spark.yaml").read_text(encoding="utf-8").replace("spark", "tables")
+    text = text.replace("scripts/stand_in.py", "training_job.train").replace("at_least: 0.95", "at_least: 0.5")
+    text = text.replace("    label:", "    image: {kind: bytes, encoding: png, shape: [8, 8, 1]}\n    label:")
+    options = "{model_name: small_cnn, epochs: 4, per_process_batch_size: 32, learning_rate: 0.002, num_classes: 10}"
+    text = text.replace(
+        'environment_variables: {PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', f"options: {options}"
+    )
+    (folder / "tables.yaml").write_text(text.replace("timeout_s: 120", "timeout_s: 600"), encoding="utf-8")
 
 
 def gate(folder: Path, name: str) -> Path:

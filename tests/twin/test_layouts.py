@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cli.demo.digits import Digits, encode_png, load_digits, split
 from local_azure.processes import wait_until
 from tests.support.twin import WITHIN_S, TwinUnderTest
 
@@ -18,6 +20,7 @@ pytestmark = pytest.mark.twin
 
 WRITE = UUID(int=7)
 """Spark gives each write an id of its own, which is in the names of its files."""
+TRAINED_WITHIN_S = 500.0
 MARKER = {"_SUCCESS": b""}
 
 
@@ -27,6 +30,11 @@ def part(of_split: str, number: int, columns: Mapping[str, Any]) -> dict[str, by
     buffer = io.BytesIO()
     pq.write_table(pa.table(dict(columns)), buffer, compression="snappy")
     return {f"split={of_split}/{name}": buffer.getvalue(), f"split={of_split}/.{name}.crc": b"crc"}
+
+
+def images(digits: Digits) -> dict[str, Any]:
+    """Columns of images and labels."""
+    return {"image": [encode_png(image) for image in digits.images], "label": pa.array(digits.labels)}
 
 
 def labels(first: int, num: int = 20) -> dict[str, Any]:
@@ -68,3 +76,17 @@ def announced(twin: TwinUnderTest, version: str) -> list[str]:
     """Return the subjects of the uploads of a version that Event Grid has seen, delivered or not."""
     subjects = (entry["event"]["subject"] for entry in twin.client.received("storage"))
     return [subject for subject in subjects if f"/{version}/" in subject]
+
+
+@pytest.mark.slow
+def test_a_table_of_images_trains_a_model(twin: TwinUnderTest) -> None:
+    """Real ranks read the files in their folders by the manifest."""
+    digits, validation = split(load_digits())
+    table = {
+        name: content
+        for number in range(3)
+        for name, content in part("train", number, images(digits.take(np.arange(number, len(digits), 3)))).items()
+    }
+    twin.upload("tables/v1", {**table, **part("validation", 0, images(validation)), **MARKER})
+    run = twin.await_settled("tables/v1", within_s=TRAINED_WITHIN_S)
+    assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run

@@ -76,8 +76,11 @@ def test_a_shard_of_the_same_size_that_was_not_accepted_ends_all_ranks(tmp_path:
 
 
 def test_a_label_that_the_options_do_not_allow_is_named_with_its_record(tmp_path: Path) -> None:
-    """By whichever rank reads it first, in the words of the pipeline's file."""
+    """By whichever rank reads it first, in the words of the pipeline's file, which states no bounds for it."""
     version = write_digits(tmp_path / "versions", train_shards=2, limit=200)
+    stated = Manifest.from_json(version.manifest.read_bytes())
+    unbounded = tuple(replace(feature, maximum=None) for feature in stated.features)
+    version.manifest.write_text(replace(stated, features=unbounded).to_json())
     outcome = train(2, job_arguments(version, tmp_path / "out", epochs=2, num_classes=2))
     assert_failed(outcome, ExitCode.CONFIGURATION, "num_classes: 2, but labels go up to 9 (record ")
     assert re.search(r"\(record \d+ of (train|validation)-0000\d-of-00002\.tfrecord\)\.", outcome.log)

@@ -11,6 +11,7 @@ from typing import Any
 
 from crc32c import crc32c
 
+from function_app.config.layouts import Layout
 from function_app.domain.jobs import spec_from_json
 from function_app.domain.records import (
     NUM_BUCKETS,
@@ -177,11 +178,20 @@ class Promises:
         )
 
     def jobs_read(self, *ending: str) -> None:
-        """Every job that is running, or about to end, may read the shards as they are now."""
+        """Every job that is running, or about to end, may read the shards as they are now.
+
+        Where files may have any names, those of the next generation lie beside its own: it reads by the manifest.
+        """
         for name, status in self.world.jobs.statuses.items():
             run = self.world.ledger.run_rows.get(name)
             if run is not None and (status.status == "Running" or name in ending):
-                self.read.setdefault(name, []).append(self.in_storage(run.dataset_version))
+                shards, layout = self.in_storage(run.dataset_version), self._layout(run)
+                if layout.has_any_names:
+                    shards = {shard: crc for shard, crc in shards.items() if shard in self.accepted_for(run)}
+                self.read.setdefault(name, []).append(shards)
+
+    def _layout(self, run: RunRecord) -> Layout:
+        return self.world.services.pipelines[run.dataset_version.dataset].data.layout
 
     def shard_is_back(self, version: DatasetVersion, name: str) -> None:
         """A job that missed the shard while it was gone has failed by itself: no model comes from such a reading."""

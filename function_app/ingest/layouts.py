@@ -21,10 +21,9 @@ from function_app.config.layouts import folders_above
 from function_app.config.pipelines import Pipeline
 from function_app.domain.records import NUM_BUCKETS, BlobFacts, DatasetVersion, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, shard_place
-from function_app.ingest.stored_shards import accepted_in_storage, reject_gone
+from function_app.ingest.stored_shards import accepted_in_storage, has_no_records, reject_gone
 from function_app.notify.messages import in_words
 from function_app.services import IngestServices, RunServices
-from shard_validation import ReasonCode
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
 logger = logging.getLogger(__name__)
@@ -170,9 +169,8 @@ class _File:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether it is well formed without a record, as Spark writes the file of a first partition without any."""
-        row = self._current
-        return row is not None and [reason.code for reason in row.reasons] == [ReasonCode.NO_RECORDS]
+        """Whether it has no record, which is no reason to refuse the version."""
+        return has_no_records(self.row, self.facts)
 
     @property
     def _current(self) -> ShardRecord | None:

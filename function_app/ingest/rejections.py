@@ -59,7 +59,7 @@ def add_first_rejection(
 
 def _what_to_do(pipeline: Pipeline, shard: str) -> str:
     return (
-        "Correct it and upload it again under the same name. To see all that is wrong, at home: "
+        "Correct it and upload it again under the same name. To see all problems on your machine: "
         f"landfall validate {shown(shard)} --pipeline {pipeline.pipeline}.yaml"
     )
 

@@ -2,11 +2,13 @@
 
 One listing for a version, not one request for each shard. An ETag changes with every write, so a shard whose ETag is
 that of its verdict has the content that was judged, and equal ETags at the submission and at the end of a run mean
-that nothing was written in between.
+that nothing was written in between. Where files may have any names, others may come to lie beside a run's shards: a
+user's script that reads the whole folder would train on them too, so for it they count as a change.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +16,15 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from function_app.domain.errors import DocumentTooLargeError
+from function_app.domain.jobs import runs_own_script
 from function_app.domain.records import BlobFacts, DatasetVersion, RunRecord, ShardRecord, ShardState, manifest_path
+from function_app.domain.shard_paths import NotAShardError, shard_place
 from function_app.ports import DocumentStore, ShardStore
 from function_app.services import IngestServices, RunServices
 from shard_validation import Reason, ReasonCode
 from shared.errors import LandfallError
 from shared.manifest import MAX_MANIFEST_BYTES, Manifest, ManifestError, ManifestShard
+from shared.shard_names import ShardName
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +44,10 @@ class StoredShards:
     """Names of shards that now have another content, which was judged, or whose verdict is another file's."""
     unjudged: tuple[str, ...] = ()
     """Names of shards that were written again and whose new content has no verdict yet."""
+    added: tuple[str, ...] = ()
+    """Names of shards that are not in the manifest, where the run's script may read them."""
     etags: str = ""
-    """Digest of the names and ETags of the shards that a run trains on; empty where there are none."""
+    """Digest of the names and ETags of the shards that a run may read; empty where there are none."""
 
     @property
     def problem(self) -> str | None:
@@ -50,6 +57,7 @@ class StoredShards:
                 "deleted": [row.name for row in self.gone],
                 "replaced by other content": self.replaced,
                 "written again and not yet judged": self.unjudged,
+                "added": self.added,
             }
         )
 
@@ -78,9 +86,15 @@ def data_in_storage(run: RunRecord, services: RunServices) -> StoredShards:
     found = _Differences()
     for shard in shards:
         found.add(shard, by_name.get((shard.split, shard.name)), stored.get(shard.name))
-    etags = _digest(shards, stored)
+    beside = _beside(run, shards, stored, services)
     return StoredShards(
-        gone=tuple(found.gone), replaced=tuple(found.replaced), unjudged=tuple(found.unjudged), etags=etags
+        gone=tuple(found.gone),
+        replaced=tuple(found.replaced),
+        unjudged=tuple(found.unjudged),
+        added=tuple(
+            one.name for one in beside if not has_no_records(by_name.get((one.split, one.name)), stored[one.name])
+        ),
+        etags=_digest([*shards, *beside], stored),
     )
 
 
@@ -110,12 +124,23 @@ def written_since_submission(run: RunRecord, services: RunServices) -> str | Non
     if not shards or run.data_etags is None:
         return None
     stored = _stored(run.dataset_version, services.shards)
-    if run.data_etags == _digest(shards, stored):
+    beside = _beside(run, shards, stored, services)
+    if run.data_etags == _digest([*shards, *beside], stored):
         return None
     since = (run.submitted_at or run.state_since) - CLOCK_SKEW
-    young = [shard.name for shard in shards if shard.name in stored and stored[shard.name].last_modified >= since]
-    gone = [shard.name for shard in shards if shard.name not in stored]
-    return _in_words({"deleted": gone, "written again": young}) or "shards were written again"
+    young = {name for name, facts in stored.items() if facts.last_modified >= since}
+    found = {
+        "deleted": [shard.name for shard in shards if shard.name not in stored],
+        "written again": [shard.name for shard in shards if shard.name in young],
+        "added": [shard.name for shard in beside if shard.name in young],
+    }
+    return _in_words(found) or "shards were written again"
+
+
+def has_no_records(row: ShardRecord | None, facts: BlobFacts) -> bool:
+    """Whether a file is well formed without a record, as Spark writes the file of a first partition without any."""
+    codes = [reason.code for reason in row.reasons] if row is not None and row.etag == facts.etag else []
+    return codes == [ReasonCode.NO_RECORDS]
 
 
 def reject_gone(rows: Iterable[ShardRecord], services: IngestServices | RunServices) -> None:
@@ -167,7 +192,25 @@ def _stored(version: DatasetVersion, store: ShardStore) -> Mapping[str, BlobFact
     return {facts.path.removeprefix(prefix): facts for facts in store.list(prefix)}
 
 
-def _digest(shards: Iterable[ManifestShard], stored: Mapping[str, BlobFacts]) -> str:
+def _beside(
+    run: RunRecord, shards: Iterable[ManifestShard], stored: Mapping[str, BlobFacts], services: RunServices
+) -> list[ShardName]:
+    """Return the shards that a run's script may read although the manifest does not name them.
+
+    Landfall's training reads what the manifest names, and names ``-of-N`` leave no room for another shard.
+    """
+    pipeline = services.pipelines.get(run.dataset_version.dataset)
+    if pipeline is None or not pipeline.data.layout.has_any_names or not runs_own_script(str(run.spec["command"])):
+        return []
+    named, found = {shard.name for shard in shards}, list[ShardName]()
+    for name, facts in stored.items():
+        with contextlib.suppress(NotAShardError):
+            shard = shard_place(facts.path, services.pipelines).shard
+            found += [shard] if name not in named else []
+    return found
+
+
+def _digest(shards: Iterable[ManifestShard | ShardName], stored: Mapping[str, BlobFacts]) -> str:
     found = ((shard.name, stored[shard.name].etag if shard.name in stored else "") for shard in shards)
     return hashlib.sha256("\n".join(f"{name} {etag}" for name, etag in found).encode()).hexdigest()
 

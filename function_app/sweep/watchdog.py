@@ -57,7 +57,7 @@ def watch_pipelines(services: IngestServices) -> None:
         content = {
             "text": (
                 f"Out of service: {whose}. Its shards are validated and its runs started once its file is corrected: "
-                f"{listed}. To check the file at home: landfall check FILE"
+                f"{listed}. To check the file yourself: landfall check FILE"
             ),
             "dataset": dataset or None,
             "problems": list(problems[:MAX_NAMED]),

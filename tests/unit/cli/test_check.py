@@ -1,4 +1,4 @@
-"""`landfall check`: mistakes in pipeline files are found at home, with file, field, line and fix."""
+"""`landfall check`: mistakes in pipeline files are found before a deployment, with file, field, line and fix."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_people_are_notified_once_for_each_outage() -> None:
     world.break_pipeline()
     swept(world)
     first, second = (sent for sent in world.topic.received if sent.outcome == "pipeline_out_of_service")
-    assert "digits.yaml: train: is required. To check the file at home: landfall check" in first.content["text"]
+    assert "digits.yaml: train: is required. To check the file yourself: landfall check" in first.content["text"]
     assert first.key != second.key
     assert 2 == len(world.people.received)
 

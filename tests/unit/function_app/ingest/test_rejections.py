@@ -30,7 +30,7 @@ def sweep_after(world: World, **duration: float) -> None:
 
 
 def test_the_first_rejection_is_sent_at_once() -> None:
-    """With shard, record, what is wrong, what to do, and the command that shows it at home; to each recipient."""
+    """With shard, record, what is wrong, what to do, and and the command that shows it; to each recipient."""
     world = World()
     reject(world, TRAIN_SHARDS[0])
     ((outcome, content),) = received(world)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,8 @@ from function_app.domain.records import DATA, RunRecord, ShardState
 from function_app.domain.run_states import RunState
 from function_app.runs.requests import request_run
 from function_app.sweep.sweep import sweep
-from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, shard_content
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content
+from tests.unit.function_app.ingest.test_layouts import FILES, MARKER, marked_world, put
 
 FIRST = TRAIN_SHARDS[0]
 PATH = f"digits/v1/{FIRST}"
@@ -335,3 +337,56 @@ def test_a_pipeline_may_keep_models_of_superseded_data_unregistered() -> None:
     world.change_pipeline(on_change="train", register_=Register(model="digits-cnn", superseded="keep"))
     run = superseded_after_its_end(world)
     assert (RunState.NOT_REGISTERED, {}, None) == (run.state, world.models.registered, run.failure_class)
+
+
+# -- files beside those of the manifest ----------------------------------------------------------------------
+ADDED = "split=train/part-00009-zz.c000.tfrecord"
+
+
+def closed_by_a_marker(script: str) -> World:
+    """A version with files of any names that has just been closed, and whose run is not submitted yet."""
+    world = marked_world(train=pipeline().train.model_copy(update={"script": script}), on_change="train")
+    world.services = replace(world.services, read_script=lambda _: b"import horovod.tensorflow as hvd\nhvd.init()\n")
+    for name in (*FILES, MARKER):
+        world.deliver(put(world, name))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("script", "state", "reason"),
+    [
+        ("scripts/mine.py", RunState.NOT_REGISTERED, f"{ADDED} was added"),
+        ("training_job.train", RunState.REGISTERED, ""),
+    ],
+)
+def test_a_file_that_is_added_may_have_been_read_by_a_script(script: str, state: RunState, reason: str) -> None:
+    """Landfall's own training reads what the manifest names."""
+    world = closed_by_a_marker(script)
+    world.serve_requests()
+    (run,) = world.ledger.runs()
+    world.jobs.become(run.run_id, "Running")
+    world.follow(run)
+    put(world, ADDED)
+    ended = world.finish(world.stands(run))
+    assert (state, True) == (ended.state, reason in str(ended.reason)), ended.reason
+
+
+def test_a_script_does_not_start_beside_files_of_the_next_generation() -> None:
+    """It waits, and gives way to that generation once its marker is written."""
+    world = closed_by_a_marker("scripts/mine.py")
+    world.deliver(put(world, ADDED))
+    world.serve_requests()
+    assert ([RunState.PLANNED], {}) == ([run.state for run in world.ledger.runs()], world.jobs.submitted)
+    world.deliver(put(world, MARKER))
+    world.serve_requests()
+    newest = world.ledger.runs()[0]
+    assert (2, RunState.SUBMITTED, [newest.run_id]) == (newest.generation, newest.state, list(world.jobs.submitted))
+
+
+def test_a_file_without_records_beside_them_changes_nothing() -> None:
+    """Spark writes one for a partition without any."""
+    world = closed_by_a_marker("scripts/mine.py")
+    world.clock.move(seconds=2)
+    world.deliver(world.put(f"{ADDED}.gz", gzip.compress(b"")))
+    world.serve_requests()
+    assert [RunState.SUBMITTED] == [run.state for run in world.ledger.runs()]

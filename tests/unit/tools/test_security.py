@@ -118,7 +118,7 @@ def test_without_a_database_the_audit_says_that_it_was_skipped(where: str, tmp_p
 
 
 def test_an_audit_that_fails_otherwise_is_not_skipped(tmp_path: Path, database: str) -> None:
-    """A pin that nobody can read would never be audited again."""
+    """A pin that cannot be read would never be audited again."""
     breaches, word = audit(tmp_path, "PyYAML=5.3\n", f"{database}/")
     assert (1, "pip-audit failed") == (len(breaches), word)
 

@@ -23,14 +23,16 @@ from function_app.domain.events import (
     SWEEP_REQUESTED,
     TRAINING_REQUESTED,
 )
+from shared.contract import mismatch
 
 if TYPE_CHECKING:
     from function_app.adapters.azure_ml import WorkspaceClient
     from function_app.adapters.connections import ConnectionSettings, StorageConnection
     from function_app.config.pipelines import Pipeline
     from function_app.config.settings import Settings
+    from function_app.domain.checks import Probe
     from function_app.ports import DeadLetterSource, Notifier
-    from function_app.services import Services
+    from function_app.services import ReadScript, Services, TimeBudget
 
 DATA_CONNECTION = "DataStorage"
 QUEUES = (SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED, RUN_CHANGED, SWEEP_REQUESTED)
@@ -87,14 +89,12 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.connections import StorageConnection
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
-    from function_app.config.pipeline_files import read_script
-    from function_app.config.settings import PATIENCE
     from function_app.runs.submission import handle_request
-    from function_app.services import Services, TimeBudget
+    from function_app.services import Services
 
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
-    budget_s, workspace = settings.validation_budget_s, _workspace_client(settings)
+    workspace = _workspace_client(settings)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,
@@ -113,12 +113,47 @@ def build_services(environ: Mapping[str, str]) -> Services:
         notifiers=found.pipelines.notifiers,
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
-        read_script=functools.partial(read_script, settings.pipelines_dir),
-        time_budget=TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE),
+        read_script=_script_reader(settings),
+        time_budget=_time_budget(settings.validation_budget_s),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
         pages_sign_in=settings.pages_sign_in,
+        probes=tuple(_probes(found, host, data)),
+        in_azure=settings.in_azure,
+    )
+
+
+def _script_reader(settings: Settings) -> ReadScript:
+    from function_app.config.pipeline_files import read_script
+
+    return functools.partial(read_script, settings.pipelines_dir)
+
+
+def _time_budget(budget_s: int) -> TimeBudget:
+    from function_app.config.settings import PATIENCE
+    from function_app.services import TimeBudget
+
+    return TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE)
+
+
+def _probes(found: _Configuration, host: StorageConnection, data: StorageConnection) -> Iterator[Probe]:
+    from function_app.adapters.dead_letters import DEAD_LETTER_CONTAINER
+    from function_app.adapters.probes import storage_probes
+    from function_app.adapters.tables import TABLE_PREFIX
+
+    settings, pipelines = found.settings, found.pipelines.pipelines.values()
+    copies = sorted({pipeline.quarantine for pipeline in pipelines if pipeline.quarantine})
+    return storage_probes(
+        host,
+        data,
+        read=[(data, settings.data_container), (host, settings.runs_container)],
+        written=[
+            *((host, name) for name in (settings.state_container, DEAD_LETTER_CONTAINER)),
+            *((data, name) for name in copies),
+        ],
+        queues=QUEUES,
+        tables=TABLE_PREFIX,
     )
 
 
@@ -227,6 +262,8 @@ def _deployed(
     pipeline: Pipeline, settings: Settings, environ: Mapping[str, str], notifiers: dict[str, Notifier]
 ) -> Iterator[str]:
     """Yield what keeps a pipeline from being used with these app settings; add what delivers to its recipients."""
+    if problem := mismatch(settings.workspace.code_id):  # its manifests and jobs would not be understood
+        yield f"LANDFALL_CODE_ID: {problem}"
     if pipeline.quarantine in settings.own_containers:  # copies of rejected shards would be written among the shards
         yield "quarantine: is one of Landfall's own containers; name another one"
     for recipient in pipeline.notify:

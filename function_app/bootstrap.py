@@ -119,7 +119,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
         pages_sign_in=settings.pages_sign_in,
-        probes=tuple(_probes(found, host, data)),
+        probes=tuple(_probes(found, workspace, environ)),
         in_azure=settings.in_azure,
     )
 
@@ -137,14 +137,18 @@ def _time_budget(budget_s: int) -> TimeBudget:
     return TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE)
 
 
-def _probes(found: _Configuration, host: StorageConnection, data: StorageConnection) -> Iterator[Probe]:
+def _probes(found: _Configuration, workspace: WorkspaceClient, environ: Mapping[str, str]) -> Iterator[Probe]:
+    from function_app.adapters import probes
+    from function_app.adapters.connections import StorageConnection
     from function_app.adapters.dead_letters import DEAD_LETTER_CONTAINER
-    from function_app.adapters.probes import storage_probes
     from function_app.adapters.tables import TABLE_PREFIX
+    from function_app.ports import utcnow
 
-    settings, pipelines = found.settings, found.pipelines.pipelines.values()
-    copies = sorted({pipeline.quarantine for pipeline in pipelines if pipeline.quarantine})
-    return storage_probes(
+    settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
+    copies = sorted({one.quarantine for one in found.pipelines.pipelines.values() if one.quarantine})
+    app, group = environ.get("WEBSITE_SITE_NAME", "APP"), settings.workspace.resource_group
+    yield from probes.identity_probes((found.host, found.data), settings.client_id)
+    yield from probes.storage_probes(
         host,
         data,
         read=[(data, settings.data_container), (host, settings.runs_container)],
@@ -155,6 +159,10 @@ def _probes(found: _Configuration, host: StorageConnection, data: StorageConnect
         queues=QUEUES,
         tables=TABLE_PREFIX,
     )
+    yield from probes.asset_probes(workspace)
+    restart = f"az functionapp restart --resource-group {group} --name {app}"
+    yield probes.clock_probe(host, settings.state_container, utcnow, restart)
+    yield probes.telemetry_probe(environ, in_azure=settings.in_azure)
 
 
 def _workspace_client(settings: Settings) -> WorkspaceClient:

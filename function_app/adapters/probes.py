@@ -1,19 +1,28 @@
-"""Checks of storage with the identity and the connections of the app, for `landfall doctor`."""
+"""Checks with the identity and the connections of the app, for `landfall doctor`."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from function_app.adapters.blobs import BlobDocumentStore
-from function_app.adapters.connections import StorageConnection
+from function_app.adapters.connections import ConnectionSettings, StorageConnection, credential
 from function_app.adapters.storage_errors import StorageRefusedError, storage_errors
 from function_app.adapters.tables.client import Table, Tables
-from function_app.domain.checks import Probe
+from function_app.domain.checks import AbsentHereError, Probe
+from shared.errors import LandfallError
+
+if TYPE_CHECKING:
+    from function_app.adapters.azure_ml import WorkspaceClient
 
 MAX_BYTES = 1 << 10
+MAX_SKEW_S = 60
+TELEMETRY = ("APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING")
+AZURE = "https://management.azure.com/.default"
 
 
 def storage_probes(
@@ -102,3 +111,93 @@ def _ledger(connection: StorageConnection, prefix: str) -> str:
             )
     created = f"; created now: {', '.join(prefix + table for table in missing)}" if missing else ""
     return f"{len(wanted)} tables, which the app may read{created}"
+
+
+def identity_probes(connections: Iterable[ConnectionSettings], client_id: str | None) -> Iterator[Probe]:
+    """Yield the checks of the app's own identity, and of how each storage account is opened."""
+    yield Probe(part="identity", subject="tokens", look=partial(_token, client_id))
+    for connection in connections:
+        yield Probe(part="identity", subject=connection.name, look=partial(_opened, connection))
+
+
+def _token(client_id: str | None) -> str:
+    from azure.core.exceptions import AzureError
+
+    name = f"client id {client_id}" if client_id else "the default one, as AZURE_CLIENT_ID is not set"
+    try:
+        credential(client_id).get_token(AZURE)
+    except AzureError as error:
+        raise LandfallError(f"no token for the app's identity ({name}): {error}") from error
+    return f"the app's identity gets tokens ({name})"
+
+
+def _opened(connection: ConnectionSettings) -> str:
+    if connection.connection_string is not None:
+        raise AbsentHereError("a key opens this account, so the roles of an identity were not tried")
+    return f"the identity opens it (client id {connection.client_id or 'of AZURE_CLIENT_ID'})"
+
+
+def clock_probe(connection: StorageConnection, container: str, clock: Callable[[], datetime], fix: str) -> Probe:
+    """Return the check of the app's clock."""
+    return Probe(part="clock", subject="function app", look=partial(_clock, connection, container, clock), fix=fix)
+
+
+def _clock(connection: StorageConnection, container: str, clock: Callable[[], datetime]) -> str:
+    """Compare the app's clock with that of storage, which dates blobs and refuses stale requests. One operation."""
+    dates: list[str] = []
+    with storage_errors("ask storage for the time"):
+        connection.blob_service.get_container_client(container).get_container_properties(
+            raw_response_hook=lambda response: dates.append(response.http_response.headers.get("Date", ""))
+        )
+    try:
+        skew_s = (clock() - parsedate_to_datetime(dates[-1])).total_seconds()
+    except (IndexError, TypeError, ValueError) as error:
+        raise StorageRefusedError("storage states no time") from error
+    if abs(skew_s) > MAX_SKEW_S:
+        raise LandfallError(f"it is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} that of storage")
+    return f"within {MAX_SKEW_S} s of that of storage"
+
+
+def asset_probes(client: WorkspaceClient) -> Iterator[Probe]:
+    """Yield the checks that what jobs refer to is registered."""
+    ids = {"image": client.workspace.environment_id, "code": client.workspace.code_id}
+    for part, arm_id in ids.items():
+        yield Probe(part=part, subject=_asset_name(arm_id), look=partial(_asset, client, arm_id), fix="azd up")
+
+
+def _asset_name(arm_id: str) -> str:
+    *_, name, _, version = arm_id.split("/")
+    return f"{name}:{version}"
+
+
+def _asset(client: WorkspaceClient, arm_id: str) -> str:
+    """One GET."""
+    from azure.core.exceptions import ResourceNotFoundError
+
+    *_, kind, name, _, version = arm_id.split("/")
+    with client.errors(f"look at {kind} {name}:{version}"):
+        operations: Any = client.get().environments if kind == "environments" else client.get()._code  # noqa: SLF001
+        try:
+            found = operations.get(name, version)
+        except ResourceNotFoundError as error:
+            raise LandfallError(f"the workspace {client.workspace.name} does not have it") from error
+    return f"registered, image {found.image}" if kind == "environments" else "registered"
+
+
+def telemetry_probe(environ: Mapping[str, str], *, in_azure: bool) -> Probe:
+    """Return the check that telemetry has where to go, and an identity: without one it is lost silently.
+
+    Whether an item arrives is asked for by `cli.doctor`, whose user may read the logs.
+    """
+    return Probe(part="telemetry", subject="settings", look=partial(_telemetry, environ, in_azure))
+
+
+def _telemetry(environ: Mapping[str, str], in_azure: bool) -> str:  # noqa: FBT001
+    if not in_azure:
+        raise AbsentHereError("telemetry goes to Application Insights in Azure only")
+    missing = [name for name in TELEMETRY if not environ.get(name)]
+    if missing:
+        raise LandfallError(f"{' and '.join(missing)} must be set, or all telemetry is lost")
+    if "Authorization=AAD" not in environ[TELEMETRY[1]]:
+        raise LandfallError(f"{TELEMETRY[1]} must be ClientId=…;Authorization=AAD, as keys are off")
+    return "where telemetry goes is set, and the identity that sends it"

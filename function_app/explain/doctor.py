@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +22,7 @@ WITHIN_S = 45.0
 """The command line waits 60 s for an answer."""
 AT_ONCE = 8
 MAX_SAYS_CHARS = 1000
+_WEBHOOK = re.compile(r"LANDFALL_WEBHOOK_[A-Z0-9_]+")
 TWIN_FIX = "stop the twin with Ctrl-C, then: landfall up"
 
 
@@ -90,6 +92,53 @@ def _probes(services: Services) -> Iterator[Probe]:
     look = partial(_contract, services.workspace.code_id)
     yield Probe(part="versions", subject="job contract", look=look, fix="azd up")
     yield Probe(part="workspace", subject=services.workspace.name, look=partial(_workspace, services))
+
+    for dataset, problems in sorted(services.out_of_service.items()):
+        look = partial(_out_of_service, problems)
+        yield Probe(part="pipelines", subject=dataset or "a file without its dataset", look=look, fix=_mend(problems))
+    for cluster, pipelines in sorted(_clusters(services).items()):
+        look = partial(_cluster, cluster, pipelines, services)
+        yield Probe(part="clusters", subject=cluster, look=look, fix="azd up")
+    fix = "landfall reconcile, which sends them again"
+    yield Probe(part="notifications", subject="outbox", look=partial(_unsent, services), fix=fix)
+
+
+def _out_of_service(problems: Sequence[str]) -> str:
+    raise LandfallError("; ".join(problems))
+
+
+def _mend(problems: Sequence[str]) -> str:
+    """Return the command for a pipeline that is out of service: most often the address of a webhook is missing."""
+    if setting := _WEBHOOK.search(" ".join(problems)):
+        name = setting[0].replace("_", "-")
+        vault = '"$(azd env get-value LANDFALL_VAULT)"'
+        return f"az keyvault secret set --vault-name {vault} --name {name} --value URL"
+    if any("LANDFALL_CODE_ID" in problem for problem in problems):
+        return "azd up"
+    return "mend the file until `landfall check` finds nothing, then: azd up"
+
+
+def _clusters(services: Services) -> dict[str, list[str]]:
+    """Return the clusters that pipelines name, with the names of these."""
+    found: dict[str, list[str]] = {}
+    for pipeline in services.pipelines.values():
+        for cluster in (pipeline.train.cluster, *pipeline.attempts.other_clusters):
+            found.setdefault(cluster, []).append(pipeline.pipeline)
+    return found
+
+
+def _cluster(cluster: str, pipelines: Sequence[str], services: Services) -> str:
+    if not services.jobs.has_compute(cluster):
+        raise LandfallError(f"the workspace does not have it; it is named by {', '.join(sorted(pipelines))}")
+    return f"the workspace has it; it is named by {', '.join(sorted(pipelines))}"
+
+
+def _unsent(services: Services) -> str:
+    failed = [one for one in services.ledger.unsent_notifications() if one.last_error]
+    if failed:
+        recipients, error = ", ".join(sorted({one.recipient for one in failed})), failed[-1].last_error
+        raise LandfallError(f"{len(failed)} could not be sent to {recipients}, the last one because: {error}")
+    return "none failed that was not sent later"
 
 
 def _contract(code_id: str) -> str:

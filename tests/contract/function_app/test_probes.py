@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from typing import get_args
 
 import pytest
 
-from function_app.adapters.connections import StorageConnection
-from function_app.adapters.probes import storage_probes
+from function_app.adapters.azure_ml import WorkspaceClient
+from function_app.adapters.connections import ConnectionSettings, StorageConnection
+from function_app.adapters.probes import asset_probes, clock_probe, identity_probes, storage_probes
 from function_app.adapters.storage_errors import StorageRefusedError
 from function_app.adapters.tables.client import Change, Table, Tables
-from function_app.domain.checks import Probe
+from function_app.domain.checks import AbsentHereError, Probe
+from function_app.ports import utcnow
+from shared.errors import LandfallError
 
 pytestmark = pytest.mark.azurite
 
@@ -75,3 +81,62 @@ def test_a_key_that_storage_refuses_is_found(data_storage: StorageConnection, un
     probes = storage_probes(wrong, wrong, read=[(wrong, unique)], written=[], queues=[], tables=unique)
     with pytest.raises(StorageRefusedError, match=r"refused it \(403\).*role assignments"):
         next(probes).look()
+
+
+@pytest.mark.parametrize(
+    ("late", "said"),
+    [(90, r"it is \d+ s ahead of that of storage"), (-3600, r"it is 3\d{3} s behind that of storage")],
+)
+def test_a_clock_that_is_wrong_is_found(host_storage: StorageConnection, unique: str, late: int, said: str) -> None:
+    """By the time that storage states; seconds do not matter."""
+    host_storage.blob_service.create_container(unique)
+    wrong = clock_probe(host_storage, unique, lambda: utcnow() + timedelta(seconds=late), "restart")
+    with pytest.raises(LandfallError, match=rf"^{said[:6]}\d+ s {said.split(' s ')[1]}$"):
+        wrong.look()
+    assert "within 60 s of that of storage" == clock_probe(host_storage, unique, utcnow, "restart").look()
+
+
+def test_what_jobs_refer_to_is_asked_for(workspace_client: WorkspaceClient) -> None:
+    """By the ids of the settings: the image of the environment, and the code."""
+    image, code = (probe.look() for probe in asset_probes(workspace_client))
+    assert image.startswith("registered, image ")
+    assert "registered" == code
+
+
+@contextmanager
+def named(client: WorkspaceClient, **ids: str) -> Iterator[None]:
+    """Let the settings name other assets."""
+    before = client.workspace
+    client.workspace = replace(before, **ids)
+    try:
+        yield
+    finally:
+        client.workspace = before
+
+
+@pytest.mark.parametrize("kind", ["environment_id", "code_id"])
+def test_an_asset_that_is_not_registered_is_found(workspace_client: WorkspaceClient, kind: str) -> None:
+    """As after a deployment whose publication failed."""
+    known = getattr(workspace_client.workspace, kind)
+    with named(workspace_client, **{kind: known.rpartition("/")[0] + "/none"}):
+        probe = {"environment_id": 0, "code_id": 1}[kind]
+        looks = list(asset_probes(workspace_client))
+    assert looks[probe].subject.endswith(":none")
+    with pytest.raises(LandfallError, match=r"the workspace .* does not have it"):
+        looks[probe].look()
+
+
+def test_an_identity_gets_a_token_and_a_key_is_not_passed_as_good(
+    workspace_client: WorkspaceClient, host_storage: StorageConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The emulator is the endpoint that gives tokens, as the twin's is."""
+    del workspace_client  # its variables name the endpoint
+    opened = ConnectionSettings(name="DataStorage", client_id="c", managed_identity=True)
+    token, host, data = identity_probes((host_storage.settings, opened), "00000000-0000-0000-0000-0000000000fa")
+    assert "the app's identity gets tokens (client id 00000000-0000-0000-0000-0000000000fa)" == token.look()
+    assert "the identity opens it (client id c)" == data.look()
+    with pytest.raises(AbsentHereError, match="a key opens this account"):
+        host.look()
+    monkeypatch.setenv("IDENTITY_HEADER", "wrong")
+    with pytest.raises(LandfallError, match="no token for the app's identity"):
+        token.look()

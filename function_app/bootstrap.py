@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from function_app.config.settings import Settings
     from function_app.ports import DeadLetterSource, Notifier
     from function_app.services import Services
+    from function_app.telemetry import TelemetrySink
 
 DATA_CONNECTION = "DataStorage"
 QUEUES = (SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED, RUN_CHANGED, SWEEP_REQUESTED)
@@ -119,7 +120,19 @@ def build_services(environ: Mapping[str, str]) -> Services:
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
         pages_sign_in=settings.pages_sign_in,
+        telemetry_sink=_telemetry_sink(settings),
     )
+
+
+def _telemetry_sink(settings: Settings) -> TelemetrySink | None:
+    """Return where telemetry goes. Without a setting that says so nothing is imported for it."""
+    if settings.traces_dir is None and settings.insights_connection is None:
+        return None
+    from function_app.adapters.telemetry import to_application_insights, to_files
+
+    if settings.traces_dir is not None:
+        return to_files(settings.traces_dir)
+    return to_application_insights(str(settings.insights_connection))
 
 
 def _workspace_client(settings: Settings) -> WorkspaceClient:

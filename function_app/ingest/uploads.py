@@ -53,6 +53,7 @@ from shard_validation.sets import with_sources
 from shared.errors import LandfallError
 from shared.safe_text import shown
 from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
+from shared.traces import place_of_version
 
 MAX_ROUNDS = 5
 """A shard that is overwritten more often than this during validation is left to its next delivery."""
@@ -60,6 +61,10 @@ OTHERS_UPLOADS = "upload_events_of_others"
 """Counter of events outside every pipeline: other containers, datasets without a pipeline."""
 MAX_NAMED = 5
 """Shards that a message names as holders of a claim."""
+MAX_TRACED = 64
+"""Shards of a split whose spans are kept in any case: a flood is counted, not told shard by shard."""
+ANY_NAMES_TRACED = 16
+"""One of so many shards is traced where nobody knows how many there are."""
 
 _Judged = tuple[ShardRecord, RecordedShard]
 
@@ -220,7 +225,25 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
         _suppress(upload.path, str(error), services, event_id=upload.event_id)
         return
     is_counted = upload.is_repeated or upload.event_type == CONTINUED
-    judge_shard(place, services, is_counted=is_counted, is_small=_is_small(upload, services))
+    with services.telemetry.span(
+        "BlobCreated",
+        place_of_version(place.dataset_version),
+        is_kept=_is_traced(place),
+        link=upload.traced_from,
+        dataset_version=str(place.dataset_version),
+        shard=place.shard.name,
+        event_id=upload.event_id,
+    ):
+        judge_shard(place, services, is_counted=is_counted, is_small=_is_small(upload, services))
+
+
+def _is_traced(place: ShardPlace) -> bool:
+    """Whether a shard's span is kept though nothing followed from it: at most about 64 of a split, by their index.
+
+    The same for each delivery. An index that is a digest of the path is even in its last bits.
+    """
+    shard = place.shard
+    return shard.index % (-(-shard.num_shards // MAX_TRACED) or ANY_NAMES_TRACED) == 0
 
 
 def _checked_again(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> str:
@@ -380,7 +403,12 @@ def _validate(
         return interrupted_verdict(facts, begun, services)
     if begun is not None and services.time_budget.is_long(facts.size_bytes):
         return validate_in_slices(place, facts, begun, services)
-    return services.validate(services.shards.open(facts), place.pipeline.data.requirements())
+    version = place_of_version(place.dataset_version)
+    with services.telemetry.span("verdict", services.telemetry.below(version), is_kept=False) as span:
+        verdict = services.validate(services.shards.open(facts), place.pipeline.data.requirements())
+        if span is not None:
+            span.set(accepted=verdict.accepted, records=verdict.num_records, size_bytes=facts.size_bytes)
+        return verdict
 
 
 def _with_sources(place: ShardPlace, verdict: ShardVerdict, services: IngestServices) -> ShardVerdict:

@@ -17,7 +17,7 @@ from function_app.config.settings import DEFAULT_BUDGET_S, PATIENCE, SignIn
 from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.jobs import Workspace
-from function_app.domain.records import HistoryEntry
+from function_app.domain.records import DatasetVersion, HistoryEntry
 from function_app.ports import (
     Clock,
     DeadLetterSource,
@@ -227,6 +227,8 @@ class IngestServices(NotifyServices):
     """For shards that may take longer than one execution."""
     time_budget: TimeBudget = field(default_factory=TimeBudget)
     turns: Turns = field(default_factory=Turns)
+    claimed_sizes: dict[tuple[DatasetVersion, str], int] | None = None
+    """Sizes that splits have claimed, for the shards of one message, which are handled within seconds."""
     sweep_grace: timedelta = timedelta(seconds=120)
     """How long an event may take before the sweep does its work."""
 

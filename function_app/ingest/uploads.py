@@ -160,6 +160,7 @@ def _handle_together(
     Small shards are handled at the same time: they wait for storage and leave the processor idle.
     """
     turns, is_over = services.turns, Event()
+    services = replace(services, claimed_sizes={})
     end_s = turns.seconds() + turns.together_s
 
     def is_handled(upload: Upload) -> bool:
@@ -456,13 +457,16 @@ def claim_conflict(place: ShardPlace, services: IngestServices) -> str | None:
     new shard is refused; once the last of them has been deleted, the claim moves to the new shard's N.
     """
     version, shard = place.dataset_version, place.shard
-    size = services.ledger.claim_split_size(version, shard.split, shard.num_shards)
-    if size == shard.num_shards:
+    claimed, split = {} if services.claimed_sizes is None else services.claimed_sizes, (version, shard.split)
+    if claimed.get(split) != shard.num_shards:
+        claimed[split] = services.ledger.claim_split_size(version, shard.split, shard.num_shards)
+    if (size := claimed[split]) == shard.num_shards:
         return None
     holders = list(islice(_holders(place, size, services), MAX_NAMED))
     if not holders:
         _void_verdicts(place, services)
         size = services.ledger.move_split_size(version, shard.split, held=size, num_shards=shard.num_shards)
+        claimed[split] = size
         if size == shard.num_shards:
             _record_move(place, services)
             return None

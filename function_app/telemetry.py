@@ -25,6 +25,10 @@ MAX_CHARS = 256
 """Characters of an attribute: texts may come from outside, and telemetry is paid by its size."""
 MAX_EVENTS = 20
 """History entries of one span."""
+MAX_TRACED = 64
+"""Shards of a split that are traced in any case, about: the others of a flood are only counted."""
+ANY_NAMES_TRACED = 16
+"""One of so many shards is traced where it is not known how many there are."""
 Value = str | int | float | bool
 
 
@@ -74,6 +78,14 @@ class TelemetrySink(Protocol):
 
     def measure(self, name: str, value: float, dimensions: Mapping[str, str]) -> None:
         """Add a value to a distribution."""
+
+
+def is_traced(index: int, num_shards: int) -> bool:
+    """Whether a shard's span is kept though nothing followed from it; the same for each delivery of its event.
+
+    ``num_shards`` is 0 where files have any names. Their index is a digest, whose last bits are even.
+    """
+    return index % (-(-num_shards // MAX_TRACED) or ANY_NAMES_TRACED) == 0
 
 
 _current: ContextVar[Span | None] = ContextVar("span", default=None)

@@ -39,6 +39,7 @@ from function_app.ingest.validation_checkpoints import (
 )
 from function_app.notify.outbox import deliver
 from function_app.services import IngestServices
+from function_app.telemetry import is_traced
 from shard_validation import (
     Reason,
     ReasonCode,
@@ -61,10 +62,6 @@ OTHERS_UPLOADS = "upload_events_of_others"
 """Counter of events outside every pipeline: other containers, datasets without a pipeline."""
 MAX_NAMED = 5
 """Shards that a message names as holders of a claim."""
-MAX_TRACED = 64
-"""Shards of a split whose spans are kept in any case: a flood is counted, not told shard by shard."""
-ANY_NAMES_TRACED = 16
-"""One of so many shards is traced where nobody knows how many there are."""
 
 _Judged = tuple[ShardRecord, RecordedShard]
 
@@ -229,22 +226,13 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
     with services.telemetry.span(
         "BlobCreated",
         place_of_version(place.dataset_version),
-        is_kept=_is_traced(place),
+        is_kept=is_traced(place.shard.index, place.shard.num_shards),
         link=upload.traced_from,
         dataset_version=str(place.dataset_version),
         shard=place.shard.name,
         event_id=upload.event_id,
     ):
         judge_shard(place, services, is_counted=is_counted, is_small=_is_small(upload, services))
-
-
-def _is_traced(place: ShardPlace) -> bool:
-    """Whether a shard's span is kept though nothing followed from it: at most about 64 of a split, by their index.
-
-    The same for each delivery. An index that is a digest of the path is even in its last bits.
-    """
-    shard = place.shard
-    return shard.index % (-(-shard.num_shards // MAX_TRACED) or ANY_NAMES_TRACED) == 0
 
 
 def _checked_again(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> str:

@@ -110,7 +110,7 @@ def test_the_queues_function_submits_in_the_same_trace() -> None:
     assert [[*CHAIN[:4], "submitted"]] == [sink.way_of(span) for span in sink.named("submitted")]
 
 
-def test_a_duplicate_and_a_changed_shard_land_in_the_trace() -> None:
+def test_a_duplicate_and_a_changed_shard_belong_to_the_trace() -> None:
     """A second closing is another branch below the same root, which is written once."""
     sink = MemorySink()
     world = traced_world(sink)
@@ -146,12 +146,11 @@ def test_the_senders_span_is_a_link() -> None:
 
 
 def test_a_flood_leaves_a_bounded_number_of_spans() -> None:
-    """Of a split with 1,000 shards every 16th is traced, and the one that closes the version with all above it."""
+    """Every 16th of 1,000 shards is traced, and all of them are counted."""
     sink = MemorySink()
     world = traced_world(sink)
     world.upload_shards(*(f"train-{index:05d}-of-01000.tfrecord" for index in range(1000)))
     assert 63 == len(sink.named("BlobCreated")) == len(sink.named("verdict"))
-    world.remove("digits/v1/train-00999-of-01000.tfrecord")
     assert 1000 == sum(number for _, number, dimensions in sink.counted if dimensions["action"] == "shard_accepted")
 
 

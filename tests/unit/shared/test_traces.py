@@ -1,4 +1,4 @@
-"""Ids of traces: the same for whoever computes them, and read strictly where they come from outside."""
+"""Ids of traces: the same in every process, and read strictly where they come from outside."""
 
 from __future__ import annotations
 

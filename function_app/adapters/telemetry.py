@@ -35,8 +35,11 @@ QUIET = (
     "APPLICATIONINSIGHTS_STATSBEAT_DISABLED_ALL",
     "APPLICATIONINSIGHTS_SDKSTATS_DISABLED",
     "APPLICATIONINSIGHTS_CONTROLPLANE_DISABLED",
+    "APPLICATIONINSIGHTS_OPENTELEMETRY_RESOURCE_METRIC_DISABLED",
 )
-"""Variables that keep the exporter from sending statistics of itself to Microsoft and from asking for settings."""
+"""Variables that keep the exporter from sending statistics of itself to Microsoft and from asking for settings.
+
+The last one keeps it from looking for a global provider, which there is not."""
 RESOURCE = {"service.name": "landfall", "service.namespace": "landfall"}
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 

@@ -23,16 +23,17 @@ from function_app.domain.events import (
     SWEEP_REQUESTED,
     TRAINING_REQUESTED,
 )
-from shared.contract import mismatch
+from shared import mismatch
 
 if TYPE_CHECKING:
     from function_app.adapters.azure_ml import WorkspaceClient
-    from function_app.adapters.connections import ConnectionSettings, StorageConnection
+    from function_app.adapters.connections import StorageConnection
     from function_app.config.pipelines import Pipeline
     from function_app.config.settings import Settings
     from function_app.domain.checks import Probe
     from function_app.ports import DeadLetterSource, Notifier
     from function_app.services import ReadScript, Services, TimeBudget
+    from function_app.telemetry import TelemetrySink
 
 DATA_CONNECTION = "DataStorage"
 QUEUES = (SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED, RUN_CHANGED, SWEEP_REQUESTED)
@@ -86,14 +87,13 @@ def build_services(environ: Mapping[str, str]) -> Services:
     """Build Services with the real adapters, without any request. Raises SettingsError or PipelineError."""
     from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
     from function_app.adapters.blobs import BlobDocumentStore, BlobRejectedCopies, BlobShardStore
-    from function_app.adapters.connections import StorageConnection
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
     from function_app.runs.submission import handle_request
     from function_app.services import Services
 
     found = _configuration(environ)
-    settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
+    settings, host, data = found.settings, found.host, found.data
     workspace = _workspace_client(settings)
     return Services(
         pipelines=found.pipelines.pipelines,
@@ -121,6 +121,7 @@ def build_services(environ: Mapping[str, str]) -> Services:
         pages_sign_in=settings.pages_sign_in,
         probes=tuple(_probes(found, workspace, environ)),
         in_azure=settings.in_azure,
+        telemetry_sink=_telemetry_sink(settings),
     )
 
 
@@ -139,15 +140,14 @@ def _time_budget(budget_s: int) -> TimeBudget:
 
 def _probes(found: _Configuration, workspace: WorkspaceClient, environ: Mapping[str, str]) -> Iterator[Probe]:
     from function_app.adapters import probes
-    from function_app.adapters.connections import StorageConnection
     from function_app.adapters.dead_letters import DEAD_LETTER_CONTAINER
     from function_app.adapters.tables import TABLE_PREFIX
     from function_app.ports import utcnow
 
-    settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
+    settings, host, data = found.settings, found.host, found.data
     copies = sorted({one.quarantine for one in found.pipelines.pipelines.values() if one.quarantine})
     app, group = environ.get("WEBSITE_SITE_NAME", "APP"), settings.workspace.resource_group
-    yield from probes.identity_probes((found.host, found.data), settings.client_id)
+    yield from probes.identity_probes((host.settings, data.settings), settings.client_id)
     yield from probes.storage_probes(
         host,
         data,
@@ -163,6 +163,17 @@ def _probes(found: _Configuration, workspace: WorkspaceClient, environ: Mapping[
     restart = f"az functionapp restart --resource-group {group} --name {app}"
     yield probes.clock_probe(host, settings.state_container, utcnow, restart)
     yield probes.telemetry_probe(environ, in_azure=settings.in_azure)
+
+
+def _telemetry_sink(settings: Settings) -> TelemetrySink | None:
+    """Return where telemetry goes. Without a setting that says so nothing is imported for it."""
+    if settings.traces_dir is None and settings.insights_connection is None:
+        return None
+    from function_app.adapters.telemetry import to_application_insights, to_files
+
+    if settings.traces_dir is not None:
+        return to_files(settings.traces_dir)
+    return to_application_insights(str(settings.insights_connection))
 
 
 def _workspace_client(settings: Settings) -> WorkspaceClient:
@@ -188,15 +199,15 @@ class _Pipelines:
 class _Configuration:
     """What the app settings and the pipeline files say, once the settings can be used."""
 
-    host: ConnectionSettings
-    data: ConnectionSettings
+    host: StorageConnection
+    data: StorageConnection
     settings: Settings
     pipelines: _Pipelines
 
 
 def _configuration(environ: Mapping[str, str]) -> _Configuration:
     """Read and check everything. Raises SettingsError or PipelineError, listing all that stops the whole app."""
-    from function_app.adapters.connections import HOST_CONNECTION, read_connection
+    from function_app.adapters.connections import HOST_CONNECTION, StorageConnection, read_connection
     from function_app.config.settings import check_budget, read_settings
 
     problems = _Problems()
@@ -208,7 +219,9 @@ def _configuration(environ: Mapping[str, str]) -> _Configuration:
     pipelines = problems.gather(lambda: _pipelines(settings, environ)) if settings else None
     if problems.found or host is None or data is None or settings is None or pipelines is None:
         raise problems.error()
-    return _Configuration(host=host, data=data, settings=settings, pipelines=pipelines)
+    return _Configuration(
+        host=StorageConnection(host), data=StorageConnection(data), settings=settings, pipelines=pipelines
+    )
 
 
 def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:

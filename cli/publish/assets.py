@@ -18,7 +18,7 @@ from cli.errors import CliError
 from cli.publish.clusters import WantedCluster
 from cli.publish.workspace import PublishedCluster, WorkspaceId
 from function_app.config.clusters import CLUSTER_SIZES
-from shared.contract import asset_version
+from shared import asset_version
 
 ENVIRONMENT_NAME = CODE_NAME = "landfall-training"
 DATASTORES = {"DATA": "landfall_datasets", "STATE": "landfall_state", "RUNS": "landfall_runs"}

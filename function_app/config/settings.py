@@ -97,6 +97,10 @@ class Settings:
     pages_sign_in: SignIn
     in_azure: bool
     """Whether this process is an instance of a function app in Azure."""
+    insights_connection: str | None = field(default=None, repr=False)
+    """Connection string of Application Insights; None: no telemetry leaves the app."""
+    traces_dir: Path | None = None
+    """Folder for traces, on the local twin."""
 
     @property
     def own_containers(self) -> frozenset[str]:
@@ -124,6 +128,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         max_concurrent_runs=read.count("LANDFALL_MAX_CONCURRENT_RUNS", DEFAULT_MAX_CONCURRENT_RUNS),
         pages_sign_in=_sign_in(read, environ),
         in_azure=_in_azure(environ),
+        insights_connection=read.text("APPLICATIONINSIGHTS_CONNECTION_STRING"),
+        traces_dir=Path(traces) if (traces := read.text("LANDFALL_TRACES_DIR")) else None,
     )
     if read.problems:
         raise SettingsError(*read.problems)

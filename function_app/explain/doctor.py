@@ -12,7 +12,7 @@ from functools import partial
 
 from function_app.domain.checks import AbsentHereError, Check, CheckState, Probe
 from function_app.services import Services
-from shared.contract import SPOKEN, mismatch, spoken_by
+from shared import SPOKEN, mismatch, spoken_by
 from shared.errors import LandfallError
 from shared.safe_text import mask_secrets, one_line
 

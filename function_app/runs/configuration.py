@@ -13,8 +13,8 @@ from function_app.ingest.closing import CLOSED
 from function_app.ingest.stored_shards import read_manifest
 from function_app.ports import DocumentStore
 from function_app.services import RunServices
+from shared import mismatch
 from shared.configuration import misfits, unreported_metrics
-from shared.contract import mismatch
 from shared.job_arguments import TrainingOptions
 from shared.manifest import Manifest, ManifestError
 

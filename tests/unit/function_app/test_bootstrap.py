@@ -14,7 +14,7 @@ from function_app import bootstrap, functions
 from function_app.bootstrap import build_services
 from function_app.domain.errors import PipelineError, SettingsError
 from horovod_lint import ScriptError
-from shared.contract import SPOKEN, asset_version, mismatch
+from shared import SPOKEN, asset_version, mismatch
 from tests.support.world import CLUSTERS, PIPELINE, SIZES
 from tests.unit.function_app.config.test_settings import REQUIRED
 from tests.unit.function_app.web.client import ask

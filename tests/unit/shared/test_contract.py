@@ -8,8 +8,7 @@ from dataclasses import fields
 
 import pytest
 
-from shared import manifest, training_report
-from shared.contract import SPOKEN, asset_version, mismatch, spoken_by
+from shared import SPOKEN, asset_version, manifest, mismatch, spoken_by, training_report
 from shared.exit_codes import ExitCode
 from shared.job_arguments import JobArguments, ScriptArguments
 
@@ -36,7 +35,7 @@ def test_what_both_sides_agree_on_changes_with_its_version() -> None:
     digest = hashlib.sha256(json.dumps(agreed(), sort_keys=True).encode()).hexdigest()[:16]
     assert DIGESTS == {SPOKEN[-1]: digest}, (
         "What submitter and training agree on has changed. If code or app of the last release would not understand "
-        "it, append a version to SPOKEN in shared/contract.py; in any case state the new digest here."
+        "it, append a version to SPOKEN in shared/__init__.py; in any case state the new digest here."
     )
 
 

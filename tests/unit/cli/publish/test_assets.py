@@ -20,7 +20,7 @@ from cli.publish.assets import (
 from cli.publish.clusters import WantedCluster
 from cli.publish.workspace import WorkspaceId
 from function_app.config.clusters import Cluster, ClusterSize
-from shared.contract import SPOKEN, spoken_by
+from shared import SPOKEN, spoken_by
 from tests.support.memory_workspace import MemoryWorkspace
 from tests.support.processes import REPOSITORY
 

@@ -9,7 +9,7 @@ from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
 from function_app.runs.requests import request_run
 from function_app.runs.submission import claim_run, submit_run
-from shared.contract import SPOKEN, asset_version
+from shared import SPOKEN, asset_version
 from tests.support.world import ALL_SHARDS, VERSION, WORKSPACE, World, pipeline
 from tests.unit.function_app.web.client import call
 

@@ -107,7 +107,7 @@ def test_notifications_that_fail_are_found() -> None:
     """With the recipient, and what it said."""
     world = World()
     assert [CheckState.OK] == [check.state for check in found_in(world, "notifications")]
-    world.people.send = lambda _notification: look(NotificationError("people answered 401"))  # type: ignore[method-assign]
+    world.people.send = lambda _notification: look(NotificationError("people answered 401"))  # type: ignore[method-assign,assignment]
     world.finish(world.upload_version())
     (found,) = found_in(world, "notifications")
     said = "1 could not be sent to webhook:LANDFALL_WEBHOOK_PEOPLE, the last one because: people answered 401"

@@ -9,14 +9,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
 
+from cli.api_client import ApiClient
 from cli.deploy.before import SIGN_IN, image_version
 from cli.deploy.programs import AzdEnvironment, az, reading, run
+from cli.doctor.command import WRONG, describe, examine, exit_code
 from cli.errors import CliError
-from cli.publish.assets import CODE_NAME, Containers, Publication, Workspace, publish
+from cli.publish.assets import CODE_NAME, Containers, Publication, publish
 from cli.publish.clusters import wanted_clusters
 from cli.publish.workspace import WorkspaceId
 from function_app.config.clusters import CLUSTER_SIZES
@@ -26,8 +29,12 @@ IMAGE_NAME = CODE_NAME
 BUILD_TIMEOUT_S = 2 * 3600
 HEALTH_WITHIN_S = 600
 HEALTH_POLL_S = 5.0
+DOCTOR_WITHIN_S = 900
+"""Azure takes minutes, at worst an hour, until a new role counts."""
+DOCTOR_POLL_S = 30.0
 MAX_ANSWER_BYTES = 1 << 16
-Opener = Callable[[WorkspaceId], Workspace]
+Opener = Callable[[WorkspaceId], Any]
+"""Opens a workspace, as publishing and `landfall doctor` need it."""
 
 
 def publish_assets(root: Path, pipelines: Path, environment: AzdEnvironment, open_workspace: Opener) -> None:
@@ -110,6 +117,27 @@ def await_health(environment: AzdEnvironment, within_s: float = HEALTH_WITHIN_S)
                 "refer to the key vault need their secret there, see docs/deploy.md"
             )
         time.sleep(HEALTH_POLL_S)
+
+
+def examine_deployment(
+    environment: AzdEnvironment, pipelines: Path, open_workspace: Opener, within_s: float = DOCTOR_WITHIN_S
+) -> None:
+    """Look at the deployment as `landfall doctor` does until nothing is wrong: roles take minutes to count.
+
+    Raises CliError with all checks where something stays wrong.
+    """
+    group, app = environment.output("LANDFALL_RESOURCE_GROUP"), environment.output("LANDFALL_FUNCTION_APP")
+    keys = az("functionapp", "keys", "list", "--resource-group", group, "--name", app, fix=SIGN_IN)
+    with reading("az functionapp keys list"):
+        key = str(keys["functionKeys"]["default"])
+    deadline = time.monotonic() + within_s
+    with ApiClient(environment.output("LANDFALL_URL"), key) as client:
+        while exit_code(checks := examine(client, environment.values, open_workspace, pipelines)) == WRONG:
+            if time.monotonic() > deadline:
+                raise CliError("\n".join([f"something is wrong after {within_s:.0f} s:", *describe(checks)]))
+            click.echo("something is wrong, perhaps because roles do not count yet; looking again", err=True)
+            time.sleep(DOCTOR_POLL_S)
+    click.echo("\n".join(describe(checks)), err=True)
 
 
 def _health(url: str) -> tuple[bool, str]:

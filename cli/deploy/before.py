@@ -18,7 +18,15 @@ import click
 from cli.deploy.programs import AzdEnvironment, az, reading
 from cli.errors import CliError
 from cli.publish.assets import DIGEST_CHARS, code_version, collect_code
-from cli.publish.clusters import OfferedSize, Region, WantedCluster, choose_size, quota_to_request, wanted_clusters
+from cli.publish.clusters import (
+    QUOTA_PAGE,
+    OfferedSize,
+    Region,
+    WantedCluster,
+    choose_size,
+    quota_to_request,
+    wanted_clusters,
+)
 from cli.publish.command import IMAGE
 from function_app.config.clusters import CLUSTER_SIZES
 from shared.vm_sizes import retirement
@@ -39,7 +47,6 @@ PROVIDERS = (
     "Microsoft.Storage",
     "Microsoft.Web",
 )
-QUOTA_PAGE = "https://ml.azure.com/quota"
 SIGN_IN = "sign in with `az login`, and select the subscription with `azd env set AZURE_SUBSCRIPTION_ID ID`"
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
-from cli.api_client import ApiClient, ApiError
+from cli.api_client import ApiClient
+from cli.doctor.azure import Deployment, Workspace, azure_checks
 from cli.errors import CliError
-from cli.options import as_json_option, with_api
+from cli.options import ROOT, as_json_option, with_api
+from cli.publish.assets import ENVIRONMENT_NAME
+from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
 from function_app.domain.checks import Check, CheckState
 
 WRONG, NOT_SEEN = 1, 3
@@ -22,6 +28,14 @@ LABELS = {
     CheckState.UNKNOWN: "unknown",
     CheckState.ABSENT: "none here",
 }
+MAX_SKEW_S = 60
+ON_THE_TWIN = {
+    "events": "the Event Grid emulator has the filters of a deployment in its code, so there are none to compare",
+    "roles": "no role is assigned on this machine",
+    "quota": "clusters are simulated on this machine, and have no quota",
+    "image": "jobs run in .venv-training, and not in an image",
+}
+OpenWorkspace = Callable[[WorkspaceId], Workspace]
 
 
 @click.command(epilog="Example: landfall doctor --json")
@@ -30,35 +44,72 @@ LABELS = {
 def doctor(client: ApiClient, *, as_json: bool) -> int:
     """Check that a deployment has all that it needs, and print the command that mends what is wrong.
 
-    The function app looks at storage, queues, tables and workspace with its own identity. Exit code 0: nothing is
-    wrong; 1: something is wrong; 3: nothing is wrong, but something could not be looked at.
+    The function app looks at what it needs with its own identity: storage, queues, tables, workspace, clock. For a
+    deployment in Azure, `az` is asked for event subscriptions, roles, clusters, quota and image. Exit code 0: nothing
+    is wrong; 1: something is wrong; 3: nothing is wrong, but something could not be looked at.
     """
-    checks = app_checks(client)
+    checks = examine(client, os.environ, AzureMlWorkspace.open)
     if as_json:
-        click.echo(
-            json.dumps({"checks": [asdict(check) for check in checks], "exit_code": exit_code(checks)}, indent=2)
-        )
+        found = {"checks": [asdict(check) for check in checks], "exit_code": exit_code(checks)}
+        click.echo(json.dumps(found, indent=2))
     else:
         click.echo("\n".join(describe(checks)))
     return exit_code(checks)
 
 
-def app_checks(client: ApiClient) -> list[Check]:
-    """Return what the app found; an app that cannot look is itself what is wrong."""
+def examine(
+    client: ApiClient, environ: Mapping[str, str], open_workspace: OpenWorkspace, pipelines: Path = ROOT / "pipelines"
+) -> list[Check]:
+    """Return all checks. An app that cannot look is itself what is wrong, and Azure is asked all the same."""
     try:
         found = client.get("/api/doctor")
-    except ApiError as error:
-        return [_app_is_wrong(client.url, error.message, "landfall hook postdeploy")]
     except CliError as error:
-        return [_app_is_wrong(client.url, error.message, "landfall hook postdeploy")]
-    return [_check(each) for each in found["checks"]]
+        fix = "landfall hook postdeploy"
+        checks = [Check(part="function app", subject=client.url, state=CheckState.WRONG, says=error.message, fix=fix)]
+        deployment = _from_environment(environ)
+        return [*checks, *(azure_checks(deployment, pipelines, open_workspace) if deployment else [])]
+    checks = [*(_check(each) for each in found["checks"]), _clock(found["at"])]
+    if found["in_azure"]:
+        names = ("resource_group", "workspace", "environment_id")
+        deployment = Deployment(subscription=found["subscription_id"], **{name: str(found[name]) for name in names})
+        return [*checks, *azure_checks(deployment, pipelines, open_workspace)]
+    return [*checks, *_absent()]
 
 
-def _app_is_wrong(url: str, says: str, fix: str) -> Check:
-    return Check(part="function app", subject=url, state=CheckState.WRONG, says=says, fix=fix)
+def _from_environment(environ: Mapping[str, str]) -> Deployment | None:
+    """Return the deployment that azd's variables name, None where they name none."""
+    names = [f"LANDFALL_{name}" for name in ("SUBSCRIPTION_ID", "RESOURCE_GROUP", "WORKSPACE", "ENVIRONMENT_VERSION")]
+    if not all(environ.get(name) for name in names):
+        return None
+    subscription, group, workspace, version = (environ[name] for name in names)
+    identity = WorkspaceId(subscription=subscription, resource_group=group, workspace=workspace)
+    return Deployment(
+        subscription=subscription,
+        resource_group=group,
+        workspace=workspace,
+        environment_id=identity.asset("environments", ENVIRONMENT_NAME, version),
+    )
 
 
-def _check(members: dict[str, Any]) -> Check:
+def _absent() -> Iterator[Check]:
+    for part, says in ON_THE_TWIN.items():
+        yield Check(part=part, subject="local twin", state=CheckState.ABSENT, says=says)
+
+
+def _clock(app: str) -> Check:
+    """Compare this machine's clock with the app's: a sign-in with a wrong one is refused."""
+    skew_s = (datetime.now(UTC) - datetime.fromisoformat(app)).total_seconds()
+    right = abs(skew_s) <= MAX_SKEW_S
+    return Check(
+        part="clock",
+        subject="this machine",
+        state=CheckState.OK if right else CheckState.WRONG,
+        says=f"{abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the function app's",
+        fix="" if right else "sudo timedatectl set-ntp true",
+    )
+
+
+def _check(members: Mapping[str, Any]) -> Check:
     return Check(**{**members, "state": CheckState(members["state"])})
 
 
@@ -73,9 +124,9 @@ def exit_code(checks: Iterable[Check]) -> int:
 def describe(checks: Sequence[Check]) -> Iterator[str]:
     """Yield the lines that describe the checks: one for each, and below it the command that mends it."""
     for check in checks:
-        yield f"{LABELS[check.state]:<10} {check.part:<12} {check.subject}: {check.says}"
+        yield f"{LABELS[check.state]:<10} {check.part:<13} {check.subject}: {check.says}"
         if check.fix:
-            yield f"{'':<10} to mend it:  {check.fix}"
+            yield f"{'':<10} to mend it:   {check.fix}"
     counts = {state: sum(check.state is state for check in checks) for state in CheckState}
     yield (
         f"{len(checks)} checks: {counts[CheckState.WRONG]} wrong, {counts[CheckState.UNKNOWN]} could not be looked "

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 TIERS = {"dedicated": "dedicated", "low": "low_priority"}
 """Priority in clusters.yaml → Azure ML's name for it."""
 MAX_SUGGESTED = 5
+QUOTA_PAGE = "https://ml.azure.com/quota"
 
 
 @dataclass(frozen=True, kw_only=True)

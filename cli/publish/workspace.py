@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 from azure.core.exceptions import ResourceNotFoundError
 
 from cli.errors import CliError
-from cli.publish.clusters import Choice, OfferedSize, Region, WantedCluster, choose_size, misfits, new_cluster
+from cli.publish.clusters import (
+    QUOTA_PAGE,
+    Choice,
+    OfferedSize,
+    Region,
+    WantedCluster,
+    choose_size,
+    misfits,
+    new_cluster,
+    quota_to_request,
+)
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
@@ -138,6 +148,31 @@ class AzureMlWorkspace:
             raise CliError(f"cluster {wanted.name} exists and does not fit:\n" + "\n".join(problems))
         size = wanted.cluster.size(found.size)
         return PublishedCluster(created=False, choice=Choice(vm_size=size.vm_size if size else found.size))
+
+    def examine(self, wanted: WantedCluster) -> list[tuple[str, str]]:
+        """Return what is wrong with a cluster that the pipelines name, each with the command that mends it."""
+        computes: Any = self._client.compute
+        try:
+            found = computes.get(wanted.name)
+        except ResourceNotFoundError:
+            return [("the workspace does not have it", "azd provision")]
+        group, workspace = self._client.resource_group_name, self._client.workspace_name
+        place = f"--name {wanted.name} --resource-group {group} --workspace-name {workspace}"
+        problems = []
+        if found.provisioning_state != "Succeeded":
+            problems.append((f"its provisioning state is {found.provisioning_state}", f"az ml compute show {place}"))
+        for problem in misfits(wanted, found, self._location, place):
+            says, _, command = problem.strip().partition(": az ")
+            problems.append((says, f"az {command}" if command else "azd up"))
+        return problems or self._without_quota(wanted, str(found.size))
+
+    def _without_quota(self, wanted: WantedCluster, vm_size: str) -> list[tuple[str, str]]:
+        """Return why a cluster gets no nodes, with what to ask Azure for."""
+        region = self.region()
+        refusal = region.refusal(vm_size, wanted.cluster.priority, wanted.needed_nodes)
+        if refusal is None:
+            return []
+        return [(refusal, f"ask at {QUOTA_PAGE} for: {'; '.join(quota_to_request(wanted, region))}")]
 
     @cached_property
     def _location(self) -> str:

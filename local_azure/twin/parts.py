@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from azure.core.exceptions import ResourceExistsError
 from azure.storage.blob import BlobServiceClient
@@ -146,12 +147,20 @@ def published_file(places: Places) -> Path:
 
 def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]:
     """Return the emulator's configuration: the topics, and the subscriptions that a deployment creates."""
-    uploads, _, _, run_events, _ = QUEUES
-    common = {
-        "message_ttl_s": -1,
-        "dead_letter_container": DEAD_LETTER_CONTAINER,
-        "retry_schedule_s": options.event_retry_schedule_s,
+    return {
+        "storage": {"access_log": str(places.access_log), "account": DATA_ACCOUNT, "connection_env": "DataStorage"},
+        "queue_connection_env": "AzureWebJobsStorage",
+        "subscriptions": [
+            one | {"retry_schedule_s": options.event_retry_schedule_s} for one in event_subscriptions()
+        ],
+        "topics": ["storage", "azureml", "landfall"],
     }
+
+
+def event_subscriptions() -> list[dict[str, Any]]:
+    """Return the subscriptions that a deployment creates, here and in Azure."""
+    uploads, _, _, run_events, _ = QUEUES
+    common = {"message_ttl_s": -1, "dead_letter_container": DEAD_LETTER_CONTAINER}
     shards = {
         "name": "shards",
         "topic": "storage",
@@ -169,12 +178,7 @@ def event_grid_config(places: Places, options: TwinOptions) -> dict[str, object]
         "queue": run_events,
         **common,
     }
-    return {
-        "storage": {"access_log": str(places.access_log), "account": DATA_ACCOUNT, "connection_env": "DataStorage"},
-        "queue_connection_env": "AzureWebJobsStorage",
-        "subscriptions": [shards, runs],
-        "topics": ["storage", "azureml", "landfall"],
-    }
+    return [shards, runs]
 
 
 def app_settings(places: Places, published: Mapping[str, str], options: TwinOptions) -> dict[str, str]:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from cli.doctor.azure import Deployment
+from cli.doctor.command import examine, exit_code
+from function_app.domain.checks import Check, CheckState
 from tests.support.terminal import landfall
-from tests.unit.cli.fake_function_app import served
+from tests.unit.cli.fake_function_app import FunctionApp, served
+
+W = (
+    "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w"
+    "/environments/landfall-training"
+)
 
 OK = {"part": "queues", "subject": "queue q", "state": "ok", "says": "about 0 messages in it", "fix": ""}
 WRONG = OK | {"state": "wrong", "says": "it does not exist", "fix": "azd provision"}
@@ -18,7 +27,7 @@ ABSENT = OK | {"state": "absent", "says": "a key opens it"}
 
 def diagnosis(*checks: dict[str, Any]) -> dict[str, Any]:
     """What the app answers."""
-    return {"at": "2026-11-20T12:00:00Z", "in_azure": False, "checks": list(checks)}
+    return {"at": datetime.now(UTC).isoformat(), "in_azure": False, "checks": list(checks)}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +40,10 @@ def test_the_exit_code_says_whether_something_is_wrong(
     """The JSON has every check, and the same code."""
     with served(diagnosis(*checks), status=200) as url:
         found, out, _ = landfall(capsys, "doctor", "--json", "--url", url, "--key", "k")
-    assert (status, {"checks": checks, "exit_code": status}) == (found, json.loads(out))
+    answer = json.loads(out)
+    assert (status, status, checks) == (found, answer["exit_code"], answer["checks"][: len(checks)])
+    more = [(check["part"], check["state"]) for check in answer["checks"][len(checks) :]]
+    assert [("clock", "ok"), *((part, "absent") for part in ("events", "roles", "quota", "image"))] == more
 
 
 def test_each_finding_has_the_command_that_mends_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,12 +51,12 @@ def test_each_finding_has_the_command_that_mends_it(capsys: pytest.CaptureFixtur
     with served(diagnosis(OK, WRONG, ABSENT), status=200) as url:
         _, out, _ = landfall(capsys, "doctor", "--url", url, "--key", "k")
     assert [
-        "ok         queues       queue q: about 0 messages in it",
-        "WRONG      queues       queue q: it does not exist",
-        "           to mend it:  azd provision",
-        "none here  queues       queue q: a key opens it",
-        "3 checks: 1 wrong, 0 could not be looked at, 1 of things that this deployment does not have",
-    ] == out.splitlines()
+        "ok         queues        queue q: about 0 messages in it",
+        "WRONG      queues        queue q: it does not exist",
+        "           to mend it:   azd provision",
+        "none here  queues        queue q: a key opens it",
+    ] == out.splitlines()[:4]
+    assert "8 checks: 1 wrong, 0 could not be looked at, 5 of things that this deployment does not have" in out
 
 
 def test_an_app_that_does_not_answer_is_the_finding(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,4 +64,36 @@ def test_an_app_that_does_not_answer_is_the_finding(capsys: pytest.CaptureFixtur
     refusal = {"error": {"code": "misconfigured", "message": "LANDFALL_WORKSPACE is not set", "details": []}}
     with served(refusal, status=503) as url:
         status, out, _ = landfall(capsys, "doctor", "--url", url, "--key", "k")
-    assert (1, "WRONG      function app " + url + ": LANDFALL_WORKSPACE is not set") == (status, out.splitlines()[0])
+    assert (1, "WRONG      function app  " + url + ": LANDFALL_WORKSPACE is not set") == (status, out.splitlines()[0])
+
+
+def test_a_clock_that_is_wrong_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    """A sign-in with it is refused, without a word about the time."""
+    with served(diagnosis(OK) | {"at": "2020-01-01T00:00:00Z"}, status=200) as url:
+        status, out, _ = landfall(capsys, "doctor", "--url", url, "--key", "k")
+    assert 1 == status
+    assert "s ahead of the function app's\n           to mend it:   sudo timedatectl set-ntp true" in out
+
+
+def test_a_deployment_in_azure_is_looked_at_with_az(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under the names that the app states, or azd where the app does not answer."""
+    asked: list[Deployment] = []
+    unknown = Check(part="sign-in", subject="az", state=CheckState.UNKNOWN, says="", fix="az login")
+    monkeypatch.setattr("cli.doctor.command.azure_checks", lambda place, *_: asked.append(place) or [unknown])
+    stated = {"subscription_id": "s", "resource_group": "g", "workspace": "w", "environment_id": f"{W}/versions/1"}
+    app = FunctionApp(body=diagnosis(OK) | {"in_azure": True} | stated)
+    assert 3 == exit_code(examine(app.client(), {}, lambda _identity: None))
+    environ = {
+        f"LANDFALL_{name}": value
+        for name, value in {
+            "SUBSCRIPTION_ID": "s",
+            "RESOURCE_GROUP": "g",
+            "WORKSPACE": "w",
+            "ENVIRONMENT_VERSION": "1",
+        }.items()
+    }
+    dead = FunctionApp(status=503, text="")
+    assert 1 == exit_code(examine(dead.client(), environ, lambda _identity: None))
+    place = Deployment(subscription="s", resource_group="g", workspace="w", environment_id=f"{W}/versions/1")
+    assert [place, place] == asked
+    assert ["function app"] == [check.part for check in examine(dead.client(), {}, lambda _identity: None)]

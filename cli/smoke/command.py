@@ -17,12 +17,13 @@ from cli.options import ROOT, with_api
 from cli.publish.workspace import AzureMlWorkspace
 from cli.smoke.checks import Results
 from cli.smoke.course import DATASET, Course
+from cli.smoke.page import page
 from cli.smoke.removal import Removal, remove_all
 from cli.upload import data_account, open_uploader
 from local_azure.twin.state import write_atomically
 
 FAILED = 1
-REPORT_FILE = "smoke.json"
+REPORT_FILE, PAGE_FILE = "smoke.json", "smoke.html"
 FORMAT_VERSION = 1
 
 
@@ -98,8 +99,8 @@ def report_of(course: Course, removal: Removal, began: datetime, error: str | No
 
 
 def write_report(folder: Path, report: dict[str, Any]) -> Path:
-    """Write the report; return its file."""
+    """Write the report as JSON and as a page; return the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / REPORT_FILE
-    write_atomically(file, json.dumps(report, indent=1) + "\n")
-    return file
+    write_atomically(folder / REPORT_FILE, json.dumps(report, indent=1) + "\n")
+    write_atomically(folder / PAGE_FILE, page(report))
+    return folder / PAGE_FILE

@@ -216,6 +216,8 @@ def description(damage: Damage, evidence: Evidence) -> list[Finding]:
         "duplicates suppressed with a reason": len(evidence.suppressed),
         "notifications received, including repetitions": evidence.deliveries,
         "dead letters": evidence.dead_letters,
+        "named faults met in the storm": damage.met_in_storm,
+        "named faults met after it": len(evidence.faults) - damage.met_in_storm,
         "calls of Azure ML that failed": evidence.failed_calls.total(),
         "storage requests that failed": damage.storage_faults,
         "crashes survived": len(damage.restarts_s),

@@ -46,6 +46,8 @@ class Damage:
     """Time from the end of the storm until every run had ended and its recipients were notified."""
     unspent_faults: int = 0
     call_faults: int = 0
+    met_in_storm: int = 0
+    """Named faults of Azure ML that were met while hosts were killed; the others are met afterwards."""
     storage_faults: int = 0
     """Storage requests that were refused, or lost before or after their effect."""
     changes: Counter[str] = field(default_factory=Counter)
@@ -92,9 +94,10 @@ class Storm:
         self.proxy.draw = no_faults
         self.damage.storage_faults = self.proxy.done.total()
         self.damage.unspent_faults = self.twin.client.end_call_faults()
+        self.damage.met_in_storm = len(self.twin.client.faults_met())
         self.say(
             f"the storm lasted {self.damage.storm_s:.0f} s and killed {len(self.damage.restarts_s)} dev hosts; "
-            f"{self._left_to_meet()} named faults are still to be met"
+            f"{self.damage.met_in_storm} named faults were met, {self._left_to_meet()} are to be met in the calm"
         )
         calm = time.monotonic()
         self._await_end(calm + self.plan.give_up_after_s)
@@ -117,8 +120,10 @@ class Storm:
     def _disturb(self, until: float) -> None:
         uploads, dice = iter(self.plan.uploads()), self.plan.dice("storm")
         left = True
+        begun = time.monotonic()
         while time.monotonic() < until and (left or self._left_to_meet() or not self._has_ended()):
-            lives_until = time.monotonic() + dice.uniform(*self.plan.kill_after_s)
+            longer = 1.0 + (time.monotonic() - begun) / self.plan.live_longer_every_s
+            lives_until = time.monotonic() + longer * dice.uniform(*self.plan.kill_after_s)
             while time.monotonic() < lives_until:
                 left = self._upload(uploads)
                 runs = self._runs() or []

@@ -113,8 +113,8 @@ class TwinClient:
         self.fail_calls({"fault": fault, "job": job, "times": times})
 
     def pending_call_faults(self) -> int:
-        """Return how many calls will still be disturbed."""
-        return int(_json(self._azure_ml.get("/twin/faults"))["pending"])
+        """Return how many calls the scripts of ``fail_calls`` will still disturb."""
+        return int(_json(self._azure_ml.get("/twin/faults"))["calls"])
 
     def faults_met(self) -> list[tuple[str, str]]:
         """Return each fault of ``FAULTS`` that a job, or a call about it, has met, with the job's name."""
@@ -126,7 +126,7 @@ class TwinClient:
 
     def end_call_faults(self) -> int:
         """Remove the scripted faults of Azure ML's answers; those of ``fail_jobs`` stay. Return how many remained."""
-        pending = int(_json(self._azure_ml.get("/twin/faults"))["calls"])
+        pending = self.pending_call_faults()
         self._azure_ml.delete("/twin/faults", params={"of": "calls"}).raise_for_status()
         return pending
 

@@ -142,7 +142,7 @@ def promises_of_requests(asked: Counter[str], evidence: Evidence) -> list[Findin
     requested = Counter(
         run.dataset_version.dataset for run in evidence.runs if run.attempt == 1 and not is_of_closing(run)
     )
-    return [exactly("requested runs that nobody requested", (requested - asked).total(), 0)]
+    return [exactly("requested runs without a request", (requested - asked).total(), 0)]
 
 
 def promises_of_faults(planned: Iterable[PlannedFault], evidence: Evidence) -> list[Finding]:

@@ -191,7 +191,7 @@ def test_a_run_that_ends_otherwise_than_its_fault_is_found(
     assert name in broken_by_faults([run], met)
 
 
-def test_a_requested_run_that_nobody_requested_is_found() -> None:
+def test_a_requested_run_without_a_request_is_found() -> None:
     """A request whose answer was lost counts as one."""
     evidence = replace(GOOD, runs=[RUN, replace(SECOND, trigger="http")])
     holds = [promises_of_requests(Counter({"chaos-000": n}), evidence)[0].holds for n in (0, 1, 2)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -33,22 +32,22 @@ class People:
     twin: TwinUnderTest
     ledger: Ledger
     ends: Ends
-    asked: Counter[str] = field(default_factory=Counter)
-    """Dataset → requests, those without an answer included."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """Run that ended without a model → its dataset, for which another run was requested."""
     _done: set[str] = field(default_factory=set)
     """Runs whose cluster is there again, and which have ended."""
 
-    def request_again(self, runs: list[RunRecord], datasets: Iterable[str], *, is_calm: bool = False) -> None:
-        """Do what the notifications of failed runs say, for datasets that no longer change.
+    def request_again(self, runs: list[RunRecord], datasets: Iterable[str]) -> None:
+        """Do what the notifications of ended runs say, for datasets that no longer change.
 
-        Before it ``is_calm`` no request is forced: one whose answer is lost would become two runs.
+        A request without an answer is repeated with its key.
         """
         for run in self.ends.to_ask(runs):
             dataset, force = run.dataset_version.dataset, run.failure_class not in MENDABLE
-            if dataset in datasets and (is_calm or not force):
-                self.asked[dataset] += 1
-                with contextlib.suppress(CliError):  # the host was killed; the next look asks again
-                    self.twin.api.submit(dataset, VERSION, {}, force=force)
+            if dataset in datasets:
+                self.asked[run.run_id] = dataset
+                with contextlib.suppress(CliError):  # the host was killed
+                    self.twin.api.submit(dataset, VERSION, {}, force=force, key=f"after-{run.run_id}")
 
     def create_clusters_again(self, runs: list[RunRecord]) -> None:
         """Create a cluster that was deleted, once the sweep has noticed, and cancel its job, which waits for ever."""

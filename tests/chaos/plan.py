@@ -76,9 +76,9 @@ class ChaosPlan:
     """Number of events that are held and then delivered in random order."""
     kill_after_s: tuple[float, float] = (4.0, 12.0)
     """Shortest and longest time from the dev host's first answer to its SIGKILL."""
-    live_longer_every_s: float = 60.0
+    live_longer_every_s: float = 30.0
     """In each such span of the storm hosts live one lifetime longer: runs get through, and meet what is planned."""
-    calm_after_s: float = 240.0
+    calm_after_s: float = 300.0
     """Longest duration of the storm; it ends earlier if every run has ended and every named fault was met."""
     give_up_after_s: float = 900.0
     """Longest wait for the end of all runs once the storm is over."""

@@ -26,7 +26,7 @@ def judge(plan: ChaosPlan, damage: Damage, evidence: Evidence) -> list[Finding]:
     """Return every promise with what was seen, then the findings that describe the storm."""
     return [
         *promises(plan, evidence),
-        *promises_of_requests(damage.asked, evidence),
+        *promises_of_requests(Counter(damage.asked.values()), evidence),
         *promises_of_faults(plan.job_faults(), evidence),
         *description(damage, evidence),
     ]
@@ -209,7 +209,7 @@ def description(damage: Damage, evidence: Evidence) -> list[Finding]:
             run.failure_class == FailureClass.DATA_CHANGED for run in evidence.runs
         ),
         "further attempts of runs": sum(run.attempt > 1 for run in evidence.runs),
-        "requests of people for another run": damage.asked.total(),
+        "requests of people for another run": len(damage.asked),
         "models registered": len(evidence.models),
         "shards whose checksums were compared": sum(len(model.read["shards"]) for model in evidence.models),
         **{f"events {what}": count for what, count in sorted(evidence.events.items())},

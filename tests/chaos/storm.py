@@ -54,8 +54,8 @@ class Damage:
     """Storage requests that were refused, or lost before or after their effect."""
     changes: Counter[str] = field(default_factory=Counter)
     """Writes and deletions of uploaded shards, by what the version's newest run was doing."""
-    asked: Counter[str] = field(default_factory=Counter)
-    """Dataset → requests of people whose run had ended without a model."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """Run that ended without a model → its dataset, for which people requested another one."""
 
 
 @dataclass(kw_only=True)
@@ -142,10 +142,10 @@ class Storm:
     def _left_to_meet(self) -> int:
         return sum(one.times for one in self.faults) - len(self.twin.client.faults_met())
 
-    def _let_people_act(self, runs: list[RunRecord], *, is_calm: bool = False) -> None:
+    def _let_people_act(self, runs: list[RunRecord]) -> None:
         self.people.create_clusters_again(runs)
         steady = [dataset for dataset in self.plan.datasets if self.owner.is_done_with(dataset)]
-        self.people.request_again(runs, steady, is_calm=is_calm)
+        self.people.request_again(runs, steady)
 
     def _let_time_pass(self) -> None:
         self.twin.client.release_events()
@@ -179,7 +179,7 @@ class Storm:
                 raise ChaosError(f"after {self.plan.give_up_after_s:.0f} s of calm: {open_ends}")
             runs = self._runs() or []
             self.owner.act(runs, is_calm=True)
-            self._let_people_act(runs, is_calm=True)
+            self._let_people_act(runs)
             self._let_time_pass()
 
     def _has_ended(self) -> bool:

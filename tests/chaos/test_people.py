@@ -1,4 +1,4 @@
-"""What people do in a storm, and what they leave until it is over."""
+"""What people do in a storm: which runs they request again, and how."""
 
 from __future__ import annotations
 
@@ -15,36 +15,33 @@ from tests.chaos.test_ends import RUN_ID, ends, run
 
 
 class Api:
-    """Takes requests for runs, and answers the first one with an error."""
+    """Takes requests for runs, and answers none."""
 
     def __init__(self) -> None:
-        self.submitted: list[tuple[str, bool]] = []
+        self.submitted: list[tuple[str, bool, str]] = []
 
-    def submit(self, dataset: str, _version: str, _overrides: object, *, force: bool) -> None:
+    def submit(self, dataset: str, _version: str, _overrides: object, *, force: bool, key: str) -> None:
         """Record a request."""
-        self.submitted.append((dataset, force))
-        if len(self.submitted) == 1:
-            raise CliError("the host was killed")
+        self.submitted.append((dataset, force, key))
+        raise CliError("the host was killed")
 
 
 @pytest.mark.parametrize(
-    ("failure_class", "in_the_storm", "afterwards"),
+    ("failure_class", "requests"),
     [
-        (FailureClass.CONFIGURATION, [("chaos-000", False)], [("chaos-000", False)] * 2),
-        (FailureClass.IMAGE_BUILD, [], [("chaos-000", True)]),
-        (FailureClass.USER_CODE, [], []),
+        (FailureClass.CONFIGURATION, [("chaos-000", False, f"after-{RUN_ID}")]),
+        (FailureClass.IMAGE_BUILD, [("chaos-000", True, f"after-{RUN_ID}")]),
+        (FailureClass.USER_CODE, []),
     ],
 )
-def test_a_run_is_forced_only_once_every_answer_arrives(
-    failure_class: FailureClass, in_the_storm: list[Any], afterwards: list[Any]
-) -> None:
-    """A failure that a storm does not cause is left alone, so that it is found."""
+def test_a_request_is_repeated_with_its_key(failure_class: FailureClass, requests: list[Any]) -> None:
+    """It counts once, and only a failure that a storm causes leads to one: any other is to be found."""
     api, own = Api(), ends(RUN_ID)
     twin: Any = SimpleNamespace(api=api)
     people = People(twin=twin, ledger=own.ledger, ends=own)
     failed = [run(RunState.FAILED, failure_class=failure_class)]
-    people.request_again(failed, ["chaos-000"])
-    seen = list(api.submitted)
-    people.request_again(failed, [], is_calm=True)  # its data still change
-    people.request_again(failed, ["chaos-000"], is_calm=True)
-    assert (in_the_storm, afterwards, len(afterwards)) == (seen, api.submitted, people.asked.total())
+    people.request_again(failed, [])  # its data still change
+    assert [] == api.submitted
+    for _ in range(2):
+        people.request_again(failed, ["chaos-000"])
+    assert (requests * 2, len(requests)) == (api.submitted, len(people.asked))

@@ -29,12 +29,13 @@ test: setup ## run the gate: the tests that every change must pass, in about nin
 test-all: setup ## run every test, far longer than the gate: all crash points, storms, example data sets and seeds [ARGS=...]
 	@$(VENV)/python -m pytest $(TWO_WORKERS) $(ARGS)
 
-check: setup ## lint, formatting, types, import rules, and sizes, names and words
+check: setup ## lint, formatting, types, import rules, sizes, names and words, secrets and vulnerabilities
 	$(VENV)/python -m ruff check .
 	$(VENV)/python -m ruff format --check .
 	$(VENV)/python -m mypy $(PACKAGES)
 	$(VENV)/lint-imports
 	$(VENV)/python -m tools.check_tree
+	$(VENV)/python -m tools.security
 
 bench: setup ## run benchmarks and check their promises [ONLY=name]
 	@$(VENV)/python -m bench $(ONLY)

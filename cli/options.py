@@ -155,6 +155,8 @@ class TwinAddress:
     data_connection: str
     host_connection: str
     """Connection string of the account with what jobs write."""
+    traces: Path
+    """Folder of its traces."""
 
 
 def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
@@ -169,5 +171,6 @@ def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
             function_key=twin["function_key"],
             data_connection=twin["data_connection"],
             host_connection=twin["host_connection"],
+            traces=Path(twin["traces"]),
         )
     return None

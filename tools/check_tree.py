@@ -42,6 +42,8 @@ MAX_SMALL_SHARE = 0.10
 
 UNFINISHED_WORK = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 BARE_SUPPRESSION = re.compile(r"#\s*(noqa|type:\s*ignore)\s*$")
+UNEXPLAINED_RISK = re.compile(r"#\s*no" r"qa:[\sA-Z0-9,]*\bS\d{3}[\sA-Z0-9,]*$")
+"""An exception from a security rule, with nothing behind it."""
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(root|work|home/\w+|Users/\w+|tmp/w)/")
 REGISTRY_HOST = re.compile(
     r"https?://(?:[\w-]+\.)*(?:pypi\.org|pythonhosted\.org|registry\.npmjs\.org|[\w.-]*artifactory)"
@@ -156,6 +158,8 @@ def _line_problems(line: str) -> Iterator[str]:
         yield "unfinished work belongs in an issue, not in a comment"
     if BARE_SUPPRESSION.search(line):
         yield "a suppression without the code that it suppresses"
+    if UNEXPLAINED_RISK.search(line):
+        yield "an exception from a security rule without its reason"
     if MACHINE_PATH.search(line):
         yield "an absolute path of one machine"
     if REGISTRY_HOST.search(line) or RESOLVED_URL.search(line):

@@ -48,8 +48,8 @@ The folder that the setting `LANDFALL_PIPELINES_DIR` names contains one YAML fil
 `clusters.yaml`, which describes the [clusters](#clustersyaml) that they name. Unknown fields are errors, values are
 not converted, and a wrong file takes its own dataset out of service, with all its problems by field, value and line
 ([operations](operations.md)). Fields are compared with each other too: features, label, splits and the model's images
-with the options, metrics, clusters, precision, prices and remedies. `landfall check` does the same before a deployment.
-`pipelines/digits.yaml` is a complete example. `docs/attempts.md` describes what
+with the options, metrics, clusters, precision, prices and remedies. `landfall check` does the same before a
+deployment. `pipelines/digits.yaml` is a complete example. `docs/attempts.md` describes what
 happens after a failure, and `docs/lint.md` how to train with your own script.
 """
 LAYOUTS = """

@@ -252,9 +252,8 @@ def _bytes_members(seen: Seen) -> tuple[dict[str, str], str]:
         encoding = "image" if len(seen.contents) > 1 else next(iter(seen.contents)).lower()
         axes = [{size[axis] for size in seen.images} for axis in range(3)]
         shape = ["null" if len(sizes) > 1 else str(next(iter(sizes))) for sizes in axes]
-        return {"encoding": encoding, "shape": f"[{', '.join(shape)}]"}, "as all that were seen" if len(
-            seen.images
-        ) == 1 else f"{len(seen.images)} sizes were seen"
+        comment = "as all that were seen" if len(seen.images) == 1 else f"{len(seen.images)} sizes were seen"
+        return {"encoding": encoding, "shape": f"[{', '.join(shape)}]"}, comment
     if seen.contents == {"text"}:
         return {"encoding": "text"}, f"texts of up to {max(seen.sizes)} bytes"
     if len(seen.sizes) == 1:

@@ -272,7 +272,9 @@ def _transport(options: Mapping[str, Any]) -> Any:
         def _read_environment(self, url: str) -> None:
             self.open()
             found = self.session.merge_environment_settings(url, {}, None, self.connection_config.verify, None)
-            self.proxies, self.connection_config.verify = found["proxies"], found["verify"]
+            self.proxies = found["proxies"]
+            if url.startswith("https:"):  # a file of certificates is looked for on disk with each request
+                self.connection_config.verify = found["verify"]
             self.session.trust_env = False
 
     return Transport(**options)

@@ -123,6 +123,7 @@ class Twin:
             "host_connection": self.places.host_connection,
             "ca_file": str(self.places.ca_file),
             "logs": str(self.places.logs),
+            "traces": str(self.places.traces),
             "parts": self.pids(),
         }
 

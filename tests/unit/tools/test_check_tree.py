@@ -20,6 +20,8 @@ DESCRIBED = '"""Read a file."""\n'
         "x = 1  # TO" + "DO: later",
         "import x  # no" + "qa",
         "x()  # type: " + "ignore",
+        "run(x)  # no" + "qa: S603",
+        "run(x)  # no" + "qa: PLW1510, S603",
         "open('/ro" + "ot/project/file')",
         "index = 'https://py" + "pi.org/simple'",
         '"resol' + 'ved": "https://somewhere/a.tgz"',
@@ -35,6 +37,7 @@ def test_a_line_that_breaks_a_rule_is_found(line: str) -> None:
     [
         "x()  # type: ignore[arg-type]",
         "import x  # noqa: F401",
+        "run(x)  # noqa: S603 (this interpreter)",
         "cd $HOME/work/",
         "https://github.com/a/b",
         "a method",

@@ -146,9 +146,9 @@ def test_the_environment_is_read_once_for_each_client(monkeypatch: pytest.Monkey
     for name in ("NO_PROXY", "no_proxy"):  # other tests of this process may have set the lower-case name
         monkeypatch.setenv(name, "direct.example")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "ca.pem")
-    for host in ("account.example", "direct.example"):
+    for address in ("https://account.example", "https://direct.example", "http://direct.example"):
         transport = client_options(None)["transport"]
         for _ in range(2):
-            transport.send(HttpRequest("GET", f"https://{host}/"))
-    proxied, direct = ("http://proxy:3128", "ca.pem", False), (None, "ca.pem", False)
-    assert [proxied, proxied, direct, direct] == sent
+            transport.send(HttpRequest("GET", address))
+    proxied, direct, plain = ("http://proxy:3128", "ca.pem", False), (None, "ca.pem", False), (None, True, False)
+    assert [proxied, proxied, direct, direct, plain, plain] == sent

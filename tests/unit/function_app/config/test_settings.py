@@ -39,7 +39,7 @@ def test_optional_settings_have_defaults() -> None:
 @pytest.mark.parametrize(
     ("setting", "others", "problem"),
     [
-        ("nobody", {}, "must be one of off, easy-auth, none"),
+        ("portal", {}, "must be one of off, easy-auth, none"),
         ("none", {"WEBSITE_INSTANCE_ID": "1"}, "must not be none in Azure"),
         ("none", {"CONTAINER_NAME": "x"}, "must not be none in Azure"),
         ("easy-auth", {"WEBSITE_AUTH_ENABLED": "False"}, "App Service authentication is off"),

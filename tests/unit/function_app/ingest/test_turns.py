@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from function_app.domain.events import CREATED, joined_messages, read_uploads
+from function_app.domain.records import DatasetVersion
 from function_app.ingest.uploads import handle_message, handle_passed_on
 from function_app.services import Turns
+from function_app.testing.ledger import MemoryLedger
 from function_app.testing.stores import MemoryShardSource
 from shard_validation import DataRequirements, ShardSource, ShardVerdict, SourceForbiddenError, validate_shard
 from tests.support.ledger_records import NOON
@@ -267,6 +269,22 @@ def test_a_small_shard_is_looked_at_and_read_at_once(
     data = {"api": "PutBlob", "contentLength": size_bytes}
     handle_message(json.dumps([event | {"data": data}]).encode(), flood.world.services)
     assert (1, num_reads) == (flood.num_judged(), len(reads))
+
+
+def test_shards_of_a_message_ask_once_how_many_their_split_has(flood: Flood, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a name states another number, the ledger is asked again; the next message starts afresh."""
+    asked: list[int] = []
+    claim = MemoryLedger.claim_split_size
+
+    def counted(ledger: MemoryLedger, version: DatasetVersion, split: str, num_shards: int) -> int:
+        asked.append(num_shards)
+        return claim(ledger, version, split, num_shards)
+
+    monkeypatch.setattr(MemoryLedger, "claim_split_size", counted)
+    names = [*FLOOD[:3], "train-00003-of-00004.tfrecord", FLOOD[4]]
+    handle_passed_on(joined(*(flood.world.put(name) for name in names)), flood.world.services)
+    handle_passed_on(joined(*(flood.world.put(name) for name in FLOOD[5:7])), flood.world.services)
+    assert ([NUM_SHARDS, 4, NUM_SHARDS], 6) == (asked, flood.num_judged())
 
 
 def test_joined_messages_fit_into_a_queue() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,13 +28,17 @@ from function_app.services import RunServices
 from shared.traces import place_of_run
 from shared.training_report import TrainingReport
 
+MAX_HOSTS = 100
+MAX_HOST_CHARS = 64
+
 
 def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
     """Register the model of a completed run if the gate allows it. Raises ServiceUnavailableError to try again."""
     metrics: dict[str, float] = {}
+    machines: dict[str, Any] = {}
     try:
         report = read_report(run, services.run_outputs)
-        metrics = dict(report.metrics)
+        metrics, machines = dict(report.metrics), _reported_machines(report)
         _check_data(run)
         check_machines(run, report)
         register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
@@ -50,11 +55,25 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
         found = final_members(run, blamed, str(error)) if blamed else {}
         if isinstance(error, _UnknownDataError):
             found = {"failure_class": FailureClass.DATA_CHANGED, "failure_evidence": error.evidence}
-        return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, metrics=metrics, **found)
+        found |= {"metrics": metrics}
+        return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, machines=machines, **found)
     text = f"model {registration.name} version {registration.version}"
-    members = {"model_name": registration.name, "model_version": registration.version}
+    members = {"model_name": registration.name, "model_version": registration.version, "metrics": metrics}
     run = run if superseded is None else replace(run, reason=f"trained on superseded data: {superseded}")
-    return _settled(run, RunState.REGISTERED, text, services, by=by, metrics=metrics, **members)
+    return _settled(run, RunState.REGISTERED, text, services, by=by, machines=machines, **members)
+
+
+def _reported_machines(report: TrainingReport) -> dict[str, Any]:
+    """Return on what a training says that it ran; a user's script may write anything there."""
+    details = report.details if isinstance(report.details, Mapping) else {}
+    hosts = details.get("hosts")
+    known = sorted({str(host)[:MAX_HOST_CHARS] for host in hosts}) if isinstance(hosts, list) else []
+    return {
+        "world_size": report.world_size,
+        "num_nodes": report.num_nodes,
+        "hosts": known[:MAX_HOSTS],
+        "nodes_are_simulated": bool(details.get("nodes_are_simulated")),
+    }
 
 
 class _UnknownDataError(GateError):
@@ -124,10 +143,17 @@ def _script_errors(run: RunRecord) -> dict[str, str]:
 
 
 def _settled(
-    run: RunRecord, state: RunState, reason: str, services: RunServices, *, by: Actor, **members: Any
+    run: RunRecord,
+    state: RunState,
+    reason: str,
+    services: RunServices,
+    *,
+    by: Actor,
+    machines: dict[str, Any],
+    **members: Any,
 ) -> RunRecord:
     members["reason"] = reason if state is RunState.NOT_REGISTERED else run.reason
     run, moved = move_run(services.ledger, run, state, by=by, now=services.clock(), **members)
     if moved:
-        services.history.record(run.run_id, f"run_{state}", reason, by=by)
+        services.history.record(run.run_id, f"run_{state}", reason, by=by, **machines)
     return run

@@ -60,7 +60,7 @@ CLI_HEAD = """# The command line
 
 Generated from the commands by `python -m tools.reference_pages`; a test fails if it is stale.
 
-`landfall` is `.venv/bin/landfall` in a clone. The README says how to install it without one, and completion in shells.
+`landfall` is `.venv/bin/landfall` in a clone. The README says how to install it without one, and how it completes.
 Commands that talk to a function app take its address from `--url` or `LANDFALL_URL` and its key from `--key` or
 `LANDFALL_FUNCTION_KEY`; in a clone they find its running twin by themselves. With `--json` a command prints what the
 API answered, or an object for each line, and nothing else on standard output. Times are in UTC.

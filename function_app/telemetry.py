@@ -124,6 +124,7 @@ class Telemetry:
             yield span
         except Exception as error:
             span.error = f"{type(error).__name__}: {error}"
+            span.set(error=span.error)
             raise
         finally:
             _current.reset(token)

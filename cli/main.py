@@ -85,6 +85,7 @@ COMMANDS = {
     "check": LazyCommand("cli.check", "check", "Check pipeline files before they are deployed."),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
     "hook": LazyCommand("cli.deploy.command", "hook", "Run a step of `azd up`; azure.yaml calls it."),
+    "smoke": LazyCommand("cli.smoke.command", "smoke", "Test a deployment with a small training."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
     "status": LazyCommand("cli.status", "status", "Show the shards, data and runs of a dataset version."),
     "submit": LazyCommand("cli.runs", "submit", "Request a training run on a complete dataset version."),

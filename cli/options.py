@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -157,6 +157,8 @@ class TwinAddress:
     """Connection string of the account with what jobs write."""
     traces: Path
     """Folder of its traces."""
+    operator: Mapping[str, str] = field(default_factory=dict)
+    """Environment in which Microsoft's clients talk to its Azure ML, as the person who deploys."""
 
 
 def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
@@ -171,6 +173,7 @@ def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
             function_key=twin["function_key"],
             data_connection=twin["data_connection"],
             host_connection=twin["host_connection"],
-            traces=Path(twin["traces"]),
+            traces=Path(twin.get("traces") or "traces"),
+            operator=twin.get("operator") or {},  # a twin that an earlier version started has none
         )
     return None

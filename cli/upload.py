@@ -323,7 +323,7 @@ class ShardUploader:
 
     def __init__(self, service: BlobServiceClient, container: str) -> None:
         self._service = service
-        self._container: ContainerClient = service.get_container_client(container)
+        self.container: ContainerClient = service.get_container_client(container)
 
     @classmethod
     def connected(cls, connection: str, container: str) -> ShardUploader:
@@ -354,13 +354,13 @@ class ShardUploader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._container.close()
+        self.container.close()
         self._service.close()
 
     def has(self, prefix: str) -> bool:
         """Return whether a blob exists below a prefix. Raises CliError where the account refuses."""
         try:
-            return next(iter(self._container.list_blob_names(name_starts_with=prefix)), None) is not None
+            return next(iter(self.container.list_blob_names(name_starts_with=prefix)), None) is not None
         except AzureError as error:
             raise CliError(f"{self._service.url} cannot be listed: {_first_line(error)}") from error
 
@@ -370,10 +370,10 @@ class ShardUploader:
         Raises CliError where the account or the container does not exist or refuses.
         """
         try:
-            blobs = self._container.list_blobs(name_starts_with=prefix, include=["metadata"])
+            blobs = self.container.list_blobs(name_starts_with=prefix, include=["metadata"])
             return {blob.name: (blob.metadata or {}).get(CRC_METADATA) for blob in blobs}
         except AzureError as error:
-            where = public_url(self._container.url)
+            where = public_url(self.container.url)
             raise CliError(f"{where} cannot be listed, so nothing was uploaded: {_first_line(error)}") from error
 
     def mark(self, path: str, *, is_new: bool) -> None:
@@ -384,12 +384,12 @@ class ShardUploader:
         try:
             written = {} if is_new else self._written(path.rpartition("/")[0] + "/")
             if path not in written or written[path] < max(written.values()):
-                self._container.upload_blob(path, b"", overwrite=True)
+                self.container.upload_blob(path, b"", overwrite=True)
         except AzureError as error:
             raise CliError(f"{path} was not written to {self._service.url}: {_first_line(error)}") from error
 
     def _written(self, prefix: str) -> dict[str, datetime]:
-        return {blob.name: blob.last_modified for blob in self._container.list_blobs(name_starts_with=prefix)}
+        return {blob.name: blob.last_modified for blob in self.container.list_blobs(name_starts_with=prefix)}
 
     def upload(self, file: Path, path: str, step: Step, *, overwrite: bool) -> None:
         """Upload one file, calling `step` with the bytes done.
@@ -402,7 +402,7 @@ class ShardUploader:
             before = file.stat()
             options["metadata"] = {CRC_METADATA: _crc(file)}
             with file.open("rb") as content:
-                self._container.upload_blob(path, content, overwrite=overwrite, **options)
+                self.container.upload_blob(path, content, overwrite=overwrite, **options)
             after = file.stat()
             if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
                 raise CliError(f"{file}: it changed while it was uploaded; upload it again with --overwrite.")

@@ -33,6 +33,8 @@ from shared.training_report import TrainingReport
 
 MAX_IMAGES_PER_S = 1e9
 """A report may state any number; a larger one is no rate."""
+MAX_HOSTS = 100
+MAX_HOST_CHARS = 64
 
 
 def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
@@ -58,13 +60,25 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
         found = final_members(run, blamed, str(error)) if blamed else {}
         if isinstance(error, _UnknownDataError):
             found = {"failure_class": FailureClass.DATA_CHANGED, "failure_evidence": error.evidence}
-        return _settled(
-            run, RunState.NOT_REGISTERED, str(error), services, by=by, report=report, metrics=metrics, **found
-        )
+        found |= {"metrics": metrics}
+        return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, report=report, **found)
     text = f"model {registration.name} version {registration.version}"
-    members = {"model_name": registration.name, "model_version": registration.version}
+    members = {"model_name": registration.name, "model_version": registration.version, "metrics": metrics}
     run = run if superseded is None else replace(run, reason=f"trained on superseded data: {superseded}")
-    return _settled(run, RunState.REGISTERED, text, services, by=by, report=report, metrics=metrics, **members)
+    return _settled(run, RunState.REGISTERED, text, services, by=by, report=report, **members)
+
+
+def _reported_machines(report: TrainingReport) -> dict[str, Any]:
+    """Return on what a training says that it ran; a user's script may write anything there."""
+    details = report.details if isinstance(report.details, Mapping) else {}
+    hosts = details.get("hosts")
+    known = sorted({str(host)[:MAX_HOST_CHARS] for host in hosts}) if isinstance(hosts, list) else []
+    return {
+        "world_size": report.world_size,
+        "num_nodes": report.num_nodes,
+        "hosts": known[:MAX_HOSTS],
+        "nodes_are_simulated": bool(details.get("nodes_are_simulated")),
+    }
 
 
 class _UnknownDataError(GateError):
@@ -146,7 +160,8 @@ def _settled(
     members["reason"] = reason if state is RunState.NOT_REGISTERED else run.reason
     run, moved = move_run(services.ledger, run, state, by=by, now=services.clock(), **members)
     if moved:
-        services.history.record(run.run_id, f"run_{state}", reason, by=by)
+        machines = {} if report is None else _reported_machines(report)
+        services.history.record(run.run_id, f"run_{state}", reason, by=by, **machines)
         if report is not None:
             _trace_training(run, report, services.telemetry)
     return run

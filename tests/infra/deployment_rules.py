@@ -224,8 +224,8 @@ def keyless(files: Files) -> Iterator[str]:
 def clusters(files: Files) -> Iterator[str]:
     """Clusters have the identity that mounts, no local login, and the sizes and bounds of clusters.yaml."""
     found = all_resources(files, "Microsoft.MachineLearningServices/workspaces/computes")
-    if [member(one, "name") for one in found] != ["split(pair, '=')[0]", "landfall-smoke"]:
-        yield "the clusters must be those of clusterSizes, and landfall-smoke"
+    if [member(one, "name") for one in found] != ["split(pair, '=')[0]"]:
+        yield "the clusters must be those of clusterSizes"
     each = "described[split(pair, '=')[0]]"
     wanted = {
         "location": "location",
@@ -238,21 +238,13 @@ def clusters(files: Files) -> Iterator[str]:
         "properties.properties.subnet": "empty(subnetId) ? null : { id: subnetId }",
         "properties.properties.scaleSettings.nodeIdleTimeBeforeScaleDown": "idleTime",
     }
-    sizes: list[dict[str, Any]] = [
-        {
-            "vmSize": "split(pair, '=')[1]",
-            "vmPriority": f"({each}.?priority ?? 'dedicated') == 'low' ? 'LowPriority' : 'Dedicated'",
-            "scaleSettings.minNodeCount": f"{each}.?min_nodes ?? 0",
-            "scaleSettings.maxNodeCount": f"{each}.?max_nodes ?? 4",
-        },
-        {
-            "vmSize": "smokeVmSize",
-            "vmPriority": "Dedicated",
-            "scaleSettings.minNodeCount": 0,
-            "scaleSettings.maxNodeCount": 2,
-        },
-    ]
-    for one, own in zip(found, sizes, strict=False):
+    own = {
+        "vmSize": "split(pair, '=')[1]",
+        "vmPriority": f"({each}.?priority ?? 'dedicated') == 'low' ? 'LowPriority' : 'Dedicated'",
+        "scaleSettings.minNodeCount": f"{each}.?min_nodes ?? 0",
+        "scaleSettings.maxNodeCount": f"{each}.?max_nodes ?? 4",
+    }
+    for one in found:
         yield from expected(one, wanted | {f"properties.properties.{name}": value for name, value in own.items()})
     described = files["modules/clusters.bicep"].source.decode()
     if "loadYamlContent('../../pipelines/clusters.yaml')" not in described:

@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
+from cli import ROOT
 from cli.api_client import ApiClient
 from cli.demo.command import new_version
 from cli.errors import CliError, ending_on_signals
-from cli.options import ROOT, with_api
+from cli.options import with_api
 from cli.publish.workspace import AzureMlWorkspace
 from cli.smoke.checks import Results
 from cli.smoke.course import DATASET, Course

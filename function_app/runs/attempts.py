@@ -87,10 +87,14 @@ def bad_script_members() -> dict[str, Any]:
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
-def final_members(run: RunRecord, failure_class: FailureClass, problem: str) -> dict[str, Any]:
-    """Return the same for a run that ends for a reason that the data are not to blame for."""
+def final_members(
+    run: RunRecord, failure_class: FailureClass, problem: str, *, fix: str | None = None
+) -> dict[str, Any]:
+    """Return the same for a run that ends for a reason that the data are not to blame for, and ``fix`` mends."""
     finding = Finding(failure_class=failure_class, evidence=problem)
     reason = _why_final(Remedy.STOP, finding.failure_class, run.dataset_version)
+    if fix is not None:
+        reason = f"the data are not to blame; {fix}, then: landfall submit {run.dataset_version}"
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 

@@ -27,7 +27,7 @@ from function_app.ports import RunsLedger
 from function_app.runs.admission import admit, last_attempt, release, why_held
 from function_app.runs.attempts import bad_script_members, final_members, record_remedy, refusal_members
 from function_app.runs.cancellation import cancel_superseded
-from function_app.runs.configuration import misfit
+from function_app.runs.configuration import misfit, other_contract
 from function_app.runs.ending import ask_cancel, end_run
 from function_app.runs.script_check import script_refusal
 from function_app.runs.transitions import change_run, move_run
@@ -157,6 +157,8 @@ def _give_up(run: RunRecord, reason: str, services: RunServices, by: Actor) -> N
 
 def _mistake(run: RunRecord, services: RunServices) -> tuple[str, dict[str, Any]] | None:
     """Return what a person has to correct before the run can be submitted, and the members that say so."""
+    if problem := other_contract(run, services):
+        return problem, final_members(run, FailureClass.CONFIGURATION, problem, fix="run `azd up`")
     if problem := script_refusal(run, services):
         return problem, bad_script_members()
     if problem := misfit(run, services):

@@ -81,3 +81,13 @@ def test_an_interruption_cancels_and_removes(deployment: Deployment, tmp_path: P
         deployment.runs["run-canceled"]["state"],
     )
     assert "interrupted" in report["error"]
+
+
+def test_gpus_are_refused_before_anything_is_uploaded(deployment: Deployment, tmp_path: Path) -> None:
+    """Where no pipeline has any."""
+    deployment.pipelines = [{**deployment.pipelines[0], "splits": ["train", "validation"]}]
+    arguments = ["smoke", "--gpu", "--report", str(tmp_path), "--account-url", "https://my.blob.core.windows.net"]
+    result = CliRunner().invoke(landfall, arguments, standalone_mode=False)
+    assert isinstance(result.exception, CliError)
+    assert "no cluster has a GPU" in result.exception.message
+    assert ({}, []) == (deployment.data.blobs, list(tmp_path.iterdir()))

@@ -20,7 +20,7 @@ from azure.storage.blob import BlobServiceClient, ContainerClient, LinearRetry
 
 from cli.api_client import ApiClient, ApiError
 from cli.errors import CliError
-from cli.options import DATASET_VERSION, TwinAddress, function_app_options, running_twin_of_this_clone
+from cli.options import DATASET_VERSION, OR_A_TWIN, TwinAddress, function_app_options, running_twin_of_this_clone
 from cli.progress import Step, uploading_bar
 from shared.crc import crc32c_of_file
 from shared.safe_text import one_line, public_url
@@ -281,7 +281,7 @@ def data_account(account_url: str | None) -> tuple[str, TwinAddress | None]:
         return checked_account_url(service_uri, "DataStorage__blobServiceUri"), None
     twin = running_twin_of_this_clone()
     if twin is None:
-        raise CliError("No storage account: pass --account-url, or start a local twin with `landfall up`.")
+        raise CliError(f"No storage account: pass --account-url{OR_A_TWIN}.")
     return twin.data_connection, twin
 
 

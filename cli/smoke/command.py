@@ -13,7 +13,7 @@ import click
 from cli.api_client import ApiClient
 from cli.demo.command import new_version
 from cli.errors import CliError, ending_on_signals
-from cli.options import ROOT, with_api
+from cli.options import TWINS, with_api
 from cli.publish.workspace import AzureMlWorkspace
 from cli.smoke.checks import CHECKS, Results
 from cli.smoke.course import DATASET, Course
@@ -44,7 +44,7 @@ FORMAT_VERSION = 1
     "--report",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    default=ROOT / ".landfall" / "smoke",
+    default=TWINS / "smoke",
     show_default=".landfall/smoke",
     help="Folder for the report.",
 )

@@ -86,8 +86,8 @@ def run_smoke(client: ApiClient, account: str, container: str, folder: Path, *, 
             if pipeline is not None:
                 ask_network(course, pipeline, AzureMlWorkspace.open)
             error = None
-        except CliError as failure:
-            error = failure.message
+        except Exception as failure:
+            error = failure.message if isinstance(failure, CliError) else f"an unexpected answer: {failure!r:.500}"
             raise
         finally:
             removal = remove_all(client, uploader.container, AzureMlWorkspace.open)

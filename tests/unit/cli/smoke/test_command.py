@@ -70,6 +70,15 @@ def test_an_app_that_fails_midway_leaves_a_report_and_no_uploads(deployment: Dep
     assert "the app is broken" in report["error"]
 
 
+def test_an_answer_that_lacks_something_is_an_error(deployment: Deployment, tmp_path: Path) -> None:
+    """As by an app of another version: no stack trace, and a report."""
+    deployment.pipelines = [{"dataset": "landfall-smoke", "state": "in_service"}]
+    result, report = smoke(tmp_path)
+    assert isinstance(result.exception, CliError)
+    assert "answered without 'machines'" in result.exception.message
+    assert "KeyError('machines')" in report["error"]
+
+
 def test_an_interruption_cancels_and_removes(deployment: Deployment, tmp_path: Path) -> None:
     """What costs money is ended, and the report says how far it came."""
     deployment.interrupts_at = "POST /api/runs/run-canceled/cancel"

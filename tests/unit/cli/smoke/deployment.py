@@ -21,8 +21,8 @@ MACHINES = {
 URI = "azureml://subscriptions/s/resourcegroups/g/workspaces/w/datastores/landfall_runs/paths/x"
 RUN: Mapping[str, Any] = {
     "version": VERSION, "state": "submitted", "submitted_at": "t", "notified_at": None, "reason": None,
-    "model_name": None, "model_version": None, "failure_class": None, "remedy": None, "next_run_id": None, "log_tail": None,
-    "notifications": [], "outputs": {"model": URI}, "waiting": None,
+    "model_name": None, "model_version": None, "failure_class": None, "remedy": None, "next_run_id": None,
+    "log_tail": None, "notifications": [], "outputs": {"model": URI}, "waiting": None,
 }  # fmt: skip
 TOPIC = [{"recipient": "topic", "state": "sent", "last_error": None}]
 REPORT = {"world_size": 2, "num_nodes": 2, "hosts": ["node-0", "node-1"], "nodes_are_simulated": False}

@@ -154,6 +154,8 @@ class TwinAddress:
     data_connection: str
     host_connection: str
     """Connection string of the account with what jobs write."""
+    traces: Path
+    """Folder of its traces."""
     operator: Mapping[str, str] = field(default_factory=dict)
     """Environment in which Microsoft's clients talk to its Azure ML, as the person who deploys."""
 
@@ -173,5 +175,6 @@ def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
             data_connection=twin["data_connection"],
             host_connection=twin["host_connection"],
             operator=twin.get("operator") or {},  # a twin that an earlier version started has none
+            traces=Path(twin["traces"]),
         )
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from urllib.parse import quote
 import click
 
 from cli.api_client import ApiClient
-from cli.options import DATASET_VERSION, as_json_option, with_api
+from cli.options import DATASET_VERSION, as_json_option, running_twin_of_this_clone, with_api
 from shared.safe_text import readable_bytes
 
 MAX_LISTED = 20
@@ -137,9 +138,15 @@ def reason_text(reasons: Sequence[Mapping[str, Any]]) -> str:
 
 @click.command(epilog="Example: landfall why digits/2026-11-20")
 @click.argument("subject", metavar="DATASET/VERSION|RUN|BLOB")
+@click.option(
+    "--trace",
+    "as_trace",
+    is_flag=True,
+    help="Show what was done for the whole dataset version, as a tree with times (default: the history).",
+)
 @as_json_option
 @with_api
-def why(client: ApiClient, subject: str, *, as_json: bool) -> None:
+def why(client: ApiClient, subject: str, *, as_trace: bool, as_json: bool) -> None:
     """Show the history of a dataset version, a run or a blob and what it waits for.
 
     A blob is named by its path in the data container, as digits/2026-11-20/train-00000-of-00008.tfrecord.
@@ -147,11 +154,35 @@ def why(client: ApiClient, subject: str, *, as_json: bool) -> None:
     subject = subject.strip("/")
     if not subject or {".", ".."} & set(subject.split("/")):  # these would lead to another path of the API
         raise click.UsageError(f"{subject!r} is not a dataset version, a run or a blob.")
+    if as_trace:
+        show_trace(client, subject, as_json=as_json)
+        return
     history = client.get(f"/api/why/{quote(subject, safe='/')}")
     if as_json:
         click.echo(json.dumps(history, indent=2))
         return
     show_history(history)
+
+
+def show_trace(client: ApiClient, subject: str, *, as_json: bool) -> None:
+    """Print the trace of the version that a subject belongs to; of a deployment's, the query that shows it."""
+    from cli.traces import query, read_trace, tree
+
+    version = "/".join(subject.split("/")[:2])
+    if "/" not in version:
+        run = client.run(subject)
+        version = f"{run['dataset']}/{run['version']}"
+    twin = running_twin_of_this_clone()
+    if twin is None or twin.functions_url != client.url:
+        click.echo("This function app sends its traces to Application Insights. Open its Logs and run:")
+        click.echo(f"  {query(version)}")
+        return
+    spans = read_trace(twin.traces, version)
+    click.echo(
+        json.dumps([asdict(span) for span in spans], indent=2, default=str)
+        if as_json
+        else "\n".join(tree(spans, version))
+    )
 
 
 def show_history(history: Mapping[str, Any]) -> None:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from function_app.config.pipelines import Pipeline
     from function_app.config.settings import Settings
     from function_app.ports import DeadLetterSource, Notifier
-    from function_app.services import Services
+    from function_app.services import Services, TimeBudget
+    from function_app.telemetry import TelemetrySink
 
 DATA_CONNECTION = "DataStorage"
 QUEUES = (SHARD_UPLOADED, SHARD_UPLOADED_BULK, TRAINING_REQUESTED, RUN_CHANGED, SWEEP_REQUESTED)
@@ -88,13 +89,12 @@ def build_services(environ: Mapping[str, str]) -> Services:
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
     from function_app.config.pipeline_files import read_script
-    from function_app.config.settings import PATIENCE
     from function_app.runs.submission import handle_request
-    from function_app.services import Services, TimeBudget
+    from function_app.services import Services
 
     found = _configuration(environ)
     settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
-    budget_s, workspace = settings.validation_budget_s, _workspace_client(settings)
+    workspace = _workspace_client(settings)
     return Services(
         pipelines=found.pipelines.pipelines,
         out_of_service=found.pipelines.out_of_service,
@@ -114,12 +114,31 @@ def build_services(environ: Mapping[str, str]) -> Services:
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
         read_script=functools.partial(read_script, settings.pipelines_dir),
-        time_budget=TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE),
+        time_budget=_time_budget(settings.validation_budget_s),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
         pages_sign_in=settings.pages_sign_in,
+        telemetry_sink=_telemetry_sink(settings),
     )
+
+
+def _time_budget(budget_s: int) -> TimeBudget:
+    from function_app.config.settings import PATIENCE
+    from function_app.services import TimeBudget
+
+    return TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE)
+
+
+def _telemetry_sink(settings: Settings) -> TelemetrySink | None:
+    """Return where telemetry goes. Without a setting that says so nothing is imported for it."""
+    if settings.traces_dir is None and settings.insights_connection is None:
+        return None
+    from function_app.adapters.telemetry import to_application_insights, to_files
+
+    if settings.traces_dir is not None:
+        return to_files(settings.traces_dir)
+    return to_application_insights(str(settings.insights_connection))
 
 
 def _workspace_client(settings: Settings) -> WorkspaceClient:

@@ -36,6 +36,7 @@ from function_app.ports import (
     ShardStore,
     utcnow,
 )
+from function_app.telemetry import Telemetry, TelemetrySink
 from shard_validation import (
     DataRequirements,
     Paused,
@@ -62,6 +63,7 @@ class History:
 
     ledger: HistoryLedger
     clock: Clock
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
     def record(self, subject: str, action: str, reason: str, **details: Any) -> None:
         """Record an entry of a version, a run or a blob, and log it.
@@ -70,9 +72,11 @@ class History:
         """
         reason = one_line(mask_secrets(reason))
         logger.info(f"{shown(subject)}: {shown(reason)}", extra={"action": action, "subject": shown(subject)})
+        now = self.clock()
         self.ledger.add_history_entry(
-            HistoryEntry(subject=subject, at=self.clock(), action=action, reason=reason, details=details)
+            HistoryEntry(subject=subject, at=now, action=action, reason=reason, details=details)
         )
+        self.telemetry.entry(action, shown(subject), reason, now)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +93,8 @@ class NotifyServices:
     notifiers: Mapping[str, Notifier]
     """Recipient, as the pipelines name it → what delivers to it."""
     clock: Clock = utcnow
+    telemetry_sink: TelemetrySink | None = None
+    """Where spans and metrics go; None: nowhere."""
     claim_lease: timedelta = timedelta(seconds=180)
     """How long one handler may take to submit or to deliver. It exceeds the clients' timeouts with all their retries,
     so an expired lease means that its holder died."""
@@ -121,7 +127,12 @@ class NotifyServices:
     @property
     def history(self) -> History:
         """Where flows record what they did and why."""
-        return History(ledger=self.ledger, clock=self.clock)
+        return History(ledger=self.ledger, clock=self.clock, telemetry=self.telemetry)
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What writes spans and metrics."""
+        return Telemetry(sink=self.telemetry_sink, clock=self.clock)
 
 
 def _listed(problems: Sequence[str]) -> str:

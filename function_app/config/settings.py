@@ -95,6 +95,10 @@ class Settings:
     max_concurrent_runs: int
     """Maximum active runs of all pipelines; further runs wait in the queue."""
     pages_sign_in: SignIn
+    insights_connection: str | None = field(default=None, repr=False)
+    """Connection string of Application Insights; None: no telemetry leaves the app."""
+    traces_dir: Path | None = None
+    """Folder for traces, on the local twin."""
 
     @property
     def own_containers(self) -> frozenset[str]:
@@ -121,6 +125,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         validation_budget_s=read.seconds("LANDFALL_VALIDATION_BUDGET_S", DEFAULT_BUDGET_S),
         max_concurrent_runs=read.count("LANDFALL_MAX_CONCURRENT_RUNS", DEFAULT_MAX_CONCURRENT_RUNS),
         pages_sign_in=_sign_in(read, environ),
+        insights_connection=read.text("APPLICATIONINSIGHTS_CONNECTION_STRING"),
+        traces_dir=Path(traces) if (traces := read.text("LANDFALL_TRACES_DIR")) else None,
     )
     if read.problems:
         raise SettingsError(*read.problems)

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from function_app.domain.errors import InvalidEventError
 from function_app.domain.records import DatasetVersion
+from shared.traces import TRACEPARENT, Place, read_traceparent
 
 SHARD_UPLOADED = "shard-uploaded"
 SHARD_UPLOADED_BULK = "shard-uploaded-bulk"
@@ -54,6 +55,8 @@ class Event:
     type: str
     subject: str
     data: Mapping[str, Any]
+    traceparent: object = None
+    """The extension of CloudEvents for tracing, unchecked."""
 
 
 def read_events(payload: bytes | str) -> list[Event]:
@@ -101,7 +104,11 @@ def event_of(members: Any) -> Event:
     if not isinstance(data, Mapping):
         raise InvalidEventError(f"event {str(members.get('id'))[:100]}: data is not an object: {data!r:.100}")
     texts = {"id": "id", "type": kind, "subject": "subject"}
-    return Event(data=data, **{name: _text(members, member) for name, member in texts.items()})
+    return Event(
+        data=data,
+        traceparent=members.get(TRACEPARENT),
+        **{name: _text(members, member) for name, member in texts.items()},
+    )
 
 
 def _text(members: Mapping[str, Any], name: str) -> str:
@@ -142,6 +149,7 @@ def _upload(event: Event, *, is_repeated: bool) -> Upload:
         event_id=event.id,
         is_repeated=is_repeated,
         size_bytes=size if isinstance(size := event.data.get("contentLength"), int) else None,
+        traced_from=read_traceparent(event.traceparent),
     )
 
 
@@ -193,6 +201,8 @@ class Upload:
     """Whether the message was delivered before: the handler may have died on this shard."""
     size_bytes: int | None = None
     """Only how shards are scheduled follows from it."""
+    traced_from: Place | None = None
+    """The span of the event's sender; nothing but a link in the trace follows from it."""
 
 
 def first_event(payload: str) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from function_app.ingest.stored_shards import CLOCK_SKEW
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.ports import HistoryLedger
 from function_app.services import IngestServices
+from function_app.telemetry import Span
 from shard_validation import (
     COUNT_FILES,
     MAX_COUNTS_BYTES,
@@ -33,6 +34,7 @@ from shard_validation import (
 from shard_validation.sets import WARNINGS, VersionStatistics
 from shared.errors import LandfallError
 from shared.manifest import Manifest, ManifestShard, fingerprint
+from shared.traces import place_of_generation, place_of_version
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +105,7 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestSer
             text = f"whole and can be trained, with {len(warnings)} warnings: {warnings[0].message}"
             _notify_of_set(pipeline, manifest, warnings, outcome=SET_WARNED, text=text, services=services)
         if services.ledger.add_generation(generation):
+            _trace_closing(generation, rows, services)
             _record_closing(generation, [warning.message for warning in warnings], services)
             if warnings:
                 deliver(str(version), services)
@@ -172,6 +175,20 @@ def _warnings(pipeline: Pipeline, manifest: Manifest) -> list[Reason]:
     """Return what is unusual in a set that can be trained."""
     requirements = replace(pipeline.data.requirements(), counts="ignore")
     return [reason for reason in check_set(manifest.shards, requirements) if reason.code in WARNINGS]
+
+
+def _trace_closing(generation: Generation, rows: list[ShardRecord], services: IngestServices) -> None:
+    """Trace a closing, and with the first one the root of the version's trace: only one handler comes here."""
+    version, now = generation.dataset_version, services.clock()
+    root, place = place_of_version(version), place_of_generation(version, generation.number)
+    since = min((row.validated_at for row in rows), default=generation.closed_at)
+    spans = [
+        Span(name="dataset version", place=root, parent=None, started_at=since, ended_at=now),
+        Span(name="closed", place=place, parent=services.telemetry.below(root), started_at=now, ended_at=now),
+    ]
+    for span in spans[generation.number > 1 :]:
+        span.set(dataset_version=str(version), generation=generation.number, shards=generation.num_shards)
+        services.telemetry.ended(span)
 
 
 def _record_closing(generation: Generation, warnings: list[str], services: IngestServices) -> None:

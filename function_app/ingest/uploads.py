@@ -39,6 +39,7 @@ from function_app.ingest.validation_checkpoints import (
 )
 from function_app.notify.outbox import deliver
 from function_app.services import IngestServices
+from function_app.telemetry import is_traced
 from shard_validation import (
     Reason,
     ReasonCode,
@@ -53,6 +54,7 @@ from shard_validation.sets import with_sources
 from shared.errors import LandfallError
 from shared.safe_text import shown
 from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
+from shared.traces import place_of_version
 
 MAX_ROUNDS = 5
 """A shard that is overwritten more often than this during validation is left to its next delivery."""
@@ -221,7 +223,16 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
         _suppress(upload.path, str(error), services, event_id=upload.event_id)
         return
     is_counted = upload.is_repeated or upload.event_type == CONTINUED
-    judge_shard(place, services, is_counted=is_counted, is_small=_is_small(upload, services))
+    with services.telemetry.span(
+        "BlobCreated",
+        place_of_version(place.dataset_version),
+        is_kept=is_traced(place.shard.index, place.shard.num_shards),
+        link=upload.traced_from,
+        dataset_version=str(place.dataset_version),
+        shard=place.shard.name,
+        event_id=upload.event_id,
+    ):
+        judge_shard(place, services, is_counted=is_counted, is_small=_is_small(upload, services))
 
 
 def _checked_again(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> str:
@@ -381,7 +392,12 @@ def _validate(
         return interrupted_verdict(facts, begun, services)
     if begun is not None and services.time_budget.is_long(facts.size_bytes):
         return validate_in_slices(place, facts, begun, services)
-    return services.validate(services.shards.open(facts), place.pipeline.data.requirements())
+    version = place_of_version(place.dataset_version)
+    with services.telemetry.span("verdict", services.telemetry.below(version), is_kept=False) as span:
+        verdict = services.validate(services.shards.open(facts), place.pipeline.data.requirements())
+        if span is not None:
+            span.set(accepted=verdict.accepted, records=verdict.num_records, size_bytes=facts.size_bytes)
+        return verdict
 
 
 def _with_sources(place: ShardPlace, verdict: ShardVerdict, services: IngestServices) -> ShardVerdict:

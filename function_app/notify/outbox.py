@@ -13,6 +13,7 @@ from function_app.domain.records import NotificationRecord, NotificationState
 from function_app.services import NotifyServices
 from shared.errors import LandfallError
 from shared.safe_text import safe_json
+from shared.traces import place_of_content
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,10 @@ def _send(claimed: NotificationRecord, services: NotifyServices) -> bool:
         notifier = services.notifiers.get(claimed.recipient)
         if notifier is None:
             raise NotificationError(f"no pipeline in service names the recipient {claimed.recipient}")
-        notifier.send(claimed)
+        about = place_of_content(claimed.content)
+        parent = about and services.telemetry.below(about)
+        with services.telemetry.span("notified", parent, outcome=claimed.outcome, recipient=claimed.recipient):
+            notifier.send(claimed)
     except LandfallError as error:
         _postpone(claimed, str(error), services)
         return False

@@ -15,6 +15,8 @@ from function_app.runs.admission import awaits_attempt, hold_data, release
 from function_app.runs.attempts import start_attempt
 from function_app.runs.transitions import change_run
 from function_app.services import RunServices
+from function_app.telemetry import Span
+from shared.traces import place_of_generation, place_of_run
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,7 @@ def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
     if awaits_attempt(run):
         run = start_attempt(run, services)
         if run.next_run_id is not None:
+            _trace(run, services)
             return run
     if run.remedy == Remedy.QUARANTINE and run.notified_at is None:
         hold_data(run, services.ledger, services.history, services.clock())
@@ -38,7 +41,22 @@ def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
     if run.state is RunState.SUPPRESSED or run.notified_at is not None or not notify_of_run(run, services):
         return run
     now = services.clock()
+    _trace(run, services)
     return change_run(services.ledger, run, lambda row: None if row.notified_at else replace(row, notified_at=now))
+
+
+def _trace(run: RunRecord, services: RunServices) -> None:
+    """Trace an ended run as a whole; what was done for it is already below its place."""
+    version = run.dataset_version
+    span = Span(
+        name="run",
+        place=place_of_run(version, run.run_id),
+        parent=place_of_generation(version, run.generation),
+        started_at=run.created_at,
+        ended_at=run.ended_at or run.state_since,
+    )
+    span.set(run_id=run.run_id, state=run.state, attempt=run.attempt, nodes=run.num_nodes, failure=run.failure_class)
+    services.telemetry.ended(span)
 
 
 def ask_cancel(run: RunRecord, jobs: JobService) -> None:

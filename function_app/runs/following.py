@@ -21,6 +21,7 @@ from function_app.runs.transitions import move_run
 from function_app.services import RunServices
 from shared.errors import LandfallError
 from shared.safe_text import one_line
+from shared.traces import place_of_run
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +62,13 @@ def handle_run_event(run_id: str, services: RunServices) -> None:
     if run is None:
         services.history.record(run_id[:255], "event_suppressed", "the event names a run that is not on record")
         return
-    followed = follow_run(run, services)
-    if followed.state is run.state and followed.notified_at == run.notified_at:
-        reason = f"the event changes nothing: the run is already {run.state}"
-        services.history.record(run_id, "event_suppressed", reason)
+    with services.telemetry.span("run event", place_of_run(run.dataset_version, run_id), run_id=run_id) as span:
+        followed = follow_run(run, services)
+        if span is not None:
+            span.set(state_before=run.state, state=followed.state)
+        if followed.state is run.state and followed.notified_at == run.notified_at:
+            reason = f"the event changes nothing: the run is already {run.state}"
+            services.history.record(run_id, "event_suppressed", reason)
 
 
 def follow_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.RECONCILIATION) -> RunRecord:

@@ -25,6 +25,7 @@ from function_app.runs.gate import (
 from function_app.runs.script_check import SCRIPT_ERRORS_TAG
 from function_app.runs.transitions import move_run
 from function_app.services import RunServices
+from shared.traces import place_of_run
 from shared.training_report import TrainingReport
 
 MAX_HOSTS = 100
@@ -44,7 +45,11 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
         check_contents(run, report)
         superseded = check_superseded(run, register, services.ledger)
         registration = _registration(run, register.model, report, superseded, _guess(run, services))
-        services.models.register(registration)
+        parent = services.telemetry.below(place_of_run(run.dataset_version, run.run_id))
+        with services.telemetry.span(
+            "registered", parent, model=registration.name, model_version=registration.version
+        ):
+            services.models.register(registration)
     except (GateError, SubmissionRefusedError) as error:
         blamed = error.failure_class if isinstance(error, GateError) else None
         found = final_members(run, blamed, str(error)) if blamed else {}

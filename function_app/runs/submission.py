@@ -33,6 +33,7 @@ from function_app.runs.transitions import change_run, move_run
 from function_app.services import RunServices
 from shared.errors import LandfallError
 from shared.job_arguments import TrainingOptions
+from shared.traces import place_of_run
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,8 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
             return _never_submitted(run, services, by)
         if found := _mistake(run, services):
             return _refused(run, *found, services, by)
-        services.jobs.submit(spec_from_json(run.spec))
+        with services.telemetry.span("submitted", place_of_run(run.dataset_version, run.run_id), run_id=run.run_id):
+            services.jobs.submit(spec_from_json(run.spec))
     except SubmissionRefusedError as error:
         return _refused(run, str(error), refusal_members(run, error, services), services, by)
     except Exception as error:

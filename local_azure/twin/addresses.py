@@ -105,6 +105,11 @@ class Places:
         return self.folder / "logs"
 
     @property
+    def traces(self) -> Path:
+        """Folder of the function app's traces, a file for each."""
+        return self.folder / "traces"
+
+    @property
     def local_settings(self) -> Path:
         """The app settings, for a Functions host that the user starts."""
         return self.folder / "local.settings.json"

@@ -195,6 +195,7 @@ def app_settings(places: Places, published: Mapping[str, str], options: TwinOpti
         "LANDFALL_NOTIFICATION_TOPIC_KEY": places.secrets.topic_key,
         "LANDFALL_WEBHOOK_PEOPLE": places.webhook_url,
         "LANDFALL_PIPELINES_DIR": str(options.pipelines),
+        "LANDFALL_TRACES_DIR": str(places.traces),
         "LANDFALL_RECONCILE_SCHEDULE": options.reconcile_schedule,
         "LANDFALL_PAGES_SIGN_IN": "none",
         "LANDFALL_CLAIM_LEASE_S": str(options.claim_lease_s),

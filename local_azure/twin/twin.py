@@ -124,6 +124,7 @@ class Twin:
             "ca_file": str(self.places.ca_file),
             "operator": {**self.places.identity, "AZURE_CLIENT_ID": OPERATOR_IDENTITY},
             "logs": str(self.places.logs),
+            "traces": str(self.places.traces),
             "parts": self.pids(),
         }
 

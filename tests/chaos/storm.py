@@ -125,7 +125,7 @@ class Storm:
         begun = time.monotonic()
         while time.monotonic() < until and (left or self._left_to_meet() or not self._has_ended()):
             longer = 1.0 + (time.monotonic() - begun) / self.plan.live_longer_every_s
-            lives_until = time.monotonic() + longer * dice.uniform(*self.plan.kill_after_s)
+            lives_until = min(until, time.monotonic() + longer * dice.uniform(*self.plan.kill_after_s))
             while time.monotonic() < lives_until:
                 left = self._upload(uploads)
                 runs = self._runs() or []

@@ -21,8 +21,8 @@ from function_app.services import Services
 
 FLOWS = tuple(Path(function_app.__file__).parent / name for name in ("ingest", "runs", "notify", "sweep", "explain"))
 """The folders whose code decides and calls the ports."""
-NOT_A_PORT = frozenset({"Clock"})
-"""Called by itself; time has no effects."""
+NOT_A_PORT = frozenset({"Clock", "TelemetrySink"})
+"""A clock is called by itself, and time has no effects; no step depends on what becomes of telemetry."""
 
 WRITES: Mapping[str, frozenset[str]] = {
     "Ledger": frozenset(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.demo.following import TOPIC, WEBHOOK
+from cli.traces import TracedSpan, read_trace
 from local_azure.azure_ml.hosts import why_simulated
 from local_azure.processes import wait_until
 from tests.support.processes import child_environment, start_module
@@ -62,6 +63,26 @@ def test_the_report_says_where_each_rank_ran(folder: Path) -> None:
         else "rank 0 on node-0, rank 1 on node-1"
     )
     assert said in log
+
+
+def test_the_trace_is_one_tree_from_the_upload_to_the_notifications(folder: Path) -> None:
+    """Whatever process wrote a span: ten shards, the job, the model and both recipients hang together."""
+    (file,) = (folder / "twin" / "traces").iterdir()
+    version = json.loads(file.read_text().splitlines()[0])["attributes"]["landfall.dataset_version"]
+    spans = {span.span_id: span for span in read_trace(file.parent, version)}
+
+    def way(span: TracedSpan) -> list[str]:
+        return [*([] if span.parent_id is None else way(spans[span.parent_id])), span.name]
+
+    ways = [way(span) for span in spans.values()]
+    notified = ["dataset version", "BlobCreated", "closed", "run", "run event", "notified"]
+    assert ({"dataset version"}, 10, 2) == (
+        {each[0] for each in ways},
+        sum(each == ["dataset version", "BlobCreated"] for each in ways),
+        sum(each == notified for each in ways),
+    ), ways
+    assert [*notified[:4], "submitted"] in ways
+    assert [*notified[:5], "registered"] in ways
 
 
 def test_gradients_went_through_horovod(folder: Path) -> None:

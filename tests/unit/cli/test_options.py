@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cli.options import TwinAddress, api_client
@@ -71,7 +73,11 @@ def test_the_twins_key_is_sent_to_the_twin_alone(
 ) -> None:
     """However its address is given, without the user doing anything."""
     twin = TwinAddress(
-        functions_url="http://127.0.0.1:7071", function_key="twins-key", data_connection="", host_connection=""
+        functions_url="http://127.0.0.1:7071",
+        function_key="twins-key",
+        data_connection="",
+        host_connection="",
+        traces=Path("traces"),
     )
     monkeypatch.setattr("cli.options.running_twin_of_this_clone", lambda: twin)
     with api_client(url, key) as client:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.status import describe_version, reason_text, show_history
+from cli.errors import CliError
+from cli.options import TwinAddress
+from cli.status import describe_version, reason_text, show_history, show_trace
+from shared.traces import place_of_version
+from tests.unit.cli.fake_function_app import FunctionApp
 
 REASON = {"code": "payload_crc", "message": "the payload's CRC is wrong", "record_index": 2, "byte_offset": 98}
 
@@ -192,3 +198,45 @@ def test_a_terminal_cuts_no_name(
     show_history(HISTORY)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert (2, []) == (sum(RUN_ID in line for line in lines), [line for line in lines if len(line) > columns])
+
+
+def test_a_deployments_trace_is_a_query(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its spans are in Application Insights; the trace of a run is that of its version."""
+    monkeypatch.setattr("cli.status.running_twin_of_this_clone", lambda: None)
+    app = FunctionApp(body={"run_id": "landfall-x-a1", "dataset": "digits", "version": "v1"})
+    for subject in ("digits/v1/train-00000-of-00002.tfrecord", "landfall-x-a1"):
+        show_trace(app.client(), subject, as_json=False)
+        assert f'OperationId == "{place_of_version("digits/v1").trace_id}"' in capsys.readouterr().out
+
+
+def test_the_twins_trace_is_a_tree(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Spans whose parent is not there yet stand below the first line; a version without a trace is an error."""
+    twin = TwinAddress(
+        functions_url="https://app.example",
+        function_key="k",
+        data_connection="",
+        host_connection="",
+        traces=tmp_path,
+    )
+    monkeypatch.setattr("cli.status.running_twin_of_this_clone", lambda: twin)
+    place = place_of_version("digits/v1")
+    line = {
+        "name": "BlobCreated",
+        "context": {"span_id": "0x00000000000000aa"},
+        "parent_id": f"0x{place.span_id}",
+        "start_time": "2026-11-20T12:00:00.000000Z",
+        "end_time": "2026-11-20T12:00:00.024000Z",
+        "status": {"status_code": "ERROR", "description": "\x1b[2Jno"},
+        "attributes": {"landfall.dataset_version": "digits/v1", "landfall.shard": "train-00000-of-00002"},
+    }
+    (tmp_path / f"{place.trace_id}.jsonl").write_text(f"{json.dumps(line)}\n" * 2)
+    show_trace(FunctionApp().client(), "digits/v1", as_json=False)
+    assert [
+        f"trace {place.trace_id}",
+        "dataset version digits/v1, not closed yet",
+        "└─ 12:00:00.000  BlobCreated  24 ms  shard=train-00000-of-00002  failed: \\x1b[2Jno",
+    ] == capsys.readouterr().out.splitlines()
+    with pytest.raises(CliError, match="has no trace"):
+        show_trace(FunctionApp().client(), "digits/v2", as_json=False)

@@ -200,7 +200,9 @@ def test_shards_of_a_broken_pipeline_may_be_uploaded_and_wait(
 
 def test_a_function_app_that_does_not_answer_stops_no_upload(capsys: Capture) -> None:
     """Events wait for it; the note says that nothing was checked, and why."""
-    twin = TwinAddress(functions_url=CLOSED_PORT, function_key="k", data_connection="", host_connection="")
+    twin = TwinAddress(
+        functions_url=CLOSED_PORT, function_key="k", data_connection="", host_connection="", traces=Path("traces")
+    )
     assert [Intake()] * 3 == [
         ask_for_intake("digits", None, None, None),
         ask_for_intake("digits", CLOSED_PORT, None, None),

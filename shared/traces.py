@@ -1,0 +1,67 @@
+"""Traces: one for each dataset version, whose ids follow from names, so that no process has to remember any.
+
+A duplicate, a restart or a late event computes the same ids as the first handler did, and lands in the same trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+TRACEPARENT_VARIABLE = "TRACEPARENT"
+"""The environment variable of a job, by OpenTelemetry's convention for environment variables as carriers."""
+TRACEPARENT = "traceparent"
+"""The member of reports and events, by the W3C's recommendation and CloudEvents' extension for tracing."""
+_TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A span's place: its trace and its own id, both lower-case hexadecimal digits."""
+
+    trace_id: str
+    span_id: str
+
+    @property
+    def traceparent(self) -> str:
+        """The place as the W3C writes it, marked as sampled."""
+        return f"00-{self.trace_id}-{self.span_id}-01"
+
+
+def place_of_version(version: object) -> Place:
+    """Return the place of the span of ``dataset/version``, the root of its trace."""
+    return _place(str(version), "version")
+
+
+def place_of_generation(version: object, number: int) -> Place:
+    """Return the place of the span of a version's n-th closing."""
+    return _place(str(version), f"generation/{number}")
+
+
+def place_of_run(version: object, run_id: str) -> Place:
+    """Return the place of the span of a run on ``dataset/version``."""
+    return _place(str(version), f"run/{run_id}")
+
+
+def place_of_content(content: Mapping[str, Any]) -> Place | None:
+    """Return the place of what a notification is about: its run or its version; None where it names neither."""
+    dataset, version, run_id = (content.get(name) for name in ("dataset", "version", "run_id"))
+    if not dataset or not version:
+        return None
+    name = f"{dataset}/{version}"
+    return place_of_run(name, str(run_id)) if run_id else place_of_version(name)
+
+
+def read_traceparent(text: object) -> Place | None:
+    """Read a traceparent from outside; None where it is malformed."""
+    match = _TRACEPARENT.fullmatch(text) if isinstance(text, str) else None
+    return Place(trace_id=match[1], span_id=match[2]) if match else None
+
+
+def _place(version: str, span: str) -> Place:
+    trace = hashlib.sha256(f"landfall/{version}".encode("utf-8", "surrogatepass"))
+    own = hashlib.sha256(f"landfall/{version}/{span}".encode("utf-8", "surrogatepass"))
+    return Place(trace_id=trace.hexdigest()[:32], span_id=own.hexdigest()[:16])

@@ -1,0 +1,211 @@
+"""Traces and metrics of a version's way through the flows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from cli.traces import read_trace, tree
+from function_app.adapters.telemetry import to_files
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.events import read_uploads
+from function_app.ingest.uploads import handle_upload
+from function_app.runs.following import handle_run_event
+from function_app.runs.submission import handle_request
+from function_app.telemetry import MAX_CHARS, Span, TelemetrySink
+from shared.traces import place_of_version
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World
+
+CHAIN = ["dataset version", "BlobCreated", "closed", "run", "run event", "notified"]
+"""The way from the last shard to a notification, from the root down."""
+
+
+@dataclass(kw_only=True)
+class MemorySink:
+    """Keeps what it gets."""
+
+    spans: list[Span] = field(default_factory=list)
+    counted: list[tuple[str, int, Mapping[str, str]]] = field(default_factory=list)
+    measured: list[tuple[str, float, Mapping[str, str]]] = field(default_factory=list)
+
+    def export(self, span: Span) -> None:
+        """See TelemetrySink."""
+        self.spans.append(span)
+
+    def count(self, name: str, number: int, dimensions: Mapping[str, str]) -> None:
+        """See TelemetrySink."""
+        self.counted.append((name, number, dimensions))
+
+    def measure(self, name: str, value: float, dimensions: Mapping[str, str]) -> None:
+        """See TelemetrySink."""
+        self.measured.append((name, value, dimensions))
+
+    def named(self, name: str) -> list[Span]:
+        """Return the spans of a name."""
+        return [span for span in self.spans if span.name == name]
+
+    def way_of(self, span: Span) -> list[str]:
+        """Return the names from the root to a span."""
+        by_id = {each.place.span_id: each for each in self.spans}
+        above = by_id.get(span.parent.span_id) if span.parent else None
+        return [*(self.way_of(above) if above else ["?"] if span.parent else []), span.name]
+
+
+class BrokenSink:
+    """Fails whatever it gets."""
+
+    def export(self, span: Span) -> None:
+        """See TelemetrySink."""
+        raise RuntimeError(f"no telemetry today: {span.name}")
+
+    def count(self, name: str, number: int, dimensions: Mapping[str, str]) -> None:
+        """See TelemetrySink."""
+        raise OSError(name, number, dimensions)
+
+    def measure(self, name: str, value: float, dimensions: Mapping[str, str]) -> None:
+        """See TelemetrySink."""
+        raise MemoryError(name, value, dimensions)
+
+
+def traced_world(sink: TelemetrySink | None) -> World:
+    """A world whose closings submit their runs themselves, as production does."""
+    world = World()
+    world.services = replace(world.services, telemetry_sink=sink, start=handle_request)
+    return world
+
+
+def train(world: World) -> None:
+    """Upload a version, and let its job end."""
+    world.upload_shards(*ALL_SHARDS)
+    run = world.only_run()
+    world.end_job(run)
+    handle_run_event(run.run_id, world.services)
+
+
+def test_a_version_is_one_trace_from_its_upload_to_the_notifications() -> None:
+    """Every span hangs together with the root, and the last one is below all the others."""
+    sink = MemorySink()
+    train(traced_world(sink))
+    ways = [sink.way_of(span) for span in sink.spans]
+    assert {place_of_version(VERSION).trace_id} == {span.place.trace_id for span in sink.spans}
+    assert {"dataset version"} == {way[0] for way in ways}
+    assert [CHAIN, CHAIN] == [way for way in ways if way[-1] == "notified"]
+    assert {(*CHAIN[:4], "submitted"), (*CHAIN[:5], "registered"), (*CHAIN[:2], "verdict")} <= {*map(tuple, ways)}
+
+
+def test_the_queues_function_submits_in_the_same_trace() -> None:
+    """The message names version and generation; the ids follow from these."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    world.services = replace(world.services, start=None)
+    world.upload_version()
+    assert 1 == len(sink.named("submitted"))
+    world.end_job(world.only_run())
+    handle_run_event(world.only_run().run_id, world.services)
+    assert [[*CHAIN[:4], "submitted"]] == [sink.way_of(span) for span in sink.named("submitted")]
+
+
+def test_a_duplicate_and_a_changed_shard_belong_to_the_trace() -> None:
+    """A second closing is another branch below the same root, which is written once."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    train(world)
+    world.deliver(f"digits/v1/{ALL_SHARDS[0]}")
+    assert ["event_suppressed"] == [event.name for event in sink.spans[-1].events]
+    world.change_shard(7)
+    assert (1, [1, 2]) == (
+        len(sink.named("dataset version")),
+        [span.attributes["landfall.generation"] for span in sink.named("closed")],
+    )
+    assert {place_of_version(VERSION).trace_id} == {span.place.trace_id for span in sink.spans}
+
+
+def test_the_senders_span_is_a_link() -> None:
+    """An event of CloudEvents may state one; it never decides which trace it is."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    path = world.put(ALL_SHARDS[0])
+    event = {
+        "specversion": "1.0",
+        "id": "1",
+        "type": "Microsoft.Storage.BlobCreated",
+        "subject": f"/blobServices/default/containers/datasets/blobs/{path}",
+        "data": {"api": "PutBlob"},
+        "traceparent": place_of_version("another/trace").traceparent,
+    }
+    for stated in (event["traceparent"], "00-xyz", {"a": 1}):
+        (upload,) = read_uploads(json.dumps({**event, "traceparent": stated}))
+        handle_upload(upload, world.services)
+    links = [span.link.trace_id if span.link else None for span in sink.named("BlobCreated")]
+    assert [place_of_version("another/trace").trace_id, None, None] == links
+
+
+def test_a_flood_leaves_a_bounded_number_of_spans() -> None:
+    """Every 16th of 1,000 shards is traced, and all of them are counted."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    world.upload_shards(*(f"train-{index:05d}-of-01000.tfrecord" for index in range(1000)))
+    assert 63 == len(sink.named("BlobCreated")) == len(sink.named("verdict"))
+    assert 1000 == sum(number for _, number, dimensions in sink.counted if dimensions["action"] == "shard_accepted")
+
+
+def test_a_shard_that_closes_its_version_is_traced_in_any_case() -> None:
+    """Its closing is below it, so the tree has no hole."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    names = [f"train-{index:05d}-of-00066.tfrecord" for index in range(66)]
+    world.upload_shards("validation-00000-of-00001.tfrecord", *names)
+    (closed,) = sink.named("closed")
+    assert (["dataset version", "BlobCreated", "closed"], 35) == (sink.way_of(closed), len(sink.named("BlobCreated")))
+
+
+@pytest.mark.parametrize("sink", [BrokenSink(), None])
+def test_no_step_depends_on_telemetry(sink: TelemetrySink | None) -> None:
+    """With a sink that fails, or without one, the same models are registered and the same people notified."""
+    world = traced_world(sink)
+    train(world)
+    assert (["digits-cnn"], 1, 1) == (
+        [model.name for model in world.models.registered.values()],
+        len(world.topic.received),
+        len(world.people.received),
+    )
+
+
+def test_texts_from_outside_are_bounded_and_without_secrets() -> None:
+    """An error quotes what a service answered."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    said = "Bearer abcdefghijklmnopqrstuvwxyz0123456789"
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ServiceUnavailableError(f"{said} \x1b[2J{'x' * 5000}")
+
+    world.services = replace(world.services, validate=refuse)  # type: ignore[arg-type]
+    with pytest.raises(ServiceUnavailableError):
+        world.deliver(world.put(ALL_SHARDS[0]))
+    (span,) = sink.named("BlobCreated")
+    assert span.error is not None
+    assert (MAX_CHARS, False, False) == (len(span.error), "abcdefghij" in span.error, "\x1b" in span.error)
+
+
+def test_the_twins_file_is_printed_as_a_tree(tmp_path: Path) -> None:
+    """Through OpenTelemetry's own spans and their JSON."""
+    train(traced_world(to_files(tmp_path)))
+    lines = list(tree(read_trace(tmp_path, str(VERSION)), str(VERSION)))
+    assert f"trace {place_of_version(VERSION).trace_id}" == lines[0]
+    depth = {word: len(line) - len(line.lstrip("│├└─ ")) for line in lines for word in CHAIN if f"  {word}  " in line}
+    assert [0, 3, 6, 9, 12, 15] == [depth[word] for word in CHAIN]
+    assert f"shard={TRAIN_SHARDS[0]}" in lines[2]
+
+
+def test_without_a_setting_nothing_is_imported() -> None:
+    """A cold start pays for OpenTelemetry only where telemetry goes somewhere."""
+    from tests.architecture.trees import run_python
+
+    code = "import sys, function_app.services, function_app.runs.submission; print('opentelemetry' in sys.modules)"
+    assert "False" == run_python(code).stdout.strip(), sys.path

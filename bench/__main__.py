@@ -23,6 +23,7 @@ BENCHMARKS = {
     "latency": "latency.run",
     "ledger": "ledger.run",
     "sweep": "sweep.run",
+    "telemetry": "telemetry.run",
     "training_check": "training.run_check",
     "training_horovod": "training.run_horovod",
     "training_input": "training.run_input",

@@ -17,6 +17,7 @@ TIMEOUT_S = 60.0
 """A cold start of a function app may take half of this."""
 MAX_ANSWER_CHARS = 500
 NOT_FOUND = 404
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class ApiError(CliError):
@@ -38,17 +39,21 @@ class ApiClient:
                 "The function app's key is malformed: it contains a line break or another character that no key "
                 "contains. Copy the key again."
             )
+        try:
+            local = httpx.URL(url).host in LOOPBACK
+        except httpx.InvalidURL as error:
+            raise CliError(f"The function app's URL {url!r} is malformed: {error}.") from error
+        if key and not local and url.startswith("http://"):
+            raise CliError(
+                f"The function app's URL {url!r} would send the function key unencrypted: it must start with https://."
+            )
         self.url = url.rstrip("/")
         self.is_escaped = True
         """Whether answers are made safe to show; False for commands that print JSON, which escapes them itself."""
         headers = {"x-functions-key": key} if key else {}
-        local = "127.0.0.1" in url or "localhost" in url
-        try:
-            self._http = httpx.Client(
-                base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local, transport=transport
-            )
-        except httpx.InvalidURL as error:
-            raise CliError(f"The function app's URL {url!r} is malformed: {error}.") from error
+        self._http = httpx.Client(
+            base_url=self.url, headers=headers, timeout=TIMEOUT_S, trust_env=not local, transport=transport
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -81,11 +86,18 @@ class ApiClient:
         return self._object("GET", f"/api/runs/{quote(run_id, safe='')}")
 
     def submit(
-        self, dataset: str, version: str | None, overrides: Mapping[str, Any], *, force: bool = False
+        self,
+        dataset: str,
+        version: str | None,
+        overrides: Mapping[str, Any],
+        *,
+        force: bool = False,
+        key: str | None = None,
     ) -> dict[str, Any]:
         """Request a run and return it. Synthetic data have no version.
 
-        ``force`` trains again on data that has been trained on.
+        ``force`` trains again on data that has been trained on. A request that is repeated with its ``key`` starts no
+        second run.
         """
         body: dict[str, Any] = {"dataset": dataset, "overrides": dict(overrides)}
         if version is not None:
@@ -93,7 +105,7 @@ class ApiClient:
         if force:
             body["force"] = True
         # A proxy that repeats the request repeats its key, and so starts no second run.
-        return self._object("POST", "/api/runs", json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
+        return self._object("POST", "/api/runs", json=body, headers={"Idempotency-Key": key or uuid.uuid4().hex})
 
     def cancel(self, run_id: str) -> dict[str, Any]:
         """Cancel a run; return it."""

@@ -8,6 +8,7 @@ a new field here and a member of the pipeline's ``train`` section.
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, fields
@@ -359,9 +360,13 @@ class ScriptArguments:
         return [word for name in SCRIPT_PATHS for word in (_flag(name), getattr(self, name))]
 
 
+_EXPRESSION = re.compile(r"\$\{\{\w+\.\w+\}\}")
+"""A whole word; otherwise what follows the expression would reach the shell."""
+
+
 def _command(program: str, argv: Sequence[str]) -> str:
     """Return a shell command; ``${{…}}`` expressions stay bare, for Azure ML to expand."""
-    return " ".join([program, *(word if word.startswith("${{") else shlex.quote(word) for word in argv)])
+    return " ".join([program, *(word if _EXPRESSION.fullmatch(word) else shlex.quote(word) for word in argv)])
 
 
 def _flag(name: str) -> str:

@@ -22,7 +22,9 @@ from cli.errors import CliError
 from cli.publish.assets import CODE_NAME, Containers, Publication, publish
 from cli.publish.clusters import wanted_clusters
 from cli.publish.workspace import WorkspaceId
+from cli.smoke.command import run_smoke
 from function_app.config.clusters import CLUSTER_SIZES
+from local_azure.twin.addresses import DATA_CONTAINER
 from shared.safe_text import several_lines
 
 IMAGE_NAME = CODE_NAME
@@ -126,18 +128,39 @@ def examine_deployment(
 
     Raises CliError with all checks where something stays wrong.
     """
-    group, app = environment.output("LANDFALL_RESOURCE_GROUP"), environment.output("LANDFALL_FUNCTION_APP")
-    keys = az("functionapp", "keys", "list", "--resource-group", group, "--name", app, fix=SIGN_IN)
-    with reading("az functionapp keys list"):
-        key = str(keys["functionKeys"]["default"])
     deadline = time.monotonic() + within_s
-    with ApiClient(environment.output("LANDFALL_URL"), key) as client:
+    with ApiClient(environment.output("LANDFALL_URL"), _function_key(environment)) as client:
         while exit_code(checks := examine(client, environment.values, open_workspace, pipelines)) == WRONG:
             if time.monotonic() > deadline:
                 raise CliError("\n".join([f"something is wrong after {within_s:.0f} s:", *describe(checks)]))
             click.echo("something is wrong, perhaps because roles do not count yet; looking again", err=True)
             time.sleep(DOCTOR_POLL_S)
     click.echo("\n".join(describe(checks)), err=True)
+
+
+def _function_key(environment: AzdEnvironment) -> str:
+    group, app = environment.output("LANDFALL_RESOURCE_GROUP"), environment.output("LANDFALL_FUNCTION_APP")
+    keys = az("functionapp", "keys", "list", "--resource-group", group, "--name", app, fix=SIGN_IN)
+    with reading("az functionapp keys list"):
+        return str(keys["functionKeys"]["default"])
+
+
+def smoke_test(root: Path, environment: AzdEnvironment) -> None:
+    """Make the smoke test, unless its pipeline is not deployed or LANDFALL_SMOKE is off. Raises CliError."""
+    if not (root / "pipelines" / "smoke.yaml").is_file() or environment.values.get("LANDFALL_SMOKE") == "off":
+        click.echo("no smoke test: LANDFALL_SMOKE is off, or pipelines/smoke.yaml does not exist", err=True)
+        return
+    account = f"https://{environment.output('LANDFALL_DATA_ACCOUNT')}.blob.core.windows.net"
+    key = _function_key(environment)
+    click.echo("smoke test: about 20 minutes, on two small nodes", err=True)
+    with ApiClient(environment.output("LANDFALL_URL"), key) as client:
+        status = run_smoke(client, account, DATA_CONTAINER, root / ".landfall" / "smoke")
+    if status:
+        raise CliError(
+            "the app is deployed, and its smoke test does not pass: see above and the report. New roles may take an "
+            "hour to count; to repeat the test: `azd hooks run postdeploy`; to deploy without it: `azd env set "
+            "LANDFALL_SMOKE off`"
+        )
 
 
 def _health(url: str) -> tuple[bool, str]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import click
 from azure.core.exceptions import AzureError
 
-from cli.deploy.after import await_health, examine_deployment, publish_assets
+from cli import ROOT
+from cli.deploy.after import await_health, examine_deployment, publish_assets, smoke_test
 from cli.deploy.before import prepare
 from cli.deploy.programs import AzdEnvironment
 from cli.errors import CliError
 from cli.publish.workspace import AzureMlWorkspace
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @click.command(epilog="Example: landfall hook preprovision")
@@ -23,8 +21,8 @@ def hook(step: str) -> None:
     """Run a step of `azd up`, with the values of azd's environment.
 
     preprovision checks tools, region and quota, and computes versions. postprovision builds the training's image
-    and publishes code and environment. postdeploy waits until the function app is healthy
-    and `landfall doctor` finds nothing wrong. Each may run again.
+    and publishes code and environment. postdeploy waits until the function app is healthy and `landfall doctor` finds
+    nothing wrong, and makes the smoke test. Each may run again.
     """
     environment = AzdEnvironment(values=os.environ)
     pipelines = ROOT / "pipelines"
@@ -36,6 +34,7 @@ def hook(step: str) -> None:
         else:
             await_health(environment)
             examine_deployment(environment, pipelines, AzureMlWorkspace.open)
+            smoke_test(ROOT, environment)
     except AzureError as error:
         problem = str(error).splitlines()[0] if str(error) else repr(error)
         raise CliError(f"Azure ML: {problem}") from error

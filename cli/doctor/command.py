@@ -12,10 +12,11 @@ from typing import Any
 
 import click
 
+from cli import ROOT
 from cli.api_client import ApiClient
 from cli.doctor.azure import Deployment, Workspace, azure_checks
 from cli.errors import CliError
-from cli.options import ROOT, as_json_option, with_api
+from cli.options import as_json_option, with_api
 from cli.publish.assets import ENVIRONMENT_NAME
 from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
 from function_app.domain.checks import Check, CheckState

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from function_app.config.pipelines import Pipeline
@@ -65,12 +66,12 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
     Raises ServiceUnavailableError where Azure ML did not answer: the claim is given back, and another delivery or the
     sweep tries again.
     """
-    etags = run.data_etags
+    etags, written_at = run.data_etags, None
     if run.state is RunState.PLANNED:
         stored = _to_submit(run, services, by)
         if stored is None:
             return run
-        etags = stored.etags
+        etags, written_at = stored.etags, stored.written_at
     run, claimed = _claim_submission(run, etags, services)
     if not claimed:
         until = run.claimed_until if run.state is RunState.SUBMITTING else None
@@ -84,6 +85,7 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
             return _refused(run, *found, services, by)
         with services.telemetry.span("submitted", place_of_run(run.dataset_version, run.run_id), run_id=run.run_id):
             services.jobs.submit(spec_from_json(run.spec))
+        _measure_delay(run, written_at, services)
     except SubmissionRefusedError as error:
         return _refused(run, str(error), refusal_members(run, error, services), services, by)
     except Exception as error:
@@ -92,6 +94,13 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
             services.history.record(run.run_id, "submission_delayed", f"{error}; it is submitted again")
         raise
     return _submitted(run, services, by)
+
+
+def _measure_delay(run: RunRecord, written_at: datetime | None, services: RunServices) -> None:
+    """Measure the time from the last upload to the submission of the run that the closing started by itself."""
+    if written_at is not None and run.trigger == CLOSED and run.attempt == 1:
+        delay_s = (services.clock() - written_at).total_seconds()
+        services.telemetry.measure("landfall.submission.delay", delay_s, dataset=run.dataset_version.dataset)
 
 
 def _to_submit(run: RunRecord, services: RunServices, by: Actor) -> StoredShards | None:

@@ -54,6 +54,7 @@ var containers = [
 ]
 
 resource workspace 'Microsoft.MachineLearningServices/workspaces@2026-05-01' = {
+  // checkov:skip=CKV_AZURE_243:modules/endpoints.bicep makes one with LANDFALL_NETWORK=private
   name: 'mlw-${suffix}'
   location: location
   tags: tags

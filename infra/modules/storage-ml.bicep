@@ -37,6 +37,9 @@ param deployerType string
 var roles = loadJsonContent('../roles.json')
 
 resource account 'Microsoft.Storage/storageAccounts@2025-06-01' = {
+  // checkov:skip=CKV_AZURE_35:closed with LANDFALL_NETWORK=private, which this check cannot evaluate
+  // checkov:skip=CKV_AZURE_206:code and logs: published again, and of a run only
+  // checkov:skip=CKV_AZURE_43:the check cannot evaluate the name; tests/infra does
   name: 'lfml${suffix}'
   location: location
   tags: tags

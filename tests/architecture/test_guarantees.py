@@ -1,4 +1,4 @@
-"""The pages of guarantees and of Azure name tests; each of them exists, and those of the gate are part of it."""
+"""The pages of guarantees, Azure and security name tests; each exists, and those of the gate are part of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.support.processes import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "guarantees.md"
 AZURE = REPOSITORY / "docs" / "azure.md"
+THREATS = REPOSITORY / "docs" / "security.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 PROMISE_COLUMNS = ["promise", "mechanism", "tests of the gate", "further tests of `make test-all`"]
 
@@ -51,7 +52,7 @@ def wrong(cell: int, *, slow: bool) -> Iterator[str]:
                 yield f"{path}::{name}"
 
 
-@pytest.mark.parametrize("page", [PAGE, AZURE], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [PAGE, AZURE, THREATS], ids=lambda page: page.stem)
 def test_every_named_test_exists(page: Path) -> None:
     """A test that is renamed or removed is missed here, with its promise."""
     named = set(NAMED.findall(page.read_text(encoding="utf-8")))
@@ -66,6 +67,13 @@ def test_what_was_done_for_azure_names_its_test_and_what_was_not_says_so() -> No
     wrong = [row for row in cells if len(row) != 4 or not (NAMED.search(row[2]) or row[1].startswith("Not "))]
     points = {row[0].partition(".")[0] for row in cells}
     assert ([], True) == (wrong, {f"A{n}" for n in range(1, 6)} | {f"B{n}" for n in range(1, 10)} <= points)
+
+
+def test_every_claim_of_the_threat_model_names_what_proves_it() -> None:
+    """What an uploader, a caller, an event, a job and a neighbour of a laptop cannot do has a test each."""
+    tables = re.findall(r"^\| .* cannot \|.*\n\|[-|]+\n((?:\|.*\n)+)", THREATS.read_text("utf-8"), re.MULTILINE)
+    claims = [line.strip("|").split("|") for table in tables for line in table.splitlines()]
+    assert (5, []) == (len(tables), [row[0] for row in claims if len(row) != 3 or not NAMED.search(row[2])])
 
 
 def test_every_promise_has_a_test_in_the_gate() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,3 +82,16 @@ def test_no_file_of_the_deployment_is_left_unread() -> None:
         for one in read_files(INFRA)["main.bicep"].of("module").values()
     }
     assert {"main.bicep", *used} == set(read_files(INFRA))
+
+
+def test_each_finding_that_checkov_is_not_to_report_has_its_resource_and_reason() -> None:
+    """The tool takes such a comment only within a resource."""
+    skip = re.compile(r"^  // checkov:skip=CKV_AZURE_\d+:\S.{9,}$", re.MULTILINE)
+    lines = [line for file in read_files(INFRA).values() for line in file.source.decode().splitlines()]
+    bodies = [
+        one.file.source[one.node.start_byte : one.node.end_byte].decode()
+        for file in read_files(INFRA).values()
+        for one in file.declarations
+        if one.kind == "resource" and not one.existing
+    ]
+    assert 27 == len([line for line in lines if "checkov" in line]) == sum(len(skip.findall(body)) for body in bodies)

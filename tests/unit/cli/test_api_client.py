@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cli.api_client import ApiError
+from cli.api_client import ApiClient, ApiError
 from cli.errors import CliError
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import FunctionApp, served
@@ -21,6 +21,22 @@ def test_the_key_goes_into_the_header() -> None:
         app.requests[0].headers["x-functions-key"],
         str(app.requests[0].url),
     )
+
+
+@pytest.mark.parametrize(
+    "url", ["http://app.example", "http://127.0.0.1.example:80", "http://me@localhost@app.example"]
+)
+def test_a_key_leaves_this_machine_encrypted_only(url: str) -> None:
+    """Anyone on the way would read it; a host of this machine is one by its name, not by a part of it."""
+    with pytest.raises(CliError, match="would send the function key unencrypted: it must start with https://"):
+        ApiClient(url, "secret")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:7071", "http://localhost:7071", "http://[::1]:7071"])
+def test_a_twin_gets_its_key_without_encryption(url: str) -> None:
+    """Nothing leaves the machine."""
+    with ApiClient(url, "secret") as client:
+        assert url == client.url
 
 
 def test_names_are_quoted() -> None:

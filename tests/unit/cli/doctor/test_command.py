@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from cli.doctor.azure import Deployment
+from cli.doctor.azure import Deployment, Workspace
 from cli.doctor.command import examine, exit_code
+from cli.publish.workspace import WorkspaceId
 from function_app.domain.checks import Check, CheckState
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import FunctionApp, served
@@ -75,14 +76,24 @@ def test_a_clock_that_is_wrong_is_found(capsys: pytest.CaptureFixture[str]) -> N
     assert "s ahead of the function app's\n           to mend it:   sudo timedatectl set-ntp true" in out
 
 
+def no_workspace(identity: WorkspaceId) -> Workspace:
+    """No test of this file opens one."""
+    raise AssertionError(identity)
+
+
 def test_a_deployment_in_azure_is_looked_at_with_az(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under the names that the app states, or azd where the app does not answer."""
     asked: list[Deployment] = []
     unknown = Check(part="sign-in", subject="az", state=CheckState.UNKNOWN, says="", fix="az login")
-    monkeypatch.setattr("cli.doctor.command.azure_checks", lambda place, *_: asked.append(place) or [unknown])
+
+    def looked(place: Deployment, *_: object) -> list[Check]:
+        asked.append(place)
+        return [unknown]
+
+    monkeypatch.setattr("cli.doctor.command.azure_checks", looked)
     stated = {"subscription_id": "s", "resource_group": "g", "workspace": "w", "environment_id": f"{W}/versions/1"}
     app = FunctionApp(body=diagnosis(OK) | {"in_azure": True} | stated)
-    assert 3 == exit_code(examine(app.client(), {}, lambda _identity: None))
+    assert 3 == exit_code(examine(app.client(), {}, no_workspace))
     environ = {
         f"LANDFALL_{name}": value
         for name, value in {
@@ -93,7 +104,7 @@ def test_a_deployment_in_azure_is_looked_at_with_az(monkeypatch: pytest.MonkeyPa
         }.items()
     }
     dead = FunctionApp(status=503, text="")
-    assert 1 == exit_code(examine(dead.client(), environ, lambda _identity: None))
+    assert 1 == exit_code(examine(dead.client(), environ, no_workspace))
     place = Deployment(subscription="s", resource_group="g", workspace="w", environment_id=f"{W}/versions/1")
     assert [place, place] == asked
-    assert ["function app"] == [check.part for check in examine(dead.client(), {}, lambda _identity: None)]
+    assert ["function app"] == [check.part for check in examine(dead.client(), {}, no_workspace)]

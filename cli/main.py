@@ -25,7 +25,7 @@ from shared.safe_text import mask_secrets, several_lines
 
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells set it."""
-ONLY_IN_CLONE = frozenset({"demo", "up", "publish", "hook", "smoke"})
+ONLY_IN_CLONE = frozenset({"demo", "up", "publish", "doctor", "hook", "smoke"})
 """Commands that use files which a package does not have: the twin, the training, the templates."""
 
 

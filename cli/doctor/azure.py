@@ -67,7 +67,7 @@ _SCOPES = {
 }
 
 
-class Workspace(Protocol):
+class Clusters(Protocol):
     """What is asked of a workspace."""
 
     def examine(self, wanted: WantedCluster) -> list[tuple[str, str]]:
@@ -95,7 +95,7 @@ Finding = tuple[str, str, str]
 
 
 def azure_checks(
-    deployment: Deployment, pipelines: Path, open_workspace: Callable[[WorkspaceId], Workspace]
+    deployment: Deployment, pipelines: Path, open_workspace: Callable[[WorkspaceId], Clusters]
 ) -> list[Check]:
     """Return the checks that `az` can make. What could not be asked is unknown, never good."""
     signed_in = _asked("sign-in", "az", partial(_sign_in, deployment))
@@ -268,7 +268,7 @@ def _is_above(scope: str, deployment: Deployment) -> bool:
 
 
 def _clusters(
-    identity: WorkspaceId, pipelines: Path, open_workspace: Callable[[WorkspaceId], Workspace]
+    identity: WorkspaceId, pipelines: Path, open_workspace: Callable[[WorkspaceId], Clusters]
 ) -> Iterator[Finding]:
     workspace = open_workspace(identity)
     for wanted in wanted_clusters(pipelines):

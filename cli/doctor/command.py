@@ -14,7 +14,7 @@ import click
 
 from cli import ROOT
 from cli.api_client import ApiClient
-from cli.doctor.azure import Deployment, Workspace, azure_checks
+from cli.doctor.azure import Clusters, Deployment, azure_checks
 from cli.errors import CliError
 from cli.options import as_json_option, with_api
 from cli.publish.assets import ENVIRONMENT_NAME
@@ -36,7 +36,7 @@ ON_THE_TWIN = {
     "quota": "clusters are simulated on this machine, and have no quota",
     "image": "jobs run in .venv-training, and not in an image",
 }
-OpenWorkspace = Callable[[WorkspaceId], Workspace]
+OpenWorkspace = Callable[[WorkspaceId], Clusters]
 
 
 @click.command(epilog="Example: landfall doctor --json")

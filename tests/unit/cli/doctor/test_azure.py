@@ -123,7 +123,7 @@ class Az:
         line = " ".join(call)
         known = self.answers.items()
         answer = next(
-            given for start, given in known if line.startswith(start) or (start[0] == "*" and start[1:] in line)
+            found for start, found in known if line.startswith(start) or (start[0] == "*" and start[1:] in line)
         )
         if len(self.calls) == self.fails_at or answer == REFUSED:
             return subprocess.CompletedProcess(call, 1, b"", b"ERROR: (Refused)")

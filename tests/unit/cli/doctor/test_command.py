@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.doctor.azure import Deployment, Workspace
+from cli.doctor.azure import Clusters, Deployment
 from cli.doctor.command import examine, exit_code
 from cli.publish.workspace import WorkspaceId
 from function_app.domain.checks import Check, CheckState
@@ -76,7 +76,7 @@ def test_a_clock_that_is_wrong_is_found(capsys: pytest.CaptureFixture[str]) -> N
     assert "s ahead of the function app's\n           to mend it:   sudo timedatectl set-ntp true" in out
 
 
-def no_workspace(identity: WorkspaceId) -> Workspace:
+def no_workspace(identity: WorkspaceId) -> Clusters:
     """No test of this file opens one."""
     raise AssertionError(identity)
 

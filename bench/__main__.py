@@ -22,6 +22,7 @@ BENCHMARKS = {
     "flood": "flood.run",
     "latency": "latency.run",
     "ledger": "ledger.run",
+    "scale": "scale.run",
     "sweep": "sweep.run",
     "training_check": "training.run_check",
     "training_horovod": "training.run_horovod",

@@ -40,7 +40,7 @@ check: setup ## lint, formatting, types, import rules, sizes, names and words, s
 bench: setup ## run benchmarks and check their promises [ONLY=name]
 	@$(VENV)/python -m bench $(ONLY)
 
-chaos: setup ## disturb events, calls and processes of a twin and check every promise [VERSIONS=50 SHARDS=20 CHANGED=0.5 SEED=1]
+chaos: setup ## disturb events, calls, jobs, processes and data of a twin and check every promise [VERSIONS=50 SHARDS=20 CHANGED=0.5 SEED=1]
 	@$(VENV)/python -m tests.chaos $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(SHARDS),--shards $(SHARDS)) \
 		$(if $(CHANGED),--changed $(CHANGED)) $(if $(SEED),--seed $(SEED))
 

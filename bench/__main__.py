@@ -24,6 +24,7 @@ BENCHMARKS = {
     "ledger": "ledger.run",
     "scale": "scale.run",
     "sweep": "sweep.run",
+    "telemetry": "telemetry.run",
     "training_check": "training.run_check",
     "training_horovod": "training.run_horovod",
     "training_input": "training.run_input",

@@ -86,11 +86,18 @@ class ApiClient:
         return self._object("GET", f"/api/runs/{quote(run_id, safe='')}")
 
     def submit(
-        self, dataset: str, version: str | None, overrides: Mapping[str, Any], *, force: bool = False
+        self,
+        dataset: str,
+        version: str | None,
+        overrides: Mapping[str, Any],
+        *,
+        force: bool = False,
+        key: str | None = None,
     ) -> dict[str, Any]:
         """Request a run and return it. Synthetic data have no version.
 
-        ``force`` trains again on data that has been trained on.
+        ``force`` trains again on data that has been trained on. A request that is repeated with its ``key`` starts no
+        second run.
         """
         body: dict[str, Any] = {"dataset": dataset, "overrides": dict(overrides)}
         if version is not None:
@@ -98,7 +105,7 @@ class ApiClient:
         if force:
             body["force"] = True
         # A proxy that repeats the request repeats its key, and so starts no second run.
-        return self._object("POST", "/api/runs", json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
+        return self._object("POST", "/api/runs", json=body, headers={"Idempotency-Key": key or uuid.uuid4().hex})
 
     def cancel(self, run_id: str) -> dict[str, Any]:
         """Cancel a run; return it."""

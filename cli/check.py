@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli import PIPELINES
 from shared.safe_text import one_line
 
 if TYPE_CHECKING:
     from function_app.config.pipeline_files import PipelineFolder
     from function_app.config.pipelines import Pipeline
 
-ROOT = Path(__file__).resolve().parents[1]
 WRONG = 1
 """Exit status where a file is wrong; click's own for wrong usage is 2."""
 SUFFIXES = (".yaml", ".yml")
@@ -45,7 +45,7 @@ def check(files: tuple[Path, ...], *, is_json: bool) -> None:
 
     Exit status: 0 every file can be used; 1 a file is wrong; 2 wrong usage.
     """
-    checked = [one for path in files or (ROOT / "pipelines",) for one in checked_files(path)]
+    checked = [one for path in files or (PIPELINES,) for one in checked_files(path)]
     for one in checked:
         click.echo(as_json(one) if is_json else as_text(one))
     num_wrong = sum(bool(one.problems) for one in checked)

@@ -18,12 +18,15 @@ from typing import Any, NoReturn
 
 import click
 
-from cli.errors import DISK_FULL, Interrupted, ending_on_signals
+from cli import IS_CLONE, __version__
+from cli.errors import DISK_FULL, CliError, Interrupted, ending_on_signals
 from shared.errors import LandfallError
 from shared.safe_text import mask_secrets, several_lines
 
 INTERRUPTED = 130
 """Exit status after SIGINT, as shells set it."""
+ONLY_IN_CLONE = frozenset({"demo", "up", "publish", "hook", "smoke"})
+"""Commands that use files which a package does not have: the twin, the training, the templates."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,19 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order in which a newcomer needs them."""
         del ctx
-        return list(self.lazy)
+        return [name for name in self.lazy if IS_CLONE or name not in ONLY_IN_CLONE]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command; return None for an unknown name."""
+        """Import one command; return None for an unknown name. Raises CliError for one that needs a clone."""
         del ctx
         found = self.lazy.get(cmd_name)
         if found is None:
             return None
+        if cmd_name in ONLY_IN_CLONE and not IS_CLONE:
+            raise CliError(
+                f"landfall {cmd_name} needs a clone of Landfall, and this one was installed as a package. In a clone "
+                f"run `make setup`, then `.venv/bin/landfall {cmd_name}`."
+            )
         command = getattr(importlib.import_module(found.module), found.attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{found.module}.{found.attribute} is no click command but {type(command)}")
@@ -70,9 +78,8 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
-        del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.summary) for name, command in self.lazy.items()])
+            formatter.write_dl([(name, self.lazy[name].summary) for name in self.list_commands(ctx)])
 
 
 COMMANDS = {
@@ -84,7 +91,9 @@ COMMANDS = {
     "init": LazyCommand("cli.init.command", "init", "Look at shards and write a pipeline file for them."),
     "check": LazyCommand("cli.check", "check", "Check pipeline files before they are deployed."),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
+    "doctor": LazyCommand("cli.doctor.command", "doctor", "Check that a deployment has all that it needs."),
     "hook": LazyCommand("cli.deploy.command", "hook", "Run a step of `azd up`; azure.yaml calls it."),
+    "smoke": LazyCommand("cli.smoke.command", "smoke", "Test a deployment with a small training."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
     "status": LazyCommand("cli.status", "status", "Show the shards, data and runs of a dataset version."),
     "submit": LazyCommand("cli.runs", "submit", "Request a training run on a complete dataset version."),
@@ -105,6 +114,7 @@ COMMANDS = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     epilog="Example: landfall status digits/2026-11-20",
 )
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def landfall() -> None:
     """When the last shard lands, training starts.
 
@@ -118,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     _open_closed_streams()
     _show_any_character()
     try:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # set by cli/__main__.py
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # set by cli.start
             signal.signal(signal.SIGINT, signal.default_int_handler)
         # Python itself ends on Ctrl-C, and a second Ctrl-C can hurry it.
         with ending_on_signals(signal.SIGTERM, signal.SIGHUP):

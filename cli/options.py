@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
+from cli import IS_CLONE, ROOT
 from cli.api_client import ApiClient
 from cli.errors import CliError
 from shared.shard_names import DATASET_MEANING, DATASET_PATTERN, VERSION_MEANING, VERSION_PATTERN
 
-ROOT = Path(__file__).resolve().parent.parent
-"""The clone."""
 TWINS = ROOT / ".landfall"
+OR_A_TWIN = ", or start a local twin with `landfall up`" if IS_CLONE else ""
+"""The end of advice; an installed package has no twin."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -136,9 +137,7 @@ def api_client(url: str | None, key: str | None) -> ApiClient:
         is_twin = twin is not None and _address(url) == _address(twin.functions_url)
         return ApiClient(url, twin.function_key if twin and is_twin else None)
     if twin is None:
-        raise CliError(
-            "No function app to talk to: pass --url, set LANDFALL_URL, or start a local twin with `landfall up`."
-        )
+        raise CliError(f"No function app to talk to: pass --url, or set LANDFALL_URL{OR_A_TWIN}.")
     return ApiClient(twin.functions_url, key or twin.function_key)
 
 
@@ -157,10 +156,14 @@ class TwinAddress:
     """Connection string of the account with what jobs write."""
     traces: Path
     """Folder of its traces."""
+    operator: Mapping[str, str] = field(default_factory=dict)
+    """Environment in which Microsoft's clients talk to its Azure ML, as the person who deploys."""
 
 
 def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
-    """Return the first running twin of this clone; None where none runs."""
+    """Return the first running twin of this clone; None where none runs, or this is no clone."""
+    if not IS_CLONE:
+        return None
     from local_azure.processes import keep_loopback_direct
     from local_azure.twin.state import running_twins
 
@@ -171,6 +174,7 @@ def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
             function_key=twin["function_key"],
             data_connection=twin["data_connection"],
             host_connection=twin["host_connection"],
-            traces=Path(twin["traces"]),
+            traces=Path(twin.get("traces") or "traces"),
+            operator=twin.get("operator") or {},  # a twin that an earlier version started has none
         )
     return None

@@ -20,7 +20,7 @@ from azure.storage.blob import BlobServiceClient, ContainerClient, LinearRetry
 
 from cli.api_client import ApiClient, ApiError
 from cli.errors import CliError
-from cli.options import DATASET_VERSION, TwinAddress, function_app_options, running_twin_of_this_clone
+from cli.options import DATASET_VERSION, OR_A_TWIN, TwinAddress, function_app_options, running_twin_of_this_clone
 from cli.progress import Step, uploading_bar
 from shared.crc import crc32c_of_file
 from shared.safe_text import one_line, public_url
@@ -281,7 +281,7 @@ def data_account(account_url: str | None) -> tuple[str, TwinAddress | None]:
         return checked_account_url(service_uri, "DataStorage__blobServiceUri"), None
     twin = running_twin_of_this_clone()
     if twin is None:
-        raise CliError("No storage account: pass --account-url, or start a local twin with `landfall up`.")
+        raise CliError(f"No storage account: pass --account-url{OR_A_TWIN}.")
     return twin.data_connection, twin
 
 
@@ -323,7 +323,7 @@ class ShardUploader:
 
     def __init__(self, service: BlobServiceClient, container: str) -> None:
         self._service = service
-        self._container: ContainerClient = service.get_container_client(container)
+        self.container: ContainerClient = service.get_container_client(container)
 
     @classmethod
     def connected(cls, connection: str, container: str) -> ShardUploader:
@@ -354,13 +354,13 @@ class ShardUploader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._container.close()
+        self.container.close()
         self._service.close()
 
     def has(self, prefix: str) -> bool:
         """Return whether a blob exists below a prefix. Raises CliError where the account refuses."""
         try:
-            return next(iter(self._container.list_blob_names(name_starts_with=prefix)), None) is not None
+            return next(iter(self.container.list_blob_names(name_starts_with=prefix)), None) is not None
         except AzureError as error:
             raise CliError(f"{self._service.url} cannot be listed: {_first_line(error)}") from error
 
@@ -370,10 +370,10 @@ class ShardUploader:
         Raises CliError where the account or the container does not exist or refuses.
         """
         try:
-            blobs = self._container.list_blobs(name_starts_with=prefix, include=["metadata"])
+            blobs = self.container.list_blobs(name_starts_with=prefix, include=["metadata"])
             return {blob.name: (blob.metadata or {}).get(CRC_METADATA) for blob in blobs}
         except AzureError as error:
-            where = public_url(self._container.url)
+            where = public_url(self.container.url)
             raise CliError(f"{where} cannot be listed, so nothing was uploaded: {_first_line(error)}") from error
 
     def mark(self, path: str, *, is_new: bool) -> None:
@@ -384,12 +384,12 @@ class ShardUploader:
         try:
             written = {} if is_new else self._written(path.rpartition("/")[0] + "/")
             if path not in written or written[path] < max(written.values()):
-                self._container.upload_blob(path, b"", overwrite=True)
+                self.container.upload_blob(path, b"", overwrite=True)
         except AzureError as error:
             raise CliError(f"{path} was not written to {self._service.url}: {_first_line(error)}") from error
 
     def _written(self, prefix: str) -> dict[str, datetime]:
-        return {blob.name: blob.last_modified for blob in self._container.list_blobs(name_starts_with=prefix)}
+        return {blob.name: blob.last_modified for blob in self.container.list_blobs(name_starts_with=prefix)}
 
     def upload(self, file: Path, path: str, step: Step, *, overwrite: bool) -> None:
         """Upload one file, calling `step` with the bytes done.
@@ -402,7 +402,7 @@ class ShardUploader:
             before = file.stat()
             options["metadata"] = {CRC_METADATA: _crc(file)}
             with file.open("rb") as content:
-                self._container.upload_blob(path, content, overwrite=overwrite, **options)
+                self.container.upload_blob(path, content, overwrite=overwrite, **options)
             after = file.stat()
             if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
                 raise CliError(f"{file}: it changed while it was uploaded; upload it again with --overwrite.")

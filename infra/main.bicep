@@ -20,12 +20,8 @@ param deployerType string = 'User'
 @description('Object ids of the people and programs that upload data.')
 param dataOwnerIds array = []
 
-@description('VM size of each cluster, NAME=SIZE, separated by commas; the hook before the deployment chooses them in the order of pipelines/clusters.yaml, NCv3 first, which public regions retired on 2025-09-30. A node costs from about 3 USD (one V100 or A100) to about 100 USD (8 H100) an hour while it runs.')
+@description('VM size of each cluster, NAME=SIZE, separated by commas; the hook before the deployment chooses them in the order of pipelines/clusters.yaml, NCv3 first, which public regions retired on 2025-09-30. A node costs from about 3 USD (one V100 or A100) to about 100 USD (8 H100) an hour while it runs, one of landfall-smoke about 0.20.')
 param clusterSizes string
-
-@allowed(['Standard_D2s_v3', 'Standard_D4s_v3', 'Standard_D4ds_v5'])
-@description('VM size of the two nodes of landfall-smoke, about 0.10 to 0.25 USD an hour each while a test runs, and nothing otherwise.')
-param smokeVmSize string = 'Standard_D4s_v3'
 
 @allowed(['PT2M', 'PT5M', 'PT15M', 'PT30M'])
 @description('How long a node waits for the next job before it goes. It costs its full price meanwhile.')
@@ -239,7 +235,6 @@ module clusters 'modules/clusters.bicep' = {
     location: location
     workspaceName: machineLearning.outputs.name
     clusterSizes: clusterSizes
-    smokeVmSize: smokeVmSize
     idleTime: idleTime
     clusterIdentityId: identities.outputs.clusterId
     subnetId: isPrivate ? virtualNetwork!.outputs.clustersSubnetId : ''

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import click
 from azure.core.exceptions import AzureError
 
+from cli import ROOT
 from cli.deploy.after import await_health, publish_assets
 from cli.deploy.before import prepare
 from cli.deploy.programs import AzdEnvironment
 from cli.errors import CliError
 from cli.publish.workspace import AzureMlWorkspace
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @click.command(epilog="Example: landfall hook preprovision")

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from cli import PIPELINES
 from cli.errors import CliError
 from cli.init.proposal import Facts, Proposal
 from cli.init.sampling import Sample, format_of, read_sample
@@ -21,7 +22,6 @@ from shared.safe_text import one_line, shown
 from shared.shard_names import DATASET_MEANING, DATASET_PATTERN, ShardName, ShardNameError, parse_shard_name
 from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
 
-ROOT = Path(__file__).resolve().parents[2]
 SHARDS_PER_SPLIT = 2
 """Shards of each split that are looked at: the first and the last."""
 
@@ -58,7 +58,7 @@ def init(shards: tuple[str, ...], dataset: str | None, target: Path | None, clus
     """
     inputs = find_inputs(shards or (".",))
     name = dataset or _name_of(shards)
-    file = target or ROOT / "pipelines" / f"{name}.yaml"
+    file = target or PIPELINES / f"{name}.yaml"
     if file.exists():
         raise CliError(f"{one_line(str(file))}: exists. Remove it, or pass another file to --to.")
     if not file.parent.is_dir():

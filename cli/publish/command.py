@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 from azure.core.exceptions import AzureError
 
+from cli import ROOT
 from cli.errors import CliError
 from cli.publish import assets
 from cli.publish.assets import Containers, Publication
 from cli.publish.clusters import wanted_clusters
 from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
 
-ROOT = Path(__file__).resolve().parents[2]
 IDENTITY = re.compile(
     r"/subscriptions/[^/\s]+/resourceGroups/[^/\s]+/providers/Microsoft\.ManagedIdentity/userAssignedIdentities/[^/\s]+",
     re.IGNORECASE,

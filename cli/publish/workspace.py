@@ -118,6 +118,11 @@ class AzureMlWorkspace:
             )
         return created
 
+    def archive_model(self, name: str, version: str) -> None:
+        """Hide a version of a model from lists; Azure ML's client deletes none. Repeating it changes nothing."""
+        models: Any = self._client.models
+        models.archive(name, version)
+
     def ensure_cluster(self, wanted: WantedCluster) -> PublishedCluster:
         """Create a cluster with the first of its sizes that can be had, unless one of that name exists.
 

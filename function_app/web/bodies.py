@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from function_app.config.pipelines import Pipeline
 from function_app.domain.records import DeadLetterState, NotificationRecord, RunRecord, ShardRecord
 from function_app.domain.run_queue import RunQueue
 from function_app.domain.run_states import RunState
@@ -19,6 +20,7 @@ from function_app.runs.requests import MAX_TEXT_CHARS
 from function_app.services import Services
 from function_app.sweep.requested import SweepState
 from shard_validation import FeatureStatistics
+from shared.vm_sizes import device_of
 
 NOT_UNICODE = "string_unicode"
 """Pydantic's name of this error."""
@@ -287,6 +289,28 @@ class HoldBody(BaseModel):
     reason: str | None = Field(description="Why it was on hold; null where it was not.")
 
 
+class MachinesBody(BaseModel):
+    """What a pipeline's jobs run on."""
+
+    cluster: str
+    vm_size: str
+    num_nodes: int
+    world_size: int = Field(description="Processes on all nodes together.")
+    device: Literal["gpu", "cpu"]
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Self:
+        """Return the body of a pipeline's machines."""
+        machines, num_nodes = pipeline.machines, pipeline.train.num_nodes
+        return cls(
+            cluster=machines.cluster,
+            vm_size=machines.vm_size,
+            num_nodes=num_nodes,
+            world_size=num_nodes * machines.processes_per_node,
+            device=device_of(machines.vm_size),
+        )
+
+
 class PipelineBody(BaseModel):
     """One pipeline, in service or out of service."""
 
@@ -297,6 +321,7 @@ class PipelineBody(BaseModel):
         description="Splits whose shards it takes: none for synthetic data; null if out of service."
     )
     layout: dict[str, Any] | None = Field(description="The pipeline's `data.layout`; null if out of service.")
+    machines: MachinesBody | None = Field(description="What its jobs run on; null if out of service.")
     problems: list[str] = Field(description="What to mend: file, field, problem; empty for a pipeline in service.")
 
 
@@ -315,6 +340,7 @@ class PipelinesBody(BaseModel):
                 state="out_of_service",
                 splits=None,
                 layout=None,
+                machines=None,
                 problems=list(problems),
             )
             for dataset, problems in sorted(services.out_of_service.items())
@@ -326,6 +352,7 @@ class PipelinesBody(BaseModel):
                 state="in_service",
                 splits=list(pipeline.data.splits),
                 layout=pipeline.data.layout.to_json(),
+                machines=MachinesBody.of(pipeline),
                 problems=[],
             )
             for dataset, pipeline in sorted(services.pipelines.items())

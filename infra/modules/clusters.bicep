@@ -1,5 +1,5 @@
-// The clusters: those that the pipelines name, as pipelines/clusters.yaml describes them, and one of small nodes without
-// a GPU for a first test. An idle cluster has min_nodes, which is none unless clusters.yaml says so.
+// The clusters that the pipelines name, as pipelines/clusters.yaml describes them: one of them has small nodes without a
+// GPU for the smoke test. An idle cluster has min_nodes, which is none unless clusters.yaml says so.
 
 @description('Region.')
 param location string
@@ -9,10 +9,6 @@ param workspaceName string
 
 @description('VM size of each cluster, NAME=SIZE, separated by commas. The hook before the deployment takes the first size of pipelines/clusters.yaml that region and quota have: NCv3 first (retired 2025-09-30 in public regions), then A100 and H100. A cluster keeps its size for good.')
 param clusterSizes string
-
-@allowed(['Standard_D2s_v3', 'Standard_D4s_v3', 'Standard_D4ds_v5'])
-@description('VM size of the two nodes of landfall-smoke, about 0.10 to 0.25 USD an hour each while a test runs, and nothing otherwise.')
-param smokeVmSize string
 
 @allowed(['PT2M', 'PT5M', 'PT15M', 'PT30M'])
 @description('How long a node waits for the next job before it goes. It costs its full price meanwhile.')
@@ -54,23 +50,3 @@ resource clusters 'Microsoft.MachineLearningServices/workspaces/computes@2026-05
     }
   }
 }]
-
-resource smoke 'Microsoft.MachineLearningServices/workspaces/computes@2026-05-01' = {
-  parent: workspace
-  name: 'landfall-smoke'
-  location: location
-  identity: { type: 'UserAssigned', userAssignedIdentities: { '${clusterIdentityId}': {} } }
-  properties: {
-    computeType: 'AmlCompute'
-    disableLocalAuth: true
-    properties: {
-      vmSize: smokeVmSize
-      vmPriority: 'Dedicated'
-      osType: 'Linux'
-      scaleSettings: { minNodeCount: 0, maxNodeCount: 2, nodeIdleTimeBeforeScaleDown: idleTime }
-      remoteLoginPortPublicAccess: 'Disabled'
-      enableNodePublicIp: empty(subnetId)
-      subnet: empty(subnetId) ? null : { id: subnetId }
-    }
-  }
-}

@@ -80,6 +80,7 @@ class Execution:
         self._run = run
         self._spec: JobSpec = job_spec(run.properties)
         self._fault = bench.faults.next_for(run.name, LifeFault)
+        self._has_met = self._fault is None
         self._canceled = threading.Event()
         self._abandoned = threading.Event()
         self._ended = ended
@@ -122,6 +123,8 @@ class Execution:
     def _end(self, state: RunState, failure: JobFailure | None) -> None:
         if self._abandoned.is_set():
             return
+        if self._fault is not None and not self._has_met:  # before the end is published, which starts other jobs
+            self._bench.faults.give_back(self._run.name, self._fault)
         if self._bench.runs.current(self._run.job_id).status is RunState.CANCEL_REQUESTED:
             state, failure = RunState.CANCELED, None
         self._move(state, failure)
@@ -131,18 +134,18 @@ class Execution:
         self._run = self._bench.runs.move(self._run.job_id, state, error=error)
 
     def _walk(self) -> None:
-        if self._fault is LifeFault.NO_END_EVENT:
+        if self._meets(LifeFault.NO_END_EVENT):
             self._bench.runs.update(self._run.job_id, silent=True)
         self._move(RunState.STARTING)
         self._move(RunState.PREPARING)
-        if self._fault is LifeFault.SLOW_BUILD:
+        if self._meets(LifeFault.SLOW_BUILD):
             self._pause(_BUILD_S)
         self._fail_of(LifeFault.IMAGE_BUILD)
         virtual_environment = self._prepare_environment()
         self._move(RunState.QUEUED)
         self._fail_of(LifeFault.CAPACITY)
         spec = self._spec
-        if self._fault is LifeFault.COMPUTE_GONE:
+        if self._meets(LifeFault.COMPUTE_GONE):
             self._bench.store.delete(COMPUTES, spec.compute_id)
             self._pause(float("inf"))
         with self._bench.pool.nodes(spec.compute_id, self._run.name, spec.instance_count, self._canceled):
@@ -156,14 +159,20 @@ class Execution:
         images.build(environment_id, self._pause)
         return virtual_environment
 
+    def _meets(self, *faults: LifeFault) -> bool:
+        """Return whether one of these is the job's fault, which does its work from now on."""
+        meets = self._fault in faults
+        self._has_met |= meets
+        return meets
+
     def _fail_of(self, fault: LifeFault) -> None:
         """Fail the job where this is its fault."""
-        if self._fault is fault:
+        if self._meets(fault):
             raise _FAILURES[fault]
 
     def _hide(self) -> None:
         """Show the running job in another state for a while, where that is its fault."""
-        if self._fault in _SHOWN:
+        if self._fault is not None and self._meets(*_SHOWN):
             self._bench.runs.update(self._run.job_id, shown_as=_SHOWN[self._fault])
             self._pause(_HIDDEN_S)
             self._bench.runs.update(self._run.job_id, shown_as=None)

@@ -103,6 +103,7 @@ class JobFaults:
     def __init__(self, always: NamedFault | None = None) -> None:
         self._always = always
         self._scripts: list[tuple[str, NamedFault]] = []
+        self._met: list[tuple[str, NamedFault, str | None]] = []  # job, fault, and the script it was taken from
         self._disturbed: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -121,14 +122,31 @@ class JobFaults:
         with self._lock:
             return len(self._scripts)
 
+    def met(self) -> list[tuple[NamedFault, str]]:
+        """Return each fault that a job, or a call about it, has met, with the job's name, in order."""
+        with self._lock:
+            return [(fault, job) for job, fault, _ in self._met]
+
     def next_for(self, job: str, kind: type[_Kind]) -> _Kind | None:
         """Return the fault of this kind that the job meets now, None where it meets none."""
         with self._lock:
             for script in self._scripts:
                 if script[0] in job and isinstance(script[1], kind):
                     self._scripts.remove(script)
+                    self._met.append((job, script[1], script[0]))
                     return script[1]
-            return self._permanent(job, kind)
+            fault = self._permanent(job, kind)
+            if fault is not None:
+                self._met.append((job, fault, None))
+            return fault
+
+    def give_back(self, job: str, fault: NamedFault) -> None:
+        """Let the next job meet a fault whose job has ended before it could do anything."""
+        with self._lock:
+            found = next(one for one in reversed(self._met) if one[:2] == (job, fault))
+            self._met.remove(found)
+            if found[2] is not None:
+                self._scripts.insert(0, (found[2], fault))
 
     def _permanent(self, job: str, kind: type[_Kind]) -> _Kind | None:
         if not isinstance(self._always, kind):

@@ -113,13 +113,21 @@ class TwinClient:
         self.fail_calls({"fault": fault, "job": job, "times": times})
 
     def pending_call_faults(self) -> int:
-        """Return how many calls will still be disturbed."""
-        return int(_json(self._azure_ml.get("/twin/faults"))["pending"])
+        """Return how many calls the scripts of ``fail_calls`` will still disturb."""
+        return int(_json(self._azure_ml.get("/twin/faults"))["calls"])
+
+    def faults_met(self) -> list[tuple[str, str]]:
+        """Return each fault of ``FAULTS`` that a job, or a call about it, has met, with the job's name."""
+        return [(one["fault"], one["job"]) for one in _json(self._azure_ml.get("/twin/faults"))["met"]]
+
+    def advance_clock(self, seconds: float) -> None:
+        """Move Azure ML's clock forward."""
+        self._azure_ml.post("/twin/clock", json={"advance_s": seconds}).raise_for_status()
 
     def end_call_faults(self) -> int:
-        """Remove all scripted faults of Azure ML; return how many were not used."""
+        """Remove the scripted faults of Azure ML's answers; those of ``fail_jobs`` stay. Return how many remained."""
         pending = self.pending_call_faults()
-        self._azure_ml.delete("/twin/faults").raise_for_status()
+        self._azure_ml.delete("/twin/faults", params={"of": "calls"}).raise_for_status()
         return pending
 
     def fire(self, function: str) -> None:

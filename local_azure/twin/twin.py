@@ -21,7 +21,7 @@ from local_azure.processes import (
     run,
 )
 from local_azure.twin import parts
-from local_azure.twin.addresses import Places, TwinOptions
+from local_azure.twin.addresses import OPERATOR_IDENTITY, Places, TwinOptions
 from local_azure.twin.parts import app_settings, create_containers_and_queues, local_settings
 from local_azure.twin.state import (
     TWIN_FILE,
@@ -122,6 +122,7 @@ class Twin:
             "data_connection": self.places.data_connection,
             "host_connection": self.places.host_connection,
             "ca_file": str(self.places.ca_file),
+            "operator": {**self.places.identity, "AZURE_CLIENT_ID": OPERATOR_IDENTITY},
             "logs": str(self.places.logs),
             "traces": str(self.places.traces),
             "parts": self.pids(),

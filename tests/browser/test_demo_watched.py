@@ -14,7 +14,7 @@ from tests.support.browser import Watched
 from tests.support.processes import child_environment, start_module
 from tests.support.twin import require_twin_parts
 
-pytestmark = [pytest.mark.browser, pytest.mark.twin, pytest.mark.distributed]
+pytestmark = [pytest.mark.browser, pytest.mark.twin, pytest.mark.distributed, pytest.mark.slow]
 
 WITHIN_S = 400.0
 

@@ -32,6 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
             console.print(f"a promise broke: {error}", style="bold red", markup=False)
             return 1
     print_table(console, findings)
+    for broken in (finding for finding in findings if not finding.holds):
+        seen = f"{broken.name}: {broken.value:g} {broken.unit or 'seen'}, promised {broken.promised:g}"
+        console.print(f"a promise broke: {seen}", style="bold red", markup=False)
     write_results(RESULTS, findings, REPOSITORY)
     console.print(f"written to {RESULTS}\n")
     return 0 if all(finding.holds for finding in findings) else 1

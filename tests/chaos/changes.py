@@ -98,6 +98,10 @@ class DataOwner:
         """Whether no change is left."""
         return not any(self.left.values())
 
+    def is_done_with(self, dataset: str) -> bool:
+        """Whether a dataset does not change any more."""
+        return not self.left.get(dataset)
+
     def act(self, runs: Iterable[RunRecord], *, is_calm: bool = False) -> None:
         """Make the changes whose moment has come, by chance not all.
 

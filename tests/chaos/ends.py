@@ -6,11 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from function_app.domain.failures import FailureClass
-from function_app.domain.records import DatasetVersion, RunRecord
+from function_app.domain.records import PERSON, DatasetVersion, RunRecord
 from function_app.domain.run_states import SETTLED, RunState
 from function_app.ports import Ledger
 
 VERSION = "v1"
+PEOPLE_MEND = frozenset(
+    {
+        FailureClass.CONFIGURATION,
+        FailureClass.DATA_CHANGED,
+        FailureClass.IMAGE_BUILD,
+        FailureClass.MISSING_RESOURCES,
+    }
+)
+"""Failures that storms cause and no further attempt follows: a person requests the run again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,31 +52,28 @@ class Ends:
             yield f"{dataset} is not closed with its last content"
         elif not any(run.run_id == latest.auto_run_id for run in trained):
             yield f"{dataset} has no run of generation {latest.number} that has ended"
-        elif self.is_to_be_asked(dataset, runs):
+        elif self._to_be_asked(dataset, runs):
             yield f"{dataset} is to be requested again"
 
-    def is_to_be_asked(self, dataset: str, runs: Iterable[RunRecord]) -> bool:
-        """Whether the last run on a dataset's last content ended because its shards were written meanwhile.
+    def _to_be_asked(self, dataset: str, runs: Iterable[RunRecord]) -> RunRecord | None:
+        """Return the last run on a dataset's last content where it ended without a model and a person is to go on.
 
-        No newer generation follows then; the notification says what to do.
+        It failed and its notification says so, its shards were written meanwhile and no newer generation follows, or
+        a person had to cancel it.
         """
         content = self.fingerprints[dataset]
         own = [run for run in runs if (run.dataset_version.dataset, run.fingerprint) == (dataset, content)]
         newest = max(own, key=lambda run: run.created_at, default=None)
-        has_model = any(run.state is RunState.REGISTERED for run in own)
-        return (
-            newest is not None
-            and newest.notified_at is not None
-            and not has_model
-            and newest.failure_class == FailureClass.DATA_CHANGED
-        )
+        if newest is None or newest.notified_at is None or any(run.state is RunState.REGISTERED for run in own):
+            return None
+        return newest if newest.failure_class in PEOPLE_MEND or newest.canceled_by == PERSON else None
 
-    def to_ask(self, runs: list[RunRecord]) -> list[str]:
-        """Return the datasets that a person requests again; the run of the last generation has to come by itself."""
-        ready = []
+    def to_ask(self, runs: list[RunRecord]) -> list[RunRecord]:
+        """Return the runs that a person requests again; the run of the last generation has to come by itself."""
+        ready, known = [], {run.run_id for run in runs}
         for dataset, content in self.fingerprints.items():
-            latest = self.ledger.latest_generation(DatasetVersion(dataset=dataset, version=VERSION))
-            own_run = latest is not None and latest.fingerprint == content and latest.auto_run_id
-            if own_run in {run.run_id for run in runs} and self.is_to_be_asked(dataset, runs):
-                ready.append(dataset)
+            if run := self._to_be_asked(dataset, runs):
+                latest = self.ledger.latest_generation(run.dataset_version)
+                if latest is not None and latest.fingerprint == content and latest.auto_run_id in known:
+                    ready.append(run)
         return ready

@@ -65,6 +65,8 @@ class Evidence:
     """Number of events that were published, dropped, duplicated and late."""
     failed_calls: Counter[str]
     """HTTP status → failed calls of Azure ML by the function app; 0 means a broken connection."""
+    faults: Sequence[tuple[str, str]]
+    """Each named fault of Azure ML that was met, with the job that met it."""
 
 
 def gather(plan: ChaosPlan, twin: TwinUnderTest, ledger: Ledger) -> Evidence:
@@ -85,6 +87,7 @@ def gather(plan: ChaosPlan, twin: TwinUnderTest, ledger: Ledger) -> Evidence:
         dead_letters=len(ledger.dead_letters(limit=MAX_ENTRIES)),
         events=events(twin),
         failed_calls=Counter(str(call["status"]) for call in twin.client.calls() if not 200 <= call["status"] < 400),
+        faults=twin.client.faults_met(),
     )
 
 
@@ -143,16 +146,20 @@ def names(twin: TwinUnderTest, kind: str) -> list[str]:
 
 
 def listed(twin: TwinUnderTest, path: str) -> list[dict[str, Any]]:
-    """List resources of Azure ML with a token, as any client can; empty if there is no such collection."""
+    """List resources of Azure ML; empty if there is no such collection."""
+    answer = ask_azure_ml(twin, "GET", path)
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        return []
+    found: list[dict[str, Any]] = answer.raise_for_status().json()["value"]
+    return found
+
+
+def ask_azure_ml(twin: TwinUnderTest, method: str, path: str, body: Any = None) -> httpx.Response:
+    """Call Azure ML with a token, as any client can."""
     places = twin.twin.places
     verify = ssl.create_default_context(cafile=places.ca_file)
     with httpx.Client(base_url=places.azure_ml_url, verify=verify, trust_env=False, timeout=30.0) as http:
         secret = {"X-IDENTITY-HEADER": places.secrets.identity_header}
         token = http.get("/msi/token?resource=chaos", headers=secret).raise_for_status().json()["access_token"]
-        answer = http.get(
-            f"{WORKSPACE_ID}/{path}?api-version={API_VERSION}", headers={"Authorization": f"Bearer {token}"}
-        )
-    if answer.status_code == httpx.codes.NOT_FOUND:
-        return []
-    found: list[dict[str, Any]] = answer.raise_for_status().json()["value"]
-    return found
+        headers = {"Authorization": f"Bearer {token}"}
+        return http.request(method, f"{WORKSPACE_ID}/{path}?api-version={API_VERSION}", json=body, headers=headers)

@@ -12,10 +12,12 @@ from typing import Any
 
 from crc32c import crc32c
 
+from local_azure.azure_ml.faults import LifeFault
 from shard_validation import encode_example
 from shared.manifest import ManifestShard, fingerprint
 from shared.record_framing import frame_record
 from tests.chaos.changes import Change, draw_changes, last_contents
+from tests.chaos.faults import NEED_SEVERAL_NODES, PlannedFault, deal_faults
 from tests.chaos.report import ChaosError
 
 RECORDS_PER_SHARD = 3
@@ -34,10 +36,11 @@ data:
 on_change: {on_change}
 train:
   script: scripts/stub_job.py
-  cluster: chaos
-  num_nodes: 1
-  timeout_s: 600
+  cluster: {cluster}
+  num_nodes: {num_nodes}
+  timeout_s: {timeout_s}
   environment_variables: {{PYTHONPATH: ".", READS: {reads}}}
+attempts: {{max: 10, wait_s: 1}}
 register:
   model: {dataset}-model
   require:
@@ -46,10 +49,11 @@ notify:
   - topic
   - webhook: LANDFALL_WEBHOOK_PEOPLE
 """
-CLUSTERS = """chaos:
-  sizes:
-    - vm_size: Standard_NC24ads_A100_v4
-"""
+TIMEOUT_S = 14 * 24 * 3600
+"""Longer than Azure ML's clock moves in a storm, in which jobs wait up to an hour by it."""
+CLUSTER, VANISHING = "chaos", "chaos-vanishing"
+"""Where jobs run; the second one has those of the version whose cluster is deleted."""
+CLUSTERS = "".join(f"{name}:\n  sizes:\n    - vm_size: Standard_NC24ads_A100_v4\n" for name in (CLUSTER, VANISHING))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +76,10 @@ class ChaosPlan:
     """Number of events that are held and then delivered in random order."""
     kill_after_s: tuple[float, float] = (4.0, 12.0)
     """Shortest and longest time from the dev host's first answer to its SIGKILL."""
-    calm_after_s: float = 180.0
-    """Longest duration of the storm; it ends earlier if every run has ended."""
+    live_longer_every_s: float = 30.0
+    """In each such span of the storm hosts live one lifetime longer: runs get through, and meet what is planned."""
+    calm_after_s: float = 300.0
+    """Longest duration of the storm; it ends earlier if every run has ended and every named fault was met."""
     give_up_after_s: float = 900.0
     """Longest wait for the end of all runs once the storm is over."""
 
@@ -135,6 +141,12 @@ class ChaosPlan:
             "hold_until": self.window,
         }
 
+    def job_faults(self) -> list[PlannedFault]:
+        """Return the named faults of Azure ML that jobs of a dataset meet, in this order for each kind of fault."""
+        whole = [dataset for dataset, content in self.last_fingerprints().items() if content is not None]
+        changed = self.changes()
+        return deal_faults(self.dice("jobs"), whole, [dataset for dataset in whole if dataset not in changed])
+
     def dice(self, purpose: str) -> random.Random:
         """Return a generator for one purpose, so that drawing more for one purpose changes no other."""
         return random.Random(f"{self.seed}/{purpose}")  # noqa: S311 (chaos, not secrets)
@@ -168,7 +180,17 @@ def write_pipelines(folder: Path, plan: ChaosPlan) -> Path:
     shutil.copy(STUB, folder / "scripts" / STUB.name)
     (folder / "clusters.yaml").write_text(CLUSTERS, encoding="utf-8")
     kinds = itertools.cycle(itertools.product(("train", "cancel_and_train"), ("manifest", "folder")))
+    faults = {
+        dataset: {one.fault for one in plan.job_faults() if one.dataset == dataset} for dataset in plan.datasets
+    }
     for dataset, (on_change, reads) in zip(plan.datasets, kinds, strict=False):
-        text = PIPELINE.format(dataset=dataset, on_change=on_change, reads=reads)
+        text = PIPELINE.format(
+            dataset=dataset,
+            on_change=on_change,
+            reads=reads,
+            timeout_s=TIMEOUT_S,
+            num_nodes=1 if NEED_SEVERAL_NODES.isdisjoint(faults[dataset]) else 2,
+            cluster=VANISHING if LifeFault.COMPUTE_GONE in faults[dataset] else CLUSTER,
+        )
         (folder / f"{dataset}.yaml").write_text(text, encoding="utf-8")
     return folder

@@ -12,7 +12,9 @@ from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import TAG
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import SETTLED, RunState
+from local_azure.azure_ml.faults import FAULTS, AnswerFault, fault_named
 from tests.chaos.evidence import Evidence, Model
+from tests.chaos.faults import ENDS, PlannedFault
 from tests.chaos.plan import NUM_LABELS, ChaosPlan, crcs_of
 from tests.chaos.report import Finding
 from tests.chaos.storm import Damage
@@ -22,7 +24,12 @@ RECIPIENTS = 2
 
 def judge(plan: ChaosPlan, damage: Damage, evidence: Evidence) -> list[Finding]:
     """Return every promise with what was seen, then the findings that describe the storm."""
-    return [*promises(plan, evidence), *description(damage, evidence)]
+    return [
+        *promises(plan, evidence),
+        *promises_of_requests(Counter(damage.asked.values()), evidence),
+        *promises_of_faults(plan.job_faults(), evidence),
+        *description(damage, evidence),
+    ]
 
 
 def promises(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
@@ -89,7 +96,7 @@ def promises_of_versions(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
     disturbed, whole = plan.changes(), [name for name, content in plan.last_fingerprints().items() if content]
     last = {name: crcs_of(contents) for name, contents in plan.last_contents().items()}
     once = [name for name in plan.datasets if name not in disturbed]
-    runs = Counter(run.dataset_version.dataset for run in evidence.runs)
+    runs = Counter(run.dataset_version.dataset for run in evidence.runs if is_of_closing(run))
     unchanged = sum(a == b for closings in evidence.closings.values() for a, b in pairwise(closings))
     newest = {name: closings[-1] for name, closings in evidence.closings.items() if closings}
     closed = sum(newest.get(name) == content for name, content in plan.last_fingerprints().items() if content)
@@ -104,7 +111,7 @@ def promises_of_versions(plan: ChaosPlan, evidence: Evidence) -> list[Finding]:
             "undisturbed versions closed once", sum(len(evidence.closings.get(x, ())) == 1 for x in once), len(once)
         ),
         exactly("closings of unchanged content", unchanged, 0),
-        exactly("undisturbed versions with one run", sum(runs[x] == 1 for x in once), len(once)),
+        exactly("undisturbed versions whose closing started one run", sum(runs[x] == 1 for x in once), len(once)),
     ]
 
 
@@ -112,9 +119,7 @@ def promises_of_runs(evidence: Evidence) -> list[Finding]:
     """Return that each run has one job at most, and that each end is notified once to each recipient."""
     ids = {run.run_id for run in evidence.runs}
     submitted = {run.run_id for run in evidence.runs if run.submitted_at is not None}
-    by_closing = Counter(
-        (run.dataset_version, run.generation) for run in evidence.runs if run.trigger == "closed" and run.attempt == 1
-    )
+    by_closing = Counter((run.dataset_version, run.generation) for run in evidence.runs if is_of_closing(run))
     ended = {run.run_id: run.state for run in evidence.runs if has_notification(run)}
     ends = Counter({key: count for key, count in evidence.notified.items() if key[2] in set(RunState)})
     expected = {(run_id, str(state)) for run_id, state in ended.items()}
@@ -132,6 +137,62 @@ def promises_of_runs(evidence: Evidence) -> list[Finding]:
     ]
 
 
+def promises_of_requests(asked: Counter[str], evidence: Evidence) -> list[Finding]:
+    """Return that people's requests started no more runs than there were requests."""
+    requested = Counter(
+        run.dataset_version.dataset for run in evidence.runs if run.attempt == 1 and not is_of_closing(run)
+    )
+    return [exactly("requested runs without a request", (requested - asked).total(), 0)]
+
+
+def promises_of_faults(planned: Iterable[PlannedFault], evidence: Evidence) -> list[Finding]:
+    """Return that each planned fault was met, and that runs failed because of their jobs' faults and nothing else."""
+    wanted, seen = Counter[str](), Counter(fault for fault, _ in evidence.faults)
+    for one in planned:
+        wanted[one.fault] += one.times
+    runs = {run.run_id: run for run in evidence.runs}
+    ends = [(run, fault) for fault, job in evidence.faults if fault in ENDS and (run := runs.get(job))]
+    return [
+        *(
+            Finding(
+                name=f"fault {fault} was met",
+                value=float(seen[fault]),
+                unit="calls" if isinstance(fault, AnswerFault) else "jobs",
+                promised=float(wanted[fault]) if wanted[fault] else None,
+            )
+            for fault in FAULTS
+        ),
+        exactly(
+            "runs that ended otherwise than their fault", sum(not ended_of(run, fault) for run, fault in ends), 0
+        ),
+        exactly("runs that failed without a cause", sum(not has_cause(run, evidence) for run in evidence.runs), 0),
+    ]
+
+
+def ended_of(run: RunRecord, fault: str) -> bool:
+    """Whether a run ended as the fault of its job leads to; a cancellation or changed data may come before that."""
+    if run.failure_class == FailureClass.DATA_CHANGED or run.state in (RunState.CANCELED, RunState.SUPPRESSED):
+        return True
+    return run.state is RunState.FAILED and run.failure_class == ENDS[fault_named(fault)]
+
+
+def has_cause(run: RunRecord, evidence: Evidence) -> bool:
+    """Whether a run did not fail, or of what the storm did: a fault, changed data, or an output's error."""
+    if run.state not in (RunState.FAILED, RunState.LOST, RunState.NOT_REGISTERED):
+        return True
+    met = [fault_named(fault) for fault, job in evidence.faults if job == run.run_id]
+    return run.failure_class in (
+        *(ENDS[fault] for fault in met if fault in ENDS),
+        FailureClass.DATA_CHANGED,
+        FailureClass.COMMUNICATION,  # writing an output fails now and then: MountRules.errors_permille
+    )
+
+
+def is_of_closing(run: RunRecord) -> bool:
+    """Whether this is the first attempt of the run that a closing started."""
+    return run.trigger == "closed" and run.attempt == 1
+
+
 def has_notification(run: RunRecord) -> bool:
     """Whether the end of a run is notified."""
     return run.state in SETTLED and run.state is not RunState.SUPPRESSED and run.next_run_id is None
@@ -147,13 +208,16 @@ def description(damage: Damage, evidence: Evidence) -> list[Finding]:
         "runs that ended because their data changed": sum(
             run.failure_class == FailureClass.DATA_CHANGED for run in evidence.runs
         ),
-        "runs that a person requested again": damage.asked_again,
+        "further attempts of runs": sum(run.attempt > 1 for run in evidence.runs),
+        "requests of people for another run": len(damage.asked),
         "models registered": len(evidence.models),
         "shards whose checksums were compared": sum(len(model.read["shards"]) for model in evidence.models),
         **{f"events {what}": count for what, count in sorted(evidence.events.items())},
         "duplicates suppressed with a reason": len(evidence.suppressed),
         "notifications received, including repetitions": evidence.deliveries,
         "dead letters": evidence.dead_letters,
+        "named faults met in the storm": damage.met_in_storm,
+        "named faults met after it": len(evidence.faults) - damage.met_in_storm,
         "calls of Azure ML that failed": evidence.failed_calls.total(),
         "storage requests that failed": damage.storage_faults,
         "crashes survived": len(damage.restarts_s),

@@ -20,13 +20,18 @@ from local_azure.processes import wait_until
 from tests.chaos.changes import DataOwner
 from tests.chaos.ends import Ends
 from tests.chaos.evidence import TOPICS
-from tests.chaos.faults import call_fault, storage_faults
+from tests.chaos.faults import PlannedFault, call_fault, storage_faults
+from tests.chaos.people import People
 from tests.chaos.plan import UPLOADS_AT_ONCE, ChaosPlan
 from tests.chaos.report import ChaosError
 from tests.chaos.storage_proxy import StorageProxy, no_faults
 from tests.support.twin import TwinUnderTest
 
 POLL_S = 0.5
+AZURE_ML_S = 120.0
+"""How far Azure ML's clock moves between two looks: some jobs wait up to an hour by it."""
+CALLS_AT_ONCE = 8
+"""How many of the next calls of Azure ML may be about to fail: if it were all of them, no job would ever start."""
 RUNS_PER_VERSION = 20
 """Read more runs of each version than there should be, so that a superfluous one is seen."""
 QUIET_WITHIN_S = 120.0
@@ -43,12 +48,14 @@ class Damage:
     """Time from the end of the storm until every run had ended and its recipients were notified."""
     unspent_faults: int = 0
     call_faults: int = 0
+    met_in_storm: int = 0
+    """Named faults of Azure ML that were met while hosts were killed; the others are met afterwards."""
     storage_faults: int = 0
     """Storage requests that were refused, or lost before or after their effect."""
     changes: Counter[str] = field(default_factory=Counter)
     """Writes and deletions of uploaded shards, by what the version's newest run was doing."""
-    asked_again: int = 0
-    """Runs that a person requested because a notification said that the data had changed."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """Run that ended without a model → its dataset, for which people requested another one."""
 
 
 @dataclass(kw_only=True)
@@ -65,16 +72,23 @@ class Storm:
     damage: Damage = field(default_factory=Damage)
     owner: DataOwner = field(init=False)
     ends: Ends = field(init=False)
+    people: People = field(init=False)
+    faults: list[PlannedFault] = field(init=False)
 
     def __post_init__(self) -> None:
         self.owner = DataOwner(changes=self.plan.changes(), write=self._write, dice=self.plan.dice("owner"))
         self.damage.changes = self.owner.made
         self.ends = Ends(fingerprints=self.plan.last_fingerprints(), ledger=self.ledger)
+        self.faults = self.plan.job_faults()
+        self.people = People(twin=self.twin, ledger=self.ledger, ends=self.ends)
+        self.damage.asked = self.people.asked
 
     def rage(self) -> Damage:
         """Disturb the twin, then wait until every run has ended. Raises ChaosError if one does not."""
         for topic in TOPICS:
             self.twin.client.set_faults(self.plan.event_faults(topic))
+        for one in self.faults:
+            self.twin.client.fail_jobs(one.fault, job=f"-{one.dataset}-", times=one.times)
         self.proxy.draw = storage_faults(self.plan.dice("storage"), self.plan.storage_fault_share)
         begun = time.monotonic()
         self._disturb(begun + self.plan.calm_after_s)
@@ -82,7 +96,11 @@ class Storm:
         self.proxy.draw = no_faults
         self.damage.storage_faults = self.proxy.done.total()
         self.damage.unspent_faults = self.twin.client.end_call_faults()
-        self.say(f"the storm lasted {self.damage.storm_s:.0f} s and killed {len(self.damage.restarts_s)} dev hosts")
+        self.damage.met_in_storm = len(self.twin.client.faults_met())
+        self.say(
+            f"the storm lasted {self.damage.storm_s:.0f} s and killed {len(self.damage.restarts_s)} dev hosts; "
+            f"{self.damage.met_in_storm} named faults were met, {self._left_to_meet()} are to be met in the calm"
+        )
         calm = time.monotonic()
         self._await_end(calm + self.plan.give_up_after_s)
         self.damage.recovery_s = time.monotonic() - calm
@@ -104,18 +122,35 @@ class Storm:
     def _disturb(self, until: float) -> None:
         uploads, dice = iter(self.plan.uploads()), self.plan.dice("storm")
         left = True
-        while time.monotonic() < until and (left or not self._has_ended()):
-            lives_until = time.monotonic() + dice.uniform(*self.plan.kill_after_s)
+        begun = time.monotonic()
+        while time.monotonic() < until and (left or self._left_to_meet() or not self._has_ended()):
+            longer = 1.0 + (time.monotonic() - begun) / self.plan.live_longer_every_s
+            lives_until = min(until, time.monotonic() + longer * dice.uniform(*self.plan.kill_after_s))
             while time.monotonic() < lives_until:
                 left = self._upload(uploads)
-                self.owner.act(self._runs() or ())
-                self.twin.client.fail_calls(call_fault(dice))
-                self.damage.call_faults += 1
-                self.twin.client.release_events()
-                time.sleep(POLL_S)
+                runs = self._runs() or []
+                self.owner.act(runs)
+                self._let_people_act(runs)
+                if self.twin.client.pending_call_faults() < CALLS_AT_ONCE:
+                    self.twin.client.fail_calls(call_fault(dice))
+                    self.damage.call_faults += 1
+                self._let_time_pass()
             self._kill()
         while self._upload(uploads):  # the storm may end before the last upload
             continue
+
+    def _left_to_meet(self) -> int:
+        return sum(one.times for one in self.faults) - len(self.twin.client.faults_met())
+
+    def _let_people_act(self, runs: list[RunRecord]) -> None:
+        self.people.create_clusters_again(runs)
+        steady = [dataset for dataset in self.plan.datasets if self.owner.is_done_with(dataset)]
+        self.people.request_again(runs, steady)
+
+    def _let_time_pass(self) -> None:
+        self.twin.client.release_events()
+        self.twin.client.advance_clock(AZURE_ML_S)
+        time.sleep(POLL_S)
 
     def _upload(self, uploads: Iterator[tuple[str, str, bytes]]) -> bool:
         """Upload the next shards; return False if there were none left."""
@@ -142,21 +177,15 @@ class Storm:
             if time.monotonic() > deadline:
                 open_ends = "; ".join(self.ends.unfinished(self._runs() or ()))
                 raise ChaosError(f"after {self.plan.give_up_after_s:.0f} s of calm: {open_ends}")
-            self.owner.act(self._runs() or (), is_calm=True)
-            self._ask_again()
-            self.twin.client.release_events()
-            time.sleep(POLL_S)
+            runs = self._runs() or []
+            self.owner.act(runs, is_calm=True)
+            self._let_people_act(runs)
+            self._let_time_pass()
 
     def _has_ended(self) -> bool:
         """Whether no change is left and nothing is under way; False while storage is not available."""
         runs = self._runs()
         return self.owner.is_done and runs is not None and not self.ends.unfinished(runs)
-
-    def _ask_again(self) -> None:
-        """Do what notifications of changed data say, once the owner has made all changes."""
-        for dataset in self.ends.to_ask(self._runs() or []) if self.owner.is_done else ():
-            self.twin.api.submit(dataset, "v1", {})
-            self.damage.asked_again += 1
 
     def _runs(self) -> list[RunRecord] | None:
         """Return all runs; None while storage is not available."""

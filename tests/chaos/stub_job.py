@@ -24,7 +24,9 @@ PAUSE_S = 0.5
 
 
 def main() -> int:
-    """Read every shard, and write what the root rank of a training writes."""
+    """Read every shard, and write what the root rank of a training writes; the other ranks do nothing."""
+    if os.environ["OMPI_COMM_WORLD_RANK"] != "0":
+        return 0
     manifest = Manifest.from_json(Path(os.environ["LANDFALL_MANIFEST"]).read_text(encoding="utf-8"))
     folder = Path(os.environ["LANDFALL_DATA"])
     named = [folder / shard.name for shard in manifest.shards]
@@ -53,8 +55,8 @@ def report(manifest: Manifest) -> TrainingReport:
         fingerprint=manifest.fingerprint,
         metrics={"val_accuracy": 1.0},
         epochs=(),
-        world_size=1,
-        num_nodes=1,
+        world_size=int(os.environ["OMPI_COMM_WORLD_SIZE"]),
+        num_nodes=int(os.environ["AZUREML_NODE_COUNT"]),
         images_per_s=None,
         rank_plan={},
         seed=0,

@@ -61,7 +61,7 @@ def test_a_version_that_was_not_closed_with_its_last_content_is_no_end() -> None
 
 def test_a_run_whose_data_changed_is_requested_again() -> None:
     """Its notification says so; no newer generation follows."""
-    assert ["chaos-000"] == ends(RUN_ID).to_ask([CHANGED])
+    assert [CHANGED] == ends(RUN_ID).to_ask([CHANGED])
 
 
 def test_the_run_of_a_newer_generation_is_not_requested_by_hand() -> None:

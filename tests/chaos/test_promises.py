@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import TAG
-from function_app.domain.records import DatasetVersion
+from function_app.domain.records import DatasetVersion, RunRecord
 from function_app.domain.run_states import RunState
+from local_azure.azure_ml.faults import AnswerFault, LifeFault
 from shared.manifest import Manifest, ManifestShard, fingerprint
 from tests.chaos.evidence import Evidence, Model
+from tests.chaos.faults import PlannedFault
 from tests.chaos.plan import ChaosPlan, crcs_of
-from tests.chaos.promises import promises
+from tests.chaos.promises import promises, promises_of_faults, promises_of_requests
 from tests.support.ledger_records import NOON, history_entry, run_record
 
 PLAN = ChaosPlan(versions=1, shards=2, changed_fraction=0.0)
@@ -83,6 +87,7 @@ GOOD = Evidence(
     dead_letters=0,
     events={},
     failed_calls=Counter(),
+    faults=(),
 )
 
 
@@ -128,3 +133,66 @@ BROKEN = {
 def test_each_broken_promise_is_found(broken: Evidence) -> None:
     """A lost shard, a second run, an orphan, a model of other data, a doubled notification: none holds."""
     assert [] != [finding.name for finding in promises(PLAN, broken) if not finding.holds]
+
+
+PREEMPTED = replace(RUN, state=RunState.FAILED, failure_class=FailureClass.PREEMPTED, next_run_id=SECOND.run_id)
+CAPACITY, SLOW = (
+    PlannedFault(fault=fault, dataset="chaos-000") for fault in (LifeFault.CAPACITY, LifeFault.SLOW_BUILD)
+)
+TAKEN_AWAY = (LifeFault.PREEMPTED, RUN.run_id)
+
+
+def broken_by_faults(runs: list[RunRecord], met: Sequence[tuple[str, str]], *planned: PlannedFault) -> list[str]:
+    """The names of the findings about faults that do not hold."""
+    findings = promises_of_faults(planned, replace(GOOD, runs=runs, faults=met))
+    return [finding.name for finding in findings if not finding.holds]
+
+
+def test_a_planned_fault_that_nothing_met_breaks_the_storm_s_own_promise() -> None:
+    """By its name; one that was met once of twice is none that was met."""
+    twice = PlannedFault(fault=AnswerFault.LOST_BEFORE, dataset="chaos-000", times=2)
+    met = [(AnswerFault.LOST_BEFORE, RUN.run_id), (LifeFault.SLOW_BUILD, RUN.run_id)]
+    names = broken_by_faults([RUN], met, twice, SLOW, CAPACITY)
+    assert ["fault capacity was met", "fault lost_before was met"] == names
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        PREEMPTED,
+        replace(PREEMPTED, failure_class=FailureClass.DATA_CHANGED),
+        replace(RUN, state=RunState.CANCELED),
+    ],
+    ids=["as the fault", "data changed", "canceled"],
+)
+def test_a_run_that_ends_as_its_fault_or_before_it_breaks_nothing(run: RunRecord) -> None:
+    """A person or a change of data may end it first."""
+    assert [] == broken_by_faults([run], [TAKEN_AWAY], PlannedFault(fault=LifeFault.PREEMPTED, dataset="chaos-000"))
+
+
+@pytest.mark.parametrize(
+    ("run", "met", "name"),
+    [
+        (RUN, [TAKEN_AWAY], "runs that ended otherwise than their fault"),
+        (
+            replace(PREEMPTED, failure_class=FailureClass.UNKNOWN),
+            [TAKEN_AWAY],
+            "runs that ended otherwise than their fault",
+        ),
+        (PREEMPTED, [], "runs that failed without a cause"),
+        (PREEMPTED, [(LifeFault.SLOW_BUILD, RUN.run_id)], "runs that failed without a cause"),
+        (replace(RUN, state=RunState.LOST), [], "runs that failed without a cause"),
+    ],
+)
+def test_a_run_that_ends_otherwise_than_its_fault_is_found(
+    run: RunRecord, met: list[tuple[str, str]], name: str
+) -> None:
+    """A fault that is not noticed, one of another class, and a failure that no fault explains."""
+    assert name in broken_by_faults([run], met)
+
+
+def test_a_requested_run_without_a_request_is_found() -> None:
+    """A request whose answer was lost counts as one."""
+    evidence = replace(GOOD, runs=[RUN, replace(SECOND, trigger="http")])
+    holds = [promises_of_requests(Counter({"chaos-000": n}), evidence)[0].holds for n in (0, 1, 2)]
+    assert [False, True, True] == holds

@@ -49,15 +49,15 @@ def test_an_overlay_says_only_how_large_and_on_what(name: str) -> None:
 
 
 def test_every_shipped_pipeline_is_tested_end_to_end() -> None:
-    """The digits by the demo, the others here."""
-    assert set(SHIPPED) == {*OVERLAYS, "digits"}
+    """The digits by the demo, the smoke test's by itself, the others here."""
+    assert set(SHIPPED) == {*OVERLAYS, "digits", "smoke"}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_process_has_a_gpu_of_its_own(name: str) -> None:
-    """As many processes as the size has GPUs, for every size that the cluster may have."""
+    """As many processes as the size has GPUs, for every size that the cluster may have; one where it has none."""
     cluster = CLUSTERS.clusters[SHIPPED[name].train.cluster]
-    gpus = [size and size.num_gpus for size in (vm_size(each.vm_size) for each in cluster.sizes)]
+    gpus = [size.num_gpus if size else 1 for size in (vm_size(each.vm_size) for each in cluster.sizes)]
     one = [Clusters(clusters={SHIPPED[name].train.cluster: one_size(cluster, number)}) for number in range(len(gpus))]
     assert gpus == [SHIPPED[name].on(each).machines.processes_per_node for each in one]
 

@@ -16,7 +16,7 @@ APP, EVENTS, CLUSTERS, WORKSPACE = "functions", "events", "clusters", "machine-l
 MISTAKES = {
     # names
     "unknown member": (DATA, "allowSharedKeyAccess: false", "allowSharedKeysAccess: false", "allowSharedKeysAccess"),
-    "unknown nested member": (CLUSTERS, "maxNodeCount: 2", "maxNodesCount: 2", "maxNodesCount"),
+    "unknown nested member": (CLUSTERS, "maxNodeCount: d", "maxNodesCount: d", "maxNodesCount"),
     "missing member": (EVENTS, "endpointType: 'StorageBlob'\n", "", "endpointType is missing"),
     "undeclared name": (APP, "value: packageUri", "value: packageUrl", "packageUrl is not declared"),
     "unused parameter": (HOST, "vaultUri }", "'https://x.vault.azure.net/' }", "param vaultUri is not used"),
@@ -25,7 +25,12 @@ MISTAKES = {
     "two of one name": (EVENTS, "resource runs '", "resource uploads '", "uploads is declared twice"),
     "name too long": (HOST, "'lfhost${suffix}'", "'landfallhost${suffix}'", "25 characters"),
     "name with a wrong character": (ML, "'lfml${suffix}'", "'lf-ml${suffix}'", "does not match"),
-    "cluster's name too long": (CLUSTERS, "'landfall-smoke'", "'landfall-smoke-test-2-nodes'", "does not match"),
+    "cluster's name too long": (
+        CLUSTERS,
+        "name: split(pair, '=')[0]",
+        "name: 'landfall-smoke-test-2-nodes'",
+        "does not match",
+    ),
     "no description": (
         MAIN,
         "@description('Object ids of the people and programs that upload data.')\n",
@@ -201,8 +206,8 @@ MISTAKES = {
         "datastores",
     ),
     "datastore with a key": (WORKSPACE, "credentialsType: 'None'", "credentialsType: 'AccountKey'", "AccountKey"),
-    "more nodes for the test": (CLUSTERS, "maxNodeCount: 2", "maxNodeCount: 20", "maxNodeCount"),
-    "nodes that stay": (CLUSTERS, "minNodeCount: 0", "minNodeCount: 2", "minNodeCount"),
+    "more nodes than described": (CLUSTERS, "max_nodes ?? 4", "max_nodes ?? 40", "maxNodeCount"),
+    "nodes that stay": (CLUSTERS, "min_nodes ?? 0", "min_nodes ?? 2", "minNodeCount"),
     "other clusters": (CLUSTERS, "pipelines/clusters.yaml')", "pipelines/cluster.yaml')", "clusters.yaml"),
     "no daily limit": ("monitoring", "    workspaceCapping: { dailyQuotaGb: dailyCapGb }\n", "", "dailyCapGb"),
     "no warning at half": ("alerts", "threshold: 50", "threshold: 150", "50, 80 and 100"),
@@ -241,12 +246,7 @@ MISTAKES = {
         "keyType",
     ),
     "alert that reaches no one": ("alerts", "    actions: { actionGroups: [people.id] }\n", "", "actionGroups"),
-    "alert on another function": (
-        "alerts",
-        '"sweep_requested"',
-        '"sweeps_requested"',
-        "sweeps_requested does not exist",
-    ),
+    "alert without its query": ("alerts", "queries/sweeps-failed.kql", "queries/sweep-failed.kql", "and a query in"),
     "workspace with another vault": (
         WORKSPACE,
         "keyVault: vaultId",

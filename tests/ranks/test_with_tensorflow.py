@@ -16,14 +16,27 @@ FOLDER = "tests/ranks/with_tensorflow"
 WITHIN_S = 840.0
 
 
-def test_all_that_needs_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize("chosen", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_all_that_needs_tensorflow(tmp_path_factory: pytest.TempPathFactory, chosen: str) -> None:
     """One run of pytest within .venv-training; its output is shown if it fails."""
     if not (PROGRAMS / "python").exists():
         pytest.skip(".venv-training is not there: run `make setup`")
     if not list(PROGRAMS.parent.glob("lib/python3*/site-packages/pytest")):
         pytest.skip(".venv-training has no pytest, so what needs TensorFlow is not tested in it")
     process = start_process(
-        [str(PROGRAMS / "python"), "-m", "pytest", "-q", "-c", f"{FOLDER}/pytest.ini", "--rootdir", ".", FOLDER],
+        [
+            str(PROGRAMS / "python"),
+            "-m",
+            "pytest",
+            "-q",
+            "-m",
+            chosen,
+            "-c",
+            f"{FOLDER}/pytest.ini",
+            "--rootdir",
+            ".",
+            FOLDER,
+        ],
         log=tmp_path_factory.mktemp("with_tensorflow") / "log",
         environment=child_environment(
             PYTHONPATH=str(REPOSITORY), TF_CPP_MIN_LOG_LEVEL="3", KERAS_BACKEND="tensorflow", HOME=os.environ["HOME"]

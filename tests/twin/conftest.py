@@ -8,7 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.twin import PIPELINES, TwinUnderTest, options, twin_under_test
-from tests.twin.own_pipelines import write_busy_pipelines, write_own_pipelines, write_trained_pipeline
+from tests.twin.own_pipelines import (
+    write_busy_pipelines,
+    write_own_pipelines,
+    write_smoke_pipeline,
+    write_trained_pipeline,
+)
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +25,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
     write_own_pipelines(pipelines)
     write_busy_pipelines(pipelines)
     write_trained_pipeline(pipelines)
+    write_smoke_pipeline(pipelines)
     with twin_under_test(options(folder, pipelines=pipelines)) as running:
         yield running
 

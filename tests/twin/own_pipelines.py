@@ -1,9 +1,12 @@
-"""Pipelines that are made of `steady`: two with scripts as a user writes them, and two whose jobs wait for a file."""
+"""Pipelines that are made of `steady`, such as two whose jobs wait for a file; and that of the smoke test."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.processes import REPOSITORY
+
+SHIPPED = REPOSITORY / "pipelines"
 SOUND = (Path(__file__).parent / "own_scripts" / "small.py").read_text(encoding="utf-8")
 AVERAGING = "        tape = hvd.DistributedGradientTape(tape)\n"
 CARELESS = SOUND.replace(AVERAGING, "")
@@ -43,3 +46,11 @@ def write_busy_pipelines(folder: Path) -> None:
         waits = f'STAND_IN_WAITS_FOR: "{gate(folder, name)}", STAND_IN_VAL_ACCURACY'
         own = text.replace("steady", name).replace("STAND_IN_VAL_ACCURACY", waits).replace("120", "600")
         (folder / f"{name}.yaml").write_text(f"{own}when_busy: {name}\n", encoding="utf-8")
+
+
+def write_smoke_pipeline(folder: Path) -> None:
+    """Write the pipeline of `landfall smoke` as it ships, and its cluster."""
+    (folder / "smoke.yaml").write_text((SHIPPED / "smoke.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    shipped = (SHIPPED / "clusters.yaml").read_text(encoding="utf-8")
+    with (folder / "clusters.yaml").open("a", encoding="utf-8") as clusters:
+        clusters.write("\nlandfall-smoke:" + shipped.partition("\nlandfall-smoke:")[2])

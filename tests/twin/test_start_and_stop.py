@@ -34,6 +34,7 @@ ENDED_BY = {signal.SIGINT: 0, signal.SIGTERM: 0, signal.SIGKILL: -signal.SIGKILL
 """Exit status of `landfall up`: being asked to stop is its normal end."""
 
 
+@pytest.mark.slow
 def test_a_second_start_continues_where_the_first_stopped(twin: TwinUnderTest) -> None:
     """Data and runs are kept, no asset is registered again, and a submission under way was finished before the stop.
 

@@ -160,14 +160,15 @@ def add_named_fault(faults: JobFaults, script: Mapping[str, Any]) -> None:
 
 
 def get_faults(emulator: Emulator, _call: Call) -> Answer:
-    """Return how many calls and jobs will still be disturbed."""
+    """Return how many calls and jobs will still be disturbed, and which jobs have met a fault by its name."""
     return Answer(body=_pending(emulator))
 
 
-def delete_faults(emulator: Emulator, _call: Call) -> Answer:
-    """Remove all scripts."""
+def delete_faults(emulator: Emulator, call: Call) -> Answer:
+    """Remove all scripts; with `?of=calls` those of calls, and leave the faults by name."""
     emulator.faults.clear()
-    emulator.bench.faults.clear()
+    if call.query.get("of") != "calls":
+        emulator.bench.faults.clear()
     return Answer(body=_pending(emulator))
 
 
@@ -180,8 +181,10 @@ def post_clock(emulator: Emulator, call: Call) -> Answer:
     return Answer(body={"advance_s": seconds})
 
 
-def _pending(emulator: Emulator) -> dict[str, int]:
-    return {"pending": emulator.faults.pending() + emulator.bench.faults.pending()}
+def _pending(emulator: Emulator) -> dict[str, Any]:
+    calls, of_jobs = emulator.faults.pending(), emulator.bench.faults
+    met = [{"fault": str(fault), "job": job} for fault, job in of_jobs.met()]
+    return {"pending": calls + of_jobs.pending(), "calls": calls, "met": met}
 
 
 def _block(logs: Path, offset: int) -> bytes:

@@ -169,6 +169,24 @@ def test_answers_say_how_many_requests_a_caller_has_left(azure_ml: AzureMl) -> N
     assert (249, True) == (left[0], left[1] in (248, 249))
 
 
+def test_a_job_that_is_canceled_before_its_fault_has_not_met_it(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
+    """It waits for the only node when it ends. Removing the scripts of calls leaves its fault."""
+    azure_ml.put("computes/narrow", cluster_body(max_nodes=1)).raise_for_status()
+    first, second = job_spec(compute="narrow"), job_spec(compute="narrow")
+    jobs.submit(first)
+    azure_ml.await_status(first.name, "Running")
+    switch_on(azure_ml, LifeFault.PREEMPTED, second.name)
+    azure_ml.twin("POST", "faults", {"match": {"path": "/none/"}, "do": {"status": 503}})
+    jobs.submit(second)
+    azure_ml.await_status(second.name, "Queued")
+    for spec in (second, first):
+        jobs.cancel(spec.name)
+        azure_ml.await_status(spec.name, "Canceled")
+    azure_ml.twin("DELETE", "faults?of=calls")
+    left = azure_ml.twin("GET", "faults")
+    assert (1, 0, []) == (left["pending"], left["calls"], [one for one in left["met"] if one["job"] == second.name])
+
+
 def test_not_responding_passes(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
     """Azure ML's word is passed on as it is, and the job goes on when the time has passed."""
     for fault, word in ((LifeFault.NOT_RESPONDING, "NotResponding"), (LifeFault.UNKNOWN_STATE, "Hibernating")):

@@ -48,6 +48,8 @@ DELAYS = {
     AnswerFault.SERVER_ERROR: "Internal server error",
     AnswerFault.UNAVAILABLE: "The service is unavailable",
 }
+GATE = (AnswerFault.LOST_AFTER, AnswerFault.THROTTLED, AnswerFault.TRUNCATED)
+"""Faults whose answers take ways of their own through the client; the others are in `make test-all`."""
 REFUSALS = {
     AnswerFault.FORBIDDEN: ("configuration", "check the identity's role on the workspace"),
     AnswerFault.NAME_TAKEN: ("configuration", "another job has this name"),
@@ -61,7 +63,9 @@ def test_every_answer_has_its_words() -> None:
     assert set(AnswerFault) == DELAYS.keys() | REFUSALS.keys()
 
 
-@pytest.mark.parametrize("fault", DELAYS, ids=str)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=[] if fault in GATE else pytest.mark.slow) for fault in DELAYS], ids=str
+)
 def test_a_delayed_submission_says_why_and_leads_to_one_model(twin: Twin, dataset: str, fault: AnswerFault) -> None:
     """The message stays in its queue; its next delivery submits the run, or meets the job that exists."""
     twin.fault(fault, dataset, SDK_TRIES if fault in RETRIED else 1)

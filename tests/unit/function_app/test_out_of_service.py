@@ -172,6 +172,9 @@ def test_the_api_lists_the_pipelines() -> None:
     listed = call(two_datasets(), "GET", "/api/pipelines").json()["pipelines"]
     layouts = [each.pop("layout") for each in listed]
     assert (None, "names") == (layouts[0], layouts[1]["kind"])
+    machines = [each.pop("machines") for each in listed]
+    assert machines[0] is None
+    assert {"num_nodes", "world_size", "cluster", "vm_size", "device"} == set(machines[1])
     problems = ["digits.yaml: train: is required"]
     assert [
         {

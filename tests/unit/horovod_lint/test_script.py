@@ -106,7 +106,7 @@ def test_findings_are_bounded() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "model.fit(x, epochs=1)\n",
+        pytest.param("model.fit(x, epochs=1)\n", marks=pytest.mark.slow),
         "if hvd.rank() == 0:\n    hvd.allreduce(a)\n",
     ],
 )

@@ -59,7 +59,9 @@ def rows() -> list[list[dict[str, Any]]]:
     return [[{"image": [float(n), 0.5], "label": int(n)} for n in of_shard] for of_shard in numbers]
 
 
-@pytest.fixture(scope="module", params=[".tfrecord", ".tfrecord.gz", ".parquet"])
+@pytest.fixture(
+    scope="module", params=[".tfrecord", pytest.param(".tfrecord.gz", marks=pytest.mark.slow), ".parquet"]
+)
 def written_shards(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[ManifestShard]]:

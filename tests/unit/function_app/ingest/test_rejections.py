@@ -37,8 +37,8 @@ def test_the_first_rejection_is_sent_at_once() -> None:
     assert ("shard_rejected", TRAIN_SHARDS[0], 1) == (outcome, content["shard"], content["record_index"])
     assert content["text"] == (
         f"{VERSION}: shard {TRAIN_SHARDS[0]} is rejected: {TRAIN_SHARDS[0]}, record 1 at byte 65, feature label: "
-        "expected 0 to 9, got 12. Correct it and upload it again under the same name. To see all that is wrong, at "
-        f"home: landfall validate {TRAIN_SHARDS[0]} --pipeline digits.yaml"
+        "expected 0 to 9, got 12. Correct it and upload it again under the same name. To see all problems on "
+        f"your machine: landfall validate {TRAIN_SHARDS[0]} --pipeline digits.yaml"
     )
     assert 1 == len(world.people.received)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from function_app.domain.run_states import RunState
 from function_app.runs.registration import model_version
@@ -57,3 +60,25 @@ def test_a_model_version_ascends_with_time_and_is_the_same_at_every_try() -> Non
         len(model_version(run)),
         model_version(run) < model_version(later),
     )
+
+
+@pytest.mark.parametrize(
+    ("details", "hosts", "simulated"),
+    [
+        ({"hosts": ["node-1", "node-0", "node-0"], "nodes_are_simulated": False}, ["node-0", "node-1"], False),
+        ({"hosts": ["x" * 1000] * 5, "nodes_are_simulated": True}, ["x" * 64], True),
+        ({"hosts": "node-0"}, [], False),
+        ({"hosts": [f"{number:03}" for number in range(500)]}, [f"{number:03}" for number in range(100)], False),
+        (None, [], False),
+    ],
+)
+def test_the_history_says_on_what_a_training_says_that_it_ran(details: Any, hosts: list[str], simulated: Any) -> None:
+    """Ranks, nodes and hosts of the report; a user's script may write anything there."""
+    world = World()
+    run = world.upload_version()
+    world.write_report(run, {"val_accuracy": 1.0}, details=details)
+    world.jobs.become(run.run_id, "Completed")
+    world.follow(run)
+    [entry] = [entry for entry in world.ledger.history(run.run_id) if entry.action == "run_registered"]
+    stated = {name: value for name, value in entry.details.items() if name != "by"}
+    assert stated == {"world_size": 2, "num_nodes": 2, "hosts": hosts, "nodes_are_simulated": simulated}

@@ -46,6 +46,21 @@ def test_a_permanent_answer_is_for_the_first_submission_of_each_job(fault: Answe
     assert [[fault] * times + [None]] * 2 == seen
 
 
+def test_a_job_that_ends_before_its_fault_leaves_it_to_the_next() -> None:
+    """Before the faults that come after it; what was met is counted by job."""
+    faults = JobFaults(LifeFault.SLOW_BUILD)
+    faults.add(LifeFault.PREEMPTED, "digits", 1)
+    faults.add(LifeFault.CAPACITY, "digits", 1)
+    for job in ("digits-a1", "digits-a2"):
+        faults.next_for(job, LifeFault)
+    faults.next_for("cats-a1", LifeFault)
+    faults.give_back("digits-a2", LifeFault.CAPACITY)
+    faults.give_back("digits-a1", LifeFault.PREEMPTED)
+    faults.give_back("cats-a1", LifeFault.SLOW_BUILD)
+    assert ([], 2, LifeFault.PREEMPTED) == (faults.met(), faults.pending(), faults.next_for("digits-b1", LifeFault))
+    assert [(LifeFault.PREEMPTED, "digits-b1")] == faults.met()
+
+
 def test_faults_can_be_taken_back() -> None:
     """What follows is as it should be."""
     faults = JobFaults()

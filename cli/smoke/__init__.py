@@ -1,0 +1,1 @@
+"""`landfall smoke`: a small training through a whole deployment, with a result for each assertion."""

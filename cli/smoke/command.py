@@ -1,0 +1,107 @@
+"""``landfall smoke``."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli import ROOT
+from cli.api_client import ApiClient
+from cli.demo.command import new_version
+from cli.errors import CliError, ending_on_signals
+from cli.options import with_api
+from cli.publish.workspace import AzureMlWorkspace
+from cli.smoke.checks import Results
+from cli.smoke.course import DATASET, Course
+from cli.smoke.page import page
+from cli.smoke.removal import Removal, remove_all
+from cli.upload import data_account, open_uploader
+from local_azure.twin.state import write_atomically
+
+FAILED = 1
+REPORT_FILE, PAGE_FILE = "smoke.json", "smoke.html"
+FORMAT_VERSION = 1
+
+
+@click.command(epilog="Example: landfall smoke --account-url https://NAME.blob.core.windows.net")
+@click.option(
+    "--account-url",
+    help="URL of the data account, such as https://NAME.blob.core.windows.net (default: as for `landfall upload`).",
+)
+@click.option(
+    "--container",
+    envvar="LANDFALL_DATA_CONTAINER",
+    show_envvar=True,
+    default="datasets",
+    help="Container of the data account.",
+)
+@click.option(
+    "--report",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=ROOT / ".landfall" / "smoke",
+    show_default=".landfall/smoke",
+    help="Folder for the report.",
+)
+@with_api
+def smoke(client: ApiClient, *, account_url: str | None, container: str, folder: Path) -> int:
+    """Test a deployment: two shards lead to a model on two small nodes, one job fails on purpose, one is canceled.
+
+    Takes about 20 minutes and costs two small nodes for that time. Prints a line for each assertion. Removes what it
+    made, and first what an earlier test left; one test at a time. The exit status is 0 where every assertion holds,
+    otherwise 1; the report is written in both cases.
+    """
+    account, twin = data_account(account_url)
+    if twin is not None:
+        os.environ.update(twin.operator)  # Microsoft's client of Azure ML finds the twin by it
+    began = datetime.now(UTC)
+    with ending_on_signals(), open_uploader(account, container) as uploader:
+        remove_all(client, uploader.container, AzureMlWorkspace.open)
+        version = new_version(began, lambda name: uploader.has(f"{DATASET}/{name}/"))
+        results = Results(click.echo)
+        course = Course(api=client, data=uploader.container, version=version, results=results)
+        error: str | None = "interrupted"
+        try:
+            course.run()
+            error = None
+        except CliError as failure:
+            error = failure.message
+            raise
+        finally:
+            removal = remove_all(client, uploader.container, AzureMlWorkspace.open)
+            seen = "; ".join(removal.problems or removal.removed) or "there was nothing to remove"
+            results.record("removed", seen, holds=not removal.problems)
+            file = write_report(folder, report_of(course, removal, began, error))
+            outcome = "Every assertion holds" if results.passed else "NOT every assertion holds"
+            click.echo(f"{outcome}; the report is {file}")
+    return 0 if results.passed else FAILED
+
+
+def report_of(course: Course, removal: Removal, began: datetime, error: str | None) -> dict[str, Any]:
+    """Return what smoke.json holds. ``error`` is why the test ended early, None where it did not."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "outcome": "passed" if course.results.passed else "failed",
+        "error": error,
+        "function_app": course.api.url,
+        "dataset_version": f"{DATASET}/{course.version}",
+        "began_at": began.isoformat(timespec="seconds"),
+        "ended_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "runs": dict(course.run_ids),
+        "checks": course.results.to_json(),
+        "removed": removal.removed,
+        "stays": removal.stays,
+    }
+
+
+def write_report(folder: Path, report: dict[str, Any]) -> Path:
+    """Write the report as JSON and as a page; return the page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / REPORT_FILE, json.dumps(report, indent=1) + "\n")
+    write_atomically(folder / PAGE_FILE, page(report))
+    return folder / PAGE_FILE

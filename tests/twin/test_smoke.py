@@ -1,0 +1,50 @@
+"""`landfall smoke` against the twin: real trainings on two nodes, one that fails, one that is canceled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.smoke.checks import CHECKS
+from local_azure.processes import wait_until
+from tests.support.processes import child_environment, start_module
+from tests.support.twin import TwinUnderTest
+
+pytestmark = [pytest.mark.twin, pytest.mark.distributed, pytest.mark.slow]
+
+WITHIN_S = 900.0
+
+
+def smoke(twin: TwinUnderTest, folder: Path) -> tuple[int | None, dict[str, Any], str]:
+    """Run it as the person who deploys; return exit status, report and output."""
+    places = twin.twin.places
+    environment = child_environment() | twin.twin.describe()["operator"]
+    environment |= {
+        "LANDFALL_URL": places.functions_url,
+        "LANDFALL_FUNCTION_KEY": places.secrets.function_key,
+        "DataStorage": places.data_connection,
+    }
+    test = start_module("cli", "smoke", "--report", str(folder), log=folder / "smoke.log", environment=environment)
+    try:
+        wait_until(
+            lambda: test.popen.poll() is not None, what="the smoke test to end", timeout_s=WITHIN_S, poll_s=0.5
+        )
+    finally:
+        test.stop()
+    return test.popen.returncode, json.loads((folder / "smoke.json").read_text()), test.output()
+
+
+def test_every_assertion_holds_and_nothing_is_left(twin: TwinUnderTest, tmp_path: Path) -> None:
+    """Two ranks on two nodes, a model, a failure, a cancellation; then no upload and no active model is there."""
+    status, report, output = smoke(twin, tmp_path)
+    outcomes = {check["name"]: check["outcome"] for check in report["checks"]}
+    assert (0, "passed", dict.fromkeys((check.name for check in CHECKS), "passed")) == (
+        status,
+        report["outcome"],
+        outcomes,
+    ), output
+    uploads = twin.blobs.get_container_client("datasets").list_blob_names(name_starts_with="landfall-smoke/")
+    assert [] == list(uploads)

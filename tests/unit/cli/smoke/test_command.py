@@ -1,0 +1,83 @@
+"""`landfall smoke`: its exit status and its report, also where it is interrupted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.errors import CliError
+from cli.main import landfall
+from cli.smoke import command
+from cli.smoke.checks import CHECKS
+from tests.unit.cli.smoke.deployment import REPORT, VERSION, Deployment
+from tests.unit.cli.smoke.test_removal import Archive
+
+
+@pytest.fixture
+def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    """A deployment that the command finds."""
+    made = Deployment()
+
+    @contextmanager
+    def uploader(_account: str, _container: str) -> Iterator[Any]:
+        yield SimpleNamespace(container=made.data, has=lambda _prefix: False)
+
+    monkeypatch.setattr("cli.options.api_client", lambda _url, _key: made.api())
+    monkeypatch.setattr(command, "open_uploader", uploader)
+    monkeypatch.setattr(command, "new_version", lambda _now, _is_taken: VERSION)
+    monkeypatch.setattr("cli.publish.workspace.AzureMlWorkspace.open", Archive().open)
+    return made
+
+
+def smoke(folder: Path) -> tuple[Result, dict[str, Any]]:
+    arguments = ["smoke", "--report", str(folder), "--account-url", "https://my.blob.core.windows.net"]
+    result = CliRunner().invoke(landfall, arguments, standalone_mode=False)
+    return result, json.loads((folder / "smoke.json").read_text())
+
+
+def test_where_all_holds_the_exit_status_is_0(deployment: Deployment, tmp_path: Path) -> None:
+    """The report has every assertion, and nothing is left in the container."""
+    result, report = smoke(tmp_path)
+    assert (0, "passed", None) == (result.return_value, report["outcome"], report["error"])
+    assert [(check.name, "passed") for check in CHECKS] == [(c["name"], c["outcome"]) for c in report["checks"]]
+    assert ({}, f"landfall-smoke/{VERSION}") == (deployment.data.blobs, report["dataset_version"])
+    assert "Every assertion holds; the report is" in result.output
+
+
+def test_where_something_does_not_hold_it_is_1(deployment: Deployment, tmp_path: Path) -> None:
+    """The report has what was seen, what was expected, and what to do."""
+    deployment.report = REPORT | {"world_size": 1}
+    result, report = smoke(tmp_path)
+    assert (1, "failed") == (result.return_value, report["outcome"])
+    [failed] = [check for check in report["checks"] if check["outcome"] == "failed"]
+    assert ("world_size", "1 ranks", True) == (failed["name"], failed["seen"], "Open MPI" in failed["fix"])
+
+
+def test_an_app_that_fails_midway_leaves_a_report_and_no_uploads(deployment: Deployment, tmp_path: Path) -> None:
+    """The error is the command's, and stands in the report."""
+    deployment.fails_at = "GET /api/runs/run-training"
+    result, report = smoke(tmp_path)
+    assert isinstance(result.exception, CliError)
+    assert ("failed", {}) == (report["outcome"], deployment.data.blobs)
+    assert "the app is broken" in report["error"]
+
+
+def test_an_interruption_cancels_and_removes(deployment: Deployment, tmp_path: Path) -> None:
+    """What costs money is ended, and the report says how far it came."""
+    deployment.interrupts_at = "POST /api/runs/run-canceled/cancel"
+    result, report = smoke(tmp_path)
+    assert isinstance(result.exception, click.Abort)
+    assert ("failed", {}, "canceled") == (
+        report["outcome"],
+        deployment.data.blobs,
+        deployment.runs["run-canceled"]["state"],
+    )
+    assert "interrupted" in report["error"]

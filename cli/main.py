@@ -91,6 +91,7 @@ COMMANDS = {
     "init": LazyCommand("cli.init.command", "init", "Look at shards and write a pipeline file for them."),
     "check": LazyCommand("cli.check", "check", "Check pipeline files before they are deployed."),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
+    "doctor": LazyCommand("cli.doctor.command", "doctor", "Check that a deployment has all that it needs."),
     "hook": LazyCommand("cli.deploy.command", "hook", "Run a step of `azd up`; azure.yaml calls it."),
     "smoke": LazyCommand("cli.smoke.command", "smoke", "Test a deployment with a small training."),
     "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),

@@ -174,7 +174,7 @@ def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
             function_key=twin["function_key"],
             data_connection=twin["data_connection"],
             host_connection=twin["host_connection"],
+            traces=Path(twin.get("traces") or "traces"),
             operator=twin.get("operator") or {},  # a twin that an earlier version started has none
-            traces=Path(twin["traces"]),
         )
     return None

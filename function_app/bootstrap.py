@@ -23,14 +23,16 @@ from function_app.domain.events import (
     SWEEP_REQUESTED,
     TRAINING_REQUESTED,
 )
+from shared import mismatch
 
 if TYPE_CHECKING:
     from function_app.adapters.azure_ml import WorkspaceClient
-    from function_app.adapters.connections import ConnectionSettings, StorageConnection
+    from function_app.adapters.connections import StorageConnection
     from function_app.config.pipelines import Pipeline
     from function_app.config.settings import Settings
+    from function_app.domain.checks import Probe
     from function_app.ports import DeadLetterSource, Notifier
-    from function_app.services import Services, TimeBudget
+    from function_app.services import ReadScript, Services, TimeBudget
     from function_app.telemetry import TelemetrySink
 
 DATA_CONNECTION = "DataStorage"
@@ -85,15 +87,13 @@ def build_services(environ: Mapping[str, str]) -> Services:
     """Build Services with the real adapters, without any request. Raises SettingsError or PipelineError."""
     from function_app.adapters.azure_ml import AzureMLJobs, AzureMLModels
     from function_app.adapters.blobs import BlobDocumentStore, BlobRejectedCopies, BlobShardStore
-    from function_app.adapters.connections import StorageConnection
     from function_app.adapters.queues import StorageRequestQueue
     from function_app.adapters.tables import TableLedger
-    from function_app.config.pipeline_files import read_script
     from function_app.runs.submission import handle_request
     from function_app.services import Services
 
     found = _configuration(environ)
-    settings, host, data = found.settings, StorageConnection(found.host), StorageConnection(found.data)
+    settings, host, data = found.settings, found.host, found.data
     workspace = _workspace_client(settings)
     return Services(
         pipelines=found.pipelines.pipelines,
@@ -113,14 +113,22 @@ def build_services(environ: Mapping[str, str]) -> Services:
         notifiers=found.pipelines.notifiers,
         dead_letter_sources=_dead_letter_sources(host),
         queues={queue: StorageRequestQueue(host, queue) for queue in QUEUES},
-        read_script=functools.partial(read_script, settings.pipelines_dir),
+        read_script=_script_reader(settings),
         time_budget=_time_budget(settings.validation_budget_s),
         sweep_grace=settings.sweep_grace,
         claim_lease=settings.claim_lease,
         max_concurrent_runs=settings.max_concurrent_runs,
         pages_sign_in=settings.pages_sign_in,
+        probes=tuple(_probes(found, workspace, environ)),
+        in_azure=settings.in_azure,
         telemetry_sink=_telemetry_sink(settings),
     )
+
+
+def _script_reader(settings: Settings) -> ReadScript:
+    from function_app.config.pipeline_files import read_script
+
+    return functools.partial(read_script, settings.pipelines_dir)
 
 
 def _time_budget(budget_s: int) -> TimeBudget:
@@ -128,6 +136,33 @@ def _time_budget(budget_s: int) -> TimeBudget:
     from function_app.services import TimeBudget
 
     return TimeBudget(budget_s=budget_s, patience_s=budget_s * PATIENCE)
+
+
+def _probes(found: _Configuration, workspace: WorkspaceClient, environ: Mapping[str, str]) -> Iterator[Probe]:
+    from function_app.adapters import probes
+    from function_app.adapters.dead_letters import DEAD_LETTER_CONTAINER
+    from function_app.adapters.tables import TABLE_PREFIX
+    from function_app.ports import utcnow
+
+    settings, host, data = found.settings, found.host, found.data
+    copies = sorted({one.quarantine for one in found.pipelines.pipelines.values() if one.quarantine})
+    app, group = environ.get("WEBSITE_SITE_NAME", "APP"), settings.workspace.resource_group
+    yield from probes.identity_probes((host.settings, data.settings), settings.client_id)
+    yield from probes.storage_probes(
+        host,
+        data,
+        read=[(data, settings.data_container), (host, settings.runs_container)],
+        written=[
+            *((host, name) for name in (settings.state_container, DEAD_LETTER_CONTAINER)),
+            *((data, name) for name in copies),
+        ],
+        queues=QUEUES,
+        tables=TABLE_PREFIX,
+    )
+    yield from probes.asset_probes(workspace)
+    restart = f"az functionapp restart --resource-group {group} --name {app}"
+    yield probes.clock_probe(host, settings.state_container, utcnow, restart)
+    yield probes.telemetry_probe(environ, in_azure=settings.in_azure)
 
 
 def _telemetry_sink(settings: Settings) -> TelemetrySink | None:
@@ -164,15 +199,15 @@ class _Pipelines:
 class _Configuration:
     """What the app settings and the pipeline files say, once the settings can be used."""
 
-    host: ConnectionSettings
-    data: ConnectionSettings
+    host: StorageConnection
+    data: StorageConnection
     settings: Settings
     pipelines: _Pipelines
 
 
 def _configuration(environ: Mapping[str, str]) -> _Configuration:
     """Read and check everything. Raises SettingsError or PipelineError, listing all that stops the whole app."""
-    from function_app.adapters.connections import HOST_CONNECTION, read_connection
+    from function_app.adapters.connections import HOST_CONNECTION, StorageConnection, read_connection
     from function_app.config.settings import check_budget, read_settings
 
     problems = _Problems()
@@ -184,7 +219,9 @@ def _configuration(environ: Mapping[str, str]) -> _Configuration:
     pipelines = problems.gather(lambda: _pipelines(settings, environ)) if settings else None
     if problems.found or host is None or data is None or settings is None or pipelines is None:
         raise problems.error()
-    return _Configuration(host=host, data=data, settings=settings, pipelines=pipelines)
+    return _Configuration(
+        host=StorageConnection(host), data=StorageConnection(data), settings=settings, pipelines=pipelines
+    )
 
 
 def _pipelines(settings: Settings, environ: Mapping[str, str]) -> _Pipelines:
@@ -246,6 +283,8 @@ def _deployed(
     pipeline: Pipeline, settings: Settings, environ: Mapping[str, str], notifiers: dict[str, Notifier]
 ) -> Iterator[str]:
     """Yield what keeps a pipeline from being used with these app settings; add what delivers to its recipients."""
+    if problem := mismatch(settings.workspace.code_id):  # its manifests and jobs would not be understood
+        yield f"LANDFALL_CODE_ID: {problem}"
     if pipeline.quarantine in settings.own_containers:  # copies of rejected shards would be written among the shards
         yield "quarantine: is one of Landfall's own containers; name another one"
     for recipient in pipeline.notify:

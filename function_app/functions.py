@@ -68,7 +68,7 @@ def shard_uploaded(message: QueueMessage) -> None:
     from function_app.sweep.dead_letters import failures_on_record
 
     body = message.get_body()
-    with failures_on_record(SHARD_UPLOADED, body, services()):
+    with failures_on_record(SHARD_UPLOADED, body, services(), inserted_at=message.insertion_time):
         num_deliveries, inserted_at = message.dequeue_count or 1, message.insertion_time
         handle_message(body, services(), num_deliveries=num_deliveries, inserted_at=inserted_at)
 
@@ -81,7 +81,7 @@ def shard_uploaded_bulk(message: QueueMessage) -> None:
     from function_app.sweep.dead_letters import failures_on_record
 
     body = message.get_body()
-    with failures_on_record(SHARD_UPLOADED_BULK, body, services()):
+    with failures_on_record(SHARD_UPLOADED_BULK, body, services(), inserted_at=message.insertion_time):
         handle_passed_on(body, services(), num_deliveries=message.dequeue_count or 1)
 
 
@@ -94,7 +94,7 @@ def training_requested(message: QueueMessage) -> None:
     from function_app.sweep.dead_letters import failures_on_record
 
     body = message.get_body()
-    with failures_on_record(TRAINING_REQUESTED, body, services()):
+    with failures_on_record(TRAINING_REQUESTED, body, services(), inserted_at=message.insertion_time):
         handle_request(TrainingRequest.from_json(body), services())
 
 
@@ -107,7 +107,7 @@ def run_changed(message: QueueMessage) -> None:
     from function_app.sweep.dead_letters import failures_on_record
 
     body = message.get_body()
-    with failures_on_record(RUN_CHANGED, body, services()):
+    with failures_on_record(RUN_CHANGED, body, services(), inserted_at=message.insertion_time):
         for run_id in read_run_ids(body):
             handle_run_event(run_id, services())
 
@@ -130,7 +130,7 @@ def sweep_requested(message: QueueMessage) -> None:
     from function_app.sweep.requested import handle_sweep_request
 
     body = message.get_body()
-    with failures_on_record(SWEEP_REQUESTED, body, services()):
+    with failures_on_record(SWEEP_REQUESTED, body, services(), inserted_at=message.insertion_time):
         handle_sweep_request(body, services(), num_deliveries=message.dequeue_count or 1)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from function_app.config.pipeline_files import UNIDENTIFIED, no_scripts
 from function_app.config.pipelines import Pipeline
 from function_app.config.settings import DEFAULT_BUDGET_S, PATIENCE, SignIn
+from function_app.domain.checks import Probe
 from function_app.domain.errors import NotFoundError, PipelineOutOfServiceError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.jobs import Workspace
@@ -262,3 +263,6 @@ class Services(IngestServices, RunServices):
     """Where the host and Event Grid leave what they gave up."""
     pages_sign_in: SignIn = SignIn.OFF
     """Who protects the pages."""
+    probes: Sequence[Probe] = ()
+    """What `landfall doctor` looks at besides these ports."""
+    in_azure: bool = False

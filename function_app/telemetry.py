@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -110,14 +109,22 @@ class Telemetry:
             yield None
             return
         now = self.clock()
-        place = Place(trace_id=parent.trace_id, span_id=secrets.token_hex(8))
-        span = Span(name=name, place=place, parent=parent, started_at=now, ended_at=now, link=link, is_kept=is_kept)
+        span = Span(
+            name=name,
+            place=parent.new_child(),
+            parent=parent,
+            started_at=now,
+            ended_at=now,
+            link=link,
+            is_kept=is_kept,
+        )
         span.set(**attributes)
         token = _current.set(span)
         try:
             yield span
         except Exception as error:
             span.error = f"{type(error).__name__}: {error}"
+            span.set(error=span.error)
             raise
         finally:
             _current.reset(token)
@@ -147,13 +154,13 @@ class Telemetry:
         """Count an entry of the history, and add it to the current span. The reason is one line without secrets."""
         if self.sink is None:
             return
-        self.count("landfall.history", action=action)
+        self.add("landfall.history", action=action)
         span = _current.get()
         if span is not None and len(span.events) < MAX_EVENTS:
             attributes = {"landfall.subject": subject[:MAX_CHARS], "landfall.reason": reason[:MAX_CHARS]}
             span.events.append(SpanEvent(name=action, at=at, attributes=attributes))
 
-    def count(self, name: str, number: int = 1, **dimensions: str) -> None:
+    def add(self, name: str, number: int = 1, **dimensions: str) -> None:
         """Add to a counter. Dimensions have few values, none of them chosen by an uploader."""
         if self.sink is not None:
             try:

@@ -360,8 +360,8 @@ class ScriptArguments:
         return [word for name in SCRIPT_PATHS for word in (_flag(name), getattr(self, name))]
 
 
-_EXPRESSION = re.compile(r"\$\{\{\w+\.\w+\}\}")
-"""A whole word; otherwise what follows the expression would reach the shell."""
+_EXPRESSION = re.compile(r"\$\{\{\w+\.\w+\}\}[\w./-]*")
+"""A whole word, with a path behind it; anything after that would reach the shell."""
 
 
 def _command(program: str, argv: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,10 @@ class Place:
 
     trace_id: str
     span_id: str
+
+    def new_child(self) -> Place:
+        """Return a place of the same trace with an id of its own."""
+        return Place(trace_id=self.trace_id, span_id=secrets.token_hex(8))
 
     @property
     def traceparent(self) -> str:

@@ -1,4 +1,4 @@
-"""Write the generated pages docs/pipelines.md and docs/states.md: `python -m tools.reference_pages`.
+"""Write the generated pages of docs/, pipelines.md, states.md and cli.md: `python -m tools.reference_pages`.
 
 Types, defaults and bounds of pipeline fields come from the models, their meanings from the docstrings of the fields.
 """
@@ -18,6 +18,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the tools run from any folder
 
+import click  # noqa: E402 (needs the path above)
+
+from cli.main import landfall  # noqa: E402
 from function_app.config import clusters, layouts, pipelines  # noqa: E402 (needs the path above)
 from function_app.domain.run_states import MEANINGS, SETTLED, TABLE, RunState  # noqa: E402
 from shard_validation import DriftPolicy, ImagePolicy, Limits  # noqa: E402
@@ -25,6 +28,7 @@ from shared.job_arguments import TrainingOptions  # noqa: E402
 
 PIPELINES_PAGE = ROOT / "docs" / "pipelines.md"
 STATES_PAGE = ROOT / "docs" / "states.md"
+CLI_PAGE = ROOT / "docs" / "cli.md"
 MAX_DEFAULT_CHARS = 60
 """Longer defaults belong to whole sections, whose fields show their own."""
 OTHER_SECTIONS = (
@@ -51,6 +55,24 @@ not converted, and a wrong file takes its own dataset out of service, with all i
 with the options, metrics, clusters, precision, prices and remedies. `landfall check` does the same before a
 deployment. `pipelines/digits.yaml` is a complete example. `docs/attempts.md` describes what
 happens after a failure, and `docs/lint.md` how to train with your own script.
+"""
+CLI_HEAD = """# The command line
+
+Generated from the commands by `python -m tools.reference_pages`; a test fails if it is stale.
+
+`landfall` is `.venv/bin/landfall` in a clone. The README says how to install it without one, and how it completes.
+Commands that talk to a function app take its address from `--url` or `LANDFALL_URL` and its key from `--key` or
+`LANDFALL_FUNCTION_KEY`; in a clone they find its running twin by themselves. With `--json` a command prints what the
+API answered, or an object for each line, and nothing else on standard output. Times are in UTC.
+
+| exit status | meaning |
+|---|---|
+| 0 | done; for `validate`, `lint` and `check`: nothing is wrong |
+| 1 | not done, with the reason on standard error; for `validate`, `lint` and `check`: something is wrong |
+| 2 | wrong usage: an unknown command, argument or value, or a file that cannot be opened |
+| 130, 143, 129 | stopped by Ctrl-C, SIGTERM or SIGHUP |
+
+Commands with other statuses say so in their help.
 """
 LAYOUTS = """
 ## Layouts
@@ -121,10 +143,28 @@ version that is given up with its suppressed run has the notification `version_d
 
 
 def main() -> int:
-    """Write both pages."""
+    """Write all pages."""
     PIPELINES_PAGE.write_text(pipelines_page(), encoding="utf-8")
     STATES_PAGE.write_text(states_page(), encoding="utf-8")
+    CLI_PAGE.write_text(cli_page(), encoding="utf-8")
     return 0
+
+
+def cli_page() -> str:
+    """Return the page of the command line: the help of every command, as a terminal of 100 columns shows it."""
+    return CLI_HEAD + "".join(f"\n## {name}\n\n```text\n{text}\n```\n" for name, text in helps(landfall, "landfall"))
+
+
+def helps(command: click.Command, name: str, above: click.Context | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the name and the help of a command, then those of its subcommands."""
+    context = click.Context(command, info_name=name, parent=above, **command.context_settings)
+    context.terminal_width = 100
+    yield context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for inner in command.list_commands(context):
+            found = command.get_command(context, inner)
+            if found is not None:
+                yield from helps(found, inner, context)
 
 
 def pipelines_page() -> str:

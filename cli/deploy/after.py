@@ -13,13 +13,16 @@ from urllib.parse import urlsplit
 
 import click
 
+from cli.api_client import ApiClient
 from cli.deploy.before import SIGN_IN, image_version
 from cli.deploy.programs import AzdEnvironment, az, reading, run
 from cli.errors import CliError
 from cli.publish.assets import CODE_NAME, Containers, Publication, Workspace, publish
 from cli.publish.clusters import wanted_clusters
 from cli.publish.workspace import WorkspaceId
+from cli.smoke.command import run_smoke
 from function_app.config.clusters import CLUSTER_SIZES
+from local_azure.twin.addresses import DATA_CONTAINER
 from shared.safe_text import several_lines
 
 IMAGE_NAME = CODE_NAME
@@ -110,6 +113,27 @@ def await_health(environment: AzdEnvironment, within_s: float = HEALTH_WITHIN_S)
                 "refer to the key vault need their secret there, see docs/deploy.md"
             )
         time.sleep(HEALTH_POLL_S)
+
+
+def smoke_test(root: Path, environment: AzdEnvironment) -> None:
+    """Make the smoke test, unless its pipeline is not deployed or LANDFALL_SMOKE is off. Raises CliError."""
+    if not (root / "pipelines" / "smoke.yaml").is_file() or environment.values.get("LANDFALL_SMOKE") == "off":
+        click.echo("no smoke test: LANDFALL_SMOKE is off, or pipelines/smoke.yaml does not exist", err=True)
+        return
+    group, app = environment.output("LANDFALL_RESOURCE_GROUP"), environment.output("LANDFALL_FUNCTION_APP")
+    keys = az("functionapp", "keys", "list", "--resource-group", group, "--name", app, fix=SIGN_IN)
+    with reading("az functionapp keys list"):
+        key = str(keys["functionKeys"]["default"])
+    account = f"https://{environment.output('LANDFALL_DATA_ACCOUNT')}.blob.core.windows.net"
+    click.echo("smoke test: about 20 minutes, on two small nodes", err=True)
+    with ApiClient(environment.output("LANDFALL_URL"), key) as client:
+        status = run_smoke(client, account, DATA_CONTAINER, root / ".landfall" / "smoke")
+    if status:
+        raise CliError(
+            "the app is deployed, and its smoke test does not pass: see above and the report. New roles may take an "
+            "hour to count; to repeat the test: `azd hooks run postdeploy`; to deploy without it: `azd env set "
+            "LANDFALL_SMOKE off`"
+        )
 
 
 def _health(url: str) -> tuple[bool, str]:

@@ -8,7 +8,7 @@ import click
 from azure.core.exceptions import AzureError
 
 from cli import ROOT
-from cli.deploy.after import await_health, publish_assets
+from cli.deploy.after import await_health, publish_assets, smoke_test
 from cli.deploy.before import prepare
 from cli.deploy.programs import AzdEnvironment
 from cli.errors import CliError
@@ -21,7 +21,8 @@ def hook(step: str) -> None:
     """Run a step of `azd up`, with the values of azd's environment.
 
     preprovision checks tools, region and quota, and computes versions. postprovision builds the training's image
-    and publishes code and environment. postdeploy waits until the function app is healthy. Each may run again.
+    and publishes code and environment. postdeploy waits until the function app is healthy, and makes the smoke test.
+    Each may run again.
     """
     environment = AzdEnvironment(values=os.environ)
     pipelines = ROOT / "pipelines"
@@ -32,6 +33,7 @@ def hook(step: str) -> None:
             publish_assets(ROOT, pipelines, environment, AzureMlWorkspace.open)
         else:
             await_health(environment)
+            smoke_test(ROOT, environment)
     except AzureError as error:
         problem = str(error).splitlines()[0] if str(error) else repr(error)
         raise CliError(f"Azure ML: {problem}") from error

@@ -18,6 +18,7 @@ from cli.errors import CliError
 from cli.publish.clusters import WantedCluster
 from cli.publish.workspace import PublishedCluster, WorkspaceId
 from function_app.config.clusters import CLUSTER_SIZES
+from shared import asset_version
 
 ENVIRONMENT_NAME = CODE_NAME = "landfall-training"
 DATASTORES = {"DATA": "landfall_datasets", "STATE": "landfall_state", "RUNS": "landfall_runs"}
@@ -150,12 +151,12 @@ def collect_code(root: Path, pipelines: Path) -> dict[str, Path]:
 
 
 def code_version(files: Mapping[str, Path]) -> str:
-    """Return the version of the code asset: SHA-256 over sorted paths and contents, shortened."""
+    """Return the version of the code asset: the job contracts that it speaks, and a digest of paths and contents."""
     sha = hashlib.sha256()
     for name in sorted(files):
         content = files[name].read_bytes()
         sha.update(f"{name}\0{len(content)}\0".encode() + content)
-    return sha.hexdigest()[:DIGEST_CHARS]
+    return asset_version(sha.hexdigest()[:DIGEST_CHARS])
 
 
 def copy_code(files: Mapping[str, Path], folder: Path) -> None:

@@ -123,6 +123,12 @@ class AzureMlWorkspace:
         models: Any = self._client.models
         models.archive(name, version)
 
+    def log_tail(self, job: str, *, max_bytes: int) -> str | None:
+        """Return the end of a job's log, None where there is none. Raises LogUnreadableError."""
+        from function_app.adapters.azure_ml_logs import JobLogs
+
+        return JobLogs(client_id=None).tail(self._client, job, max_bytes=max_bytes)
+
     def ensure_cluster(self, wanted: WantedCluster) -> PublishedCluster:
         """Create a cluster with the first of its sizes that can be had, unless one of that name exists.
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import click
 
-from cli import ROOT
 from cli.api_client import ApiClient
 from cli.demo.command import new_version
 from cli.errors import CliError, ending_on_signals
-from cli.options import with_api
+from cli.options import TWINS, with_api
 from cli.publish.workspace import AzureMlWorkspace
-from cli.smoke.checks import Results
+from cli.smoke.checks import CHECKS, Results
 from cli.smoke.course import DATASET, Course
+from cli.smoke.gpu import GPU_CHECK, ask_network, gpu_pipeline
 from cli.smoke.page import page
 from cli.smoke.removal import Removal, remove_all
 from cli.upload import data_account, open_uploader
@@ -44,12 +44,17 @@ FORMAT_VERSION = 1
     "--report",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    default=ROOT / ".landfall" / "smoke",
+    default=TWINS / "smoke",
     show_default=".landfall/smoke",
     help="Folder for the report.",
 )
+@click.option(
+    "--gpu",
+    is_flag=True,
+    help="Also train one step on the GPU nodes of a pipeline of synthetic data, and say which network NCCL uses.",
+)
 @with_api
-def smoke(client: ApiClient, *, account_url: str | None, container: str, folder: Path) -> int:
+def smoke(client: ApiClient, *, account_url: str | None, container: str, folder: Path, gpu: bool) -> int:
     """Test a deployment: two shards lead to a model on two small nodes, one job fails on purpose, one is canceled.
 
     Takes about 20 minutes and costs two small nodes for that time. Prints a line for each assertion. Removes what it
@@ -59,18 +64,30 @@ def smoke(client: ApiClient, *, account_url: str | None, container: str, folder:
     account, twin = data_account(account_url)
     if twin is not None:
         os.environ.update(twin.operator)  # Microsoft's client of Azure ML finds the twin by it
+    if gpu and twin is not None:
+        raise CliError("--gpu needs a deployment in Azure: the GPUs of the local twin exist by name only.")
+    return run_smoke(client, account, container, folder, with_gpu=gpu)
+
+
+def run_smoke(client: ApiClient, account: str, container: str, folder: Path, *, with_gpu: bool = False) -> int:
+    """Make the test; return the exit status. Raises CliError where it cannot be made."""
+    pipeline = gpu_pipeline(client.pipelines()) if with_gpu else None
     began = datetime.now(UTC)
     with ending_on_signals(), open_uploader(account, container) as uploader:
-        remove_all(client, uploader.container, AzureMlWorkspace.open)
+        left = remove_all(client, uploader.container, AzureMlWorkspace.open)
+        for text in left.removed:
+            click.echo(f"removed, left by an earlier test: {text}")
         version = new_version(began, lambda name: uploader.has(f"{DATASET}/{name}/"))
-        results = Results(click.echo)
+        results = Results(click.echo, (*CHECKS[:-1], GPU_CHECK, CHECKS[-1]) if pipeline else CHECKS)
         course = Course(api=client, data=uploader.container, version=version, results=results)
         error: str | None = "interrupted"
         try:
             course.run()
+            if pipeline is not None:
+                ask_network(course, pipeline, AzureMlWorkspace.open)
             error = None
-        except CliError as failure:
-            error = failure.message
+        except Exception as failure:
+            error = failure.message if isinstance(failure, CliError) else f"an unexpected answer: {failure!r:.500}"
             raise
         finally:
             removal = remove_all(client, uploader.container, AzureMlWorkspace.open)

@@ -196,13 +196,13 @@ class Course:
         """Cancel a running job."""
         self._request("canceled", LASTS, "cancellation")
         run_id = self.run_ids["canceled"]
-        running = self.wait(lambda: self._run_in(run_id, "running", *ENDED), RUN_WITHIN_S, sweeps=True)
+        running = self.wait(lambda: self.run_in(run_id, "running", *ENDED), RUN_WITHIN_S, sweeps=True)
         if running is None or running["state"] != "running":
             seen = f"{run_id}: {self.api.run(run_id)['state']}, not running within {RUN_WITHIN_S:.0f} s"
             self.results.record("cancellation", f"{seen}{because(running or {})}", holds=False)
             return
         self.api.cancel(run_id)
-        run = self.wait(lambda: self._run_in(run_id, *ENDED), RUN_WITHIN_S, sweeps=True) or self.api.run(run_id)
+        run = self.wait(lambda: self.run_in(run_id), RUN_WITHIN_S, sweeps=True) or self.api.run(run_id)
         seen = f"{run_id}: {run['state']}{because(run)}; model {run['model_name'] or 'none'}"
         self.results.record("cancellation", seen, holds=run["state"] == "canceled" and not run["model_name"])
 
@@ -215,7 +215,7 @@ class Course:
     def _ended(self, which: str, check: str) -> dict[str, Any]:
         """Return a run once it has ended and people were notified. Raises NoWayOnError where it does not end."""
         run_id = self.run_ids[which]
-        run = self.wait(lambda: self._run_in(run_id, *ENDED, notified=True), RUN_WITHIN_S)
+        run = self.wait(lambda: self.run_in(run_id, notified=True), RUN_WITHIN_S)
         if run is None:
             run = self.api.run(run_id)
             waits = run.get("waiting") or "it may wait for nodes: see the quota of its size"
@@ -226,7 +226,7 @@ class Course:
     def _after_all(self) -> None:
         """Look at what would have come meanwhile: further events, dead letters, and who noticed the ends."""
         noticed = dict(self._noticed())
-        if len(noticed) == len(self.run_ids) == len(("training", "failing", "canceled")):
+        if noticed.keys() >= {"training", "failing", "canceled"}:
             seen = "; ".join(f"the end of the {which} run was noticed by {whom}" for which, whom in noticed.items())
             self.results.record("end_events", seen, holds=True)
         if "training" not in self.run_ids:
@@ -277,10 +277,11 @@ class Course:
             return []
         return list(lines)
 
-    def _run_in(self, run_id: str, *states: str, notified: bool = False) -> dict[str, Any] | None:
+    def run_in(self, run_id: str, *states: str, notified: bool = False) -> dict[str, Any] | None:
+        """Return a run that is in one of the states, by default one that has ended; None for any other."""
         run = self.api.run(run_id)
         is_notified = run["notified_at"] is not None or run["state"] == "suppressed" or not notified
-        return run if run["state"] in states and is_notified else None
+        return run if run["state"] in (states or ENDED) and is_notified else None
 
     def wait(self, look: Callable[[], T | None], within_s: float, *, sweeps: bool = False) -> T | None:
         """Return what a look finds, None where it finds nothing in time. An app that does not answer is asked again.
@@ -310,6 +311,6 @@ def because(found: Mapping[str, Any], member: str = "reason") -> str:
     return f": {found[member]}" if found.get(member) else ""
 
 
-def first_line(error: AzureError) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line of what a service says."""
     return str(error).splitlines()[0] if str(error) else repr(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -50,8 +51,15 @@ def remove_all(
         found.problems.append(f"the runs were not canceled: {error.message}")
         runs = []
     _cancel(api, runs, found)
-    _delete_uploads(data, found)
-    _archive_models(runs, open_workspace, found)
+    try:
+        uploads = list(data.list_blob_names(name_starts_with=f"{DATASET}/"))
+    except AzureError as error:
+        found.problems.append(f"uploads below {DATASET}/ were not deleted: {first_line(error)}")
+        uploads = []
+    # Uploads are deleted last, so a version without any is one that a test has removed completely.
+    versions = {name.split("/")[1] for name in uploads}
+    _archive_models([run for run in runs if run["version"] in versions], open_workspace, found)
+    _delete(data, uploads, found)
     found.stays += _staying(runs)
     return found
 
@@ -66,19 +74,16 @@ def _cancel(api: ApiClient, runs: list[dict[str, Any]], found: Removal) -> None:
                 found.problems.append(f"run {run['run_id']}: not canceled: {error.message}")
 
 
-def _delete_uploads(data: ContainerClient, found: Removal) -> None:
+def _delete(data: ContainerClient, uploads: list[str], found: Removal) -> None:
     try:
-        names = list(data.list_blob_names(name_starts_with=f"{DATASET}/"))
-        for name in names:
-            try:
+        for name in uploads:
+            with contextlib.suppress(ResourceNotFoundError):  # another one has deleted it
                 data.delete_blob(name)
-            except ResourceNotFoundError:
-                continue
     except AzureError as error:
         found.problems.append(f"uploads below {DATASET}/ were not deleted: {first_line(error)}")
         return
-    if names:
-        found.removed.append(f"{len(names)} uploads below {DATASET}/")
+    if uploads:
+        found.removed.append(f"{len(uploads)} uploads below {DATASET}/")
 
 
 def _archive_models(
@@ -87,7 +92,7 @@ def _archive_models(
     registered = [run for run in runs if run["model_name"]]
     if not registered:
         return
-    identity = _workspace_of(registered[0])
+    identity = workspace_of(registered[0])
     if identity is None:
         found.problems.append("the models were not archived: their runs name no workspace")
         return
@@ -101,7 +106,7 @@ def _archive_models(
             found.problems.append(f"model {name} version {version} was not archived: {first_line(error)}")
 
 
-def _workspace_of(run: Mapping[str, Any]) -> WorkspaceId | None:
+def workspace_of(run: Mapping[str, Any]) -> WorkspaceId | None:
     """Return the workspace to which a run's outputs belong."""
     match = next(filter(None, map(_OUTPUT.fullmatch, run["outputs"].values())), None)
     if match is None:

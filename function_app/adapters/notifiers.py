@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from function_app.adapters.connections import credential
 from function_app.domain.errors import NotificationError
 from function_app.domain.records import NotificationRecord
+from shared.traces import TRACEPARENT, place_of_content
 
 if TYPE_CHECKING:
     from azure.eventgrid import EventGridPublisherClient
@@ -45,6 +46,7 @@ class TopicNotifier:
             subject=members["subject"],
             datacontenttype=members["datacontenttype"],
             data=members["data"],
+            extensions={TRACEPARENT: members[TRACEPARENT]} if TRACEPARENT in members else None,
         )
         try:
             self._publisher().send([event], **self._transport_options())
@@ -117,7 +119,8 @@ def event_id(notification: NotificationRecord) -> str:
 
 
 def event_members(notification: NotificationRecord) -> dict[str, Any]:
-    """Return the members of a CloudEvent 1.0."""
+    """Return the members of a CloudEvent 1.0, with the extension for tracing where it is about a run or a version."""
+    about = place_of_content(notification.content)
     return {
         "specversion": "1.0",
         "id": event_id(notification),
@@ -127,4 +130,5 @@ def event_members(notification: NotificationRecord) -> dict[str, Any]:
         "time": notification.created_at.isoformat(),
         "datacontenttype": "application/json",
         "data": dict(notification.content),
+        **({} if about is None else {TRACEPARENT: about.traceparent}),
     }

@@ -28,7 +28,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlags
 
-from function_app.telemetry import Span, TelemetrySink
+from function_app.telemetry import Span
 from shared.traces import Place
 
 QUIET = (
@@ -44,7 +44,7 @@ RESOURCE = {"service.name": "landfall", "service.namespace": "landfall"}
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
-def to_application_insights(connection_string: str) -> TelemetrySink:
+def to_application_insights(connection_string: str) -> OpenTelemetrySink:
     """Return what sends to Application Insights, with the identity that the app settings name."""
 
     def options() -> dict[str, Any]:
@@ -70,7 +70,7 @@ def to_application_insights(connection_string: str) -> TelemetrySink:
     return OpenTelemetrySink(processor, reader)
 
 
-def to_files(folder: Path) -> TelemetrySink:
+def to_files(folder: Path) -> OpenTelemetrySink:
     """Return what writes each trace into a file of its own, and leaves out metrics."""
     return OpenTelemetrySink(SimpleSpanProcessor(FileSpanExporter(folder)))
 

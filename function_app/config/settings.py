@@ -95,6 +95,8 @@ class Settings:
     max_concurrent_runs: int
     """Maximum active runs of all pipelines; further runs wait in the queue."""
     pages_sign_in: SignIn
+    in_azure: bool
+    """Whether this process is an instance of a function app in Azure."""
     insights_connection: str | None = field(default=None, repr=False)
     """Connection string of Application Insights; None: no telemetry leaves the app."""
     traces_dir: Path | None = None
@@ -125,6 +127,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         validation_budget_s=read.seconds("LANDFALL_VALIDATION_BUDGET_S", DEFAULT_BUDGET_S),
         max_concurrent_runs=read.count("LANDFALL_MAX_CONCURRENT_RUNS", DEFAULT_MAX_CONCURRENT_RUNS),
         pages_sign_in=_sign_in(read, environ),
+        in_azure=_in_azure(environ),
         insights_connection=read.text("APPLICATIONINSIGHTS_CONNECTION_STRING"),
         traces_dir=Path(traces) if (traces := read.text("LANDFALL_TRACES_DIR")) else None,
     )
@@ -165,12 +168,16 @@ def _workspace(read: _Reader) -> Workspace:
     )
 
 
+def _in_azure(environ: Mapping[str, str]) -> bool:
+    return any(name in environ for name in IN_AZURE)
+
+
 def _sign_in(read: _Reader, environ: Mapping[str, str]) -> SignIn:
     value = read.text(SIGN_IN) or SignIn.OFF
     if value not in set(SignIn):
         read.problems.append(f"{SIGN_IN} must be one of {', '.join(SignIn)}, got {setting_value(value)}")
         return SignIn.OFF
-    if value == SignIn.NONE and any(name in environ for name in IN_AZURE):
+    if value == SignIn.NONE and _in_azure(environ):
         read.problems.append(f"{SIGN_IN} must not be none in Azure, where everybody could read the pages")
     if value == SignIn.EASY_AUTH and environ.get(EASY_AUTH_STATE, "true").lower() == "false":
         read.problems.append(f"{SIGN_IN} is easy-auth, but App Service authentication is off: turn it on first")

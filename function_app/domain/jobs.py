@@ -13,12 +13,15 @@ from typing import Any
 from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.records import Generation, RunRecord
 from shared.job_arguments import JobArguments, ScriptArguments, TrainingOptions
+from shared.traces import TRACEPARENT, TRACEPARENT_VARIABLE, place_of_run
 from shared.training_report import FILE_NAME as REPORT_NAME
 from shared.vm_sizes import device_of, network_environment
 
 PREFIX = "landfall-"
 """Prefix of the names of Landfall's jobs."""
 TAG = "landfall."
+TRACEPARENT_TAG = TAG + TRACEPARENT
+"""The tag that tells which trace a job belongs to."""
 SPEC_HASH_TAG = "landfall.spec_hash"
 """The tag that tells whether an existing job of the same name is the one that was submitted."""
 
@@ -240,6 +243,7 @@ def _spec(
 ) -> JobSpec:
     train, machines, version = pipeline.train, pipeline.machines, generation.dataset_version
     run_id = f"{logical_run}-a1"
+    traceparent = place_of_run(version, run_id).traceparent
     tags = {"dataset_version": str(version), "fingerprint": generation.fingerprint, "run_id": run_id}
     return JobSpec(
         name=run_id,
@@ -260,8 +264,10 @@ def _spec(
             **network_environment(machines.vm_size),
             **(SCRIPT_ENVIRONMENT if is_own_script(train.script) else {}),
             **train.environment_variables,
+            TRACEPARENT_VARIABLE: traceparent,
         },
-        tags={TAG + name: value for name, value in {**tags, "pipeline": pipeline.pipeline}.items()},
+        tags={TAG + name: value for name, value in {**tags, "pipeline": pipeline.pipeline}.items()}
+        | {TRACEPARENT_TAG: traceparent},
     )
 
 

@@ -21,7 +21,11 @@ from typing import Any
 from function_app.domain.records import RunRecord
 
 MAX_QUEUED = 1000
-"""Runs that wait in the row, which holds 1 MiB; those behind them are put in line by later sweeps."""
+"""Runs that wait in the row; those behind them are put in line by later sweeps."""
+MAX_ROW_CHARS = 480_000
+"""Characters of all entries. A row of Azure tables holds 1 MiB, counts two bytes for each, and has other columns."""
+_ENTRY_CHARS = 250
+"""What an entry has beside its names: times, member names and punctuation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +162,7 @@ def release(
 
 def admit(queue: RunQueue, rules: QueueRules) -> RunQueue:
     """Return the queue with every run admitted that may be, the oldest place in line first."""
-    queue = _without_rivals(queue, rules)
+    queue = _fitting(_without_rivals(queue, rules))  # before a place in the row becomes a run
     for entry in sorted(queue.queued, key=lambda entry: entry.place):
         if len(queue.running) < rules.limit and queue.running_of(entry.pipeline) is None:
             queue = replace(queue, running=(*queue.running, entry), queued=_without(queue.queued, entry.logical_run))
@@ -217,12 +221,30 @@ def _version(entry: QueueEntry) -> tuple[str, ...]:
 
 
 def _bounded(queue: RunQueue) -> RunQueue:
-    """Keep the row within its size: the last of the longest line is put in line again by a later sweep."""
+    """Keep the line within its length: the last of the longest line is put in line again by a later sweep."""
     while len(queue.queued) > MAX_QUEUED:
-        lengths = Counter(entry.pipeline for entry in queue.queued)
-        last = max(queue.queued, key=lambda entry: (lengths[entry.pipeline], entry.place))
-        queue = replace(queue, queued=_without(queue.queued, last.logical_run))
+        queue = replace(queue, queued=_without(queue.queued, _last(queue).logical_run))
     return queue
+
+
+def _fitting(queue: RunQueue) -> RunQueue:
+    """Keep the row within its size, in the same way; without that Azure would refuse every change that adds a run."""
+    chars = sum(map(_chars, (*queue.running, *queue.queued))) + sum(map(_chars, queue.dropped))
+    while chars > MAX_ROW_CHARS and queue.queued:
+        last = _last(queue)
+        queue, chars = replace(queue, queued=_without(queue.queued, last.logical_run)), chars - _chars(last)
+    return queue
+
+
+def _last(queue: RunQueue) -> QueueEntry:
+    """Return the last of the longest line."""
+    lengths = Counter(entry.pipeline for entry in queue.queued)
+    return max(queue.queued, key=lambda entry: (lengths[entry.pipeline], entry.place))
+
+
+def _chars(entry: QueueEntry | Dropped) -> int:
+    names = (entry.reason,) if isinstance(entry, Dropped) else (entry.pipeline, entry.dataset, entry.version)
+    return _ENTRY_CHARS + len(entry.logical_run) + sum(map(len, names))
 
 
 def _dropping(queue: RunQueue, entry: QueueEntry, reason: str, *, gives_up_version: bool) -> RunQueue:

@@ -13,7 +13,7 @@ import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.jobs import runs_own_script
@@ -48,6 +48,8 @@ class StoredShards:
     """Names of shards that are not in the manifest, where the run's script may read them."""
     etags: str = ""
     """Digest of the names and ETags of the shards that a run may read; empty where there are none."""
+    written_at: datetime | None = None
+    """When the last of a run's shards was written."""
 
     @property
     def problem(self) -> str | None:
@@ -95,6 +97,7 @@ def data_in_storage(run: RunRecord, services: RunServices) -> StoredShards:
             one.name for one in beside if not has_no_records(by_name.get((one.split, one.name)), stored[one.name])
         ),
         etags=_digest([*shards, *beside], stored),
+        written_at=max((stored[one.name].last_modified for one in shards if one.name in stored), default=None),
     )
 
 

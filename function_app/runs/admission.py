@@ -100,7 +100,7 @@ def place_in_line(run: RunRecord, queue: RunQueue) -> str | None:
 
 def _record_waiting(run: RunRecord, queue: RunQueue, services: RunServices, *, is_new: bool, by: Actor) -> None:
     """Record what a run waits for, and notify people once for each place in line, whichever run has it."""
-    reason = place_in_line(run, queue) or f"waits behind the {run_queue.MAX_QUEUED} runs that are in line"
+    reason = place_in_line(run, queue) or f"waits behind the {len(queue.queued)} runs that are in line"
     if is_new:
         services.history.record(run.run_id, "run_armed", reason)
     elif by is Actor.SUBMISSION:  # the sweep looks at it every few minutes

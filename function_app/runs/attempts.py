@@ -26,6 +26,7 @@ from function_app.domain.failures import (
 )
 from function_app.domain.jobs import (
     TAG,
+    TRACEPARENT_TAG,
     JobSpec,
     JobStatus,
     runs_own_script,
@@ -39,6 +40,7 @@ from function_app.domain.run_states import RunState
 from function_app.runs.admission import what_lifts
 from function_app.runs.transitions import run_on_record
 from function_app.services import History, RunServices
+from shared.traces import TRACEPARENT_VARIABLE, place_of_run
 from shared.vm_sizes import network_environment
 
 RETRY = "retry"
@@ -85,10 +87,14 @@ def bad_script_members() -> dict[str, Any]:
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
-def final_members(run: RunRecord, failure_class: FailureClass, problem: str) -> dict[str, Any]:
-    """Return the same for a run that ends for a reason that the data are not to blame for."""
+def final_members(
+    run: RunRecord, failure_class: FailureClass, problem: str, *, fix: str | None = None
+) -> dict[str, Any]:
+    """Return the same for a run that ends for a reason that the data are not to blame for, and ``fix`` mends."""
     finding = Finding(failure_class=failure_class, evidence=problem)
     reason = _why_final(Remedy.STOP, finding.failure_class, run.dataset_version)
+    if fix is not None:
+        reason = f"the data are not to blame; {fix}, then: landfall submit {run.dataset_version}"
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
@@ -300,6 +306,7 @@ def _following(run: RunRecord, services: RunServices) -> RunRecord:
 
 def _next_spec(run: RunRecord, attempt: int, services: RunServices) -> JobSpec:
     spec, name = spec_from_json(run.spec), f"{run.logical_run}-a{attempt}"
+    traceparent = place_of_run(run.dataset_version, name).traceparent
     outputs = {
         key: {
             **output,
@@ -313,7 +320,8 @@ def _next_spec(run: RunRecord, attempt: int, services: RunServices) -> JobSpec:
         display_name=spec.display_name.replace(f"attempt {run.attempt})", f"attempt {attempt})"),
         outputs=outputs,
         timeout_s=run.next_timeout_s or spec.timeout_s,
-        tags={**spec.tags, TAG + "run_id": name},
+        environment_variables={**spec.environment_variables, TRACEPARENT_VARIABLE: traceparent},
+        tags={**spec.tags, TAG + "run_id": name, TRACEPARENT_TAG: traceparent},
     )
     if run.remedy == Remedy.SMALLER_BATCH:
         spec = replace(spec, command=with_smaller_batch(spec.command))
@@ -327,7 +335,10 @@ def _on_other_cluster(spec: JobSpec, compute: str, pipeline: Pipeline) -> JobSpe
     if machines is None:
         return spec  # a deployment removed it from the list
     kept = {k: v for k, v in spec.environment_variables.items() if k not in _NETWORK_VARIABLES}
-    environment = {**kept, **network_environment(machines.vm_size), **pipeline.train.environment_variables}
+    chosen = pipeline.train.environment_variables | {
+        TRACEPARENT_VARIABLE: spec.environment_variables[TRACEPARENT_VARIABLE]
+    }
+    environment = {**kept, **network_environment(machines.vm_size), **chosen}
     world_size = spec.num_nodes * machines.processes_per_node
     return replace(
         spec,

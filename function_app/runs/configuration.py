@@ -13,6 +13,7 @@ from function_app.ingest.closing import CLOSED
 from function_app.ingest.stored_shards import read_manifest
 from function_app.ports import DocumentStore
 from function_app.services import RunServices
+from shared import mismatch
 from shared.configuration import misfits, unreported_metrics
 from shared.job_arguments import TrainingOptions
 from shared.manifest import Manifest, ManifestError
@@ -25,6 +26,18 @@ def refuse_misfit(
     problems = _problems(pipeline, options, generation, documents)
     if problems:
         raise ConfigurationError(f"pipeline {pipeline.pipeline}: {'; '.join(problems)}", problems=problems)
+
+
+def other_contract(run: RunRecord, services: RunServices) -> str | None:
+    """Return why the code of a run, which was planned before an upgrade, would not understand the app's job.
+
+    None where it does, or where Azure ML already has the job. With the code that the settings name, the pipeline
+    would be out of service.
+    """
+    if run.spec["code_id"] == services.workspace.code_id:
+        return None
+    problem = mismatch(str(run.spec["code_id"]))
+    return problem if problem and services.jobs.status(run.run_id) is None else None
 
 
 def misfit(run: RunRecord, services: RunServices) -> str | None:

@@ -12,7 +12,7 @@ from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.notify.messages import notify_of_run
 from function_app.ports import JobService
 from function_app.runs.admission import awaits_attempt, hold_data, release
-from function_app.runs.attempts import start_attempt
+from function_app.runs.attempts import spent_cost, spent_node_hours, start_attempt
 from function_app.runs.transitions import change_run
 from function_app.services import RunServices
 from function_app.telemetry import Span
@@ -57,6 +57,11 @@ def _trace(run: RunRecord, services: RunServices) -> None:
     )
     span.set(run_id=run.run_id, state=run.state, attempt=run.attempt, nodes=run.num_nodes, failure=run.failure_class)
     services.telemetry.ended(span)
+    pipeline = services.pipelines.get(version.dataset)
+    if pipeline is not None and run.submitted_at is not None:
+        hours, cost = spent_node_hours([run]), spent_cost(pipeline, [run])
+        services.telemetry.measure("landfall.node_hours", hours, dataset=version.dataset)
+        services.telemetry.measure("landfall.cost", cost, dataset=version.dataset)
 
 
 def ask_cancel(run: RunRecord, jobs: JobService) -> None:

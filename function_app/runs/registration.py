@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from function_app.domain.errors import SubmissionRefusedError
@@ -13,6 +14,7 @@ from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import TAG, ModelRegistration
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
+from function_app.ingest.stored_shards import CLOCK_SKEW
 from function_app.runs.attempts import final_members
 from function_app.runs.gate import (
     GateError,
@@ -25,9 +27,12 @@ from function_app.runs.gate import (
 from function_app.runs.script_check import SCRIPT_ERRORS_TAG
 from function_app.runs.transitions import move_run
 from function_app.services import RunServices
-from shared.traces import place_of_run
+from function_app.telemetry import Span, Telemetry
+from shared.traces import TRACEPARENT, place_of_run, read_traceparent
 from shared.training_report import TrainingReport
 
+MAX_IMAGES_PER_S = 1e9
+"""A report may state any number; a larger one is no rate."""
 MAX_HOSTS = 100
 MAX_HOST_CHARS = 64
 
@@ -35,10 +40,10 @@ MAX_HOST_CHARS = 64
 def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
     """Register the model of a completed run if the gate allows it. Raises ServiceUnavailableError to try again."""
     metrics: dict[str, float] = {}
-    machines: dict[str, Any] = {}
+    report = None
     try:
         report = read_report(run, services.run_outputs)
-        metrics, machines = dict(report.metrics), _reported_machines(report)
+        metrics = dict(report.metrics)
         _check_data(run)
         check_machines(run, report)
         register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
@@ -56,11 +61,11 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
         if isinstance(error, _UnknownDataError):
             found = {"failure_class": FailureClass.DATA_CHANGED, "failure_evidence": error.evidence}
         found |= {"metrics": metrics}
-        return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, machines=machines, **found)
+        return _settled(run, RunState.NOT_REGISTERED, str(error), services, by=by, report=report, **found)
     text = f"model {registration.name} version {registration.version}"
     members = {"model_name": registration.name, "model_version": registration.version, "metrics": metrics}
     run = run if superseded is None else replace(run, reason=f"trained on superseded data: {superseded}")
-    return _settled(run, RunState.REGISTERED, text, services, by=by, machines=machines, **members)
+    return _settled(run, RunState.REGISTERED, text, services, by=by, report=report, **members)
 
 
 def _reported_machines(report: TrainingReport) -> dict[str, Any]:
@@ -149,11 +154,35 @@ def _settled(
     services: RunServices,
     *,
     by: Actor,
-    machines: dict[str, Any],
+    report: TrainingReport | None,
     **members: Any,
 ) -> RunRecord:
     members["reason"] = reason if state is RunState.NOT_REGISTERED else run.reason
     run, moved = move_run(services.ledger, run, state, by=by, now=services.clock(), **members)
     if moved:
+        machines = {} if report is None else _reported_machines(report)
         services.history.record(run.run_id, f"run_{state}", reason, by=by, **machines)
+        if report is not None:
+            _trace_training(run, report, services.telemetry)
     return run
+
+
+def _trace_training(run: RunRecord, report: TrainingReport, telemetry: Telemetry) -> None:
+    """Trace the training by its report, whose members may be anything; its times must be within those of the run."""
+    rate, details = report.images_per_s, report.details
+    is_rate = isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate < MAX_IMAGES_PER_S
+    if is_rate and rate is not None:
+        telemetry.measure("landfall.images_per_s", rate, dataset=run.dataset_version.dataset)
+    place = place_of_run(run.dataset_version, run.run_id)
+    stated = read_traceparent(details.get(TRACEPARENT)) if isinstance(details, Mapping) else None
+    if stated != place or run.submitted_at is None:
+        return  # a script of the user, or a job of an earlier release
+    try:
+        began, ended = datetime.fromisoformat(report.started_at), datetime.fromisoformat(report.ended_at)
+        is_within = run.submitted_at - CLOCK_SKEW <= began <= ended <= telemetry.clock() + CLOCK_SKEW
+    except (TypeError, ValueError):  # no times, or times without a zone
+        return
+    if is_within:
+        span = Span(name="training", place=place.new_child(), parent=place, started_at=began, ended_at=ended)
+        span.set(images_per_s=rate if is_rate else None, world_size=run.world_size)
+        telemetry.ended(span)

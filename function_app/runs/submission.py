@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from function_app.config.pipelines import Pipeline
@@ -26,7 +27,7 @@ from function_app.ports import RunsLedger
 from function_app.runs.admission import admit, last_attempt, release, why_held
 from function_app.runs.attempts import bad_script_members, final_members, record_remedy, refusal_members
 from function_app.runs.cancellation import cancel_superseded
-from function_app.runs.configuration import misfit
+from function_app.runs.configuration import misfit, other_contract
 from function_app.runs.ending import ask_cancel, end_run
 from function_app.runs.script_check import script_refusal
 from function_app.runs.transitions import change_run, move_run
@@ -65,12 +66,12 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
     Raises ServiceUnavailableError where Azure ML did not answer: the claim is given back, and another delivery or the
     sweep tries again.
     """
-    etags = run.data_etags
+    etags, written_at = run.data_etags, None
     if run.state is RunState.PLANNED:
         stored = _to_submit(run, services, by)
         if stored is None:
             return run
-        etags = stored.etags
+        etags, written_at = stored.etags, stored.written_at
     run, claimed = _claim_submission(run, etags, services)
     if not claimed:
         until = run.claimed_until if run.state is RunState.SUBMITTING else None
@@ -84,6 +85,7 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
             return _refused(run, *found, services, by)
         with services.telemetry.span("submitted", place_of_run(run.dataset_version, run.run_id), run_id=run.run_id):
             services.jobs.submit(spec_from_json(run.spec))
+        _measure_delay(run, written_at, services)
     except SubmissionRefusedError as error:
         return _refused(run, str(error), refusal_members(run, error, services), services, by)
     except Exception as error:
@@ -92,6 +94,13 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
             services.history.record(run.run_id, "submission_delayed", f"{error}; it is submitted again")
         raise
     return _submitted(run, services, by)
+
+
+def _measure_delay(run: RunRecord, written_at: datetime | None, services: RunServices) -> None:
+    """Measure the time from the last upload to the submission of the run that the closing started by itself."""
+    if written_at is not None and run.trigger == CLOSED and run.attempt == 1:
+        delay_s = (services.clock() - written_at).total_seconds()
+        services.telemetry.measure("landfall.submission.delay", delay_s, dataset=run.dataset_version.dataset)
 
 
 def _to_submit(run: RunRecord, services: RunServices, by: Actor) -> StoredShards | None:
@@ -148,6 +157,8 @@ def _give_up(run: RunRecord, reason: str, services: RunServices, by: Actor) -> N
 
 def _mistake(run: RunRecord, services: RunServices) -> tuple[str, dict[str, Any]] | None:
     """Return what a person has to correct before the run can be submitted, and the members that say so."""
+    if problem := other_contract(run, services):
+        return problem, final_members(run, FailureClass.CONFIGURATION, problem, fix="run `azd up`")
     if problem := script_refusal(run, services):
         return problem, bad_script_members()
     if problem := misfit(run, services):

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from function_app.domain.errors import InvalidEventError, LedgerConflictError, NotFoundError, ReplayRefusedError
 from function_app.domain.events import (
@@ -181,14 +182,23 @@ def subject_of(source: str, payload: str) -> str:
 
 
 @contextmanager
-def failures_on_record(source: str, identity: str | bytes, services: NotifyServices) -> Iterator[None]:
+def failures_on_record(
+    source: str, identity: str | bytes, services: NotifyServices, *, inserted_at: datetime | None = None
+) -> Iterator[None]:
     """Record a handler's error under the message's identity, then let it through to the host.
 
-    ``identity`` is a queue message's body, which is still known once the message was given up.
+    ``identity`` is a queue message's body, which is still known once the message was given up. How long it waited
+    and how it ended is measured.
     """
+    telemetry = services.telemetry
+    if inserted_at is not None:
+        age = services.clock() - (inserted_at if inserted_at.tzinfo else inserted_at.replace(tzinfo=UTC))
+        telemetry.measure("landfall.queue.age", age.total_seconds(), queue=source)
     try:
         yield
+        telemetry.add("landfall.messages", queue=source, result="handled")
     except Exception as error:
+        telemetry.add("landfall.messages", queue=source, result="failed")
         _record(source, identity, error, services)
         raise
 

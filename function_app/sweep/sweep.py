@@ -24,6 +24,7 @@ from function_app.sweep.missed_uploads import send_missed
 from function_app.sweep.unknown_jobs import care_for_unknown_jobs
 from function_app.sweep.watchdog import warn_if_stalled, watch_pipelines, watch_run
 from shared.errors import LandfallError
+from shared.traces import place_of_run
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +142,16 @@ def _looked_after(
 
 
 def _care_for_run(run: RunRecord, services: Services) -> None:
+    services.telemetry.measure(
+        "landfall.run.age", (services.clock() - run.state_since).total_seconds(), state=run.state
+    )
     if run.state not in AWAITING_SUBMISSION:
-        watch_run(follow_run(run, services, by=Actor.SWEEP), services)
+        place = place_of_run(run.dataset_version, run.run_id)
+        with services.telemetry.span("run event", place, is_kept=False, run_id=run.run_id, by=Actor.SWEEP) as span:
+            followed = follow_run(run, services, by=Actor.SWEEP)
+            if span is not None:
+                span.is_kept = span.is_kept or followed.state is not run.state
+                span.set(state_before=run.state, state=followed.state)
+        watch_run(followed, services)
     elif services.clock() - run.state_since >= services.sweep_grace:
         submit_run(run, services, by=Actor.SWEEP)

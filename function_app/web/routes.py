@@ -13,6 +13,7 @@ from function_app.domain.errors import NotFoundError
 from function_app.domain.records import PERSON, DatasetVersion
 from function_app.domain.run_states import RunState
 from function_app.explain.description import describe_version
+from function_app.explain.doctor import Diagnosis, examine
 from function_app.explain.history import why as history_of
 from function_app.runs.admission import release_data
 from function_app.runs.cancellation import cancel_run
@@ -123,6 +124,15 @@ def release(dataset: DatasetName, version: VersionName, services: AppServices) -
 def pipelines(services: AppServices) -> PipelinesBody:
     """List the pipelines, and the problems of those that are out of service until their files are mended."""
     return PipelinesBody.of_services(services)
+
+
+@router.get("/doctor")
+def doctor(services: AppServices) -> Diagnosis:
+    """Look, with the app's own identity, at all that it needs, such as queues and workspace; at most 45 seconds.
+
+    A check is `ok`, `wrong`, `unknown` (no answer in time) or `absent` (this deployment has no such thing).
+    """
+    return examine(services)
 
 
 @router.get("/runs", responses=_refusals(422))

@@ -44,12 +44,37 @@ var logAlerts = [
   {
     name: 'messages-failed'
     text: 'Messages failed five times and were moved to a poison queue. See landfall dead-letters list.'
-    query: 'AppTraces | where Message has "MaxDequeueCount" and Message has "-poison"'
+    query: loadTextContent('../queries/messages-failed.kql')
+  }
+  {
+    name: 'messages-late'
+    text: 'Messages waited for more than 15 minutes before they were handled. See landfall status.'
+    query: loadTextContent('../queries/messages-late.kql')
   }
   {
     name: 'sweeps-failed'
     text: 'Sweeps failed: what an event missed is not repaired. See landfall reconcile.'
-    query: 'AppRequests | where Name in ("reconcile", "sweep_requested") and Success == false'
+    query: loadTextContent('../queries/sweeps-failed.kql')
+  }
+  {
+    name: 'sweeps-missing'
+    text: 'No sweep has run for 15 minutes: the app does not start, or its timer does not fire. See landfall doctor.'
+    query: loadTextContent('../queries/sweeps-missing.kql')
+  }
+  {
+    name: 'runs-stuck'
+    text: 'The app has not taken a run further for an hour. See landfall runs.'
+    query: loadTextContent('../queries/runs-stuck.kql')
+  }
+  {
+    name: 'notifications-failed'
+    text: 'Recipients could not be notified. See landfall run.'
+    query: loadTextContent('../queries/notifications-failed.kql')
+  }
+  {
+    name: 'logs-capped'
+    text: 'The daily limit of logs was reached: until tomorrow no alert on logs can fire.'
+    query: loadTextContent('../queries/logs-capped.kql')
   }
 ]
 

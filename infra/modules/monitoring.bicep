@@ -1,4 +1,5 @@
-// Logs of the function app: an Application Insights in a Log Analytics workspace, with a daily limit on what they may cost.
+// Telemetry of the function app: Application Insights in a Log Analytics workspace, with a daily limit on what it may cost,
+// and a workbook that shows it.
 
 @description('Region.')
 param location string
@@ -18,6 +19,32 @@ param dailyCapGb int
 param appPrincipalId string
 
 var roles = loadJsonContent('../roles.json')
+var charts = [
+  { title: 'Decisions', view: 'timechart', query: loadTextContent('../queries/events.kql') }
+  { title: 'Events that changed nothing', view: 'timechart', query: loadTextContent('../queries/duplicates.kql') }
+  { title: 'Messages', view: 'timechart', query: loadTextContent('../queries/messages.kql') }
+  { title: 'Wait in the queues, in seconds', view: 'timechart', query: loadTextContent('../queries/queue-age.kql') }
+  { title: 'Last shard to submission, in seconds', view: 'table', query: loadTextContent('../queries/submission-delay.kql') }
+  { title: 'States of runs', view: 'timechart', query: loadTextContent('../queries/run-states.kql') }
+  { title: 'Runs that have not ended', view: 'table', query: loadTextContent('../queries/open-runs.kql') }
+  { title: 'Images per second', view: 'table', query: loadTextContent('../queries/throughput.kql') }
+  { title: 'Cost of runs', view: 'timechart', query: loadTextContent('../queries/cost.kql') }
+  { title: 'Steps that failed', view: 'table', query: loadTextContent('../queries/failed-steps.kql') }
+]
+var items = [for each in charts: {
+  type: 3
+  name: each.title
+  content: {
+    version: 'KqlItem/1.0'
+    title: each.title
+    query: each.query
+    visualization: each.view
+    size: 0
+    timeContext: { durationMs: 86400000 }
+    queryType: 0
+    resourceType: 'microsoft.operationalinsights/workspaces'
+  }
+}]
 
 resource logs 'Microsoft.OperationalInsights/workspaces@2025-02-01' = {
   name: 'log-${suffix}'
@@ -51,6 +78,19 @@ resource appPublishes 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
     principalId: appPrincipalId
     principalType: 'ServicePrincipal'
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles['Monitoring Metrics Publisher'])
+  }
+}
+
+resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
+  name: guid(logs.id, 'landfall')
+  location: location
+  tags: tags
+  kind: 'shared'
+  properties: {
+    displayName: 'Landfall'
+    category: 'workbook'
+    sourceId: logs.id
+    serializedData: string({ version: 'Notebook/1.0', items: items })
   }
 }
 

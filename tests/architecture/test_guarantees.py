@@ -14,6 +14,7 @@ from tests.support.processes import REPOSITORY
 PAGE = REPOSITORY / "docs" / "guarantees.md"
 AZURE = REPOSITORY / "docs" / "azure.md"
 THREATS = REPOSITORY / "docs" / "security.md"
+SCALE = REPOSITORY / "docs" / "scale.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 PROMISE_COLUMNS = ["promise", "mechanism", "tests of the gate", "further tests of `make test-all`"]
 
@@ -52,7 +53,7 @@ def wrong(cell: int, *, slow: bool) -> Iterator[str]:
                 yield f"{path}::{name}"
 
 
-@pytest.mark.parametrize("page", [PAGE, AZURE, THREATS], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [PAGE, AZURE, THREATS, SCALE], ids=lambda page: page.stem)
 def test_every_named_test_exists(page: Path) -> None:
     """A test that is renamed or removed is missed here, with its promise."""
     named = set(NAMED.findall(page.read_text(encoding="utf-8")))

@@ -16,7 +16,8 @@ from tools.bicep_files import BicepFile, Declaration, Expression, descendants, r
 
 SCHEMAS = ROOT / "tests" / "fixtures" / "arm" / "schemas.json"
 FUNCTIONS = {
-    *("concat", "empty", "environment", "guid", "items", "loadJsonContent", "loadYamlContent", "replace"),
+    *("concat", "empty", "environment", "guid", "items", "loadJsonContent", "loadTextContent"),
+    *("loadYamlContent", "replace", "string"),
     *("resourceGroup", "split", "subscription", "subscriptionResourceId", "tenant", "union", "uniqueString"),
 }
 """What the files call; another function is added here once its arguments have been looked at."""

@@ -381,6 +381,13 @@ def _leaves(value: Any) -> Iterator[str]:
         yield value.text if isinstance(value, Expression) else str(value)
 
 
+def _query(loaded: Expression | str | None) -> str:
+    """Return the text of a query that a Bicep file loads; nothing where there is no such file."""
+    match = re.fullmatch(r"loadTextContent\('\.\./(queries/[\w-]+\.kql)'\)", getattr(loaded, "text", ""))
+    file = ROOT / "infra" / match[1] if match else None
+    return file.read_text(encoding="utf-8") if file and file.is_file() else ""
+
+
 def costs(files: Files) -> Iterator[str]:
     """The budget writes at 50, 80 and 100 %, and lost events and idle nodes are reported."""
     file = files["modules/alerts.bicep"]
@@ -393,9 +400,10 @@ def costs(files: Files) -> Iterator[str]:
         yield f"{file.name}: dropped and dead-lettered events of both topics must be watched"
     triggers = (ROOT / "function_app" / "functions.py").read_text(encoding="utf-8")
     for alert in file.of("var")["logAlerts"].body:
-        if not alert.get("name") or not alert.get("text") or "| where " not in alert.get("query", ""):
-            yield f"{file.name}: each alert on logs has a name, a text and a query"
-        for name in re.findall(r'"(\w+)"', alert.get("query", "").partition("Name in")[2]):
+        query = _query(alert.get("query"))
+        if not alert.get("name") or not alert.get("text") or "| where " not in query:
+            yield f"{file.name}: each alert on logs has a name, a text and a query in infra/queries"
+        for name in re.findall(r'"(\w+)"', query.partition("AppRequests")[2]):
             if f"def {name}(" not in triggers:
                 yield f"{file.name}: the function {name} does not exist"
     criteria = file.of("resource")["failures"].body["properties"].get("criteria", {}).get("allOf", [])

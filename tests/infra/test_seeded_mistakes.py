@@ -246,12 +246,7 @@ MISTAKES = {
         "keyType",
     ),
     "alert that reaches no one": ("alerts", "    actions: { actionGroups: [people.id] }\n", "", "actionGroups"),
-    "alert on another function": (
-        "alerts",
-        '"sweep_requested"',
-        '"sweeps_requested"',
-        "sweeps_requested does not exist",
-    ),
+    "alert without its query": ("alerts", "queries/sweeps-failed.kql", "queries/sweep-failed.kql", "and a query in"),
     "workspace with another vault": (
         WORKSPACE,
         "keyVault: vaultId",

@@ -83,6 +83,7 @@ def test_the_trace_is_one_tree_from_the_upload_to_the_notifications(folder: Path
     ), ways
     assert [*notified[:4], "submitted"] in ways
     assert [*notified[:5], "registered"] in ways
+    assert [*notified[:4], "training"] in ways, "the job's environment led the trace into its report"
 
 
 def test_gradients_went_through_horovod(folder: Path) -> None:

@@ -38,7 +38,8 @@ def smoke(twin: TwinUnderTest, folder: Path) -> tuple[int | None, dict[str, Any]
 
 
 def test_every_assertion_holds_and_nothing_is_left(twin: TwinUnderTest, tmp_path: Path) -> None:
-    """Two ranks on two nodes, a model, a failure, a cancellation; then no upload and no active model is there."""
+    """Two ranks on two nodes, a model, a failure, a cancellation; what a killed test left is removed, too."""
+    twin.upload("landfall-smoke/killed", {"notes.part": b"left"})
     status, report, output = smoke(twin, tmp_path)
     outcomes = {check["name"]: check["outcome"] for check in report["checks"]}
     assert (0, "passed", dict.fromkeys((check.name for check in CHECKS), "passed")) == (
@@ -48,3 +49,7 @@ def test_every_assertion_holds_and_nothing_is_left(twin: TwinUnderTest, tmp_path
     ), output
     uploads = twin.blobs.get_container_client("datasets").list_blob_names(name_starts_with="landfall-smoke/")
     assert [] == list(uploads)
+    removed = " ".join(report["removed"])
+    assert all(text in removed for text in ("2 uploads", "model landfall-smoke version"))
+    assert "left by an earlier test: 1 uploads below landfall-smoke/" in output
+    assert "<h1" in (tmp_path / "smoke.html").read_text()

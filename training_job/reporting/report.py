@@ -15,6 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from shared.traces import TRACEPARENT, TRACEPARENT_VARIABLE
 from shared.training_report import TrainingReport
 from training_job.machines import SIMULATED_DEVICE, nodes_are_simulated, nodes_in_use
 from training_job.process_environment import run_id
@@ -54,6 +55,7 @@ def make_report(
             "hardware": hardware(session.device),
             "nodes_are_simulated": nodes_are_simulated(),
             "hosts": list(session.hosts),
+            TRACEPARENT: os.environ.get(TRACEPARENT_VARIABLE),
             "exchange": "horovod" if session.world.size > 1 else "none",
             "peak_memory_bytes": peak_memory_bytes(),
             "model": {"name": session.model.name, "weights": session.model.count_params()},

@@ -120,7 +120,7 @@ def _run(row: Row) -> RunRecord:
 
 
 class TableRunQueue:
-    """Row ``board``, replaced under its ETag: JSON in as many columns as needed; 1,000 pipelines fit into 1 MiB."""
+    """Row ``board``, replaced under its ETag: JSON in as many columns as needed, see `run_queue.MAX_ROW_CHARS`."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables

@@ -44,8 +44,8 @@ def test_of_twelve_that_want_the_only_place_one_gets_it(ledger: Ledger) -> None:
 
 
 def test_a_thousand_pipelines_fit_into_the_row(ledger: Ledger) -> None:
-    """As many as there may be pipeline files, each with a run that is running, and as many as wait at most."""
+    """As many as there may be pipeline files, each with an active run, and as many that wait as fit beside them."""
     entries = tuple(entry(number, f"pipeline-{number:050}") for number in range(MAX_QUEUED))
-    queue = RunQueue(running=entries, queued=entries)
+    queue = enqueue(RunQueue(running=entries, queued=entries), entries[0], QueueRules(limit=MAX_QUEUED))
     ledger.change_run_queue(lambda _: queue)
     assert queue == ledger.run_queue()

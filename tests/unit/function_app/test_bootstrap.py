@@ -14,6 +14,7 @@ from function_app import bootstrap, functions
 from function_app.bootstrap import build_services
 from function_app.domain.errors import PipelineError, SettingsError
 from horovod_lint import ScriptError
+from shared import SPOKEN, asset_version, mismatch
 from tests.support.world import CLUSTERS, PIPELINE, SIZES
 from tests.unit.function_app.config.test_settings import REQUIRED
 from tests.unit.function_app.web.client import ask
@@ -113,6 +114,17 @@ def test_a_missing_address_stops_the_pipelines_that_need_it(tmp_path: Path) -> N
     services = build_services(settings)
     problem = "digits.yaml: notify: LANDFALL_WEBHOOK_PEOPLE is not set; set it to an https address"
     assert (["other"], {"digits": (problem,)}) == (list(services.pipelines), services.out_of_service)
+
+
+def test_code_of_another_release_takes_every_pipeline_out_of_service(tmp_path: Path) -> None:
+    """Uploads wait as with a wrong file, and nothing is submitted, until app and code are of one release."""
+    code_id, later = REQUIRED["LANDFALL_CODE_ID"].rpartition("/")[0], (SPOKEN[-1] + 1,)
+    named = f"{code_id}/{asset_version('0a', later)}"
+    services = build_services(environ(tmp_path, LANDFALL_CODE_ID=named))
+    assert {"digits": (f"digits.yaml: LANDFALL_CODE_ID: {mismatch(named)}",)} == services.out_of_service
+    assert {"digits": ("topic", "webhook:LANDFALL_WEBHOOK_PEOPLE")} == services.outage_recipients
+    named = f"{code_id}/{asset_version('0a', (SPOKEN[-1], *later))}"
+    assert ["digits"] == list(build_services(environ(tmp_path, LANDFALL_CODE_ID=named)).pipelines)
 
 
 def test_a_copy_stops_its_dataset_but_not_the_name_of_its_original(tmp_path: Path) -> None:

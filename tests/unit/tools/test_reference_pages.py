@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tools.reference_pages import PIPELINES_PAGE, STATES_PAGE, pipeline_fields, pipelines_page, states_page
+from tools.reference_pages import (
+    CLI_PAGE,
+    PIPELINES_PAGE,
+    STATES_PAGE,
+    cli_page,
+    pipeline_fields,
+    pipelines_page,
+    states_page,
+)
 
 
 def test_the_reference_of_pipeline_files_is_fresh() -> None:
@@ -13,6 +21,11 @@ def test_the_reference_of_pipeline_files_is_fresh() -> None:
 def test_the_page_of_run_states_is_fresh() -> None:
     """If this fails: python -m tools.reference_pages."""
     assert states_page() == STATES_PAGE.read_text()
+
+
+def test_the_page_of_the_command_line_is_fresh() -> None:
+    """If this fails: python -m tools.reference_pages."""
+    assert cli_page() == CLI_PAGE.read_text()
 
 
 def test_every_field_of_a_pipeline_has_a_meaning() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli.deploy.after import await_health, publish_assets
+from cli.deploy.after import await_health, publish_assets, smoke_test
 from cli.deploy.before import PROVIDERS, image_version, prepare
 from cli.deploy.programs import AzdEnvironment
 from cli.errors import CliError
@@ -384,3 +384,59 @@ def test_an_app_that_stays_ill_is_reported(app: tuple[type[_App], str]) -> None:
     handler.answers = [(503, b"")]
     with pytest.raises(CliError, match=r"is not healthy after 0 s: HTTP 503\. The app's log has the reason"):
         await_health(AzdEnvironment(values={"LANDFALL_URL": url}), within_s=0)
+
+
+SMOKE = {
+    "LANDFALL_RESOURCE_GROUP": "rg-test",
+    "LANDFALL_FUNCTION_APP": "func-x",
+    "LANDFALL_DATA_ACCOUNT": "lfdatax",
+    "LANDFALL_URL": "https://func-x.azurewebsites.net",
+}
+
+
+@pytest.fixture
+def smoke_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, str]]:
+    """The smoke tests that a hook made: function app and account. The first of them fails."""
+    made: list[tuple[str, str]] = []
+
+    def run(client: Any, account: str, _container: str, _folder: Path) -> int:
+        made.append((client.url, account))
+        return int(len(made) == 1)
+
+    monkeypatch.setattr("cli.deploy.after.run_smoke", run)
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "smoke.yaml").write_text("")
+    return made
+
+
+def test_a_deployment_ends_with_a_smoke_test_that_can_be_repeated(
+    programs: AzurePrograms, smoke_tests: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """With the key of the app and the account of the data; where it does not pass, the hook says what to do."""
+    programs.answer(answers={"az functionapp keys list": {"functionKeys": {"default": "k"}}})
+    with pytest.raises(CliError, match="azd hooks run postdeploy"):
+        smoke_test(tmp_path, AzdEnvironment(values=SMOKE))
+    smoke_test(tmp_path, AzdEnvironment(values=SMOKE))
+    assert [(SMOKE["LANDFALL_URL"], "https://lfdatax.blob.core.windows.net")] * 2 == smoke_tests
+    assert ["az functionapp keys list"] * 2 == words(programs.calls, 4)
+
+
+def test_a_smoke_test_may_be_left_out(
+    programs: AzurePrograms, smoke_tests: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """By a setting, or by removing its pipeline; nothing is asked then."""
+    smoke_test(tmp_path, AzdEnvironment(values=SMOKE | {"LANDFALL_SMOKE": "off"}))
+    (tmp_path / "pipelines" / "smoke.yaml").unlink()
+    smoke_test(tmp_path, AzdEnvironment(values=SMOKE))
+    assert ([], []) == (smoke_tests, programs.calls)
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"functionKeys": None}, ["k"]])
+def test_keys_that_az_does_not_list_are_an_error(
+    answer: Any, programs: AzurePrograms, smoke_tests: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """The call is named, and no test is made without a key."""
+    programs.answer(answers={"az functionapp keys list": answer})
+    with pytest.raises(CliError, match="az functionapp keys list"):
+        smoke_test(tmp_path, AzdEnvironment(values=SMOKE))
+    assert [] == smoke_tests

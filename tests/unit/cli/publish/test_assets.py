@@ -20,6 +20,7 @@ from cli.publish.assets import (
 from cli.publish.clusters import WantedCluster
 from cli.publish.workspace import WorkspaceId
 from function_app.config.clusters import Cluster, ClusterSize
+from shared import SPOKEN, spoken_by
 from tests.support.memory_workspace import MemoryWorkspace
 from tests.support.processes import REPOSITORY
 
@@ -135,6 +136,13 @@ def test_changed_code_has_another_digest(tmp_path: Path, change: str) -> None:
     script = pipelines / "scripts" / "mine.py"
     script.write_text("print('other')") if change == "content" else script.rename(script.with_name("other.py"))
     assert before != code_version(collect_code(root, pipelines))
+
+
+def test_the_version_says_which_contracts_the_code_speaks(tmp_path: Path) -> None:
+    """The function app compares them with its own before it submits a job."""
+    version = code_version(collect_code(*clone(tmp_path)))
+    assert SPOKEN == spoken_by(f"{W}/codes/landfall-training/versions/{version}")
+    assert version.startswith("c1-")
 
 
 def test_building_copies_the_files(tmp_path: Path) -> None:

@@ -20,9 +20,9 @@ MACHINES = {
 }  # fmt: skip
 URI = "azureml://subscriptions/s/resourcegroups/g/workspaces/w/datastores/landfall_runs/paths/x"
 RUN: Mapping[str, Any] = {
-    "state": "submitted", "submitted_at": "t", "notified_at": None, "reason": None, "model_name": None,
-    "model_version": None, "failure_class": None, "remedy": None, "next_run_id": None, "log_tail": None,
-    "notifications": [], "outputs": {"model": URI}, "waiting": None,
+    "version": VERSION, "state": "submitted", "submitted_at": "t", "notified_at": None, "reason": None,
+    "model_name": None, "model_version": None, "failure_class": None, "remedy": None, "next_run_id": None,
+    "log_tail": None, "notifications": [], "outputs": {"model": URI}, "waiting": None,
 }  # fmt: skip
 TOPIC = [{"recipient": "topic", "state": "sent", "last_error": None}]
 REPORT = {"world_size": 2, "num_nodes": 2, "hosts": ["node-0", "node-1"], "nodes_are_simulated": False}
@@ -159,6 +159,7 @@ class Container:
         self.refusals: list[AzureError] = []
         """Errors of the next writes."""
         self.refuses_deletions: AzureError | None = None
+        self.refuses_lists: AzureError | None = None
 
     def upload_blob(self, name: str, content: bytes, *, overwrite: bool) -> None:
         assert overwrite
@@ -173,6 +174,8 @@ class Container:
             raise ResourceNotFoundError(name)
 
     def list_blob_names(self, name_starts_with: str) -> list[str]:
+        if self.refuses_lists:
+            raise self.refuses_lists
         return [name for name in self.blobs if name.startswith(name_starts_with)]
 
 

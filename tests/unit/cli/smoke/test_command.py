@@ -70,6 +70,15 @@ def test_an_app_that_fails_midway_leaves_a_report_and_no_uploads(deployment: Dep
     assert "the app is broken" in report["error"]
 
 
+def test_an_answer_that_lacks_something_is_an_error(deployment: Deployment, tmp_path: Path) -> None:
+    """As by an app of another version: no stack trace, and a report."""
+    deployment.pipelines = [{"dataset": "landfall-smoke", "state": "in_service"}]
+    result, report = smoke(tmp_path)
+    assert isinstance(result.exception, CliError)
+    assert "answered without 'machines'" in result.exception.message
+    assert "KeyError('machines')" in report["error"]
+
+
 def test_an_interruption_cancels_and_removes(deployment: Deployment, tmp_path: Path) -> None:
     """What costs money is ended, and the report says how far it came."""
     deployment.interrupts_at = "POST /api/runs/run-canceled/cancel"
@@ -81,3 +90,13 @@ def test_an_interruption_cancels_and_removes(deployment: Deployment, tmp_path: P
         deployment.runs["run-canceled"]["state"],
     )
     assert "interrupted" in report["error"]
+
+
+def test_gpus_are_refused_before_anything_is_uploaded(deployment: Deployment, tmp_path: Path) -> None:
+    """Where no pipeline has any."""
+    deployment.pipelines = [{**deployment.pipelines[0], "splits": ["train", "validation"]}]
+    arguments = ["smoke", "--gpu", "--report", str(tmp_path), "--account-url", "https://my.blob.core.windows.net"]
+    result = CliRunner().invoke(landfall, arguments, standalone_mode=False)
+    assert isinstance(result.exception, CliError)
+    assert "no cluster has a GPU" in result.exception.message
+    assert ({}, []) == (deployment.data.blobs, list(tmp_path.iterdir()))

@@ -5,11 +5,22 @@ from __future__ import annotations
 import re
 
 from cli.smoke.checks import CHECKS
+from cli.smoke.gpu import GPU_CHECK
 from tests.support.processes import REPOSITORY
+
+PAGE = (REPOSITORY / "docs" / "azure.md").read_text(encoding="utf-8")
+SECTION = PAGE.partition("## What the smoke test shows")[2].partition("\n## ")[0]
 
 
 def test_the_page_has_a_row_for_each_assertion() -> None:
     """In their order."""
-    page = (REPOSITORY / "docs" / "azure.md").read_text(encoding="utf-8")
-    section = page.partition("## What the smoke test shows")[2].partition("\n## ")[0]
-    assert [check.name for check in CHECKS] == re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    names = [check.name for check in (*CHECKS[:-1], GPU_CHECK, CHECKS[-1])]
+    assert names == re.findall(r"^\| `(\w+)`", SECTION, re.MULTILINE)
+
+
+def test_what_only_a_subscription_shows_has_its_assertion_or_is_said_to_have_none() -> None:
+    """Each row of the page's tables whose last column says something."""
+    rows = [line.split(" | ") for line in PAGE.splitlines() if re.match(r"\| [ABC]\d+\.", line)]
+    wanted = {row[0].removeprefix("| ").partition(".")[0] for row in rows if row[-1].strip(" |")}
+    assert len(wanted) > 10
+    assert set() == wanted - set(re.findall(r"\b[ABC]\d+\b", SECTION))

@@ -30,10 +30,11 @@ class Archive:
 
 @pytest.fixture
 def left() -> Deployment:
-    """What an interrupted test left: a model, a job that runs, two uploads; and an upload of others."""
+    """What an interrupted test left: a model, a job that runs, two uploads. Others' upload, and an earlier model."""
     deployment = Deployment()
     deployment.runs = {
-        "run-training": {**RUN, **SUCCESS, "run_id": "run-training"},
+        "run-removed": {**RUN, **SUCCESS, "run_id": "run-removed", "version": "v0", "model_version": "0"},
+        "run-training": {**RUN, **SUCCESS, "run_id": "run-training", "version": "v1"},
         "run-canceled": {**RUN, "state": "running", "run_id": "run-canceled"},
     }
     blobs = ("landfall-smoke/v1/a", "landfall-smoke/v2/notes.part", "digits/v1/a")
@@ -59,6 +60,14 @@ def test_what_is_refused_is_named_and_the_rest_is_removed(left: Deployment) -> N
     found = remove_all(left.api(), left.data, archive.open)  # type: ignore[arg-type]
     assert 2 == len(found.problems)
     assert all("not authorized" in problem for problem in found.problems)
+    assert "canceled" == left.runs["run-canceled"]["state"]
+
+
+def test_an_account_that_cannot_be_listed_is_named(left: Deployment) -> None:
+    """The job, which costs money, is canceled all the same."""
+    left.data.refuses_lists = forbidden()
+    found = remove_all(left.api(), left.data, Archive().open)  # type: ignore[arg-type]
+    assert [True] == ["were not deleted: This request is not authorized" in problem for problem in found.problems]
     assert "canceled" == left.runs["run-canceled"]["state"]
 
 

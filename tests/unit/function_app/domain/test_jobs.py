@@ -21,6 +21,7 @@ from function_app.domain.jobs import (
 )
 from function_app.domain.records import DatasetVersion, Generation
 from shared.job_arguments import JobArguments
+from shared.traces import place_of_run
 from tests.support.world import VERSION, WORKSPACE, clusters, pipeline
 
 GENERATION = Generation(
@@ -193,6 +194,7 @@ def test_the_tags_say_where_the_job_comes_from() -> None:
         "landfall.dataset_version": "digits/v1",
         "landfall.fingerprint": GENERATION.fingerprint,
         "landfall.run_id": plan.run_id,
+        "landfall.traceparent": place_of_run("digits/v1", plan.run_id).traceparent,
         "landfall.pipeline": "digits",
         SPEC_HASH_TAG: plan.spec_hash,
     } == plan.spec.tags

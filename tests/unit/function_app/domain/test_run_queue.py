@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from function_app.adapters.tables.runs import _queue_columns
 from function_app.domain import run_queue
 from function_app.domain.records import DatasetVersion
 from function_app.domain.run_queue import QueueEntry, QueueRules, RunQueue, enqueue, forget_dropped, release
@@ -181,6 +182,30 @@ def test_the_row_keeps_its_size_and_every_pipeline_its_turn(monkeypatch: pytest.
     )
     assert ["digits", "b"] == [one.pipeline for one in result.running]
     assert {entry(number).logical_run for number in (5, 6, 21)} == set(names(result.queued))
+
+
+@pytest.mark.parametrize(("num_chars", "num_running"), [(10, 1000), (60, 600)])
+def test_the_row_fits_into_a_row_of_azure_however_long_its_names_are(num_chars: int, num_running: int) -> None:
+    """1 MiB, at two bytes for a character. The active runs stay, and the run that goes first is admitted."""
+    long = [
+        replace(entry(n, f"p{n:04}".ljust(num_chars, "x")), logical_run=f"landfall-{n:04}".ljust(4 * num_chars, "x"))
+        for n in range(2001)
+    ]
+    first = replace(long[2000], continues=True)
+    full = RunQueue(running=tuple(long[:num_running]), queued=tuple(long[num_running:2000]))
+    result = enqueue(full, first, QueueRules(limit=num_running + 1))
+    size = sum(2 * len(f"{name}{text}") for name, text in _queue_columns(result).items())
+    assert size < (1 << 20) - 4096
+    assert {*long[:num_running], first} == set(result.running)
+
+
+def test_a_run_that_does_not_fit_into_the_row_runs_once_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks again with each sweep, as one does that stands behind the longest line."""
+    two = queue_of(entry(1, "a"), entry(2, "b"))
+    monkeypatch.setattr(run_queue, "MAX_ROW_CHARS", 3 * run_queue._ENTRY_CHARS)  # and the names, of which two fit
+    refused = enqueue(two, entry(3, "c"), TEN)
+    admitted = enqueue(release(two, entry(1, "a").logical_run, TEN), entry(3, "c"), TEN)
+    assert (two, ["b", "c"]) == (refused, [one.pipeline for one in admitted.running])
 
 
 ARRIVALS = st.tuples(st.just("enter"), st.integers(1, 30), st.sampled_from("abc"))

@@ -129,6 +129,7 @@ def test_the_api_describes_itself() -> None:
     assert {
         ("/api/datasets/{dataset}/{version}", "get"),
         ("/api/datasets/{dataset}/{version}/release", "post"),
+        ("/api/doctor", "get"),
         ("/api/pipelines", "get"),
         ("/api/runs", "get"),
         ("/api/runs", "post"),

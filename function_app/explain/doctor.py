@@ -1,0 +1,153 @@
+"""What `landfall doctor` asks the app: whether it can reach, with its own identity, all that it needs."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from function_app.domain.checks import AbsentHereError, Check, CheckState, Probe
+from function_app.services import Services
+from shared import SPOKEN, mismatch, spoken_by
+from shared.errors import LandfallError
+from shared.safe_text import mask_secrets, one_line
+
+logger = logging.getLogger(__name__)
+
+WITHIN_S = 45.0
+"""The command line waits 60 s for an answer."""
+AT_ONCE = 8
+MAX_SAYS_CHARS = 1000
+_WEBHOOK = re.compile(r"LANDFALL_WEBHOOK_[A-Z0-9_]+")
+TWIN_FIX = "stop the twin with Ctrl-C, then: landfall up"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """What the app found, and the names by which Azure can be asked for the rest."""
+
+    at: datetime
+    """The app's clock."""
+    in_azure: bool
+    subscription_id: str
+    resource_group: str
+    workspace: str
+    environment_id: str
+    code_id: str
+    checks: tuple[Check, ...]
+
+
+def examine(services: Services, *, within_s: float = WITHIN_S) -> Diagnosis:
+    """Make all checks at the same time; one that has not ended in time is unknown."""
+    probes = [*services.probes, *_probes(services)]
+    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="doctor")
+    begin = pool.submit  # a call by this name would be taken for one of JobService
+    futures = [begin(_examined, probe, services) for probe in probes]
+    wait(futures, within_s)
+    pool.shutdown(wait=False, cancel_futures=True)  # a call that hangs ends by its own time-out
+    workspace = services.workspace
+    return Diagnosis(
+        at=services.clock(),
+        in_azure=services.in_azure,
+        subscription_id=workspace.subscription_id,
+        resource_group=workspace.resource_group,
+        workspace=workspace.name,
+        environment_id=workspace.environment_id,
+        code_id=workspace.code_id,
+        checks=tuple(_outcome(probe, future, within_s) for probe, future in zip(probes, futures, strict=True)),
+    )
+
+
+def _outcome(probe: Probe, future: Future[Check], within_s: float) -> Check:
+    if future.done() and not future.cancelled():
+        return future.result()
+    says = f"there was no answer within {within_s:.0f} s"
+    return Check(part=probe.part, subject=probe.subject, state=CheckState.UNKNOWN, says=says, fix="landfall doctor")
+
+
+def _examined(probe: Probe, services: Services) -> Check:
+    state, fix = CheckState.OK, ""
+    try:
+        says = probe.look()
+    except AbsentHereError as error:
+        state, says = CheckState.ABSENT, str(error)
+    except LandfallError as error:
+        state, says, fix = CheckState.WRONG, str(error), _fix(probe, services)
+    except Exception as error:
+        logger.exception(f"doctor: {probe.subject}", extra={"action": "check_failed"})
+        state, says, fix = CheckState.WRONG, f"an unexpected error: {error!r}", _fix(probe, services)
+    says = one_line(mask_secrets(" ".join(says.split())))[:MAX_SAYS_CHARS]
+    return Check(part=probe.part, subject=probe.subject, state=state, says=says, fix=fix)
+
+
+def _fix(probe: Probe, services: Services) -> str:
+    return probe.fix if services.in_azure else TWIN_FIX
+
+
+def _probes(services: Services) -> Iterator[Probe]:
+    """Yield the checks that need no more than the flows' own ports."""
+    look = partial(_contract, services.workspace.code_id)
+    yield Probe(part="versions", subject="job contract", look=look, fix="azd up")
+    yield Probe(part="workspace", subject=services.workspace.name, look=partial(_workspace, services))
+
+    for dataset, problems in sorted(services.out_of_service.items()):
+        look = partial(_out_of_service, problems)
+        yield Probe(part="pipelines", subject=dataset or "a file without its dataset", look=look, fix=_mend(problems))
+    for cluster, pipelines in sorted(_clusters(services).items()):
+        look = partial(_cluster, cluster, pipelines, services)
+        yield Probe(part="clusters", subject=cluster, look=look, fix="azd up")
+    fix = "landfall reconcile, which sends them again"
+    yield Probe(part="notifications", subject="outbox", look=partial(_unsent, services), fix=fix)
+
+
+def _out_of_service(problems: Sequence[str]) -> str:
+    raise LandfallError("; ".join(problems))
+
+
+def _mend(problems: Sequence[str]) -> str:
+    """Return the command for a pipeline that is out of service: most often the address of a webhook is missing."""
+    if setting := _WEBHOOK.search(" ".join(problems)):
+        name = setting[0].replace("_", "-")
+        vault = '"$(azd env get-value LANDFALL_VAULT)"'
+        return f"az keyvault secret set --vault-name {vault} --name {name} --value URL"
+    if any("LANDFALL_CODE_ID" in problem for problem in problems):
+        return "azd up"
+    return "mend the file until `landfall check` finds nothing, then: azd up"
+
+
+def _clusters(services: Services) -> dict[str, list[str]]:
+    """Return the clusters that pipelines name, with the names of these."""
+    found: dict[str, list[str]] = {}
+    for pipeline in services.pipelines.values():
+        for cluster in (pipeline.train.cluster, *pipeline.attempts.other_clusters):
+            found.setdefault(cluster, []).append(pipeline.pipeline)
+    return found
+
+
+def _cluster(cluster: str, pipelines: Sequence[str], services: Services) -> str:
+    if not services.jobs.has_compute(cluster):
+        raise LandfallError(f"the workspace does not have it; it is named by {', '.join(sorted(pipelines))}")
+    return f"the workspace has it; it is named by {', '.join(sorted(pipelines))}"
+
+
+def _unsent(services: Services) -> str:
+    failed = [one for one in services.ledger.unsent_notifications() if one.last_error]
+    if failed:
+        recipients, error = ", ".join(sorted({one.recipient for one in failed})), failed[-1].last_error
+        raise LandfallError(f"{len(failed)} could not be sent to {recipients}, the last one because: {error}")
+    return "none failed that was not sent later"
+
+
+def _contract(code_id: str) -> str:
+    if problem := mismatch(code_id):
+        raise LandfallError(problem)
+    app, code = (".".join(map(str, spoken)) for spoken in (SPOKEN, spoken_by(code_id)))
+    return f"the function app speaks version {app}, the training's code {code_id.rpartition('/')[2]} speaks {code}"
+
+
+def _workspace(services: Services) -> str:
+    return f"the app may read its jobs; the newest page lists {len(services.jobs.ours())}"

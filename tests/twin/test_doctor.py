@@ -1,0 +1,39 @@
+"""`landfall doctor` on the twin: what is broken is found, and what the twin does not have is said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.terminal import landfall
+from tests.support.twin import TwinUnderTest
+
+pytestmark = pytest.mark.twin
+
+
+def examined(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> tuple[Any, dict[str, dict[str, Any]]]:
+    """Return the exit code, and the checks by subject."""
+    places = twin.twin.places
+    status, out, err = landfall(
+        capsys, "doctor", "--json", "--url", places.functions_url, "--key", places.secrets.function_key
+    )
+    assert not err
+    return status, {check["subject"]: check for check in json.loads(out)["checks"]}
+
+
+def test_a_deleted_queue_is_found_with_the_command_that_mends_it(
+    twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Everything else stays right, and afterwards all is right again."""
+    twin.queues.delete_queue("sweep-requested")
+    try:
+        status, checks = examined(twin, capsys)
+    finally:
+        twin.queues.create_queue("sweep-requested")
+    wrong = {subject: check for subject, check in checks.items() if check["state"] == "wrong"}
+    assert (1, ["queue sweep-requested"]) == (status, list(wrong))
+    assert "stop the twin with Ctrl-C, then: landfall up" == wrong["queue sweep-requested"]["fix"]
+    status, checks = examined(twin, capsys)
+    assert (0, {"ok", "absent"}) == (status, {check["state"] for check in checks.values()} | {"absent"})

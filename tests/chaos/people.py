@@ -43,7 +43,8 @@ class People:
         A request without an answer is repeated with its key.
         """
         for run in self.ends.to_ask(runs):
-            dataset, force = run.dataset_version.dataset, run.failure_class not in MENDABLE
+            # Without force the answer to a run that was forced may be an earlier run, which a person had canceled.
+            dataset, force = run.dataset_version.dataset, run.failure_class not in MENDABLE or bool(run.forced_by)
             if dataset in datasets:
                 self.asked[run.run_id] = dataset
                 with contextlib.suppress(CliError):  # the host was killed

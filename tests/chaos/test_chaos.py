@@ -14,12 +14,12 @@ from tests.chaos.plan import ChaosPlan
 from tests.chaos.report import ChaosError, Finding
 from tests.chaos.run import run_chaos
 
-SMALL = ChaosPlan(versions=4, shards=4, seed=7, kill_after_s=(5.0, 9.0), calm_after_s=25.0, give_up_after_s=600.0)
+SMALL = ChaosPlan(versions=4, shards=4, seed=7, kill_after_s=(5.0, 9.0), calm_after_s=25.0)
 
 
 @pytest.mark.slow
 @pytest.mark.twin
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1500)
 def test_a_small_storm_breaks_no_promise(tmp_path: Path) -> None:
     """Events are lost, doubled and late, calls fail and hosts die: one run, one model, one notification each."""
     findings = run_chaos(SMALL, tmp_path, lambda _: None)

@@ -27,19 +27,22 @@ class Api:
 
 
 @pytest.mark.parametrize(
-    ("failure_class", "requests"),
+    ("failure_class", "forced_by", "requests"),
     [
-        (FailureClass.CONFIGURATION, [("chaos-000", False, f"after-{RUN_ID}")]),
-        (FailureClass.IMAGE_BUILD, [("chaos-000", True, f"after-{RUN_ID}")]),
-        (FailureClass.USER_CODE, []),
+        (FailureClass.CONFIGURATION, None, [("chaos-000", False, f"after-{RUN_ID}")]),
+        (FailureClass.CONFIGURATION, "a-key", [("chaos-000", True, f"after-{RUN_ID}")]),
+        (FailureClass.IMAGE_BUILD, None, [("chaos-000", True, f"after-{RUN_ID}")]),
+        (FailureClass.USER_CODE, None, []),
     ],
 )
-def test_a_request_is_repeated_with_its_key(failure_class: FailureClass, requests: list[Any]) -> None:
+def test_a_request_is_repeated_with_its_key(
+    failure_class: FailureClass, forced_by: str | None, requests: list[Any]
+) -> None:
     """It counts once, and only a failure that a storm causes leads to one: any other is to be found."""
     api, own = Api(), ends(RUN_ID)
     twin: Any = SimpleNamespace(api=api)
     people = People(twin=twin, ledger=own.ledger, ends=own)
-    failed = [run(RunState.FAILED, failure_class=failure_class)]
+    failed = [run(RunState.FAILED, failure_class=failure_class, forced_by=forced_by)]
     people.request_again(failed, [])  # its data still change
     assert [] == api.submitted
     for _ in range(2):

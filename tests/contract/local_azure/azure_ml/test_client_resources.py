@@ -49,6 +49,18 @@ def test_a_cluster_is_created_and_read(client: MLClient) -> None:
     )
 
 
+def test_an_examined_cluster_says_what_does_not_fit_and_the_command(client: MLClient) -> None:
+    """As `landfall doctor` asks for it: nothing is created or changed."""
+    cluster, workspace = wanted("examined", "Standard_ND96asr_v4"), AzureMlWorkspace(client)
+    assert [("the workspace does not have it", "azd provision")] == workspace.examine(cluster)
+    workspace.ensure_cluster(cluster)
+    assert [] == workspace.examine(replace(cluster, identity=None))
+    [(says, fix)] = workspace.examine(replace(cluster, needed_nodes=9))
+    assert "it has at most 4 nodes, a pipeline needs 9" == says
+    assert fix.startswith("az ml compute update --name examined --resource-group ")
+    assert fix.endswith(" --max-instances 9")
+
+
 def test_publishing_creates_a_cluster_with_its_identity_and_then_leaves_it_alone(client: MLClient) -> None:
     """It has the first size that the region has, scales from zero, has no SSH, and stays as it is."""
     cluster = wanted("published", "Standard_NC24rs_v3", "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5")

@@ -134,6 +134,11 @@ class ApiClient:
         return safe_json(answer) if self.is_escaped else answer
 
 
+def shown_time(at: str) -> str:
+    """Return a time of an answer, which is in UTC, to the second."""
+    return f"{at[:19].replace('T', ' ')} UTC"
+
+
 def _refusal(url: str, response: httpx.Response) -> ApiError:
     if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
         message = f"{url} does not accept the key: pass --key or set LANDFALL_FUNCTION_KEY."

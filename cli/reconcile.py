@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import click
 
-from cli.api_client import ApiClient
+from cli.api_client import ApiClient, shown_time
 from cli.errors import CliError
 from cli.options import DEAD_LETTER_ID, as_json_option, limit_option, with_api
 
@@ -117,16 +117,17 @@ def describe_letter(letter: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that describe a dead letter, as the API returns it."""
     yield f"{letter['dead_letter_id']}: {letter['state']}"
     yield f"  from {letter['source']}, about {letter['subject'] or 'an unknown subject'}"
-    yield f"  failed {letter['died_at'][:19]} after {letter['tries']} tries, {letter['num_deaths']} times in all"
+    died_at = shown_time(letter["died_at"])
+    yield f"  failed {died_at} after {letter['tries']} tries, {letter['num_deaths']} times in all"
     if letter["num_replays"]:
-        yield f"  replayed {letter['num_replays']} times, last {letter['replayed_at'][:19]}"
+        yield f"  replayed {letter['num_replays']} times, last {shown_time(letter['replayed_at'])}"
     yield f"  error: {letter['error']}"
     yield "  payload:" if letter["is_whole"] else "  payload (beginning only; it cannot be replayed):"
     yield from (f"    {line}" for line in _readable(letter["payload"]).splitlines())
 
 
 def _summary(letter: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{letter['died_at'][:19]}  {letter['state']:<8}  {letter['dead_letter_id']}  {letter['source']}"
+    yield f"{shown_time(letter['died_at'])}  {letter['state']:<8}  {letter['dead_letter_id']}  {letter['source']}"
     yield f"    {letter['subject'] or '(unknown subject)'}: {letter['error'][:MAX_ERROR_CHARS]}"
 
 

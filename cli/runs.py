@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import click
 
-from cli.api_client import ApiClient
+from cli.api_client import ApiClient, shown_time
 from cli.options import (
     DATASET_VERSION,
     RUN_ID,
@@ -41,7 +41,7 @@ def listing(found: Sequence[Mapping[str, Any]], dataset: str | None) -> Iterator
     if not found:
         yield f"There are no runs{f' of dataset {dataset}' if dataset else ''} yet."
     for each in found:
-        yield f"{each['created_at'][:19]}  {each['state']:<14}  {each['run_id']}"
+        yield f"{shown_time(each['created_at'])}  {each['state']:<14}  {each['run_id']}"
 
 
 @click.command(epilog="Example: landfall run landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")
@@ -62,7 +62,7 @@ def run(client: ApiClient, run_id: str, *, as_json: bool) -> None:
 
 def describe_run(run: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines that describe a run, as the API returns it."""
-    yield f"{run['run_id']}: {run['state']} since {run['state_since'][:19]}"
+    yield f"{run['run_id']}: {run['state']} since {shown_time(run['state_since'])}"
     yield f"  dataset version: {run['dataset']}/{run['version']} (generation {run['generation']})"
     if run.get("waiting"):
         yield f"  {run['waiting']}"

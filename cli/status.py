@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import click
 
-from cli.api_client import ApiClient
+from cli.api_client import ApiClient, shown_time
 from cli.options import DATASET_VERSION, as_json_option, running_twin_of_this_clone, with_api
 from shared.safe_text import readable_bytes
 
@@ -49,7 +49,7 @@ def describe_version(version: Mapping[str, Any]) -> Iterator[str]:
     else:
         size = f"{generation['num_shards']:,} shards, {generation['num_records']:,} records"
         guess = f"; this is a guess: {generation['guess']}" if generation.get("guess") else ""
-        yield f"{name}: complete since {generation['closed_at'][:19]}, {size}{guess}"
+        yield f"{name}: complete since {shown_time(generation['closed_at'])}, {size}{guess}"
         yield f"  fingerprint {generation['fingerprint']}"
     for split_name, split in version["splits"].items():
         yield from _split(split_name, split)
@@ -224,7 +224,7 @@ def _rows(history: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield (time, action, text), with consecutive repetitions in one row."""
     entries = history["lines"]
     for (action, text), same in groupby(entries, key=lambda entry: (entry["action"], _text(entry, history))):
-        times = [_time(entry["at"]) for entry in same]
+        times = [shown_time(entry["at"]) for entry in same]
         again = f" ({len(times)} times, the last {times[-1]})" if len(times) > 1 else ""
         yield times[0], action, text + again
 
@@ -238,7 +238,3 @@ def _text(entry: Mapping[str, Any], history: Mapping[str, Any]) -> str:
 
 def _style(action: str) -> str:
     return next((style for word, style in STYLES.items() if word in action), "")
-
-
-def _time(at: str) -> str:
-    return at[:19].replace("T", " ")

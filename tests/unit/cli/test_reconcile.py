@@ -105,8 +105,8 @@ def test_a_dead_letter_is_shown_with_its_error_and_payload() -> None:
     assert [
         "0123456789abcdef: waiting",
         "  from shard-uploaded, about digits/v1/train-00000-of-00002.tfrecord",
-        "  failed 2026-11-20T12:00:00 after 5 tries, 2 times in all",
-        "  replayed 1 times, last 2026-11-20T11:00:00",
+        "  failed 2026-11-20 12:00:00 UTC after 5 tries, 2 times in all",
+        "  replayed 1 times, last 2026-11-20 11:00:00 UTC",
         "  error: storage did not answer",
         "  payload:",
         "    {",

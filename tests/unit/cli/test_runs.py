@@ -42,7 +42,7 @@ def test_a_run_shows_how_it_ended_and_who_was_notified() -> None:
         "log_tail": "one\ntwo",
     }
     assert [
-        "r: failed since 12:00",
+        "r: failed since 12:00 UTC",
         "  dataset version: d/v (generation 1)",
         "  waits for run landfall-w-a1; it is next",
         "  attempt: 1",

@@ -48,7 +48,7 @@ def test_a_complete_version_says_since_when_and_its_runs() -> None:
     generation = {"closed_at": "2026-11-20T12:00:00.5Z", "num_shards": 3, "num_records": 1797, "fingerprint": "abc"}
     runs = [{"run_id": "r", "state": "running"}]
     assert [
-        "d/v: complete since 2026-11-20T12:00:00, 3 shards, 1,797 records",
+        "d/v: complete since 2026-11-20 12:00:00 UTC, 3 shards, 1,797 records",
         "  fingerprint abc",
         "  run r: running",
     ] == list(describe_version(version(generation=generation, runs=runs, splits={})))
@@ -150,7 +150,7 @@ def test_repetitions_are_one_line_with_their_number(capsys: pytest.CaptureFixtur
     lines = [{**line, "at": f"2026-11-20T12:00:0{second}Z"} for second in range(3)]
     show_history({"kind": "version", "subject": "v", "lines": lines, "num_omitted": 0, "awaited": []})
     printed = " ".join(capsys.readouterr().out.split())
-    assert "12:00:00 event_suppressed x: old (3 times, the last 2026-11-20 12:00:02) nothing" in printed
+    assert "12:00:00 UTC event_suppressed x: old (3 times, the last 2026-11-20 12:00:02 UTC) nothing" in printed
 
 
 def test_a_history_at_its_end_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +182,7 @@ def test_a_file_gets_a_line_for_each_line_of_a_history(capsys: pytest.CaptureFix
     text = f"{RUN_ID}: {HISTORY['lines'][0]['reason']}"
     assert [
         "version digits/v1",
-        f"2026-11-20 12:00:00  request_suppressed  {text}",
+        f"2026-11-20 12:00:00 UTC  request_suppressed  {text}",
         "awaited now:",
         f"  {HISTORY['awaited'][0]}",
     ] == capsys.readouterr().out.splitlines()

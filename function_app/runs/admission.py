@@ -186,6 +186,14 @@ def hold_data(run: RunRecord, ledger: RunsLedger, history: History, now: datetim
         history.record(str(version), "version_quarantined", text, generation=run.generation)
 
 
+def submit_again(run: RunRecord) -> str:
+    """Return the command that trains again what a run did not.
+
+    After a forced run without ``--force`` an earlier request would be answered, which may have ended otherwise.
+    """
+    return f"landfall submit {run.dataset_version}" + (" --force" if run.forced_by is not None else "")
+
+
 def what_lifts(version: DatasetVersion) -> str:
     """Return what lifts a hold, for messages."""
     return f"the hold ends when a shard is uploaded again, or with: landfall release {version}"

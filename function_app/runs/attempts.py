@@ -35,9 +35,9 @@ from function_app.domain.jobs import (
     spec_to_json,
     with_expected_machines,
 )
-from function_app.domain.records import DatasetVersion, RunRecord
+from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
-from function_app.runs.admission import what_lifts
+from function_app.runs.admission import submit_again, what_lifts
 from function_app.runs.transitions import run_on_record
 from function_app.services import History, RunServices
 from shared.traces import TRACEPARENT_VARIABLE, place_of_run
@@ -74,9 +74,7 @@ def refusal_members(run: RunRecord, refusal: SubmissionRefusedError, services: R
         return _members(finding, _verdict(run, finding, services))
     reason = "Azure ML refused the job, and would refuse it again"
     if finding.failure_class is FailureClass.CONFIGURATION:
-        reason = (
-            f"the data are not to blame; correct what Azure ML refuses, then: landfall submit {run.dataset_version}"
-        )
+        reason = f"the data are not to blame; correct what Azure ML refuses, then: {submit_again(run)}"
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
@@ -92,9 +90,9 @@ def final_members(
 ) -> dict[str, Any]:
     """Return the same for a run that ends for a reason that the data are not to blame for, and ``fix`` mends."""
     finding = Finding(failure_class=failure_class, evidence=problem)
-    reason = _why_final(Remedy.STOP, finding.failure_class, run.dataset_version)
+    reason = _why_final(Remedy.STOP, finding.failure_class, run)
     if fix is not None:
-        reason = f"the data are not to blame; {fix}, then: landfall submit {run.dataset_version}"
+        reason = f"the data are not to blame; {fix}, then: {submit_again(run)}"
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
@@ -102,22 +100,22 @@ def changed_data_members(run: RunRecord, changed: str, services: RunServices) ->
     """Return the same for a run whose shards were written or deleted since its submission, whatever its job says."""
     finding = Finding(failure_class=FailureClass.DATA_CHANGED, evidence=changed)
     superseded = _why_superseded(run, services)
-    reason = superseded or _why_final(Remedy.STOP, finding.failure_class, run.dataset_version)
+    reason = superseded or _why_final(Remedy.STOP, finding.failure_class, run)
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
-def _why_final(remedy: Remedy, failure_class: FailureClass, version: DatasetVersion) -> str:
+def _why_final(remedy: Remedy, failure_class: FailureClass, run: RunRecord) -> str:
     if remedy is Remedy.QUARANTINE:
-        return what_lifts(version)
+        return what_lifts(run.dataset_version)
     if failure_class is FailureClass.CONFIGURATION:
-        return f"the data are not to blame; correct the pipeline's file, then: landfall submit {version}"
+        return f"the data are not to blame; correct the pipeline's file, then: {submit_again(run)}"
     if failure_class is FailureClass.MISSING_RESOURCES:
         return (
             "the data are not to blame; check the cluster and its image (MPI, NVIDIA's driver, CUDA), then: "
-            f"landfall submit {version}"
+            f"{submit_again(run)}"
         )
     if failure_class is FailureClass.DATA_CHANGED:
-        return f"to train on the data as they are: landfall submit {version}"
+        return f"to train on the data as they are: {submit_again(run)}"
     return f"{failure_class} is not tried again"
 
 
@@ -191,7 +189,7 @@ def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRe
     wanted = pipeline.attempts.remedies.get(finding.failure_class, REMEDIES[finding.failure_class])
     remedy, machines = _possible(wanted, finding.failure_class, pipeline, attempts)
     if remedy not in RETRYING:
-        return Verdict(remedy=remedy, reason=_why_final(remedy, finding.failure_class, attempts[-1].dataset_version))
+        return Verdict(remedy=remedy, reason=_why_final(remedy, finding.failure_class, attempts[-1]))
     if len(attempts) >= pipeline.attempts.max:
         return Verdict(remedy=Remedy.STOP, reason=f"{len(attempts)} of {pipeline.attempts.max} attempts were made")
     timeout_s, bound = _time_left(pipeline, attempts, machines)

@@ -15,6 +15,7 @@ from function_app.domain.jobs import TAG, ModelRegistration
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import CLOCK_SKEW
+from function_app.runs.admission import submit_again
 from function_app.runs.attempts import final_members
 from function_app.runs.gate import (
     GateError,
@@ -86,8 +87,7 @@ class _UnknownDataError(GateError):
 
     def __init__(self, run: RunRecord, evidence: str) -> None:
         super().__init__(
-            f"what it was trained on is not known: {evidence}; to train on the data as they are: "
-            f"landfall submit {run.dataset_version}"
+            f"what it was trained on is not known: {evidence}; to train on the data as they are: {submit_again(run)}"
         )
         self.evidence = evidence
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from function_app.config.pipelines import Register
-from function_app.domain.records import DATA, RunRecord, ShardState
+from function_app.domain.records import DATA, PERSON, RunRecord, ShardState
 from function_app.domain.run_states import RunState
+from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import request_run
 from function_app.sweep.sweep import sweep
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, pipeline, shard_content
@@ -265,6 +266,26 @@ def test_a_job_that_fails_while_its_data_change_is_not_to_blame(error: str) -> N
     )
     assert f"{FIRST} was deleted" in texts[-1]
     assert "To train on the data as they are: landfall submit digits/v1." in texts[-1]
+
+
+def test_after_a_forced_run_the_advice_is_to_force_again() -> None:
+    """Without force the version's earlier run would be the answer, here one that a person canceled."""
+    world = World()
+    first = running(world)
+    cancel_run(first.run_id, canceled_by=PERSON, reason="enough", services=world.services)
+    world.jobs.become(first.run_id, "Canceled")
+    world.follow(first)
+    forced, _ = request_run(VERSION, {}, trigger="http", services=world.services, forced_by="a key")
+    world.serve_requests()
+    content = world.shards.blobs[PATH][1]
+    world.remove(PATH)
+    world.jobs.become(forced.run_id, "Failed", error="The job was preempted")
+    world.follow(forced)
+    world.deliver(world.put(FIRST, content))
+    unforced, is_new = request_run(VERSION, {}, trigger="http", services=world.services)
+    assert (first.run_id, False) == (unforced.run_id, is_new)
+    text = world.topic.received[-1].content["text"]
+    assert "To train on the data as they are: landfall submit digits/v1 --force." in text
 
 
 @pytest.mark.parametrize("is_waiting", [True, False], ids=["waiting", "training"])

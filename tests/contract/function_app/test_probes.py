@@ -18,8 +18,16 @@ from function_app.adapters.tables.client import Change, Table, Tables
 from function_app.domain.checks import AbsentHereError, Probe
 from function_app.ports import utcnow
 from shared.errors import LandfallError
+from tests.support.azure_ml import AzureMl, adapter_client
 
 pytestmark = pytest.mark.azurite
+
+
+@pytest.fixture
+def workspace_client(azure_ml: AzureMl) -> Iterator[WorkspaceClient]:
+    """A client with a token of its own: other tests let those before them expire."""
+    with adapter_client(azure_ml) as client:
+        yield client
 
 
 @pytest.fixture

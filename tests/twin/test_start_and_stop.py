@@ -214,7 +214,7 @@ def test_a_missing_part_is_one_sentence(tmp_path: Path) -> None:
 def running_ranks(folder: Path) -> list[psutil.Process]:
     """Return the two ranks of the endless job once both are there."""
     found = members(folder).items()
-    ranks = [p for p, command in found if "python" in command[:1] and "scripts/stand_in.py" in command]
+    ranks = [p for p, command in found if Path(*command[:1]).name == "python" and "scripts/stand_in.py" in command]
     return ranks if len(ranks) == 2 else []
 
 

@@ -72,10 +72,12 @@ class LedgerWorld:
     def begin(self, version: DatasetVersion, num_shards: int, *, known: int = 0) -> list[str]:
         """Upload a version and write verdicts for its first ``known`` shards; return the paths of the others."""
         names = [f"train-{index:05}-of-{num_shards:05}.tfrecord" for index in range(num_shards)]
-        for name in ("validation-00000-of-00001.tfrecord", *names):
-            self.shards.put(f"{version}/{name}", b"")
+        etags = {
+            name: self.shards.put(f"{version}/{name}", b"").etag
+            for name in ("validation-00000-of-00001.tfrecord", *names)
+        }
         self.judge([f"{version}/validation-00000-of-00001.tfrecord"])
-        rows = [verdict(version, "train", index, names) for index in range(known)]
+        rows = [verdict(version, "train", index, names, etag=etags[names[index]]) for index in range(known)]
         write_verdicts(self.tables, rows)
         for bucket in range(NUM_BUCKETS):
             self._count(version, bucket, sum(row.bucket == bucket for row in rows))

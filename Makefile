@@ -23,7 +23,7 @@ setup: ## prepare .venv, .venv-training and node_modules (the other targets do i
 demo: setup ## start the local twin, upload a data set and follow it to a registered model [ARGS=...]
 	@$(VENV)/python -m cli demo $(ARGS)
 
-test: setup ## run the gate: the tests that every change must pass, in about nine minutes [ARGS="tests/unit -x"]
+test: setup ## run the gate: the tests that every change must pass, in less than fifteen minutes [ARGS="tests/unit -x"]
 	@$(VENV)/python -m pytest $(TWO_WORKERS) -m "not slow" $(ARGS)
 
 test-all: setup ## run every test, far longer than the gate: all crash points, storms, example data sets and seeds [ARGS=...]

@@ -35,7 +35,7 @@ def twin_options(command: Callable[..., R]) -> Callable[..., R]:
         type=click.Path(file_okay=False, path_type=Path),
         default=defaults.base,
         show_default=defaults.base.name,
-        help="Folder for the twin's state and logs.",
+        help="Folder for the twin's state and logs. Other commands find a twin in the default one only.",
     )
     @click.option(
         "--pipelines",

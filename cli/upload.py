@@ -37,6 +37,13 @@ CRC_METADATA = "landfall_crc32c"
 MAX_LISTED = 5
 EMULATORS = ("127.0.0.1", "localhost")
 """Hosts on which an account's name is a part of the path."""
+container_option = click.option(
+    "--container",
+    envvar="LANDFALL_DATA_CONTAINER",
+    show_envvar=True,
+    default="datasets",
+    help="Container of the data account.",
+)
 UNAUTHORIZED = "unauthorized"
 """See ApiError.code."""
 
@@ -44,13 +51,7 @@ UNAUTHORIZED = "unauthorized"
 @click.command(epilog="Example: landfall upload shards --to digits/2026-11-20")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--to", "target", required=True, type=DATASET_VERSION, help="Dataset and version to upload as.")
-@click.option(
-    "--container",
-    envvar="LANDFALL_DATA_CONTAINER",
-    show_envvar=True,
-    default="datasets",
-    help="Container of the data account.",
-)
+@container_option
 @click.option(
     "--account-url",
     help="URL of the data account, such as https://NAME.blob.core.windows.net (default: see above).",

@@ -40,7 +40,7 @@ MEASURED_SHARDS, MEASURED_PIPELINES = 1_000, 200
 PARTITION_PER_S, ACCOUNT_PER_S = 2_000, 20_000
 """Azure's targets: rows of a partition, and requests to the tables, queues and blobs of a standard account."""
 MAX_ROW_BYTES = 1 << 20
-ALL_REQUESTS = 10.8
+ALL_REQUESTS = 9.7
 """Requests of all parts to the host account and the data account for one shard, measured by `flood`."""
 JUDGED_PER_S = 10.0
 """Assumed: small shards that one instance judges in a second, with 0.1 s for the requests of each."""

@@ -141,7 +141,7 @@ def _sign_in(deployment: Deployment) -> Iterator[Finding]:
     fix = "sign in with: az login"
     found = az("account", "show", "--subscription", deployment.subscription, fix=fix)
     with reading("az account show"):
-        yield "az", f"signed in as {(found['user'] or {}).get('name', 'nobody')}", ""
+        yield "az", f"signed in as {(found['user'] or {}).get('name', 'an unknown user')}", ""
 
 
 def _rest(path: str, version: str) -> Any:

@@ -15,12 +15,12 @@ from cli.demo.command import new_version
 from cli.errors import CliError, ending_on_signals
 from cli.options import TWINS, with_api
 from cli.publish.workspace import AzureMlWorkspace
-from cli.smoke.checks import CHECKS, Results
+from cli.smoke.assertions import ASSERTIONS, Results
 from cli.smoke.course import DATASET, Course
-from cli.smoke.gpu import GPU_CHECK, ask_network, gpu_pipeline
+from cli.smoke.gpu import GPU_ASSERTION, ask_network, gpu_pipeline
 from cli.smoke.page import page
 from cli.smoke.removal import Removal, remove_all
-from cli.upload import data_account, open_uploader
+from cli.upload import container_option, data_account, open_uploader
 from local_azure.twin.state import write_atomically
 
 FAILED = 1
@@ -33,13 +33,7 @@ FORMAT_VERSION = 1
     "--account-url",
     help="URL of the data account, such as https://NAME.blob.core.windows.net (default: as for `landfall upload`).",
 )
-@click.option(
-    "--container",
-    envvar="LANDFALL_DATA_CONTAINER",
-    show_envvar=True,
-    default="datasets",
-    help="Container of the data account.",
-)
+@container_option
 @click.option(
     "--report",
     "folder",
@@ -78,7 +72,7 @@ def run_smoke(client: ApiClient, account: str, container: str, folder: Path, *, 
         for text in left.removed:
             click.echo(f"removed, left by an earlier test: {text}")
         version = new_version(began, lambda name: uploader.has(f"{DATASET}/{name}/"))
-        results = Results(click.echo, (*CHECKS[:-1], GPU_CHECK, CHECKS[-1]) if pipeline else CHECKS)
+        results = Results(click.echo, (*ASSERTIONS[:-1], GPU_ASSERTION, ASSERTIONS[-1]) if pipeline else ASSERTIONS)
         course = Course(api=client, data=uploader.container, version=version, results=results)
         error: str | None = "interrupted"
         try:
@@ -110,7 +104,7 @@ def report_of(course: Course, removal: Removal, began: datetime, error: str | No
         "began_at": began.isoformat(timespec="seconds"),
         "ended_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "runs": dict(course.run_ids),
-        "checks": course.results.to_json(),
+        "assertions": course.results.to_json(),
         "removed": removal.removed,
         "stays": removal.stays,
     }

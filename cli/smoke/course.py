@@ -14,10 +14,10 @@ from azure.storage.blob import ContainerClient
 
 from cli.api_client import NOT_FOUND, ApiClient, ApiError
 from cli.errors import CliError
-from cli.smoke.checks import Results
+from cli.smoke.assertions import Results
 from cli.smoke.shards import smoke_shards
 from cli.status import reason_text
-from function_app.domain.run_states import Actor, RunState
+from function_app.domain.run_states import SETTLED, Actor, RunState
 
 DATASET = "landfall-smoke"
 MODEL = DATASET
@@ -27,7 +27,6 @@ FAILS = {"pretrained_weights": "landfall-smoke-fails-on-purpose.keras"}
 FAILS_WITH = f"Pretrained weights {FAILS['pretrained_weights']} do not exist."
 LASTS = {"epochs": 1_000_000}
 NUM_NODES = NUM_RANKS = 2
-ENDED = ("registered", "not_registered", "failed", "canceled", "lost", "suppressed")
 NOTICED_BY = {Actor.RECONCILIATION: "an event", Actor.SWEEP: "the sweep"}
 EVENT_WITHIN_S = 300.0
 ROLE_WITHIN_S = 900.0
@@ -153,7 +152,7 @@ class Course:
 
     def _submitted(self) -> dict[str, Any] | None:
         runs = self._version().get("runs", [])
-        return next((run for run in runs if run["submitted_at"] or run["state"] in ENDED), None)
+        return next((run for run in runs if run["submitted_at"] or run["state"] in SETTLED), None)
 
     # -- the three runs -------------------------------------------------------------------------------------
     def _training(self) -> None:
@@ -196,7 +195,7 @@ class Course:
         """Cancel a running job."""
         self._request("canceled", LASTS, "cancellation")
         run_id = self.run_ids["canceled"]
-        running = self.wait(lambda: self.run_in(run_id, "running", *ENDED), RUN_WITHIN_S, sweeps=True)
+        running = self.wait(lambda: self.run_in(run_id, "running", *SETTLED), RUN_WITHIN_S, sweeps=True)
         if running is None or running["state"] != "running":
             seen = f"{run_id}: {self.api.run(run_id)['state']}, not running within {RUN_WITHIN_S:.0f} s"
             self.results.record("cancellation", f"{seen}{because(running or {})}", holds=False)
@@ -206,20 +205,20 @@ class Course:
         seen = f"{run_id}: {run['state']}{because(run)}; model {run['model_name'] or 'none'}"
         self.results.record("cancellation", seen, holds=run["state"] == "canceled" and not run["model_name"])
 
-    def _request(self, which: str, overrides: Mapping[str, Any], check: str) -> None:
+    def _request(self, which: str, overrides: Mapping[str, Any], assertion: str) -> None:
         try:
             self.run_ids[which] = self.api.submit(DATASET, self.version, overrides)["run_id"]
         except ApiError as error:
-            self._need(check, f"the run was refused: {error.message}", holds=False)
+            self._need(assertion, f"the run was refused: {error.message}", holds=False)
 
-    def _ended(self, which: str, check: str) -> dict[str, Any]:
+    def _ended(self, which: str, assertion: str) -> dict[str, Any]:
         """Return a run once it has ended and people were notified. Raises NoWayOnError where it does not end."""
         run_id = self.run_ids[which]
         run = self.wait(lambda: self.run_in(run_id, notified=True), RUN_WITHIN_S)
         if run is None:
             run = self.api.run(run_id)
             waits = run.get("waiting") or "it may wait for nodes: see the quota of its size"
-            self._need(check, f"{run_id}: still {run['state']} after {RUN_WITHIN_S:.0f} s; {waits}", holds=False)
+            self._need(assertion, f"{run_id}: still {run['state']} after {RUN_WITHIN_S:.0f} s; {waits}", holds=False)
         return run
 
     # -- what only the end can show -------------------------------------------------------------------------
@@ -254,9 +253,9 @@ class Course:
         return letter["dead_letter_id"] not in self.known_letters and is_about_it
 
     # -- asking ---------------------------------------------------------------------------------------------
-    def _need(self, check: str, seen: str, *, holds: bool) -> None:
+    def _need(self, assertion: str, seen: str, *, holds: bool) -> None:
         """Note a result. Raises NoWayOnError where it does not hold."""
-        if not self.results.record(check, seen, holds=holds):
+        if not self.results.record(assertion, seen, holds=holds):
             raise NoWayOnError
 
     def _version(self) -> dict[str, Any]:
@@ -281,7 +280,7 @@ class Course:
         """Return a run that is in one of the states, by default one that has ended; None for any other."""
         run = self.api.run(run_id)
         is_notified = run["notified_at"] is not None or run["state"] == "suppressed" or not notified
-        return run if run["state"] in (states or ENDED) and is_notified else None
+        return run if run["state"] in (states or SETTLED) and is_notified else None
 
     def wait(self, look: Callable[[], T | None], within_s: float, *, sweeps: bool = False) -> T | None:
         """Return what a look finds, None where it finds nothing in time. An app that does not answer is asked again.

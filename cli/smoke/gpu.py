@@ -12,13 +12,13 @@ from azure.core.exceptions import AzureError
 from cli.api_client import ApiError
 from cli.errors import CliError
 from cli.publish.workspace import WorkspaceId
-from cli.smoke.checks import Check
+from cli.smoke.assertions import Assertion
 from cli.smoke.course import RUN_WITHIN_S, Course, because, first_line
 from cli.smoke.removal import workspace_of
 from shared.errors import LandfallError
 from shared.vm_sizes import network_environment
 
-GPU_CHECK = Check(
+GPU_ASSERTION = Assertion(
     name="gpu_network",
     expected="NCCL uses InfiniBand between the nodes where their size has it, otherwise a socket",
     fix="read NCCL's other lines in the job's log: NET/IB says which devices it found, and why it passed over others",
@@ -58,19 +58,19 @@ def ask_network(course: Course, pipeline: Mapping[str, Any], open_workspace: Cal
         # Forced: the same request was made by an earlier test, whose log may be gone.
         run = course.api.submit(pipeline["dataset"], None, step, force=True)
     except ApiError as error:
-        course.results.record(GPU_CHECK.name, f"the run was refused: {error.message}", holds=False)
+        course.results.record(GPU_ASSERTION.name, f"the run was refused: {error.message}", holds=False)
         return
     run_id = course.run_ids["gpu"] = run["run_id"]
     try:
         ended = course.wait(lambda: course.run_in(run_id), RUN_WITHIN_S)
         if ended is None:
-            course.results.record(GPU_CHECK.name, f"{run_id} has not ended in {RUN_WITHIN_S:.0f} s", holds=False)
+            course.results.record(GPU_ASSERTION.name, f"{run_id} has not ended in {RUN_WITHIN_S:.0f} s", holds=False)
             return
     finally:
         with contextlib.suppress(CliError):  # it has ended, as it should
             course.api.cancel(run_id)
     holds, seen = _network(ended, machines["vm_size"], open_workspace)
-    course.results.record(GPU_CHECK.name, f"{seen}; {run_id}: {ended['state']}{because(ended)}", holds=holds)
+    course.results.record(GPU_ASSERTION.name, f"{seen}; {run_id}: {ended['state']}{because(ended)}", holds=holds)
 
 
 def _network(

@@ -26,8 +26,8 @@ dt { color: var(--none); } dd { margin: 0; overflow-wrap: anywhere; }
 
 def page(report: Mapping[str, Any]) -> str:
     """Return the page of a report."""
-    checks, title = report["checks"], f"Smoke test: {report['outcome']}"
-    counts = {outcome: sum(check["outcome"] == outcome for check in checks) for outcome in WORDS}
+    assertions, title = report["assertions"], f"Smoke test: {report['outcome']}"
+    counts = {outcome: sum(assertion["outcome"] == outcome for assertion in assertions) for outcome in WORDS}
     counted = ", ".join(f"{number} {WORDS[outcome]}" for outcome, number in counts.items() if number)
     facts = {
         "function app": report["function_app"],
@@ -44,7 +44,7 @@ def page(report: Mapping[str, Any]) -> str:
         "</dl>",
         "<h2>Assertions</h2>",
         "<table>",
-        *_rows(checks),
+        *_rows(assertions),
         "</table>",
         *_list("Removed", report["removed"]),
         *_list("What stays", report["stays"]),
@@ -56,17 +56,17 @@ def page(report: Mapping[str, Any]) -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n' + "\n".join(body) + "\n</body></html>\n"
 
 
-def _rows(checks: list[Mapping[str, Any]]) -> Iterator[str]:
-    for check in checks:
-        outcome = check["outcome"]
-        details = [f'<div class="seen">{escape(check["seen"])}</div>'] if check["seen"] else []
+def _rows(assertions: list[Mapping[str, Any]]) -> Iterator[str]:
+    for assertion in assertions:
+        outcome = assertion["outcome"]
+        details = [f'<div class="seen">{escape(assertion["seen"])}</div>'] if assertion["seen"] else []
         if outcome != "passed":
-            details.append(f"<div><b>expected:</b> {escape(check['expected'])}</div>")
+            details.append(f"<div><b>expected:</b> {escape(assertion['expected'])}</div>")
         if outcome == "failed":
-            details.append(f"<div><b>do:</b> {escape(check['fix'])}</div>")
+            details.append(f"<div><b>do:</b> {escape(assertion['fix'])}</div>")
         yield (
             f'<tr><td class="outcome {escape(outcome)}">{escape(WORDS[outcome])}</td>'
-            f'<th scope="row">{escape(check["name"])}</th><td>{"".join(details)}</td></tr>'
+            f'<th scope="row">{escape(assertion["name"])}</th><td>{"".join(details)}</td></tr>'
         )
 
 

@@ -14,7 +14,8 @@ from azure.storage.blob import ContainerClient
 from cli.api_client import ApiClient
 from cli.errors import CliError
 from cli.publish.workspace import WorkspaceId
-from cli.smoke.course import DATASET, ENDED, first_line
+from cli.smoke.course import DATASET, first_line
+from function_app.domain.run_states import SETTLED, RunState
 
 MAX_RUNS = 30
 """Newest runs that are looked at: three for each of the last tests."""
@@ -66,7 +67,7 @@ def remove_all(
 
 def _cancel(api: ApiClient, runs: list[dict[str, Any]], found: Removal) -> None:
     for run in runs:
-        if run["state"] not in ENDED and run["state"] != "completed":
+        if run["state"] not in {*SETTLED, RunState.COMPLETED}:
             try:
                 api.cancel(run["run_id"])
                 found.removed.append(f"run {run['run_id']}: canceled")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.smoke.checks import CHECKS
+from cli.smoke.assertions import ASSERTIONS
 from local_azure.processes import wait_until
 from tests.support.processes import child_environment, start_module
 from tests.support.twin import TwinUnderTest
@@ -41,8 +41,8 @@ def test_every_assertion_holds_and_nothing_is_left(twin: TwinUnderTest, tmp_path
     """Two ranks on two nodes, a model, a failure, a cancellation; what a killed test left is removed, too."""
     twin.upload("landfall-smoke/killed", {"notes.part": b"left"})
     status, report, output = smoke(twin, tmp_path)
-    outcomes = {check["name"]: check["outcome"] for check in report["checks"]}
-    assert (0, "passed", dict.fromkeys((check.name for check in CHECKS), "passed")) == (
+    outcomes = {assertion["name"]: assertion["outcome"] for assertion in report["assertions"]}
+    assert (0, "passed", dict.fromkeys((assertion.name for assertion in ASSERTIONS), "passed")) == (
         status,
         report["outcome"],
         outcomes,

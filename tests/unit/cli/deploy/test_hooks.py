@@ -97,7 +97,7 @@ def words(calls: list[list[str]], count: int = 3) -> list[str]:
     return [" ".join(call[:count]) for call in calls]
 
 
-CHECKS = [
+ASSERTIONS = [
     "az version --output",
     "az account show",
     "az provider list",
@@ -117,7 +117,7 @@ def test_the_first_deployment_is_checked_before_its_versions_are_set(
         "LANDFALL_ENVIRONMENT_VERSION",
         "LANDFALL_BUDGET_START",
     ]
-    assert [*CHECKS, *REGION, *["azd env set"] * 4] == words(programs.calls)
+    assert [*ASSERTIONS, *REGION, *["azd env set"] * 4] == words(programs.calls)
     assert names == [call[3] for call in programs.calls if call[0] == "azd"]
     found = programs.environment
     assert found["LANDFALL_CLUSTER_SIZES"] == (
@@ -132,7 +132,7 @@ def test_a_second_deployment_changes_nothing(programs: AzurePrograms, pipelines:
     found = programs.environment
     programs.forget()
     before(programs, pipelines)
-    assert (CHECKS, found) == (words(programs.calls), programs.environment)
+    assert (ASSERTIONS, found) == (words(programs.calls), programs.environment)
 
 
 def test_a_cluster_keeps_a_size_that_is_no_longer_the_first(programs: AzurePrograms, pipelines: Path) -> None:

@@ -11,7 +11,7 @@ import httpx
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 
 from cli.api_client import ApiClient
-from cli.smoke.checks import Results
+from cli.smoke.assertions import Results
 from cli.smoke.course import DATASET, FAILS_WITH, Course
 
 VERSION = "20261123-100000"

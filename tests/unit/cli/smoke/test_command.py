@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from cli.errors import CliError
 from cli.main import landfall
 from cli.smoke import command
-from cli.smoke.checks import CHECKS
+from cli.smoke.assertions import ASSERTIONS
 from tests.unit.cli.smoke.deployment import REPORT, VERSION, Deployment
 from tests.unit.cli.smoke.test_removal import Archive
 
@@ -47,7 +47,9 @@ def test_where_all_holds_the_exit_status_is_0(deployment: Deployment, tmp_path: 
     """The report has every assertion, and nothing is left in the container."""
     result, report = smoke(tmp_path)
     assert (0, "passed", None) == (result.return_value, report["outcome"], report["error"])
-    assert [(check.name, "passed") for check in CHECKS] == [(c["name"], c["outcome"]) for c in report["checks"]]
+    assert [(assertion.name, "passed") for assertion in ASSERTIONS] == [
+        (c["name"], c["outcome"]) for c in report["assertions"]
+    ]
     assert ({}, f"landfall-smoke/{VERSION}") == (deployment.data.blobs, report["dataset_version"])
     assert "Every assertion holds; the report is" in result.output
 
@@ -57,7 +59,7 @@ def test_where_something_does_not_hold_it_is_1(deployment: Deployment, tmp_path:
     deployment.report = REPORT | {"world_size": 1}
     result, report = smoke(tmp_path)
     assert (1, "failed") == (result.return_value, report["outcome"])
-    [failed] = [check for check in report["checks"] if check["outcome"] == "failed"]
+    [failed] = [assertion for assertion in report["assertions"] if assertion["outcome"] == "failed"]
     assert ("world_size", "1 ranks", True) == (failed["name"], failed["seen"], "Open MPI" in failed["fix"])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.smoke.checks import CHECKS
+from cli.smoke.assertions import ASSERTIONS
 from cli.smoke.course import Course
 from cli.smoke.shards import smoke_shards
 from function_app.config.pipeline_files import load_pipelines
@@ -16,24 +16,24 @@ from tests.support.processes import REPOSITORY
 from tests.unit.cli.smoke.deployment import FAILURE, PIPELINE, REPORT, SUCCESS, VERSION, Deployment, forbidden
 
 AFTERWARDS = "removed"
-"""The check that only the command makes."""
+"""The assertion that only the command makes."""
 
 
 def outcomes(deployment: Deployment) -> tuple[Course, dict[str, str]]:
     course = deployment.course()
     course.run()
-    return course, {check.name: check.outcome for check in course.results if check.name != AFTERWARDS}
+    return course, {assertion.name: assertion.outcome for assertion in course.results if assertion.name != AFTERWARDS}
 
 
 def seen(course: Course, name: str) -> str:
-    return next(check.seen for check in course.results if check.name == name)
+    return next(assertion.seen for assertion in course.results if assertion.name == name)
 
 
 def test_every_assertion_holds_where_all_is_well() -> None:
     """Three runs, and a sentence about each assertion as soon as it is known."""
     deployment = Deployment()
     course, found = outcomes(deployment)
-    assert dict.fromkeys((check.name for check in CHECKS[:-1]), "passed") == found
+    assert dict.fromkeys((assertion.name for assertion in ASSERTIONS[:-1]), "passed") == found
     assert ["training", "failing", "canceled"] == list(course.run_ids)
     assert len(found) == len(deployment.said)
     assert "noticed by an event" in seen(course, "end_events")

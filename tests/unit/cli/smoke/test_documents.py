@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from cli.smoke.checks import CHECKS
-from cli.smoke.gpu import GPU_CHECK
+from cli.smoke.assertions import ASSERTIONS
+from cli.smoke.gpu import GPU_ASSERTION
 from tests.support.processes import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "azure.md").read_text(encoding="utf-8")
@@ -14,7 +14,7 @@ SECTION = PAGE.partition("## What the smoke test shows")[2].partition("\n## ")[0
 
 def test_the_page_has_a_row_for_each_assertion() -> None:
     """In their order."""
-    names = [check.name for check in (*CHECKS[:-1], GPU_CHECK, CHECKS[-1])]
+    names = [assertion.name for assertion in (*ASSERTIONS[:-1], GPU_ASSERTION, ASSERTIONS[-1])]
     assert names == re.findall(r"^\| `(\w+)`", SECTION, re.MULTILINE)
 
 

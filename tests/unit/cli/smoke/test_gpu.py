@@ -9,8 +9,8 @@ from azure.core.exceptions import HttpResponseError
 
 from cli.errors import CliError
 from cli.publish.workspace import WorkspaceId
-from cli.smoke.checks import Check, Results
-from cli.smoke.gpu import GPU_CHECK, ask_network, gpu_pipeline
+from cli.smoke.assertions import Assertion, Results
+from cli.smoke.gpu import GPU_ASSERTION, ask_network, gpu_pipeline
 from tests.unit.cli.smoke.deployment import MACHINES, PIPELINE, Deployment, forbidden
 
 RDMA, PLAIN = "Standard_ND96asr_v4", "Standard_NC24ads_A100_v4"
@@ -40,14 +40,14 @@ class Log:
         return self._text
 
 
-def asked(log: Log, vm_size: str = RDMA, deployment: Deployment | None = None) -> Check:
+def asked(log: Log, vm_size: str = RDMA, deployment: Deployment | None = None) -> Assertion:
     deployment = deployment or Deployment()
     deployment.ends["failing"] = {"state": "not_registered", "notified_at": "t", "reason": "12 images/s"}
     course = deployment.course()
-    course.results = Results(deployment.said.append, (GPU_CHECK,))
+    course.results = Results(deployment.said.append, (GPU_ASSERTION,))
     ask_network(course, synthetic(vm_size), log.open)
-    [check] = course.results
-    return check
+    [assertion] = course.results
+    return assertion
 
 
 @pytest.mark.parametrize(
@@ -63,23 +63,23 @@ def asked(log: Log, vm_size: str = RDMA, deployment: Deployment | None = None) -
 )
 def test_the_network_must_be_that_of_the_size(log: str | None, vm_size: str, outcome: str, seen: str) -> None:
     """One rank that goes another way is enough to fail."""
-    check = asked(Log(log), vm_size)
-    assert outcome == check.outcome
-    assert seen in check.seen
+    assertion = asked(Log(log), vm_size)
+    assert outcome == assertion.outcome
+    assert seen in assertion.seen
 
 
 def test_a_log_that_cannot_be_read_is_named() -> None:
     """With what storage says."""
-    check = asked(Log(None, refusal=forbidden()))
-    assert ("failed", True) == (check.outcome, "the log cannot be read: This request is not" in check.seen)
+    assertion = asked(Log(None, refusal=forbidden()))
+    assert ("failed", True) == (assertion.outcome, "the log cannot be read: This request is not" in assertion.seen)
 
 
 def test_a_refused_run_is_named() -> None:
     """As by a pipeline without these overrides."""
     deployment = Deployment()
     deployment.fails_at = "POST /api/runs"
-    check = asked(Log(IB), deployment=deployment)
-    assert ("failed", "the run was refused: the app is broken") == (check.outcome, check.seen)
+    assertion = asked(Log(IB), deployment=deployment)
+    assert ("failed", "the run was refused: the app is broken") == (assertion.outcome, assertion.seen)
 
 
 def test_an_interruption_cancels_the_run() -> None:

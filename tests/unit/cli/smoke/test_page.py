@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.smoke.checks import CHECKS, Results
+from cli.smoke.assertions import ASSERTIONS, Results
 from cli.smoke.page import page
 
 HOSTILE = "<script>alert(1)</script><img src=http://x.example/ onerror=y> \"'&"
@@ -28,7 +28,7 @@ def report(**changed: Any) -> dict[str, Any]:
         "began_at": "2026-11-23T10:00:00+00:00",
         "ended_at": "2026-11-23T10:20:00+00:00",
         "runs": {"training": "run-1"},
-        "checks": results.to_json(),
+        "assertions": results.to_json(),
         "removed": ["2 uploads"],
         "stays": ["az storage blob delete-batch"],
     } | changed
@@ -55,12 +55,12 @@ class Seen(HTMLParser):
 def test_the_page_has_every_assertion_and_what_to_do() -> None:
     """What was seen, expected and is to be done; what was removed, and what stays."""
     seen = Seen(page(report()))
-    assert [] == [check.name for check in CHECKS if check.name not in seen.text]
-    for text in ("1 passed, 1 failed, 16 not reached", "no size", CHECKS[1].expected, CHECKS[1].fix, "run-1"):
+    assert [] == [assertion.name for assertion in ASSERTIONS if assertion.name not in seen.text]
+    for text in ("1 passed, 1 failed, 16 not reached", "no size", ASSERTIONS[1].expected, ASSERTIONS[1].fix, "run-1"):
         assert text in seen.text
     for text in ("2 uploads", "az storage blob delete-batch", "2026-11-23 10:00:00 UTC", "10:20:00 UTC"):
         assert text in seen.text
-    assert CHECKS[0].fix not in seen.text
+    assert ASSERTIONS[0].fix not in seen.text
 
 
 @pytest.mark.parametrize("member", ["error", "function_app", "dataset_version"])
@@ -73,8 +73,8 @@ def test_text_from_outside_is_escaped(member: str) -> None:
 
 def test_lists_and_what_was_seen_are_escaped() -> None:
     """Names of runs, reasons of the app, commands."""
-    checks = [dict(check) | {"seen": HOSTILE} for check in report()["checks"]]
-    changed = report(checks=checks, runs={HOSTILE: HOSTILE}, removed=[HOSTILE], stays=[HOSTILE])
+    assertions = [dict(assertion) | {"seen": HOSTILE} for assertion in report()["assertions"]]
+    changed = report(assertions=assertions, runs={HOSTILE: HOSTILE}, removed=[HOSTILE], stays=[HOSTILE])
     seen = Seen(page(changed))
     assert (0, []) == (seen.elements.count("script") + seen.elements.count("img"), seen.addresses)
 

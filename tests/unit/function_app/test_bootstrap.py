@@ -8,8 +8,8 @@ import pytest
 from azure.functions import HttpRequest
 from click.testing import CliRunner
 
+from cli.main import landfall
 from cli.up import describe_outages
-from cli.validate.command import validate
 from function_app import bootstrap, functions
 from function_app.bootstrap import build_services
 from function_app.domain.errors import PipelineError, SettingsError
@@ -209,7 +209,7 @@ def test_a_secret_where_a_settings_name_belongs_is_repeated_nowhere(
     listed = ask(lambda: services, "GET", "/api/pipelines").json()["pipelines"]
     health = functions.health.build().get_user_function()(HttpRequest("GET", "/api/health", body=b""))
     requested = ask(lambda: services, "POST", "/api/runs", json={"dataset": "digits", "version": "v1"})
-    checked = CliRunner().invoke(validate, [__file__, "--pipeline", str(tmp_path / "digits.yaml")])
+    checked = CliRunner().invoke(landfall, ["validate", __file__, "--pipeline", str(tmp_path / "digits.yaml")])
     said = [caplog.text, str(listed), "\n".join(describe_outages(listed)), requested.text, checked.output]
     assert ([True] * 5, [False] * 5) == (["digits" in text for text in said], ["SECRET" in text for text in said])
     assert ("digits" in str(health.get_body()), "SECRET" in str(health.get_body())) == (True, False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from cli.publish.command import publish
+from cli.main import landfall
 
 IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/cluster"
 
@@ -16,5 +16,5 @@ IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentit
 def test_what_is_no_identity_is_refused_before_azure_is_asked(identity: str) -> None:
     """The message says which command prints it."""
     arguments = ["--subscription", "s", "--resource-group", "g", "--workspace", "w", "--cluster-identity", identity]
-    result = CliRunner().invoke(publish, arguments)
+    result = CliRunner().invoke(landfall, ["publish", *arguments])
     assert (2, True) == (result.exit_code, "az identity show --query id" in " ".join(result.output.split()))

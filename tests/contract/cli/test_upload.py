@@ -133,7 +133,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_of_a_large_file_only_the_missing_blocks_are_sent_again(
     azurite: Azurite, container: ContainerClient, large: Path, sent: list[int]
 ) -> None:
-    """Nobody sees the blob before it is whole. A file that has changed meanwhile is sent anew."""
+    """There is no blob before it is whole. A file that has changed meanwhile is sent again."""
     connection, done = azurite.connection_string(), list[int]()
 
     def lost(num_bytes: int) -> None:

@@ -33,7 +33,7 @@ UNREADABLE = 2
 MAX_FILES = 500
 """Scripts and notebooks of all arguments together."""
 MAX_BYTES = 32 << 20
-"""Of all scripts together; notebooks are read one at a time."""
+"""Size of all scripts together; notebooks are read one at a time."""
 _SUFFIXES = (".py", NOTEBOOK_SUFFIX)
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 """Folders with other people's code; those whose names begin with a dot are skipped too."""
@@ -68,10 +68,9 @@ def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, 
     Exit status: 0 clean or advice only; 1 errors or warnings; 2 wrong usage, or a script that cannot be read.
     """
     machine = _machine(vm_size, pipeline)
-    reports: list[LintReport] = []
-    num_unreadable = 0
+    reports, num_unreadable = list[LintReport](), 0
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    paths = list(dict.fromkeys(path for given in scripts for path in _scripts_in(given)))
+    paths = list(dict.fromkeys(path for argument in scripts for path in _scripts_in(argument)))
     if len(paths) > MAX_FILES:
         raise click.UsageError(
             f"There are more than {MAX_FILES} scripts and notebooks. Pass fewer, or another folder."
@@ -125,19 +124,29 @@ def _place(path: Path) -> PurePath:
     return PurePath(os.path.abspath(path))  # noqa: PTH100 - `resolve` fails on links that lead to themselves
 
 
-def _scripts_in(given: Path) -> Iterator[Path]:
+def _paths(arguments: Sequence[Path]) -> list[Path]:
+    """Return every script and notebook once. Raises UsageError for too many."""
+    paths = list(dict.fromkeys(path for argument in arguments for path in _scripts_in(argument)))
+    if len(paths) > MAX_FILES:
+        raise click.UsageError(
+            f"There are more than {MAX_FILES} scripts and notebooks. Pass fewer, or another folder."
+        )
+    return paths
+
+
+def _scripts_in(argument: Path) -> Iterator[Path]:
     """Yield a file, or the scripts and notebooks of a folder. Raises UsageError for a folder without any."""
-    if not os.path.isdir(given):  # noqa: PTH112 - `is_dir` fails on a name that is too long
-        yield given
+    if not os.path.isdir(argument):  # noqa: PTH112 - `is_dir` fails on a name that is too long
+        yield argument
         return
     num_found = 0
-    for folder, folders, names in os.walk(given):
+    for folder, folders, names in os.walk(argument):
         folders[:] = sorted(name for name in folders if name[:1] != "." and name not in _SKIPPED)
         for name in sorted(names):
             if name.lower().endswith(_SUFFIXES) and (num_found := num_found + 1) <= MAX_FILES + 1:
                 yield Path(folder, name)
     if not num_found:
-        raise click.UsageError(f"{one_line(str(given))}: has no script (.py) and no notebook ({NOTEBOOK_SUFFIX}).")
+        raise click.UsageError(f"{one_line(str(argument))}: has no script (.py) and no notebook ({NOTEBOOK_SUFFIX}).")
 
 
 def _modules(paths: Sequence[Path]) -> dict[PurePath, ScriptFile]:

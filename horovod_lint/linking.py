@@ -159,7 +159,7 @@ class _Finder:
             package = wanted[-1]
             if package is not None:
                 wanted += [self.submodule(package, alias.name) for alias in node.names]
-        yield from (path for path in wanted if path in self._files)
+        yield from (path for path in wanted if path is not None and path in self._files)
 
 
 def _in_order(entry: ScriptFile, source: Source, files: Mapping[PurePath, ScriptFile]) -> dict[PurePath, _Module]:

@@ -170,7 +170,7 @@ class Script:
         self.tree = source.tree
         self.where = source.where
         self.first_line = next((part.first_line for part in source.parts if not part.file), 1)
-        """Of the script itself; the modules that it imports come before."""
+        """First line of the script itself; the modules that it imports come before."""
         self.nodes: list[ast.AST] = []
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, ScopeNode] = {}

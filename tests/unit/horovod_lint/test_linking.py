@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 
 import pytest
 
 from horovod_lint import LintReport, ScriptError, ScriptFile, lint_script, scripts_among
 from horovod_lint.linking import MAX_LINKED_BYTES
 
-ROOT = PurePosixPath("/home/me/project")
+ROOT = PurePosixPath("/project")
 TRAIN = """import os
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 import tensorflow as tf
@@ -33,9 +33,9 @@ PLAIN = MODULE.format(returned="tf.keras.optimizers.RMSprop(rate * hvd.size())")
 WRAPPED = MODULE.format(returned="hvd.DistributedOptimizer(tf.keras.optimizers.RMSprop(rate * hvd.size()))")
 
 
-def given(**texts: str) -> dict[PurePosixPath, ScriptFile]:
+def script_files(**texts: str) -> dict[PurePath, ScriptFile]:
     """Return files by the paths at which imports find them; two underscores stand for a folder."""
-    files = {}
+    files: dict[PurePath, ScriptFile] = {}
     for name, text in texts.items():
         path = ROOT / f"{name.replace('__', '/')}.py".replace("/init", "/__init__")
         files[path] = ScriptFile(path=path, name=str(path.relative_to(ROOT)), content=text.encode())
@@ -44,7 +44,7 @@ def given(**texts: str) -> dict[PurePosixPath, ScriptFile]:
 
 def linted(**texts: str) -> LintReport:
     """Lint ``train`` with the other files."""
-    files = given(**texts)
+    files = script_files(**texts)
     path = ROOT / "train.py"
     return lint_script(files[path].content, "train.py", path=path, files=files)
 
@@ -125,7 +125,7 @@ def test_names_of_two_files_are_kept_apart() -> None:
 
 
 def test_a_finding_in_a_module_names_its_file_and_line() -> None:
-    """Comments there suppress it, and places that messages name are told apart."""
+    """Comments there suppress it, and messages name the place."""
     helper = "import horovod.tensorflow as hvd\n\ndef finish(model):\n    model.save('x'){comment}\n"
     train = TRAIN.format(imports="from helper import finish", optimizer="hvd.DistributedOptimizer('adam')")
     found = linted(train=f"{train}finish(model)\n", helper=helper.format(comment="")).findings
@@ -162,16 +162,16 @@ def test_modules_that_import_each_other_end(modules: dict[str, str]) -> None:
     assert [] == codes(train=TRAIN.format(imports="from helper import build", optimizer="build()"), **modules)
 
 
-def test_a_module_that_is_no_python_is_taken_for_one_that_was_not_given() -> None:
+def test_a_module_that_is_no_python_is_assumed_correct() -> None:
     """Its own error is reported where it is linted itself."""
     train = TRAIN.format(imports="from helper import build\nimport other", optimizer="build(other.x)")
     assert [] == codes(train=train, helper="print 1", other="\0")
 
 
 def test_modules_are_read_with_the_scripts_that_import_them() -> None:
-    """A script is what nobody imports, what tests for `__main__`, or the first of a circle."""
+    """A script is what no file imports, what tests for `__main__`, or the first of a circle."""
     main = "if '__main__' == __name__:\n    pass\n"
-    files = given(
+    files = script_files(
         train="import a, sub.b",
         sweep="import train",
         a=f"import c\n{main}",
@@ -181,7 +181,7 @@ def test_modules_are_read_with_the_scripts_that_import_them() -> None:
         e="import d",
     )
     assert ["sweep.py", "a.py", "d.py"] == [files[path].name for path in scripts_among(files)]
-    broken = given(train="import a", a="print 1")
+    broken = script_files(train="import a", a="print 1")
     assert ["train.py", "a.py"] == [broken[path].name for path in scripts_among(broken)]
 
 
@@ -198,5 +198,5 @@ def test_a_notebook_may_import_modules_too() -> None:
         TRAIN.format(imports="from helper import build", optimizer="build()").replace('"', '\\"').replace("\n", "\\n")
     )
     content = f'{{"nbformat": 4, "metadata": {{}}, "cells": [{{"cell_type": "code", "source": "{text}"}}]}}'.encode()
-    report = lint_script(content, "x.ipynb", path=ROOT / "x.ipynb", files=given(helper=PLAIN))
+    report = lint_script(content, "x.ipynb", path=ROOT / "x.ipynb", files=script_files(helper=PLAIN))
     assert [("optimizer_not_distributed", 1, "")] == [(str(f.code), f.cell, f.file) for f in report.findings]

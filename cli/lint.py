@@ -11,7 +11,16 @@ from pathlib import Path
 
 import click
 
-from horovod_lint import MAX_SCRIPT_BYTES, LintReport, Machine, ScriptError, Severity, lint_script
+from horovod_lint import (
+    MAX_NOTEBOOK_BYTES,
+    MAX_SCRIPT_BYTES,
+    NOTEBOOK_SUFFIX,
+    LintReport,
+    Machine,
+    ScriptError,
+    Severity,
+    lint_script,
+)
 from shared.safe_text import one_line
 from shared.vm_sizes import similar_sizes, vm_size
 
@@ -35,7 +44,7 @@ _MIN_COLUMNS = 40
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per script, each on its own line.")
 def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, *, is_json: bool) -> None:
-    """Find mistakes in Horovod training scripts by reading them; no script is run.
+    """Find mistakes in Horovod training scripts and notebooks by reading them; nothing is run.
 
     Findings are errors (the result is wrong, or the job hangs), warnings (the job is slow, or its output misleading)
     and advice. A pipeline whose script has errors is submitted only with --force. The comment
@@ -90,13 +99,14 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
 def _content(path: Path) -> bytes:
     """Return the first bytes of a file, one more than allowed at most. Raises ScriptError for any other thing."""
     name = one_line(str(path))
+    max_bytes = MAX_NOTEBOOK_BYTES if path.suffix.lower() == NOTEBOOK_SUFFIX else MAX_SCRIPT_BYTES
     try:
         if path.is_dir():
             raise ScriptError(f"{name}: is a folder, not a script")
         if path.exists() and not path.is_file():  # it may have no end
             raise ScriptError(f"{name}: is a device or a pipe, not a script")
         with path.open("rb") as stream:
-            return stream.read(MAX_SCRIPT_BYTES + 1)
+            return stream.read(max_bytes + 1)
     except FileNotFoundError as error:
         raise ScriptError(f"{name}: there is no such file") from error
     except OSError as error:
@@ -132,8 +142,9 @@ def as_text(path: Path, report: LintReport, width: int | None = None) -> str:
     """
     name, lines = one_line(str(path)), []
     for finding in report.findings:
+        cell = f"cell {finding.cell}:" if finding.cell is not None else ""
         lines += [
-            f"{name}:{finding.line}:{finding.column}: {finding.severity} {finding.code}: {finding.message}",
+            f"{name}:{cell}{finding.line}:{finding.column}: {finding.severity} {finding.code}: {finding.message}",
             _indented(f"why: {finding.why}", width),
             _indented(f"fix: {finding.fix}", width),
         ]

@@ -220,7 +220,7 @@ def _check_keras3(view: View) -> Iterator[Finding]:
         return
     uses = sorted(_uses(view), key=lambda use: use[0].lineno)
     if uses:
-        named = ", ".join(dict.fromkeys(f"{what} on line {call.lineno}" for call, what in uses[:8]))
+        named = ", ".join(dict.fromkeys(f"{what} on {view.script.where(call.lineno)}" for call, what in uses[:8]))
         yield view.finding(RuleCode.KERAS3_INCOMPATIBLE, uses[0][0], f"does not work on Keras 3: {named}")
 
 

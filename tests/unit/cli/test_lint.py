@@ -140,3 +140,24 @@ def test_a_terminal_gets_lines_of_its_width(tmp_path: Path) -> None:
         "    why: Ranks overwrite each other; the result may be a",
         "         mixture that cannot be read.",
     ] == rest[:2]
+
+
+def test_a_notebook_is_read_by_cells(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The place names the cell, for people and for programs, and outputs may be larger than a script."""
+    picture = {"output_type": "display_data", "data": {"image/png": "A" * (1 << 20)}}
+    cells = [{"cell_type": "code", "source": text, "outputs": [picture]} for text in ("%matplotlib inline", BAD)]
+    path = written(tmp_path, json.dumps({"nbformat": 4, "metadata": {}, "cells": cells}), "mine.ipynb")
+    status, out, _ = landfall(capsys, "lint", path)
+    assert (1, f"{path}:cell 2:2:7: error missing_init: rank is called, but hvd.init() never") == (
+        status,
+        out.splitlines()[0],
+    )
+    finding = json.loads(landfall(capsys, "lint", "--json", path)[1])["findings"][0]
+    assert (2, 2, 7) == (finding["cell"], finding["line"], finding["column"])
+
+
+def test_json_that_is_no_notebook_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """With exit status 2, under either name."""
+    for name, words in (("job.json", "is JSON, not a script"), ("job.ipynb", "is JSON, but not a notebook")):
+        status, _, err = landfall(capsys, "lint", written(tmp_path, '{"properties": {}}', name))
+        assert (2, True) == (status, words in err)

@@ -143,8 +143,8 @@ def _handle_together(
 ) -> Sequence[Upload]:
     """Handle uploads until one fails or the time is over; return those that were not handled.
 
-    Small shards are handled at the same time: they wait for storage and leave the processor idle. Those that are
-    accepted at once have their verdicts recorded together; all others are handled one by one.
+    Small shards are handled at the same time, as they wait for storage. The verdicts of those that are accepted at
+    once are recorded together; the others are handled one by one.
     """
     turns, is_over = services.turns, Event()
     services = replace(services, claimed_sizes={})
@@ -165,10 +165,8 @@ def _handle_together(
         return True
 
     def judged(upload: Upload) -> FirstVerdict | None:
-        if turns.seconds() >= end_s:
-            return None
         give_way()
-        return first_verdict(upload, services)
+        return first_verdict(upload, services) if turns.seconds() < end_s else None
 
     if all(is_small(upload, services) for upload in uploads):
         with ThreadPoolExecutor(turns.small_at_once) as pool:
@@ -177,7 +175,7 @@ def _handle_together(
             done = {one.upload for group in compress(groups, are_recorded) for one in group}
             handled = list(pool.map(lambda upload: upload in done or is_handled(upload), uploads))
     else:
-        handled = [is_handled(upload) for upload in uploads]
+        handled = list(map(is_handled, uploads))
     return [upload for upload, is_done in zip(uploads, handled, strict=True) if not is_done]
 
 

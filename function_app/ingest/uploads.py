@@ -146,8 +146,8 @@ def record_first(group: Sequence[FirstVerdict], services: IngestServices) -> boo
     if accepted is None:
         return False
     for one in group:
-        path, record = one.place.path, one.record
-        services.history.record(path, "shard_accepted", _in_words(record), etag=record.etag, crc32c=record.crc32c)
+        path, record, first = one.place.path, one.record, _in_words(one.record)
+        services.history.record(path, f"shard_{record.state}", first, etag=record.etag, crc32c=record.crc32c)
     last, written_at = group[-1], min(one.facts.last_modified for one in group)
     with _span(last.upload, last.place, services):
         close_if_whole(last.place.pipeline, last.record, services, written_at=written_at, accepted=accepted)

@@ -21,7 +21,7 @@ from function_app.domain.records import (
 )
 
 MAX_TRANSACTION_CHARS = 1 << 20
-"""Of all columns together: up to three bytes each, and a transaction takes 4 MiB."""
+"""Characters of all columns together: up to three bytes each, and a transaction takes 4 MiB."""
 _LAST_GENERATION = 10**9 - 1
 _IN_RANGE = "PartitionKey eq @partition and RowKey ge @low and RowKey lt @high"
 

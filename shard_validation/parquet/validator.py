@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from shard_validation.features import ValuesCheck, compile_values_check, missing
-from shard_validation.parquet.arrow_columns import batch_rows, open_with_pyarrow, read_rows
 from shard_validation.parquet.blocks import BlockFile
 from shard_validation.parquet.byte_arrays import DEFERRED, PageDecoder, decodes
+from shard_validation.parquet.decoded import DecodedColumns, batch_rows
 from shard_validation.parquet.footer import ColumnChunk, column_chunks, read_footer
-from shard_validation.parquet.metadata import Leaf
-from shard_validation.parquet.pages import read_body, walk_pages
+from shard_validation.parquet.metadata import Leaf, Metadata
+from shard_validation.parquet.pages import check_body, walk_pages
 from shard_validation.reasons import Fault, FaultError, ReasonCode
 from shard_validation.validate import Paused, ShardVerdict, Task
 from shared.manifest import FeatureSpec
@@ -40,10 +40,14 @@ def validate_parquet(task: Task) -> ShardVerdict | Paused:
     if position < task.source.size_bytes:
         return _paused(task, position, 0, 0)
     try:
-        walk = _ParquetWalk(task)
-        if task.checkpoint is None or not checkpoint["row_group"]:
-            walk.check_schema()
-        return walk.check_row_groups(checkpoint["row_group"], checkpoint["num_rows"])
+        file = BlockFile(task.source)
+        metadata = read_footer(file, task.source.size_bytes, task.requirements.limits)
+        with DecodedColumns(file, _shard_members(task, metadata), task.requirements.limits) as columns:
+            columns.open(metadata.offset, lambda: None)
+            walk = _ParquetWalk(task, file, metadata, columns)
+            if task.checkpoint is None or not checkpoint["row_group"]:
+                walk.check_schema()
+            return walk.check_row_groups(checkpoint["row_group"], checkpoint["num_rows"])
     except FaultError as error:
         task.report(error.fault, byte_offset=error.byte_offset)
         return task.verdict()
@@ -75,13 +79,12 @@ class OutOfTimeError(FaultError):
 class _ParquetWalk:
     """One pass over the row groups of a shard."""
 
-    def __init__(self, task: Task) -> None:
-        """Read the footer. Raises FaultError."""
+    def __init__(self, task: Task, file: BlockFile, metadata: Metadata, columns: DecodedColumns) -> None:
         self._task = task
         self._limits = task.requirements.limits
-        self._file = BlockFile(task.source)
-        self._metadata = read_footer(self._file, task.source.size_bytes, self._limits)
-        self._reader = open_with_pyarrow(self._file, self._metadata.offset)
+        self._file = file
+        self._metadata = metadata
+        self._columns = columns
         self._features, self._schema_faults = _match_columns(self._metadata.leaves, task.requirements.features)
         self._checks: dict[int, ValuesCheck] = {
             column: compile_values_check(spec, task.requirements, task.statistics.feature(spec.name))
@@ -145,21 +148,26 @@ class _ParquetWalk:
             self._check_row(chunk.column, value, chunk.first_row + number, chunk.start)
 
     def _check_with_pyarrow(self, chunk: ColumnChunk) -> None:
-        largest = 0
+        """Bound every page, then have the column chunk decoded."""
+        task, largest, uncompressed = self._task, 0, 0
+        self._file.hold(chunk.start, chunk.stop)
         for page in walk_pages(self._file, chunk, self._limits):
             self._check_time(chunk)
-            read_body(self._file, chunk, page)
-            self._task.statistics.num_bytes += page.uncompressed_bytes
+            check_body(self._file, chunk, page)
+            uncompressed += page.uncompressed_bytes
             largest = max(largest, page.uncompressed_bytes)
-        rows_at_a_time = batch_rows(chunk, largest, self._limits)
-        row = chunk.first_row
-        is_feature = chunk.column in self._checks
-        for values in read_rows(self._reader, chunk, rows_at_a_time, is_feature=is_feature):
-            self._check_time(chunk)
-            if is_feature:
-                for i, value in enumerate(values):
-                    self._check_row(chunk.column, value, row + i, chunk.start)
-            row += len(values)
+        task.statistics.num_bytes += uncompressed
+        spec = self._features.get(chunk.column)
+        feature = (spec, task.statistics.feature(spec.name)) if spec is not None else None
+        rows_at_a_time = batch_rows(chunk, uncompressed, largest, self._limits)
+        checked = self._columns.check(chunk, rows_at_a_time, feature, lambda: self._check_time(chunk))
+        for fault, row in checked.faults:
+            task.report(fault, row, chunk.start)
+        task.num_reasons += checked.num_faults - len(checked.faults)
+        if spec is not None:
+            task.statistics.features[spec.name] = checked.statistics
+        if checked.error is not None:
+            raise checked.error
 
     def _check_time(self, chunk: ColumnChunk) -> None:
         """Raise OutOfTimeError within a row group that takes too long."""
@@ -177,6 +185,15 @@ class _ParquetWalk:
             fault = check(value if isinstance(value, list) else [value], row)
         if fault is not None:
             self._task.report(fault, row, byte_offset)
+
+
+def _shard_members(task: Task, metadata: Metadata) -> dict[str, Any]:
+    """Return what a decoder needs to know of a shard."""
+    return {
+        "size_bytes": task.source.size_bytes,
+        "footer_offset": metadata.offset,
+        "requirements": task.requirements.to_json(),
+    }
 
 
 def _match_columns(

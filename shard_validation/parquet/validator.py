@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from shard_validation.parquet.byte_arrays import DEFERRED, PageDecoder, decodes
 from shard_validation.parquet.decoded import DecodedColumns, batch_rows
 from shard_validation.parquet.footer import ColumnChunk, column_chunks, read_footer
 from shard_validation.parquet.metadata import Leaf, Metadata
-from shard_validation.parquet.pages import check_body, walk_pages
+from shard_validation.parquet.pages import Page, check_body, walk_pages
 from shard_validation.reasons import Fault, FaultError, ReasonCode
 from shard_validation.validate import Paused, ShardVerdict, Task
 from shared.manifest import FeatureSpec
@@ -76,6 +77,31 @@ class OutOfTimeError(FaultError):
         )
 
 
+class _Pages:
+    """The pages of a column chunk: their sizes, and which rows are in them."""
+
+    def __init__(self, *, names_pages: bool) -> None:
+        """Begin; without ``names_pages``, rows are placed at the beginning of the column chunk."""
+        self.largest_bytes = self.uncompressed_bytes = 0
+        self._names_pages = names_pages
+        self._num_rows = 0
+        self._first_rows: list[int] = []
+        self._offsets: list[int] = []
+
+    def add(self, page: Page) -> None:
+        """Add the next page."""
+        self.largest_bytes = max(self.largest_bytes, page.largest_bytes)
+        self.uncompressed_bytes += page.uncompressed_bytes
+        if self._names_pages and page.holds_rows:
+            self._first_rows.append(self._num_rows)
+            self._offsets.append(page.offset)
+            self._num_rows += page.num_values
+
+    def offset_of(self, row: int, chunk: ColumnChunk) -> int:
+        """Return the place in the file of a row of the column chunk."""
+        return self._offsets[bisect_right(self._first_rows, row) - 1] if self._offsets else chunk.start
+
+
 class _ParquetWalk:
     """One pass over the row groups of a shard."""
 
@@ -123,21 +149,48 @@ class _ParquetWalk:
 
     def _check_chunk(self, chunk: ColumnChunk) -> None:
         try:
-            if decodes(chunk):
-                self._check_byte_arrays(chunk)
+            pages = self._bound_pages(chunk)
+            if pages.largest_bytes > self._limits.max_page_bytes:
+                self._check_in_pieces(chunk)
             else:
-                self._check_with_pyarrow(chunk)
+                self._check_decoded(chunk, pages)
         except OutOfTimeError:
             raise
         except FaultError as error:
             self._task.report(error.fault, byte_offset=error.byte_offset)
 
-    def _check_byte_arrays(self, chunk: ColumnChunk) -> None:
+    def _bound_pages(self, chunk: ColumnChunk) -> _Pages:
+        """Read the header of every page, and compare the checksums, before anything is decoded. Raises FaultError."""
+        is_streamed = decodes(chunk)
+        pages = _Pages(names_pages=is_streamed)
+        self._file.hold(chunk.start, chunk.stop)
+        for page in walk_pages(self._file, chunk, self._limits, is_streamed=is_streamed):
+            self._check_time(chunk)
+            if page.largest_bytes <= self._limits.max_page_bytes:
+                check_body(self._file, chunk, page)
+            self._task.statistics.num_bytes += page.uncompressed_bytes
+            pages.add(page)
+        return pages
+
+    def _check_decoded(self, chunk: ColumnChunk, pages: _Pages) -> None:
+        """Have the column chunk decoded and checked by another process. Raises FaultError."""
+        task, spec = self._task, self._features.get(chunk.column)
+        feature = (spec, task.statistics.feature(spec.name)) if spec is not None else None
+        rows_at_a_time = batch_rows(chunk, pages.uncompressed_bytes, pages.largest_bytes, self._limits)
+        checked = self._columns.check(chunk, rows_at_a_time, feature, lambda: self._check_time(chunk))
+        for fault, row in checked.faults:
+            task.report(fault, row, pages.offset_of(row - chunk.first_row, chunk))
+        task.num_reasons += checked.num_faults - len(checked.faults)
+        if spec is not None:
+            task.statistics.features[spec.name] = checked.statistics
+        if checked.error is not None:
+            raise checked.error
+
+    def _check_in_pieces(self, chunk: ColumnChunk) -> None:
         decoder = PageDecoder(self._file, chunk, self._limits.max_page_bytes)
         row = chunk.first_row
         for page in walk_pages(self._file, chunk, self._limits, is_streamed=True):
             self._check_time(chunk)
-            self._task.statistics.num_bytes += page.uncompressed_bytes
             for value in decoder.values(page):
                 if row % ROWS_PER_TIME_CHECK == 0:
                     self._check_time(chunk)
@@ -146,28 +199,6 @@ class _ParquetWalk:
                 row += 1
         for number, value in decoder.deferred():
             self._check_row(chunk.column, value, chunk.first_row + number, chunk.start)
-
-    def _check_with_pyarrow(self, chunk: ColumnChunk) -> None:
-        """Bound every page, then have the column chunk decoded."""
-        task, largest, uncompressed = self._task, 0, 0
-        self._file.hold(chunk.start, chunk.stop)
-        for page in walk_pages(self._file, chunk, self._limits):
-            self._check_time(chunk)
-            check_body(self._file, chunk, page)
-            uncompressed += page.uncompressed_bytes
-            largest = max(largest, page.uncompressed_bytes)
-        task.statistics.num_bytes += uncompressed
-        spec = self._features.get(chunk.column)
-        feature = (spec, task.statistics.feature(spec.name)) if spec is not None else None
-        rows_at_a_time = batch_rows(chunk, uncompressed, largest, self._limits)
-        checked = self._columns.check(chunk, rows_at_a_time, feature, lambda: self._check_time(chunk))
-        for fault, row in checked.faults:
-            task.report(fault, row, chunk.start)
-        task.num_reasons += checked.num_faults - len(checked.faults)
-        if spec is not None:
-            task.statistics.features[spec.name] = checked.statistics
-        if checked.error is not None:
-            raise checked.error
 
     def _check_time(self, chunk: ColumnChunk) -> None:
         """Raise OutOfTimeError within a row group that takes too long."""

@@ -316,7 +316,7 @@ def _compile_image(spec: FeatureSpec, requirements: DataRequirements, statistics
 
 def _compile_raw(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesCheck:
     item_format = ITEM_FORMATS[spec.dtype or "uint8"]
-    size_fits = compile_raw_size(spec)
+    size_fits, expected = raw_sizes(spec)
     has_range = spec.minimum is not None or spec.maximum is not None
     checks_items = has_range or item_format == "f"
     last_sound_size = -1
@@ -328,7 +328,8 @@ def _compile_raw(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesCheck
             statistics.num_present += 1
             return None
         if not size_fits(size):
-            return _wrong_size(spec, size)
+            code = ReasonCode.FEATURE_WRONG_SHAPE
+            return Fault(code=code, feature=spec.name, expected=expected, seen=f"{size} bytes")
         if content and checks_items and (fault := _raw_fault(spec, content, item_format)):
             return fault
         statistics.num_present += 1
@@ -339,26 +340,13 @@ def _compile_raw(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesCheck
     return check
 
 
-def compile_raw_size(spec: FeatureSpec) -> Callable[[int], bool]:
-    """Return a check whether so many bytes are a tensor of the feature's type and shape."""
-    known, is_open = _raw_size(spec)
-    return lambda size: size == known or (is_open and known > 0 and size % known == 0)
-
-
-def _raw_size(spec: FeatureSpec) -> tuple[int, bool]:
-    """Return the bytes of a tensor, and whether any multiple of them will do."""
+def raw_sizes(spec: FeatureSpec) -> tuple[Callable[[int], bool], str]:
+    """Return a check whether so many bytes are a tensor of the feature's type and shape, and words for it."""
     known = math.prod(d for d in spec.shape if d is not None) * struct.calcsize(ITEM_FORMATS[spec.dtype or "uint8"])
-    return known, None in spec.shape or not spec.shape
-
-
-def _wrong_size(spec: FeatureSpec, size: int) -> Fault:
-    known, is_open = _raw_size(spec)
-    return Fault(
-        code=ReasonCode.FEATURE_WRONG_SHAPE,
-        feature=spec.name,
-        expected=f"{'a multiple of ' if is_open else ''}{known} bytes ({spec.dtype} {list(spec.shape)})",
-        seen=f"{size} bytes",
-    )
+    words = f"{known} bytes ({spec.dtype} {list(spec.shape)})"
+    if spec.shape and None not in spec.shape:
+        return known.__eq__, words
+    return lambda size: size == known or (known > 0 and size % known == 0), f"a multiple of {words}"
 
 
 def _raw_fault(spec: FeatureSpec, content: Bytes, item_format: _ItemFormat) -> Fault | None:

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from shard_validation.features import (
     ITEM_FORMATS,
     MAX_LABEL_BYTES,
-    compile_raw_size,
     compile_values_check,
     fits_shape,
     missing,
+    raw_sizes,
 )
 from shard_validation.reasons import Fault
 from shard_validation.requirements import DataRequirements
@@ -52,10 +52,11 @@ class ColumnCheck:
                 yield from self.faults(column.slice(start, step), row + start)
             return
         for index, value in enumerate(_row_values(column), row):
-            if (fault := self._row_fault(value, index)) is not None:
+            if (fault := self.row_fault(value, index)) is not None:
                 yield fault, index
 
-    def _row_fault(self, value: Any, row: int) -> Fault | None:
+    def row_fault(self, value: Any, row: int) -> Fault | None:
+        """Check one row: a value, a list of them, or None."""
         if value is None or (isinstance(value, list) and None in value):
             return missing(self._spec) if self._spec.required else None
         return self._check_row(value if isinstance(value, list) else [value], row)
@@ -111,7 +112,7 @@ class ColumnCheck:
         if column.null_count or not pa.types.is_large_binary(column.type):
             return False
         spec, lengths = self._spec, _byte_lengths(column)
-        if not all(map(compile_raw_size(spec), map(int, np.unique(lengths)))):
+        if not all(map(raw_sizes(spec)[0], map(int, np.unique(lengths)))):
             return False
         item_format = ITEM_FORMATS[spec.dtype or "uint8"]
         if item_format == "f" or spec.minimum is not None or spec.maximum is not None:
@@ -123,7 +124,7 @@ class ColumnCheck:
         return True
 
     def _parts(self, column: pa.Array, *, may_be_one: bool = False) -> tuple[Any, pa.Array] | None:
-        """Return how many values each row has, None where each has one, and all values; None for what is not sound."""
+        """Return the number of values in each row, None where all have one, and all values; None for unsound ones."""
         if column.null_count:
             if self._spec.required:
                 return None
@@ -165,11 +166,11 @@ class ColumnCheck:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def _byte_lengths(values: pa.Array) -> Any:

@@ -67,11 +67,14 @@ class DecodedColumns:
     def check(
         self,
         chunk: ColumnChunk,
-        rows_at_a_time: int,
+        rows_at_a_time: int | None,
         feature: tuple[FeatureSpec, FeatureStatistics] | None,
         watch: Watch,
     ) -> Checked:
-        """Check the rows of a column chunk, and count them. Raises FaultError, SourceError, and what ``watch`` does."""
+        """Check the rows of a column chunk, and count them. Raises FaultError, SourceError, and what ``watch`` does.
+
+        Without ``rows_at_a_time``, pages are decoded in pieces, because they are too large to be held.
+        """
         request = {
             "chunk": {**asdict(chunk), "encodings": sorted(chunk.encodings)},
             "rows_at_a_time": rows_at_a_time,

@@ -17,18 +17,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from shard_validation.content import SourceUnavailableError
 
 HEAD = struct.Struct("<Q")
 """Precedes every message: its length."""
+PROGRAM = "shard_validation.parquet.decoding"
 MAX_ANSWER_BYTES = 64 << 20
 SILENCE_S = 300.0
 """Longest time without a sign of life; the decoder gives one after every batch of rows."""
 POLL_S = 1.0
-_KEPT_SETTINGS = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
-_SETTINGS = {
+KEPT_SETTINGS = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
+SETTINGS = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others keep memory that was used once
     "MALLOC_ARENA_MAX": "1",
     "OMP_NUM_THREADS": "1",
@@ -52,18 +54,20 @@ class Decoder:
     def __init__(self) -> None:
         """Start it. Raises SourceUnavailableError where that fails: nothing is known about the shard then."""
         ours, theirs = socket.socketpair()
-        kept = {name: os.environ[name] for name in _KEPT_SETTINGS if name in os.environ}
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        kept = {name: os.environ[name] for name in KEPT_SETTINGS if name in os.environ}
+        paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path)
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "shard_validation.parquet.decoding"],
-                env={**kept, **_SETTINGS, "PYTHONPATH": paths},
-                stdin=theirs,
+            self._process = subprocess.Popen(  # noqa: S603 - this Python, and a module of this package
+                [sys.executable, "-P", "-m", PROGRAM],
+                env={**kept, **SETTINGS, "PYTHONPATH": paths},
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                start_new_session=True,  # the terminal's signals are for this process
             )
         self._socket = ours
         self._is_busy = False
+        self.silence_s = SILENCE_S
         try:
             self._receive(lambda: None)
         except DecoderLostError as error:
@@ -108,7 +112,7 @@ class Decoder:
         self._process.returncode = 0
 
     def _send(self, content: bytes) -> None:
-        self._socket.settimeout(SILENCE_S)
+        self._socket.settimeout(self.silence_s)
         try:
             self._socket.sendall(HEAD.pack(len(content)))
             self._socket.sendall(content)
@@ -116,7 +120,7 @@ class Decoder:
             raise self._lost() from error
 
     def _receive(self, watch: Watch) -> Answer:
-        (length,) = HEAD.unpack(self._take(HEAD.size, watch))
+        length = int(HEAD.unpack(self._take(HEAD.size, watch))[0])
         if length > MAX_ANSWER_BYTES:
             raise DecoderLostError(f"an answer of {length} bytes")
         try:
@@ -129,7 +133,7 @@ class Decoder:
 
     def _take(self, length: int, watch: Watch) -> bytearray:
         content = bytearray()
-        latest = time.monotonic() + SILENCE_S
+        latest = time.monotonic() + self.silence_s
         self._socket.settimeout(POLL_S)
         while len(content) < length:
             try:
@@ -137,7 +141,7 @@ class Decoder:
             except TimeoutError:
                 watch()
                 if time.monotonic() > latest:
-                    raise DecoderLostError(f"no sign of life for {SILENCE_S:g} seconds") from None
+                    raise DecoderLostError(f"no sign of life for {self.silence_s:g} seconds") from None
                 continue
             except OSError as error:
                 raise self._lost() from error
@@ -149,7 +153,7 @@ class Decoder:
     def _lost(self) -> DecoderLostError:
         """Say how the process ended, which closed the socket."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            status = self._process.wait(timeout=SILENCE_S)
+            status = self._process.wait(timeout=self.silence_s)
             return DecoderLostError(f"it ended with {f'signal {-status}' if status < 0 else f'status {status}'}")
         return DecoderLostError("it closed its connection")
 
@@ -181,6 +185,11 @@ def give_back(decoder: Decoder) -> None:
         _idle.append(decoder)
     else:
         decoder.end()
+
+
+def idle_decoders() -> list[int]:
+    """Return the process ids of the idle decoders, for measurements."""
+    return [decoder.pid for decoder in _idle]
 
 
 @atexit.register

@@ -15,8 +15,9 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 from shard_validation.parquet.arrow_columns import ArrowColumns
 from shard_validation.parquet.blocks import BlockFile
@@ -78,7 +79,7 @@ class RemoteSource:
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes; see `shard_validation.content.ShardSource`."""
         self._connection.send({"read": [offset, length]})
-        return self._connection.receive()  # type: ignore[return-value] - a buffer does, without a copy
+        return cast("bytes", self._connection.receive())  # a bytearray does, and saves a copy
 
 
 class Session:
@@ -111,7 +112,7 @@ class Session:
         chunk = chunk_of(asked["chunk"])
         spec = None if asked["feature"] is None else FeatureSpec.from_json(asked["feature"])
         statistics = FeatureStatistics(**asked["statistics"])
-        found = Findings(self._requirements.limits.max_reasons)
+        found = ColumnFindings(self._requirements.limits.max_reasons)
         error: dict[str, Any] = {}
         try:
             for fault, row in self._columns.check(chunk, asked["rows_at_a_time"], spec, statistics):
@@ -121,7 +122,7 @@ class Session:
         return {**error, "faults": found.faults, "num_faults": found.num_faults, "statistics": vars(statistics)}
 
 
-class Findings:
+class ColumnFindings:
     """The faults of a column: the first of them, and how many there are."""
 
     def __init__(self, max_faults: int) -> None:
@@ -142,7 +143,7 @@ def fault_members(fault: Fault) -> dict[str, Any]:
 
 
 def chunk_of(members: Mapping[str, Any]) -> ColumnChunk:
-    """Return the column chunk that `decoded.chunk_members` described."""
+    """Return the column chunk that `decoded.DecodedColumns.check` describes."""
     leaf = Leaf(**members["leaf"])
     return ColumnChunk(**{**members, "leaf": leaf, "encodings": frozenset(members["encodings"])})
 
@@ -153,8 +154,7 @@ def limit_memory() -> None:
         return
     import resource
 
-    with open("/proc/self/statm", encoding="ascii") as file:
-        pages = int(file.read().split()[0])
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for limited in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
@@ -182,7 +182,7 @@ def end_with(descriptor: int) -> None:
 def main() -> None:
     """Answer requests until the socket is closed."""
     import pyarrow as pa
-    import pyarrow.parquet  # noqa: F401 - what the limit of memory does not count
+    import pyarrow.parquet
 
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)

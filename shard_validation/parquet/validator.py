@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from shard_validation.features import ValuesCheck, compile_values_check, missing
+from shard_validation.features import missing
 from shard_validation.parquet.blocks import BlockFile
-from shard_validation.parquet.byte_arrays import DEFERRED, PageDecoder, decodes
+from shard_validation.parquet.byte_arrays import decodes
 from shard_validation.parquet.decoded import DecodedColumns, batch_rows
 from shard_validation.parquet.footer import ColumnChunk, column_chunks, read_footer
 from shard_validation.parquet.metadata import Leaf, Metadata
@@ -16,9 +16,6 @@ from shard_validation.parquet.pages import Page, check_body, walk_pages
 from shard_validation.reasons import Fault, FaultError, ReasonCode
 from shard_validation.validate import Paused, ShardVerdict, Task
 from shared.manifest import FeatureSpec
-
-ROWS_PER_TIME_CHECK = 1024
-"""Within a page, which may have gigabytes."""
 
 _KINDS = {
     "BOOLEAN": "int64",
@@ -112,10 +109,8 @@ class _ParquetWalk:
         self._metadata = metadata
         self._columns = columns
         self._features, self._schema_faults = _match_columns(self._metadata.leaves, task.requirements.features)
-        self._checks: dict[int, ValuesCheck] = {
-            column: compile_values_check(spec, task.requirements, task.statistics.feature(spec.name))
-            for column, spec in self._features.items()
-        }
+        for spec in self._features.values():
+            task.statistics.feature(spec.name)
 
     def check_schema(self) -> None:
         """Report features without a column, or with a column of the wrong type."""
@@ -149,11 +144,7 @@ class _ParquetWalk:
 
     def _check_chunk(self, chunk: ColumnChunk) -> None:
         try:
-            pages = self._bound_pages(chunk)
-            if pages.largest_bytes > self._limits.max_page_bytes:
-                self._check_in_pieces(chunk)
-            else:
-                self._check_decoded(chunk, pages)
+            self._check_rows(chunk, self._bound_pages(chunk))
         except OutOfTimeError:
             raise
         except FaultError as error:
@@ -172,11 +163,13 @@ class _ParquetWalk:
             pages.add(page)
         return pages
 
-    def _check_decoded(self, chunk: ColumnChunk, pages: _Pages) -> None:
+    def _check_rows(self, chunk: ColumnChunk, pages: _Pages) -> None:
         """Have the column chunk decoded and checked by another process. Raises FaultError."""
         task, spec = self._task, self._features.get(chunk.column)
         feature = (spec, task.statistics.feature(spec.name)) if spec is not None else None
-        rows_at_a_time = batch_rows(chunk, pages.uncompressed_bytes, pages.largest_bytes, self._limits)
+        rows_at_a_time = None
+        if pages.largest_bytes <= self._limits.max_page_bytes:
+            rows_at_a_time = batch_rows(chunk, pages.uncompressed_bytes, pages.largest_bytes, self._limits)
         checked = self._columns.check(chunk, rows_at_a_time, feature, lambda: self._check_time(chunk))
         for fault, row in checked.faults:
             task.report(fault, row, pages.offset_of(row - chunk.first_row, chunk))
@@ -186,36 +179,10 @@ class _ParquetWalk:
         if checked.error is not None:
             raise checked.error
 
-    def _check_in_pieces(self, chunk: ColumnChunk) -> None:
-        decoder = PageDecoder(self._file, chunk, self._limits.max_page_bytes)
-        row = chunk.first_row
-        for page in walk_pages(self._file, chunk, self._limits, is_streamed=True):
-            self._check_time(chunk)
-            for value in decoder.values(page):
-                if row % ROWS_PER_TIME_CHECK == 0:
-                    self._check_time(chunk)
-                if value is not DEFERRED:
-                    self._check_row(chunk.column, value, row, page.offset)
-                row += 1
-        for number, value in decoder.deferred():
-            self._check_row(chunk.column, value, chunk.first_row + number, chunk.start)
-
     def _check_time(self, chunk: ColumnChunk) -> None:
         """Raise OutOfTimeError within a row group that takes too long."""
         if self._task.out_of_time():
             raise OutOfTimeError(chunk.row_group, chunk.num_rows, chunk.start, chunk.path)
-
-    def _check_row(self, column: int, value: Any, row: int, byte_offset: int) -> None:
-        check = self._checks.get(column)
-        if check is None:
-            return
-        if value is None or (isinstance(value, list) and None in value):
-            spec = self._features[column]
-            fault = missing(spec) if spec.required else None
-        else:
-            fault = check(value if isinstance(value, list) else [value], row)
-        if fault is not None:
-            self._task.report(fault, row, byte_offset)
 
 
 def _shard_members(task: Task, metadata: Metadata) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Verdicts on hundreds of shards, sound, wrong and damaged, are those that were recorded, with every word and figure."""
+"""Verdicts on hundreds of shards, sound, wrong and damaged, are those that were recorded, in every word."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.parquet_corpus import RECORDED, cases, judged
+from tests.unit.shard_validation.parquet.corpus import RECORDED, cases, judged
 
 
 @pytest.mark.parametrize("half", [0, 1])

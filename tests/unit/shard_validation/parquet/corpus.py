@@ -1,6 +1,6 @@
 """Parquet shards with every kind of wrong value, and damaged ones, with the verdicts that are recorded for them.
 
-    python -m tests.support.parquet_corpus
+    python -m tests.unit.shard_validation.parquet.corpus
 
 writes the verdicts again; look at the difference before it is committed. They were first recorded when values were
 decoded and checked row by row in this project's own code.
@@ -23,12 +23,12 @@ from shard_validation import DataRequirements, ImagePolicy, Limits, ReasonCode, 
 from shared.manifest import FeatureSpec
 from tests.support.shards import BytesSource, image_bytes
 
-RECORDED = Path(__file__).parent.parent / "unit/shard_validation/parquet/verdicts.json"
+RECORDED = Path(__file__).with_name("verdicts.json")
 NAME = "train-00000-of-00001.parquet"
 ROWS = 700
 """More than one batch of some columns, and more than the checks look at one by one."""
 DECODING = {str(ReasonCode.PARQUET_PAGE_CORRUPT), str(ReasonCode.PARQUET_ROWS_DIFFER)}
-"""Codes of pages that cannot be decoded: where in the page that shows, and in which words, is the decoder's matter."""
+"""Codes of pages that cannot be decoded: where that shows, and in which words, is the decoder's matter."""
 
 Case = tuple[str, bytes, DataRequirements]
 Column = tuple[list[Any], list[Any], pa.DataType | None, FeatureSpec]
@@ -38,14 +38,20 @@ Column = tuple[list[Any], list[Any], pa.DataType | None, FeatureSpec]
 def columns() -> dict[str, Column]:
     """Return columns of every kind of feature."""
     floats, images = [i / 7 for i in range(50)], [image_bytes("PNG", (8, 8 + i % 5)) for i in range(10)]
-    infinite, ranged = [float("nan"), float("inf"), -float("inf"), None], {"minimum": -1, "maximum": 100}
+    infinite: list[Any] = [float("nan"), float("inf"), -float("inf"), None]
+    ranged: dict[str, Any] = {"minimum": -1, "maximum": 100}
     texts = [f"text {i % 40}" for i in range(100)]
     raw = [bytes([i, 0, 0, 64]) * 2 for i in range(100)]
     return {
         "float32": (floats, [*infinite, 101.0], pa.float32(), FeatureSpec(name="c", kind="float", **ranged)),
         "float64": (floats, [*infinite, -1.5], None, FeatureSpec(name="c", kind="float", **ranged)),
         "optional": ([*floats, None], infinite[:3], None, FeatureSpec(name="c", kind="float", required=False)),
-        "int8": (list(range(10)), [10, -1, None], pa.int8(), FeatureSpec(name="c", kind="int64", minimum=0, maximum=9)),
+        "int8": (
+            list(range(10)),
+            [10, -1, None],
+            pa.int8(),
+            FeatureSpec(name="c", kind="int64", minimum=0, maximum=9),
+        ),
         "uint64": ([2**63, 1], [3, None], pa.uint64(), FeatureSpec(name="c", kind="int64", allowed=(1, 2**63))),
         "bool": ([True, False], [None], None, FeatureSpec(name="c", kind="int64")),
         "many": (list(range(5000)), [-1], None, FeatureSpec(name="c", kind="int64", minimum=0)),
@@ -57,28 +63,79 @@ def columns() -> dict[str, Column]:
             FeatureSpec(name="c", kind="float", shape=(None, 2), **ranged),
         ),
         "points": ([[1, 2]], [[1], [], None], pa.list_(pa.int64()), FeatureSpec(name="c", kind="int64", shape=(2,))),
-        "fixed": ([[1, 2]], [None, [1, -1]], pa.list_(pa.int64(), 2),
-                  FeatureSpec(name="c", kind="int64", shape=(2,), minimum=0)),
-        "text": (texts, [b"\xff", b"long" * 40 + b"\xc3", None], pa.binary(),
-                 FeatureSpec(name="c", kind="bytes", encoding="text")),
-        "texts": ([f"text {i}" for i in range(3000)], [None], None, FeatureSpec(name="c", kind="bytes", encoding="text")),
-        "optional text": ([*texts, None], [b"\x80"], pa.binary(),
-                          FeatureSpec(name="c", kind="bytes", encoding="text", required=False)),
-        "classes": (["cat", "dog"], ["cow", "", None], None, FeatureSpec(name="c", kind="bytes", allowed=("cat", "dog"))),
-        "tags": ([["a", "b"], ["a"], []], [["c"], None, ["a", None]], pa.list_(pa.string()),
-                 FeatureSpec(name="c", kind="bytes", encoding="text", shape=(None,), allowed=("a", "b"))),
+        "fixed": (
+            [[1, 2]],
+            [None, [1, -1]],
+            pa.list_(pa.int64(), 2),
+            FeatureSpec(name="c", kind="int64", shape=(2,), minimum=0),
+        ),
+        "text": (
+            texts,
+            [b"\xff", b"long" * 40 + b"\xc3", None],
+            pa.binary(),
+            FeatureSpec(name="c", kind="bytes", encoding="text"),
+        ),
+        "texts": (
+            [f"text {i}" for i in range(3000)],
+            [None],
+            None,
+            FeatureSpec(name="c", kind="bytes", encoding="text"),
+        ),
+        "optional text": (
+            [*texts, None],
+            [b"\x80"],
+            pa.binary(),
+            FeatureSpec(name="c", kind="bytes", encoding="text", required=False),
+        ),
+        "classes": (
+            ["cat", "dog"],
+            ["cow", "", None],
+            None,
+            FeatureSpec(name="c", kind="bytes", allowed=("cat", "dog")),
+        ),
+        "tags": (
+            [["a", "b"], ["a"], []],
+            [["c"], None, ["a", None]],
+            pa.list_(pa.string()),
+            FeatureSpec(name="c", kind="bytes", encoding="text", shape=(None,), allowed=("a", "b")),
+        ),
         "bytes": ([b"", b"abc", b"a" * 100], [None], None, FeatureSpec(name="c", kind="bytes")),
-        "fixed bytes": ([b"abcd"], [b"ab\xffd", None], pa.binary(4), FeatureSpec(name="c", kind="bytes", encoding="text")),
-        "image": (images, [b"", images[0][:-3], image_bytes("JPEG"), None, b"GIF89a"], None,
-                  FeatureSpec(name="c", kind="bytes", encoding="png", shape=(None, 8, 3))),
-        "any image": ([*images, image_bytes("JPEG")], [b"text", image_bytes("JPEG")[:30]], None,
-                      FeatureSpec(name="c", kind="bytes", encoding="image")),
-        "tensor": (raw, [b"", b"abc", raw[0] * 2, bytes([0, 0, 192, 127]) * 2, None], None,
-                   FeatureSpec(name="c", kind="bytes", encoding="raw", dtype="float32", shape=(2,), **ranged)),
-        "bytes of a tensor": ([bytes(range(12))] * 3, [bytes(11), bytes([200] * 12)], None,
-                              FeatureSpec(name="c", kind="bytes", encoding="raw", dtype="uint8", shape=(3, 4), maximum=100)),
-        "any tensor": ([bytes(8), b"", bytes(80)], [bytes(7), None], None,
-                       FeatureSpec(name="c", kind="bytes", encoding="raw", dtype="int64")),
+        "fixed bytes": (
+            [b"abcd"],
+            [b"ab\xffd", None],
+            pa.binary(4),
+            FeatureSpec(name="c", kind="bytes", encoding="text"),
+        ),
+        "image": (
+            images,
+            [b"", images[0][:-3], image_bytes("JPEG"), None, b"GIF89a"],
+            None,
+            FeatureSpec(name="c", kind="bytes", encoding="png", shape=(None, 8, 3)),
+        ),
+        "any image": (
+            [*images, image_bytes("JPEG")],
+            [b"text", image_bytes("JPEG")[:30]],
+            None,
+            FeatureSpec(name="c", kind="bytes", encoding="image"),
+        ),
+        "tensor": (
+            raw,
+            [b"", b"abc", raw[0] * 2, bytes([0, 0, 192, 127]) * 2, None],
+            None,
+            FeatureSpec(name="c", kind="bytes", encoding="raw", dtype="float32", shape=(2,), **ranged),
+        ),
+        "bytes of a tensor": (
+            [bytes(range(12))] * 3,
+            [bytes(11), bytes([200] * 12)],
+            None,
+            FeatureSpec(name="c", kind="bytes", encoding="raw", dtype="uint8", shape=(3, 4), maximum=100),
+        ),
+        "any tensor": (
+            [bytes(8), b"", bytes(80)],
+            [bytes(7), None],
+            None,
+            FeatureSpec(name="c", kind="bytes", encoding="raw", dtype="int64"),
+        ),
     }
 
 
@@ -100,7 +157,7 @@ def written(table: pa.Table, **options: Any) -> bytes:
 def wrong_values() -> Iterator[Case]:
     """Yield each column without an unsound value, with a few, with one at the end, and with nothing else."""
     for name, (sound, unsound, kind, spec) in columns().items():
-        chance = random.Random(name)
+        chance = random.Random(name)  # noqa: S311 - test data
         for index, options in enumerate(OPTIONS):
             for how, share in (("sound", 0.0), ("few", 0.01), ("many", 0.3), ("last", 0.0), ("all", 1.0)):
                 values = [chance.choice(unsound if chance.random() < share else sound) for _ in range(ROWS)]
@@ -119,7 +176,7 @@ def damaged_files() -> Iterator[Case]:
     from tests.fuzz.test_fuzz_parquet import FILES, HELD
 
     for seed in range(300):
-        chance = random.Random(seed)
+        chance = random.Random(seed)  # noqa: S311 - test data
         content = one_of(FILES, chance)
         start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
         footer = damaged(content[start:-8], chance)

@@ -94,7 +94,7 @@ COMMANDS = {
     "doctor": LazyCommand("cli.doctor.command", "doctor", "Check that a deployment has all that it needs."),
     "hook": LazyCommand("cli.deploy.command", "hook", "Run a step of `azd up`; azure.yaml calls it."),
     "smoke": LazyCommand("cli.smoke.command", "smoke", "Test a deployment with a small training."),
-    "upload": LazyCommand("cli.upload", "upload", "Upload shards as a dataset version."),
+    "upload": LazyCommand("cli.upload.command", "upload", "Upload shards as a dataset version."),
     "status": LazyCommand("cli.status", "status", "Show the shards, data and runs of a dataset version."),
     "submit": LazyCommand("cli.runs", "submit", "Request a training run on a complete dataset version."),
     "runs": LazyCommand("cli.runs", "runs", "List the newest runs."),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
+from typing import Literal, TextIO
 
 import click
 
@@ -14,61 +16,54 @@ Step = Callable[[int], None]
 
 @contextlib.contextmanager
 def uploading_bar(what: str, *, total_bytes: int) -> Iterator[Step]:
-    """Show a bar on standard output; a log gets one line at the start and one at the end."""
-    if not sys.stdout.isatty():
-        click.echo(f"{what} ({total_bytes:,} bytes)")
-        yield lambda _bytes: None
-        click.echo(f"{what}: done")
+    """Show a bar on standard output; a log gets one line at the start and one with the rate at the end."""
+    if sys.stdout.isatty():
+        with _bar(what, total_bytes, counts="bytes", file=sys.stdout) as step:
+            yield step
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(file=sys.stdout)) as progress:
-        task = progress.add_task(what, total=total_bytes)
-        yield lambda count: progress.advance(task, count)
+    click.echo(f"{what} ({total_bytes:,} bytes)")
+    start = time.monotonic()
+    yield lambda _bytes: None
+    seconds = time.monotonic() - start
+    click.echo(f"{what}: done in {seconds:.1f} s, {total_bytes / 1e6 / max(seconds, 1e-3):.1f} MB/s")
 
 
 @contextlib.contextmanager
-def validating_bar(what: str, total_bytes: int | None) -> Iterator[Step]:
-    """Show a bar of bytes on standard error, so that standard output stays clean for programs."""
+def progress_bar(what: str, total: int | None, *, counts: Literal["bytes", "examples"]) -> Iterator[Step]:
+    """Show a bar on standard error, so that standard output stays clean for programs."""
     if not sys.stderr.isatty():
-        yield lambda _bytes: None
+        yield lambda _count: None
         return
+    with _bar(what, total, counts=counts, file=sys.stderr) as step:
+        yield step
+
+
+@contextlib.contextmanager
+def _bar(what: str, total: int | None, *, counts: str, file: TextIO) -> Iterator[Step]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
+        MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         TextColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
+    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn()]
+    if counts == "bytes":
+        columns += [DownloadColumn(binary_units=True), TransferSpeedColumn()]
+    else:
+        columns += [MofNCompleteColumn()]
+    with Progress(
+        *columns,
         TimeRemainingColumn(),
-    )
-    # By default rich redirects standard output to where the bar is, even where standard output is a file.
-    is_shared = sys.stdout.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=is_shared) as progress:
-        task = progress.add_task(what, total=total_bytes)
-        yield lambda count: progress.advance(task, count)
-
-
-@contextlib.contextmanager
-def packing_bar(what: str, num_examples: int) -> Iterator[Step]:
-    """Show a bar of examples on standard error."""
-    if not sys.stderr.isatty():
-        yield lambda _examples: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=num_examples)
+        console=Console(file=file),
+        transient=file is sys.stderr,
+        # By default rich redirects standard output to where the bar is, even where standard output is a file.
+        redirect_stdout=sys.stdout.isatty(),
+    ) as progress:
+        task = progress.add_task(what, total=total)
         yield lambda count: progress.advance(task, count)

@@ -78,6 +78,9 @@ class TelemetrySink(Protocol):
     def measure(self, name: str, value: float, dimensions: Mapping[str, str]) -> None:
         """Add a value to a distribution."""
 
+    def deliver(self, span: Span) -> str:
+        """Send a span at once and return what was seen of it. Raises LandfallError where it is refused or lost."""
+
 
 def is_traced(index: int, num_shards: int) -> bool:
     """Whether a shard's span is kept though nothing followed from it; the same for each delivery of its event.

@@ -6,14 +6,18 @@ The command line and submissions use it. It imports nothing of ours except ``sha
 from __future__ import annotations
 
 from horovod_lint.findings import Finding, LintReport
+from horovod_lint.linking import ScriptFile, scripts_among
 from horovod_lint.lint import lint_script
+from horovod_lint.notebook import MAX_NOTEBOOK_BYTES, NOTEBOOK_SUFFIX
 from horovod_lint.rules import RULES, Rule, RuleCode, Severity
 from horovod_lint.script import MAX_DEPTH, MAX_SCRIPT_BYTES, ScriptError
 from horovod_lint.view import Machine
 
 __all__ = [
     "MAX_DEPTH",
+    "MAX_NOTEBOOK_BYTES",
     "MAX_SCRIPT_BYTES",
+    "NOTEBOOK_SUFFIX",
     "RULES",
     "Finding",
     "LintReport",
@@ -21,6 +25,8 @@ __all__ = [
     "Rule",
     "RuleCode",
     "ScriptError",
+    "ScriptFile",
     "Severity",
     "lint_script",
+    "scripts_among",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,12 @@ class Finding:
 
     code: RuleCode
     line: int
-    """Counted from 1, as in editors."""
+    """Counted from 1, as in editors; within the cell for a notebook."""
     column: int = 1
+    cell: int | None = None
+    """Number of the notebook's cell, counted from 1 over code and text; None for a script."""
+    file: str = ""
+    """The imported module that it is in; empty for the script itself."""
     message: str
     """The problem at this place; ``why`` and ``fix`` are the same for all findings of a rule."""
 
@@ -50,6 +54,8 @@ class Finding:
         return {
             "code": str(self.code),
             "severity": str(self.severity),
+            **({"file": self.file} if self.file else {}),
+            **({"cell": self.cell} if self.cell is not None else {}),
             "line": self.line,
             "column": self.column,
             "message": self.message,
@@ -68,6 +74,8 @@ class LintReport:
     """Findings that comments in the script ignore."""
     num_more: int = 0
     """Findings that are counted but not listed."""
+    modules: tuple[str, ...] = ()
+    """The author's other files that were read with the script, because it imports them."""
 
     def of(self, severity: Severity) -> tuple[Finding, ...]:
         """Return the findings with this severity."""
@@ -110,8 +118,13 @@ def read_suppressions(text: str) -> list[Suppression]:
     return found
 
 
-def apply_suppressions(findings: Iterable[Finding], comments: list[Suppression]) -> tuple[list[Finding], int]:
-    """Return the findings that remain, with those about useless comments, and the number of ignored findings."""
+def apply_suppressions(
+    findings: Iterable[Finding], comments: list[Suppression], where: Callable[[int], str]
+) -> tuple[list[Finding], int]:
+    """Return the findings that remain, with those about useless comments, and the number of ignored findings.
+
+    ``where`` names a line.
+    """
     kept, used = [], set()
     num_ignored = 0
     for finding in findings:
@@ -123,10 +136,12 @@ def apply_suppressions(findings: Iterable[Finding], comments: list[Suppression])
         else:
             used.add((comment.line, str(finding.code)))
             num_ignored += 1
-    return [*kept, *_without_effect(comments, used)], num_ignored
+    return [*kept, *_without_effect(comments, used, where)], num_ignored
 
 
-def _without_effect(comments: list[Suppression], used: set[tuple[int, str]]) -> Iterator[Finding]:
+def _without_effect(
+    comments: list[Suppression], used: set[tuple[int, str]], where: Callable[[int], str]
+) -> Iterator[Finding]:
     known = {str(code) for code in RuleCode}
     for comment in comments:
         unused = sorted(code for code in comment.codes - _DEPEND_ON_MACHINE if (comment.line, code) not in used)
@@ -138,7 +153,7 @@ def _without_effect(comments: list[Suppression], used: set[tuple[int, str]]) -> 
         elif unknown:
             problem = f"names {unknown[0][:_MAX_SHOWN_CHARS]!r}, which is not a rule's code"
         elif unused:
-            problem = f"names {unused[0]}, but line {comment.applies_to} has no such finding"
+            problem = f"names {unused[0]}, but {where(comment.applies_to)} has no such finding"
         else:
             continue
         message = f"the comment {problem}"

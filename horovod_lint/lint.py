@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePath
 
 from horovod_lint.checks import connection, data, machine, ranks, schedule
 from horovod_lint.findings import Finding, LintReport, apply_suppressions, read_suppressions
+from horovod_lint.linking import ScriptFile, link
 from horovod_lint.names import restore_names
-from horovod_lint.script import Script, parse_source, too_complex
+from horovod_lint.notebook import NOTEBOOK_SUFFIX, parse_notebook
+from horovod_lint.script import Script, ScriptError, Source, parse_source, too_complex
 from horovod_lint.view import Machine, View
 
 MAX_FINDINGS = 100
@@ -22,10 +27,23 @@ CHECKS: tuple[Callable[[View], Iterator[Finding]], ...] = (
 )
 
 
-def lint_script(content: bytes, name: str, machine: Machine | None = None) -> LintReport:
-    """Return the findings in a script, which is never run; errors call it ``name``. Raises ScriptError."""
-    source = parse_source(content, name)
+def lint_script(
+    content: bytes,
+    name: str,
+    machine: Machine | None = None,
+    *,
+    path: PurePath | None = None,
+    files: Mapping[PurePath, ScriptFile] | None = None,
+) -> LintReport:
+    """Return the findings in a script or notebook, which never runs; errors call it ``name``. Raises ScriptError.
+
+    What a script at ``path`` imports is looked up among ``files``; other modules are assumed correct.
+    """
+    source = read_source(content, name)
+    modules: tuple[str, ...] = ()
     try:
+        if path is not None and files:
+            source, modules = link(ScriptFile(path=path, name=name, content=content), source, files)
         restore_names(source.tree)
         view = View(Script(source), machine or Machine())
         found = {(f.line, f.column, f.code): f for check in CHECKS for f in check(view)}
@@ -33,8 +51,29 @@ def lint_script(content: bytes, name: str, machine: Machine | None = None) -> Li
         raise too_complex(name) from error
     reached = [finding for finding in found.values() if finding.line not in view.unreached]
     comments = [each for each in read_suppressions(source.text) if each.applies_to not in view.unreached]
-    kept, num_ignored = apply_suppressions(reached, comments)
+    kept, num_ignored = apply_suppressions(reached, comments, source.where)
     kept.sort(key=lambda f: (f.line, f.column, f.code))
     return LintReport(
-        findings=tuple(kept[:MAX_FINDINGS]), num_ignored=num_ignored, num_more=max(0, len(kept) - MAX_FINDINGS)
+        findings=tuple(_placed(finding, source) for finding in kept[:MAX_FINDINGS]),
+        num_ignored=num_ignored,
+        num_more=max(0, len(kept) - MAX_FINDINGS),
+        modules=modules,
     )
+
+
+def read_source(content: bytes, name: str) -> Source:
+    """Parse a script, or the code cells of a notebook, by the end of its name. Raises ScriptError."""
+    if name.lower().endswith(NOTEBOOK_SUFFIX):
+        return parse_notebook(content, name)
+    source = parse_source(content, name)
+    body = source.tree.body
+    if content.lstrip()[:1] in (b"{", b"[") and len(body) == 1 and isinstance(body[0], ast.Expr):
+        # one mapping or list and nothing else is valid Python, and has no findings
+        raise ScriptError(f"{name}: is JSON, not a script; the name of a notebook ends in {NOTEBOOK_SUFFIX}")
+    return source
+
+
+def _placed(finding: Finding, source: Source) -> Finding:
+    """Return a finding with its line within the file or cell that it is in."""
+    part, line = source.place(finding.line)
+    return replace(finding, line=line, cell=part.cell, file=part.file)

@@ -6,6 +6,7 @@ Nothing of the script is ever run.
 from __future__ import annotations
 
 import ast
+import bisect
 import io
 import tokenize
 import warnings
@@ -21,6 +22,8 @@ MAX_DEPTH = 150
 """Nesting of statements and expressions; Python's own parser fails at a few hundred levels."""
 MAX_STEPS = 1_000_000
 """Steps of all checks together; without a limit an entangled script would take minutes."""
+_MAX_COUNTED_FILES = 10
+"""A script with the modules that it imports gets as many times the steps as there are files, up to this many."""
 _MAX_SHOWN_CHARS = 100
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep; split the statement"
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -35,12 +38,37 @@ class ScriptError(LandfallError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part:
+    """Consecutive lines of a source that come from one file, or from one cell of a notebook."""
+
+    first_line: int = 1
+    """Where they begin in the source, counted from 1."""
+    file: str = ""
+    """The file that they come from, where that is not the script itself."""
+    cell: int | None = None
+    """Number of the cell among all cells of the notebook, counted from 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Source:
-    """A script's text and its syntax tree."""
+    """A script's text and its syntax tree, and where its lines come from."""
 
     name: str
     text: str
     tree: ast.Module
+    parts: tuple[Part, ...] = (Part(),)
+    """In the order of the text."""
+
+    def place(self, line: int) -> tuple[Part, int]:
+        """Return the part that a line belongs to, and its number there."""
+        part = self.parts[max(0, bisect.bisect_right(self.parts, line, key=lambda each: each.first_line) - 1)]
+        return part, line - part.first_line + 1
+
+    def where(self, line: int) -> str:
+        """Return a line as messages name it: ``line 7``, ``line 2 of cell 5``, ``line 9 of data.py``."""
+        part, number = self.place(line)
+        cell = f" of cell {part.cell}" if part.cell is not None else ""
+        return f"line {number}{cell}{f' of {part.file}' if part.file else ''}"
 
 
 def parse_source(content: bytes, name: str) -> Source:
@@ -48,11 +76,16 @@ def parse_source(content: bytes, name: str) -> Source:
     if len(content) > MAX_SCRIPT_BYTES:
         raise ScriptError(f"{name}: the script is larger than {MAX_SCRIPT_BYTES} bytes; split it into modules")
     text = _decoded(content, name)
+    return Source(name=name, text=text, tree=parse_text(text, name))
+
+
+def parse_text(text: str, name: str) -> ast.Module:
+    """Return the syntax tree of a text within the limits; errors call it ``name``. Raises ScriptError."""
     tree = _parsed(text, name)
     line = _too_deep(tree)
     if line is not None:
         raise ScriptError(f"{name}:{line}: {_TOO_DEEP}")
-    return Source(name=name, text=text, tree=tree)
+    return tree
 
 
 def too_complex(name: str) -> ScriptError:
@@ -135,6 +168,9 @@ class Script:
     def __init__(self, source: Source) -> None:
         self.name = source.name
         self.tree = source.tree
+        self.where = source.where
+        self.first_line = next((part.first_line for part in source.parts if not part.file), 1)
+        """First line of the script itself; the modules that it imports come before."""
         self.nodes: list[ast.AST] = []
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, ScopeNode] = {}
@@ -149,13 +185,14 @@ class Script:
         self.classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
         self.calls: list[ast.Call] = []
         self.loads: dict[str, list[ast.Name]] = defaultdict(list)
-        self._steps = 0
+        num_files = len({part.file for part in source.parts})
+        self._steps, self._max_steps = 0, MAX_STEPS * min(num_files, _MAX_COUNTED_FILES)
         self._build_index()
 
     def spend(self, steps: int = 1) -> None:
         """Count steps of work. Raises ScriptError above the limit."""
         self._steps += steps
-        if self._steps > MAX_STEPS:
+        if self._steps > self._max_steps:
             raise too_complex(self.name)
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:

@@ -52,7 +52,7 @@ def reading(command: str) -> Iterator[None]:
     """Turn what an answer lacks into a CliError, within code that reads it."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CliError(f"`{command}` answered something unexpected ({error!r:.200}): az upgrade") from error
 
 

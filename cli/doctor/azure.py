@@ -123,17 +123,20 @@ def _asked(part: str, subject: str, ask: Callable[[], Iterator[Finding]]) -> lis
     try:
         for about, says, fix in ask():
             state = CheckState.WRONG if fix else CheckState.OK
-            checks.append(Check(part=part, subject=about, state=state, says=_shown(says), fix=fix))
+            checks.append(Check(part=part, subject=about, state=state, says=shown_on_one_line(says), fix=fix))
     except CliError as error:
         unknown, fix = CheckState.UNKNOWN, "az login" if part == "sign-in" else "landfall doctor"
-        checks.append(Check(part=part, subject=subject, state=unknown, says=_shown(error.message), fix=fix))
+        checks.append(
+            Check(part=part, subject=subject, state=unknown, says=shown_on_one_line(error.message), fix=fix)
+        )
     except AzureError as error:
         unknown, says = CheckState.UNKNOWN, str(error).partition("\n")[0] or repr(error)
-        checks.append(Check(part=part, subject=subject, state=unknown, says=_shown(says), fix="az login"))
+        checks.append(Check(part=part, subject=subject, state=unknown, says=shown_on_one_line(says), fix="az login"))
     return checks
 
 
-def _shown(text: str) -> str:
+def shown_on_one_line(text: str) -> str:
+    """Return what a program said, bounded and on one line."""
     return one_line(" ".join(text.split()))[:MAX_SAYS_CHARS]
 
 
@@ -149,7 +152,8 @@ def _rest(path: str, version: str) -> Any:
     return az("rest", "--method", "get", "--url", f"{path}?api-version={version}", fix=fix)
 
 
-def _listed(path: str, version: str) -> list[Mapping[str, Any]]:
+def listed(path: str, version: str) -> list[Mapping[str, Any]]:
+    """Return the resources below a path, as ARM shows them. Raises CliError."""
     found = _rest(path, version)
     with reading("az rest"):
         return list(found["value"])
@@ -158,7 +162,7 @@ def _listed(path: str, version: str) -> list[Mapping[str, Any]]:
 def _topics(deployment: Deployment, topics: list[Mapping[str, Any]]) -> Iterator[Finding]:
     """Yield the system topics with their subscriptions; they are added to ``topics``."""
     place = f"{deployment.group_id}/providers/Microsoft.EventGrid/systemTopics"
-    topics += _listed(place, EVENT_GRID_VERSION)
+    topics += listed(place, EVENT_GRID_VERSION)
     for wanted in event_subscriptions():
         kind = TOPICS[str(wanted["topic"])]
         with reading("az rest"):
@@ -167,7 +171,7 @@ def _topics(deployment: Deployment, topics: list[Mapping[str, Any]]) -> Iterator
             yield kind, "there is no system topic for it, so its events are not sent", PROVISION
             continue
         named = of_kind[0]["name"]
-        found = _listed(f"{place}/{named}/eventSubscriptions", EVENT_GRID_VERSION)
+        found = listed(f"{place}/{named}/eventSubscriptions", EVENT_GRID_VERSION)
         with reading("az rest"):
             problems = list(_misfits(wanted, found))
         for problem in problems:
@@ -214,7 +218,7 @@ def _destination(subscription: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _notification_topic(deployment: Deployment) -> Iterator[Finding]:
-    found = _listed(f"{deployment.group_id}/providers/Microsoft.EventGrid/topics", EVENT_GRID_VERSION)
+    found = listed(f"{deployment.group_id}/providers/Microsoft.EventGrid/topics", EVENT_GRID_VERSION)
     with reading("az rest"):
         schemas = {one["name"]: one["properties"]["inputSchema"] for one in found}
     if not schemas:

@@ -15,11 +15,12 @@ import click
 from cli import ROOT
 from cli.api_client import ApiClient
 from cli.doctor.azure import Clusters, Deployment, azure_checks
+from cli.doctor.telemetry import DEFAULT_WAIT_S, MAX_WAIT_S, read_back
 from cli.errors import CliError
 from cli.options import as_json_option, with_api
 from cli.publish.assets import ENVIRONMENT_NAME
 from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
-from function_app.domain.checks import Check, CheckState
+from function_app.domain.checks import ONE_ITEM, Check, CheckState
 
 WRONG, NOT_SEEN = 1, 3
 """Exit codes; click ends with 2 where the command line is wrong."""
@@ -40,16 +41,25 @@ OpenWorkspace = Callable[[WorkspaceId], Clusters]
 
 
 @click.command(epilog="Example: landfall doctor --json")
+@click.option(
+    "--telemetry-wait",
+    "telemetry_wait_s",
+    type=click.IntRange(0, MAX_WAIT_S),
+    metavar="SECONDS",
+    default=DEFAULT_WAIT_S,
+    help="Longest wait until Application Insights shows the item that the app sent; 0 looks once (default: 300).",
+)
 @as_json_option
 @with_api
-def doctor(client: ApiClient, *, as_json: bool) -> int:
+def doctor(client: ApiClient, *, telemetry_wait_s: int, as_json: bool) -> int:
     """Check that a deployment has all that it needs, and print the command that mends what is wrong.
 
-    The function app looks at what it needs with its own identity: storage, queues, tables, workspace, clock. For a
-    deployment in Azure, `az` is asked for event subscriptions, roles, clusters, quota and image. Exit code 0: nothing
-    is wrong; 1: something is wrong; 3: nothing is wrong, but something could not be looked at.
+    The function app looks at what it needs with its own identity: storage, queues, tables, workspace, clock, and
+    whether telemetry and the notification topic take what it sends. For a deployment in Azure, `az` is asked for
+    event subscriptions, roles, clusters, quota, image, and the telemetry item that was sent. Exit code 0: nothing is
+    wrong; 1: something is wrong; 3: nothing is wrong, but something could not be looked at.
     """
-    checks = examine(client, os.environ, AzureMlWorkspace.open)
+    checks = examine(client, os.environ, AzureMlWorkspace.open, telemetry_wait_s=telemetry_wait_s)
     if as_json:
         found = {"checks": [asdict(check) for check in checks], "exit_code": exit_code(checks)}
         click.echo(json.dumps(found, indent=2))
@@ -59,9 +69,17 @@ def doctor(client: ApiClient, *, as_json: bool) -> int:
 
 
 def examine(
-    client: ApiClient, environ: Mapping[str, str], open_workspace: OpenWorkspace, pipelines: Path = ROOT / "pipelines"
+    client: ApiClient,
+    environ: Mapping[str, str],
+    open_workspace: OpenWorkspace,
+    pipelines: Path = ROOT / "pipelines",
+    *,
+    telemetry_wait_s: float = DEFAULT_WAIT_S,
 ) -> list[Check]:
-    """Return all checks. An app that cannot look is itself what is wrong, and Azure is asked all the same."""
+    """Return all checks. An app that cannot look is itself what is wrong, and Azure is asked all the same.
+
+    Telemetry is waited for only where nothing else is wrong.
+    """
     try:
         found = client.get("/api/doctor")
     except CliError as error:
@@ -73,8 +91,21 @@ def examine(
     if found["in_azure"]:
         names = ("resource_group", "workspace", "environment_id")
         deployment = Deployment(subscription=found["subscription_id"], **{name: str(found[name]) for name in names})
-        return [*checks, *azure_checks(deployment, pipelines, open_workspace)]
+        checks += azure_checks(deployment, pipelines, open_workspace)
+        return [*checks, *_read_back(deployment, found["telemetry_trace"], checks, telemetry_wait_s)]
     return [*checks, *_absent()]
+
+
+def _read_back(deployment: Deployment, trace_id: str, checks: Sequence[Check], wait_s: float) -> Iterator[Check]:
+    """Yield whether the item arrived that the app sent; nothing where it sent none, or `az` is not signed in."""
+    was_sent = any(check.subject == ONE_ITEM and check.state is CheckState.OK for check in checks)
+    is_signed_in = any(check.part == "sign-in" and check.state is CheckState.OK for check in checks)
+    if not was_sent or not is_signed_in:
+        return
+    wait_s = 0 if exit_code(checks) == WRONG else wait_s
+    if wait_s:
+        click.echo(f"waiting up to {wait_s:.0f} s for the telemetry that the app sent to be in the logs", err=True)
+    yield read_back(deployment, trace_id, wait_s)
 
 
 def _from_environment(environ: Mapping[str, str]) -> Deployment | None:

@@ -14,12 +14,13 @@ import click
 
 from cli import PIPELINES
 from cli.errors import CliError
+from cli.init.files import Files, find_files
 from cli.init.proposal import Facts, Proposal
 from cli.init.sampling import Sample, format_of, read_sample
-from cli.validate.inputs import ShardInput, find_counts, find_inputs, open_url
+from cli.validate.inputs import ShardInput, find_counts, open_url
 from shard_validation import CountsError, LocalFileSource, ShardSource, SourceError, read_counts
 from shared.safe_text import one_line, shown
-from shared.shard_names import DATASET_MEANING, DATASET_PATTERN, ShardName, ShardNameError, parse_shard_name
+from shared.shard_names import DATASET_MEANING, DATASET_PATTERN
 from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
 
 SHARDS_PER_SPLIT = 2
@@ -52,11 +53,12 @@ def _dataset(_context: click.Context, _parameter: click.Parameter, value: str | 
 def init(shards: tuple[str, ...], dataset: str | None, target: Path | None, cluster: str | None) -> None:
     """Look at a few shards, and write a pipeline file for them.
 
-    PATH is a folder of shards (default: this folder), or a file; URL that of a blob. Comments in the file say where
-    each value came from. What the data do not tell is asked on a terminal, and otherwise marked with CHECK. A file
-    that exists is not overwritten.
+    PATH is a folder of shards (default: this folder), or a file; URL that of a blob. Files may have any names and lie
+    in folders, as Spark, Dask and pandas write them: the layout is proposed, too. Comments in the file say where each
+    value came from. What the data do not tell is asked on a terminal, and otherwise marked with CHECK. A file that
+    exists is not overwritten.
     """
-    inputs = find_inputs(shards or (".",))
+    files = find_files(shards or (".",))
     name = dataset or _name_of(shards)
     file = target or PIPELINES / f"{name}.yaml"
     if file.exists():
@@ -65,7 +67,7 @@ def init(shards: tuple[str, ...], dataset: str | None, target: Path | None, clus
         raise CliError(
             f"{one_line(str(file.parent))}: there is no such folder. Create it, with a clusters.yaml in it."
         )
-    proposal = Proposal(facts=_facts(name, inputs, shards, file.parent, cluster), ask=_ask)
+    proposal = Proposal(facts=_facts(name, files, shards, file.parent, cluster), ask=_ask)
     text = proposal.text()
     try:
         with file.open("x", encoding="utf-8") as stream:
@@ -84,10 +86,8 @@ def _name_of(arguments: Sequence[str]) -> str:
     return name or "data"
 
 
-def _facts(
-    name: str, inputs: Sequence[ShardInput], arguments: Sequence[str], folder: Path, cluster: str | None
-) -> Facts:
-    by_split = _by_split(inputs)
+def _facts(name: str, files: Files, arguments: Sequence[str], folder: Path, cluster: str | None) -> Facts:
+    by_split = files.by_split
     sample, data_format, sizes = Sample(), "", list[float]()
     for members in by_split.values():
         for shard in dict.fromkeys((members[0], members[-1])):
@@ -99,36 +99,22 @@ def _facts(
                 sample.num_shards += 1
                 sizes.append(source.size_bytes / max(1, sample.num_records - before))
     if not sample.features:
-        raise CliError(f"{shown(inputs[0].label)}: no record has a feature, so there is nothing to train on.")
+        first = next(iter(by_split.values()))[0]
+        raise CliError(f"{shown(first.label)}: no record has a feature, so there is nothing to train on.")
     counts, counted_by = _counts(arguments, by_split, sizes)
     return Facts(
         dataset=name,
         data_format=data_format,
         sample=sample,
-        splits={split: _named(members[0]).num_shards for split, members in by_split.items()},
+        splits=files.num_shards,
+        layout=files.layout,
+        has_marker=files.has_marker,
+        columns=files.columns,
         counts=counts,
         counted_by=counted_by,
         classes=_classes(arguments),
         **_machines(folder, cluster),
     )
-
-
-def _by_split(inputs: Sequence[ShardInput]) -> dict[str, list[ShardInput]]:
-    """Return the shards of each split. Raises CliError where no file has the name of a shard."""
-    found: dict[str, list[ShardInput]] = {}
-    for shard in inputs:
-        with contextlib.suppress(ShardNameError):
-            found.setdefault(parse_shard_name(shard.name).split, []).append(shard)
-    if not found:
-        raise CliError(
-            f"{shown(inputs[0].label)}: no file is named like train-00000-of-00008.tfrecord, so its split is not "
-            "known. Rename the files, or pack the data: landfall pack --help"
-        )
-    return dict(sorted(found.items(), key=lambda entry: (entry[0] != "train", entry[0])))
-
-
-def _named(shard: ShardInput) -> ShardName:
-    return parse_shard_name(shard.name)
 
 
 @contextlib.contextmanager

@@ -6,8 +6,12 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from cli.init.sampling import Sample, Seen
+
+if TYPE_CHECKING:
+    from function_app.config.layouts import Layout
 
 MARK = "CHECK:"
 """Begins a comment on a value that the data do not tell."""
@@ -34,7 +38,12 @@ class Facts:
     data_format: str
     sample: Sample
     splits: Mapping[str, int]
-    """Split → number of shards, by their names."""
+    """Split → number of shards, by their names where these state it."""
+    layout: Layout
+    has_marker: bool
+    """Whether the file is there that says that a version is whole."""
+    columns: Sequence[str]
+    """Columns of Hive partitions."""
     counts: Mapping[str, int]
     """Split → number of records, where it is stated or can be estimated."""
     counted_by: str
@@ -70,6 +79,7 @@ class Proposal:
             "data:",
             f"  format: {self.facts.data_format}",
             f"  splits: [{', '.join(self.facts.splits)}]" + f"  # {self._shards()}",
+            *self._layout(),
             "  features:",
             *(self._feature(name, seen, label) for name, seen in sorted(self.facts.sample.features.items())),
             "",
@@ -92,6 +102,34 @@ class Proposal:
 
     def _shards(self) -> str:
         return "shards: " + ", ".join(f"{split} {number:,}" for split, number in self.facts.splits.items())
+
+    def _layout(self) -> Iterator[str]:
+        """Yield the section of files that have any names."""
+        layout = self.facts.layout
+        if not layout.has_any_names:
+            return
+        yield "  layout:"
+        what = f"what writes the data must write {layout.marker} last, as `landfall upload` does"
+        yield f"    kind: {layout.kind}  " + (
+            f"# {layout.marker} is there" if self.facts.has_marker else self._mark(what)
+        )
+        if layout.patterns:
+            yield f"    patterns: {json.dumps(layout.patterns)}  # by the first word of each name"
+        if layout.shares:
+            yield f"    shares: {json.dumps(layout.shares)}  # no name shows a split: each file is drawn by its name"
+            yield from self._draw_by()
+
+    def _draw_by(self) -> Iterator[str]:
+        """Yield the column whose files must be of one split."""
+        columns = self.facts.columns
+        if not columns:
+            return
+        column = self.ask("Files of one value of which column must be in one split?", columns)
+        if column:
+            yield f"    draw_by: {column}"
+        else:
+            what = f"must files of one {' or '.join(columns)} be in one split?"
+            yield f"    # draw_by: {columns[0]}  " + self._mark(what)
 
     # -- features -------------------------------------------------------------------------------------------
     def _image(self) -> str | None:

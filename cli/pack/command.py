@@ -14,7 +14,7 @@ import click
 from cli.errors import CliError
 from cli.pack.collection import Collection
 from cli.pack.packer import Packer, locked
-from cli.progress import packing_bar
+from cli.progress import progress_bar
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
 DEFAULT_NUM_SHARDS = 8
@@ -212,7 +212,8 @@ def run(collection: Collection, target: Path, num_shards: int, seed: int) -> Non
 def _pack(collection: Collection, target: Path, num_shards: int, seed: int) -> None:
     """Pack a collection under a progress bar, then print notes on its source, such as files that were left out."""
     packer = Packer(collection, target, shards=shards_of_splits(collection, num_shards), seed=seed)
-    with packing_bar(f"packing {packer.num_examples:,} examples", packer.num_examples) as step:
+    what = f"packing {packer.num_examples:,} examples"
+    with progress_bar(what, packer.num_examples, counts="examples") as step:
         paths = packer.pack(step)
     size_bytes = sum(path.stat().st_size for path in paths)
     click.echo(

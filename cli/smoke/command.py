@@ -20,7 +20,7 @@ from cli.smoke.course import DATASET, Course
 from cli.smoke.gpu import GPU_ASSERTION, ask_network, gpu_pipeline
 from cli.smoke.page import page
 from cli.smoke.removal import Removal, remove_all
-from cli.upload import container_option, data_account, open_uploader
+from cli.upload.command import container_option, data_account, open_uploader
 from local_azure.twin.state import write_atomically
 
 FAILED = 1

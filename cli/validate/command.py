@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.progress import validating_bar
+from cli.progress import progress_bar
 from cli.validate.inputs import ShardInput, find_counts, find_inputs
 from cli.validate.judging import Judged, judge_all
 from shard_validation import (
@@ -80,7 +80,7 @@ def validate(
     inputs = find_inputs(shards, None if data is None else data.layout)
     every = []
     with (
-        validating_bar(f"validating {len(inputs)} shards", _total_bytes(inputs)) as step,
+        progress_bar(f"validating {len(inputs)} shards", _total_bytes(inputs), counts="bytes") as step,
         contextlib.closing(judge_all(inputs, requirements, num_processes=jobs, progress=step)) as judging,
     ):
         for judged in judging:

@@ -185,10 +185,7 @@ def _asset(client: WorkspaceClient, arm_id: str) -> str:
 
 
 def telemetry_probe(environ: Mapping[str, str], *, in_azure: bool) -> Probe:
-    """Return the check that telemetry has where to go, and an identity: without one it is lost silently.
-
-    Whether an item arrives is not looked at: the app may send telemetry and not read it.
-    """
+    """Return the check that telemetry has where to go, and an identity: without one it is lost silently."""
     return Probe(part="telemetry", subject="settings", look=partial(_telemetry, environ, in_azure))
 
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
@@ -29,6 +29,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlags
 
 from function_app.telemetry import Span
+from shared.errors import LandfallError
 from shared.traces import Place
 
 QUIET = (
@@ -62,24 +63,30 @@ def to_application_insights(connection_string: str) -> OpenTelemetrySink:
 
         return AzureMonitorMetricExporter(**options())
 
-    processor, reader = (
-        BatchSpanProcessor(LateSpanExporter(spans)),
-        PeriodicExportingMetricReader(LateMetricExporter(metrics)),
-    )
+    exporter = LateSpanExporter(spans)
+    processor, reader = BatchSpanProcessor(exporter), PeriodicExportingMetricReader(LateMetricExporter(metrics))
     atexit.register(processor.shutdown)  # the provider of meters does the same by itself
-    return OpenTelemetrySink(processor, reader)
+    return OpenTelemetrySink(processor, exporter, reader)
 
 
 def to_files(folder: Path) -> OpenTelemetrySink:
     """Return what writes each trace into a file of its own, and leaves out metrics."""
-    return OpenTelemetrySink(SimpleSpanProcessor(FileSpanExporter(folder)))
+    exporter = FileSpanExporter(folder)
+    return OpenTelemetrySink(SimpleSpanProcessor(exporter), exporter)
+
+
+class Delivers(Protocol):
+    """An exporter that tells what became of one span."""
+
+    def deliver(self, span: ReadableSpan) -> str:
+        """See TelemetrySink."""
 
 
 class OpenTelemetrySink:
     """Implements TelemetrySink."""
 
-    def __init__(self, processor: SpanProcessor, *readers: MetricReader) -> None:
-        self._processor = processor
+    def __init__(self, processor: SpanProcessor, exporter: Delivers, *readers: MetricReader) -> None:
+        self._processor, self._exporter = processor, exporter
         self._resource = Resource(RESOURCE)
         self._meters = MeterProvider(readers, resource=self._resource)
         self._meter = self._meters.get_meter("landfall")
@@ -98,10 +105,19 @@ class OpenTelemetrySink:
         """See TelemetrySink."""
         self._instrument(name, self._meter.create_histogram).record(value, dict(dimensions))
 
+    def deliver(self, span: Span) -> str:
+        """See TelemetrySink."""
+        return self._exporter.deliver(self._readable(span))
+
     def flush(self) -> None:
         """Send what waits."""
         self._processor.force_flush()
         self._meters.force_flush()
+
+    def shutdown(self) -> None:
+        """Send what waits, and end the threads."""
+        self._processor.shutdown()
+        self._meters.shutdown()
 
     def _instrument(self, name: str, create: Callable[[str], Any]) -> Any:
         with self._lock:
@@ -142,9 +158,25 @@ class FileSpanExporter(SpanExporter):
         """Write each span with one call, so that processes that write at the same time do not mix their lines."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for span in spans:
-            with (self._folder / f"{span.context.trace_id:032x}.jsonl").open("ab", buffering=0) as file:
+            with self._file(span).open("ab", buffering=0) as file:
                 file.write(span.to_json(indent=None).encode() + b"\n")
         return SpanExportResult.SUCCESS
+
+    def deliver(self, span: ReadableSpan) -> str:
+        """See TelemetrySink. The file is removed: a check leaves nothing behind."""
+        file = self._file(span)
+        try:
+            self.export([span])
+            found = file.read_text(encoding="utf-8")
+            file.unlink()
+        except OSError as error:
+            raise LandfallError(f"traces cannot be written to {self._folder}: {error.strerror or error}") from error
+        if f"{span.context.span_id:016x}" not in found:
+            raise LandfallError(f"{file} was written and does not have the item")
+        return f"written to {self._folder} and read back"
+
+    def _file(self, span: ReadableSpan) -> Path:
+        return self._folder / f"{span.context.trace_id:032x}.jsonl"
 
 
 class LateSpanExporter(SpanExporter):
@@ -153,12 +185,23 @@ class LateSpanExporter(SpanExporter):
     def __init__(self, make: Callable[[], SpanExporter]) -> None:
         self._make = make
         self._made: SpanExporter | None = None
+        self._lock = threading.Lock()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """See SpanExporter."""
-        if self._made is None:
-            self._made = self._make()
+        with self._lock:  # a check may be the first to send, while the exporting thread is about to
+            if self._made is None:
+                self._made = self._make()
         return self._made.export(spans)
+
+    def deliver(self, span: ReadableSpan) -> str:
+        """See TelemetrySink. The exporter does not tell why it failed; it logs that."""
+        if self.export([span]) is not SpanExportResult.SUCCESS:
+            raise LandfallError(
+                "Application Insights did not take an item. The app's identity needs the role Monitoring Metrics "
+                "Publisher, which takes up to an hour to count; the app's log has the exporter's own words"
+            )
+        return "Application Insights took an item"
 
     def shutdown(self) -> None:
         """See SpanExporter."""

@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from shared.errors import LandfallError
 
+ONE_ITEM = "one item"
+"""Subject of the check that sends telemetry. Whether it arrives is looked at by the command line, too."""
+
 
 class CheckState(StrEnum):
     """What a check found."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import re
+import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from function_app.domain.checks import AbsentHereError, Check, CheckState, Probe
+from function_app.domain.checks import ONE_ITEM, AbsentHereError, Check, CheckState, Probe
 from function_app.services import Services
+from function_app.telemetry import Span
 from shared import SPOKEN, mismatch, spoken_by
 from shared.errors import LandfallError
 from shared.safe_text import mask_secrets, one_line
+from shared.traces import Place
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +41,16 @@ class Diagnosis:
     workspace: str
     environment_id: str
     code_id: str
+    telemetry_trace: str
+    """Trace id of the item of telemetry that was sent for these checks."""
     checks: tuple[Check, ...]
 
 
 def examine(services: Services, *, within_s: float = WITHIN_S) -> Diagnosis:
     """Make all checks at the same time; one that has not ended in time is unknown."""
-    probes = [*services.probes, *_probes(services)]
+    place = Place(trace_id=secrets.token_hex(16), span_id=secrets.token_hex(8))
+    item = Probe(part="telemetry", subject=ONE_ITEM, look=partial(_one_item, services, place))
+    probes = [*services.probes, *_probes(services), item]
     pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="doctor")
     begin = pool.submit  # a call by this name would be taken for one of JobService
     futures = [begin(_examined, probe, services) for probe in probes]
@@ -58,6 +65,7 @@ def examine(services: Services, *, within_s: float = WITHIN_S) -> Diagnosis:
         workspace=workspace.name,
         environment_id=workspace.environment_id,
         code_id=workspace.code_id,
+        telemetry_trace=place.trace_id,
         checks=tuple(_outcome(probe, future, within_s) for probe, future in zip(probes, futures, strict=True)),
     )
 
@@ -140,6 +148,16 @@ def _unsent(services: Services) -> str:
         recipients, error = ", ".join(sorted({one.recipient for one in failed})), failed[-1].last_error
         raise LandfallError(f"{len(failed)} could not be sent to {recipients}, the last one because: {error}")
     return "none failed that was not sent later"
+
+
+def _one_item(services: Services, place: Place) -> str:
+    """Send a span in a trace of its own."""
+    if services.telemetry_sink is None:
+        raise AbsentHereError("no setting says where telemetry goes, so none is sent")
+    now = services.clock()
+    return services.telemetry_sink.deliver(
+        Span(name="doctor", place=place, parent=None, started_at=now, ended_at=now)
+    )
 
 
 def _contract(code_id: str) -> str:

@@ -128,7 +128,9 @@ def _early_uses(view: View, uses: list[ast.Call], initialising: set[str]) -> Ite
     if early:
         name = view.modules.horovod_name(early[0])
         yield view.finding(
-            RuleCode.USED_BEFORE_INIT, early[0], f"{name} is called before hvd.init(), which is on line {min(lines)}"
+            RuleCode.USED_BEFORE_INIT,
+            early[0],
+            f"{name} is called before hvd.init(), which is on {view.script.where(min(lines))}",
         )
 
 
@@ -158,7 +160,11 @@ def _check_optimizers(view: View) -> Iterator[Finding]:
     for call in [c for c in compiled if ast.unparse(c.func.value) in fitted] or compiled:  # type: ignore[attr-defined]
         if not any(k.arg is None for k in call.keywords) and is_distributed(view, call) is False:
             wrapped = next(view.horovod_calls(_DISTRIBUTED_OPTIMIZER), None)
-            unused = f"; the optimizer that line {wrapped.lineno} wraps is not used" if wrapped is not None else ""
+            unused = (
+                f"; the optimizer that {view.script.where(wrapped.lineno)} wraps is not used"
+                if wrapped is not None
+                else ""
+            )
             yield view.finding(RuleCode.OPTIMIZER_NOT_DISTRIBUTED, call, f"compile uses a plain optimizer{unused}")
     yield from _plain_minimize(view)
     steps = torch_steps(view)
@@ -227,7 +233,7 @@ def _check_tapes(view: View) -> Iterator[Finding]:
         return
     for gradient in {step.gradient: step for step in tape_steps(view)}.values():
         if _is_plain_tape(view, gradient) and not _is_averaged(view, gradient):
-            message = f"computes gradients with a plain tape; line {gradient.apply.lineno} applies them"
+            message = f"computes gradients with a plain tape; {view.script.where(gradient.apply.lineno)} applies them"
             yield view.finding(RuleCode.TAPE_NOT_DISTRIBUTED, gradient.gradient, message)
 
 

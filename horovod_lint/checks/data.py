@@ -90,7 +90,7 @@ def _slices(view: View, node: ast.Subscript, part: ast.Slice) -> Iterator[Findin
         message = "the slice starts at the local rank: two nodes read the same records"
         yield view.finding(RuleCode.WRONG_SHARD, node, message)
     elif _rank_kinds(view, part.lower) == {"rank"} and (shuffled := _shuffled_in_place(view, node)) is not None:
-        message = f"slices by rank what line {shuffled.lineno} shuffles differently on each rank"
+        message = f"slices by rank what {view.script.where(shuffled.lineno)} shuffles differently on each rank"
         yield view.finding(RuleCode.SHARD_AFTER_SHUFFLE, node, message)
 
 
@@ -112,16 +112,17 @@ def _wrong_order(view: View, call: ast.Call, index: ast.expr) -> Iterator[Findin
     before = list(operations_before(view, call.func.value))
     for operation in before:
         if last_name(operation) == "shuffle" and not is_seeded(view, operation):
-            message = f"shards data that line {operation.lineno} shuffles differently on each rank"
+            message = f"shards data that {view.script.where(operation.lineno)} shuffles differently on each rank"
             yield view.finding(RuleCode.SHARD_AFTER_SHUFFLE, call, message)
             return
         if last_name(operation) == "list_files" and not is_seeded(view, operation) and not _keeps_order(operation):
-            message = f"shards files that list_files on line {operation.lineno} shuffles differently on each rank"
+            listed = view.script.where(operation.lineno)
+            message = f"shards files that list_files on {listed} shuffles differently on each rank"
             yield view.finding(RuleCode.SHARD_AFTER_SHUFFLE, call, message)
             return
     late = next((operation for operation in before if last_name(operation) in _COSTLY), None)
     if late is not None and _is_tensorflow_data(before):
-        message = f"shards after {last_name(late)} on line {late.lineno}"
+        message = f"shards after {last_name(late)} on {view.script.where(late.lineno)}"
         yield view.finding(RuleCode.SHARD_LATE, call, message)
 
 

@@ -100,7 +100,7 @@ def _check_network(view: View) -> Iterator[Finding]:
     stated = view.machine.environment.get(_INFINIBAND, "")
     if stated not in _LEFT_ON:
         message = f"the pipeline's environment_variables set {_INFINIBAND}={stated} on {size}"
-        yield Finding(code=RuleCode.INFINIBAND_DISABLED, line=1, message=message)
+        yield Finding(code=RuleCode.INFINIBAND_DISABLED, line=view.script.first_line, message=message)
     for place, value in _infiniband_settings(view):
         if str(constant_of(value)) not in (*_LEFT_ON, "None"):
             message = f"{_INFINIBAND} is set to {constant_of(value)!r} on {size}, which has InfiniBand"
@@ -220,7 +220,7 @@ def _check_keras3(view: View) -> Iterator[Finding]:
         return
     uses = sorted(_uses(view), key=lambda use: use[0].lineno)
     if uses:
-        named = ", ".join(dict.fromkeys(f"{what} on line {call.lineno}" for call, what in uses[:8]))
+        named = ", ".join(dict.fromkeys(f"{what} on {view.script.where(call.lineno)}" for call, what in uses[:8]))
         yield view.finding(RuleCode.KERAS3_INCOMPATIBLE, uses[0][0], f"does not work on Keras 3: {named}")
 
 

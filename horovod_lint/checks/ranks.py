@@ -143,7 +143,9 @@ def _decision_finding(view: View, call: ast.Call, items: list[CallbackItem], num
         return
     late = next((item.call for item in after if item.call is not None and _averages(view, item)), None)
     if late is not None:
-        message = f"{last_name(call)} comes before the callback that averages metrics (line {late.lineno})"
+        message = (
+            f"{last_name(call)} comes before the callback that averages metrics ({view.script.where(late.lineno)})"
+        )
     elif any(item.call is None for item in after) and last_name(call) == "ModelCheckpoint":
         return
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from local_azure.azure_ml.mounts import MountRules, compiler
 from shared.exit_codes import ExitCode
 from shared.manifest import Manifest
 from shared.record_framing import FRAME_OVERHEAD_BYTES, HEADER_BYTES
@@ -44,6 +45,19 @@ def test_ranks_whose_weights_part_are_named(digits: ClosedVersion, tmp_path: Pat
         "After step 22 the weights of ranks [1] differ from those of the root.",
     )
     assert not list(tmp_path.glob("checkpoints/*"))
+
+
+@pytest.mark.skipif(compiler() is None, reason="the mount needs a C compiler")
+def test_outputs_that_cannot_be_written_end_the_training_with_the_files_name(
+    digits: ClosedVersion, tmp_path: Path
+) -> None:
+    """After a few tries, in one paragraph, with an exit code of its own."""
+    outcome = train(2, job_arguments(digits, tmp_path, epochs=1), rules=MountRules(always_fails=True))
+    assert ExitCode.OUTPUT == outcome.exit_code, outcome.log
+    assert "training failed (rank 0): " in outcome.log
+    assert "cannot be written: Input/output error, 5 times in 3 s. Look at the storage account" in outcome.log
+    assert "Traceback" not in outcome.log
+    assert [] == list((tmp_path / "checkpoints").glob("*.json"))
 
 
 def test_a_record_that_is_damaged_while_the_training_runs_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ranks.ranks import Outcome, program, train, variables
+from local_azure.azure_ml.mounts import MountRules, compiler
+from tests.ranks.ranks import RULES, Outcome, program, train, variables
 from tests.ranks.versions import ClosedVersion, job_arguments
 
 pytestmark = pytest.mark.distributed
@@ -43,9 +44,9 @@ def drawn_moments(count: int) -> list[int]:
     return moments[1:]
 
 
-def killed(ranks: int, arguments: Any, moment: str) -> dict[str, Any]:
+def killed(ranks: int, arguments: Any, moment: str, rules: MountRules = RULES) -> dict[str, Any]:
     """Train until it is killed; return the position of the current checkpoint."""
-    outcome = train(ranks, arguments, instead=[program("killed")], launcher=variables(KILLED=moment))
+    outcome = train(ranks, arguments, instead=[program("killed")], launcher=variables(KILLED=moment), rules=rules)
     assert 0 != outcome.exit_code, outcome.log
     position: dict[str, Any] = outcome.pointer["position"]
     return position
@@ -75,16 +76,27 @@ def assert_equal_to_the_bit(undisturbed: Outcome, resumed: Outcome) -> None:
     assert (learned(undisturbed), undisturbed.report.metrics) == (learned(resumed), resumed.report.metrics)
 
 
+@pytest.mark.skipif(compiler() is None, reason="the mount needs a C compiler")
 def test_a_training_killed_while_it_saves_ends_to_the_bit_where_one_does_that_never_was(
     undisturbed: Outcome, digits: ClosedVersion, tmp_path: Path
 ) -> None:
-    """It continues from the checkpoint before, in the middle of the second epoch."""
-    arguments = job_arguments(digits, tmp_path, **OPTIONS)
-    stood = killed(2, arguments, "0:35:file")
+    """Also where the first call for every output fails, and the pointers to the newest checkpoint are torn.
+
+    The root alone reads checkpoints: it passes over the torn ones, and all ranks continue where it does, in the
+    middle of the second epoch. Checkpoints, summaries, model and report are written by a second call, and are whole.
+    """
+    fails_first = MountRules(errors_permille=1000)
+    arguments = job_arguments(digits, tmp_path, **OPTIONS, tensorboard=True)
+    stood = killed(2, arguments, "0:35:file", fails_first)
     assert (1, 30) == (stood["epoch"], stood["step"])
-    resumed = train(2, arguments)
+    torn = sorted((tmp_path / "checkpoints").glob("pointer-*.json"))[-2:]
+    for pointer in torn:
+        pointer.write_bytes(pointer.read_bytes()[:40])
+    resumed = train(2, arguments, rules=fails_first)
     assert_equal_to_the_bit(undisturbed, resumed)
-    assert stood["step"] == resumed.report.details["resumed_at_step"]
+    assert 25 == resumed.report.details["resumed_at_step"]
+    assert f"is used, not {torn[1].name}" in resumed.log
+    assert resumed.log.count("input/output error of the emulated mount") > 10
 
 
 @pytest.mark.slow

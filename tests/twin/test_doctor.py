@@ -37,3 +37,25 @@ def test_a_deleted_queue_is_found_with_the_command_that_mends_it(
     assert "stop the twin with Ctrl-C, then: landfall up" == wrong["queue sweep-requested"]["fix"]
     status, checks = examined(twin, capsys)
     assert (0, {"ok", "absent"}) == (status, {check["state"] for check in checks.values()} | {"absent"})
+
+
+def test_telemetry_that_cannot_be_written_is_found(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> None:
+    """One item is written and read back; here its folder is a file."""
+    traces = twin.twin.places.traces
+    aside = traces.with_name("traces-aside")
+    traces.mkdir(exist_ok=True)
+    traces.rename(aside)
+    traces.write_text("", encoding="utf-8")
+    try:
+        status, checks = examined(twin, capsys)
+    finally:
+        traces.unlink()
+        aside.rename(traces)
+    says = f"traces cannot be written to {traces}: File exists"
+    assert (1, "wrong", says) == (status, checks["one item"]["state"], checks["one item"]["says"])
+    status, checks = examined(twin, capsys)
+    assert (0, "ok", f"written to {traces} and read back") == (
+        status,
+        checks["one item"]["state"],
+        checks["one item"]["says"],
+    )

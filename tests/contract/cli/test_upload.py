@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from random import Random
+from threading import Lock
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from azure.storage.blob import BlobServiceClient, ContainerClient
+from azure.storage.blob import BlobClient, BlobServiceClient, ContainerClient
 
 from cli.errors import CliError
 from cli.progress import Step
-from cli.upload import ShardUploader, upload_all
+from cli.upload.uploader import ShardUploader, _Content, upload_all
 from local_azure.azurite import Azurite
 
 pytestmark = pytest.mark.azurite
 
 TARGET = ("digits", "v1")
+LOCK = Lock()
+BLOCK_BYTES = 64 << 10
 
 
 @pytest.fixture
@@ -49,9 +55,10 @@ class Interrupted(ShardUploader):
 
     def upload(self, file: Path, path: str, step: Step, *, overwrite: bool) -> None:
         """See ShardUploader."""
-        if not self.num_left:
-            raise KeyboardInterrupt
-        self.num_left -= 1
+        with LOCK:
+            if not self.num_left:
+                raise KeyboardInterrupt
+            self.num_left -= 1
         super().upload(file, path, step, overwrite=overwrite)
 
 
@@ -98,17 +105,94 @@ def test_a_container_that_is_not_there_is_found_before_the_first_byte(azurite: A
         upload_all(uploader, shards, TARGET)
 
 
-def test_a_file_that_changes_while_it_is_uploaded_is_reported(
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of four blocks, of which the last is short."""
+    monkeypatch.setattr("cli.upload.uploader.BLOCK_BYTES", BLOCK_BYTES)
+    monkeypatch.setattr("cli.upload.uploader.BLOCKS_AT_ONCE", 1)
+    path = tmp_path / "train-00000-of-00001.tfrecord"
+    path.write_bytes(Random(7).randbytes(3 * BLOCK_BYTES + 1))  # noqa: S311 (any bytes that differ will do)
+    return path
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of each block that is sent, all with their MD5."""
+    lengths = list[int]()
+    stage = BlobClient.stage_block
+
+    def staged(self: BlobClient, block_id: str, data: bytes, *, validate_content: bool) -> Any:
+        assert validate_content
+        lengths.append(len(data))
+        return stage(self, block_id, data, validate_content=validate_content)
+
+    monkeypatch.setattr(BlobClient, "stage_block", staged)
+    return lengths
+
+
+def test_of_a_large_file_only_the_missing_blocks_are_sent_again(
+    azurite: Azurite, container: ContainerClient, large: Path, sent: list[int]
+) -> None:
+    """There is no blob before it is whole. A file that has changed meanwhile is sent again."""
+    connection, done = azurite.connection_string(), list[int]()
+
+    def lost(num_bytes: int) -> None:
+        done.append(num_bytes)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    with (
+        ShardUploader.connected(connection, container.container_name) as uploader,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        uploader.upload(large, f"digits/v1/{large.name}", lost, overwrite=False)
+    blob = container.get_blob_client(f"digits/v1/{large.name}")
+    kept = [block.size for block in blob.get_block_list("uncommitted")[1]]
+    assert ([], sorted(sent)) == (list(container.list_blobs()), sorted(kept))
+    sent.clear()
+    with ShardUploader.connected(connection, container.container_name) as uploader:
+        assert 0 == upload_all(uploader, [large], TARGET)
+        assert sum(sent) == large.stat().st_size - sum(kept) > 0
+        assert large.read_bytes() == blob.download_blob().readall()
+        assert 1 == upload_all(uploader, [large], TARGET)
+        large.write_bytes(large.read_bytes()[::-1])
+        with pytest.raises(CliError, match="exists already: pass --overwrite"):
+            upload_all(uploader, [large], TARGET)
+        sent.clear()
+        upload_all(uploader, [large], TARGET, overwrite=True)
+    assert (4, large.read_bytes()) == (len(sent), blob.download_blob().readall())
+
+
+def test_a_file_that_changes_while_it_is_uploaded_becomes_no_blob(
+    azurite: Azurite, container: ContainerClient, large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold a mixture. A small file is either sent as it was when it was looked at, or not."""
+    content = large.read_bytes()
+    meddled = list[int]()
+
+    def meddle(num_bytes: int) -> None:
+        meddled.append(num_bytes)
+        large.write_bytes(content[: 2 * BLOCK_BYTES] + b"other")
+
+    with ShardUploader.connected(azurite.connection_string(), container.container_name) as uploader:
+        with pytest.raises(CliError, match="it changed while it was uploaded, so its blob was not written"):
+            uploader.upload(large, "digits/v1/x", meddle, overwrite=False)
+        whole = _Content.of(large)
+        large.write_bytes(b"small")
+        monkeypatch.setattr(_Content, "of", lambda _file: replace(whole, blocks=whole.blocks[-1:]))
+        with pytest.raises(CliError, match="it changed while it was uploaded, so its blob was not written"):
+            uploader.upload(large, "digits/v1/x", meddle, overwrite=False)
+    assert ([BLOCK_BYTES], []) == (meddled[:1], list(container.list_blobs()))
+
+
+def test_a_file_that_cannot_be_read_is_named(
     azurite: Azurite, container: ContainerClient, shards: list[Path]
 ) -> None:
-    """Its blob may hold a mixture, and its stated checksum is wrong."""
-
-    def meddle(_num_bytes: int) -> None:
-        shards[0].write_bytes(b"other")
-
-    refused = pytest.raises(CliError, match="it changed while it was uploaded")
+    """It ends the upload, and a repeated one goes on."""
+    shards[0].unlink()
+    refused = pytest.raises(CliError, match=f"{shards[0]}: cannot be read: .* No such file")
     with ShardUploader.connected(azurite.connection_string(), container.container_name) as uploader, refused:
-        uploader.upload(shards[0], "digits/v1/x", meddle, overwrite=False)
+        upload_all(uploader, shards, TARGET)
 
 
 def test_the_marker_is_written_last_and_again_only_after_another_shard(

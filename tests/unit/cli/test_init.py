@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,69 @@ def test_parquet_and_compressed_shards_are_read_too(tmp_path: Path) -> None:
     assert "tfrecord" == written(tmp_path, folder)[1].data.format
 
 
+PART = "part-00000-5d3fa7c1-c000.snappy.parquet"
+LAYOUTS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, int], str]] = {
+    "spark": (
+        (f"split=train/{PART}", f"split=train/1{PART}", f"split=validation/{PART}", "_SUCCESS", "._SUCCESS.crc"),
+        {"kind": "marker"},
+        {"train": 2, "validation": 1},
+        "# _SUCCESS is there",
+    ),
+    "flat": (
+        ("train-a.parquet", "train-b.parquet", "test.parquet", "train.crc"),
+        {"kind": "marker", "patterns": {"test": "test[!a-z]*", "train": "train[!a-z]*"}},
+        {"train": 2, "test": 1},
+        "CHECK: what writes the data must write _SUCCESS last, as `landfall upload` does",
+    ),
+    "folders_of_both": (
+        ("x/train_1.parquet", "y/train_2.parquet", "y/val.parquet"),
+        {"kind": "marker", "patterns": {"train": "*/train[!a-z]*", "val": "*/val[!a-z]*"}},
+        {"train": 2, "val": 1},
+        "by the first word of each name",
+    ),
+    "hive": (
+        tuple(f"patient={number}/{PART}" for number in range(40)),
+        {"kind": "marker", "shares": {"train": 0.9, "validation": 0.1}},
+        {"train": 35, "validation": 5},
+        "# draw_by: patient  # CHECK: must files of one patient be in one split?",
+    ),
+    "one_file": (("export.parquet",), {"kind": "marker"}, {"train": 1}, "CHECK: evaluated on what it is trained on"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_files_of_any_names_get_a_layout(tmp_path: Path, layout: str) -> None:
+    """The app reads the same splits from it, and `validate` accepts what `init` looked at."""
+    names, section, num_shards, words = LAYOUTS[layout]
+    folder = tmp_path / "data"
+    for place, name in enumerate(names):
+        rows = {"label": [(place >> bit) & 1 for bit in range(80)], "image": [image_bytes("PNG", (8, 8))] * 80}
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+        if name.endswith(".parquet"):
+            pq.write_table(pa.table(rows), folder / name)
+    text, pipeline = written(tmp_path, folder)
+    assert (section, words in text) == (pipeline.data.layout.to_json(), True), text
+    paths = [name for name in names if name.endswith(".parquet")]
+    splits = [pipeline.data.layout.shard(path, pipeline.data.splits).split for path in paths]
+    assert num_shards == Counter(splits)
+    assert list(num_shards) == list(pipeline.data.splits)
+    status, output = run("validate", folder, "--set", "--pipeline", tmp_path / "pipelines" / "made.yaml")
+    assert (0, True) == (status, "accepted    all shards together" in output), output
+
+
+def test_a_file_of_no_split_is_named(tmp_path: Path) -> None:
+    """Beside files whose folders show their split."""
+    folder = shards(tmp_path, labelled(1), names=())
+    for name in ("train/a.tfrecord", "val/a.tfrecord", "b.tfrecord"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(framed([labelled(1)]))
+    status, output = run("init", folder, "--to", tmp_path / "x.yaml")
+    assert (1, True) == (status, "b.tfrecord is of no split: put it into a folder named after a split" in output), (
+        output
+    )
+
+
 def test_what_the_data_do_not_tell_is_marked(tmp_path: Path) -> None:
     """Without a terminal nothing is asked; the check at the end says what cannot be used yet."""
     records = [labelled(0, other=1, raw=b"\x00\xff\xfe" + bytes([n])) for n in range(4)]
@@ -165,8 +229,7 @@ def test_hostile_names_of_features_and_classes_stay_names(tmp_path: Path) -> Non
         ("train-00000-of-00001.tfrecord", framed([b"\xff\xff\xff"]), "cannot be read"),
         ("train-00000-of-00001.tfrecord", framed([labelled(1)])[:-9], "cannot be read: it has no record"),
         ("train-00000-of-00001.parquet", b"PAR1" + b"x" * 100, "cannot be read"),
-        ("data.tfrecord", framed([labelled(1)]), "no file is named like train-00000-of-00008.tfrecord"),
-        ("notes.txt", b"x", "there is no file named like"),
+        ("notes.txt", b"x", "is no shard, by its name; nor is any other file"),
     ],
 )
 def test_what_cannot_be_looked_at_is_named_with_the_fix(

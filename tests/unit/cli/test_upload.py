@@ -11,7 +11,7 @@ from azure.core.exceptions import ClientAuthenticationError
 
 from cli.errors import CliError
 from cli.options import TwinAddress
-from cli.upload import (
+from cli.upload.command import (
     Intake,
     ask_for_intake,
     checked_account_url,

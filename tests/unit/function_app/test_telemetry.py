@@ -15,14 +15,17 @@ import pytest
 from cli.traces import read_trace, tree
 from function_app.adapters.notifiers import event_members
 from function_app.adapters.telemetry import to_files
+from function_app.domain.checks import ONE_ITEM, Check, CheckState
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import read_uploads
+from function_app.explain.doctor import examine
 from function_app.ingest.uploads import handle_upload
 from function_app.runs.following import handle_run_event
 from function_app.runs.submission import handle_request
 from function_app.sweep.dead_letters import failures_on_record
 from function_app.sweep.sweep import run_sweep
 from function_app.telemetry import MAX_CHARS, Span, TelemetrySink
+from shared.errors import LandfallError
 from shared.traces import place_of_run, place_of_version
 from tests.support.world import ALL_SHARDS, TRAIN_SHARDS, VERSION, World, clusters
 
@@ -50,6 +53,11 @@ class MemorySink:
         """See TelemetrySink."""
         self.measured.append((name, value, dimensions))
 
+    def deliver(self, span: Span) -> str:
+        """See TelemetrySink."""
+        self.spans.append(span)
+        return "kept"
+
     def named(self, name: str) -> list[Span]:
         """Return the spans of a name."""
         return [span for span in self.spans if span.name == name]
@@ -75,6 +83,10 @@ class BrokenSink:
     def measure(self, name: str, value: float, dimensions: Mapping[str, str]) -> None:
         """See TelemetrySink."""
         raise MemoryError(name, value, dimensions)
+
+    def deliver(self, span: Span) -> str:
+        """See TelemetrySink."""
+        raise LandfallError(span.name)
 
 
 def traced_world(sink: TelemetrySink | None) -> World:
@@ -319,6 +331,45 @@ def test_the_twins_file_is_printed_as_a_tree(tmp_path: Path) -> None:
     depth = {word: len(line) - len(line.lstrip("│├└─ ")) for line in lines for word in CHAIN if f"  {word}  " in line}
     assert [0, 3, 6, 9, 12, 15] == [depth[word] for word in CHAIN]
     assert f"shard={TRAIN_SHARDS[0]}" in lines[2]
+
+
+def item(world: World) -> tuple[Check, str]:
+    """What the doctor says of the item that it sends, and its trace."""
+    found = examine(world.services)
+    (check,) = (each for each in found.checks if each.subject == ONE_ITEM)
+    return check, found.telemetry_trace
+
+
+def test_the_doctor_sends_one_item_in_a_trace_of_its_own() -> None:
+    """The trace is stated, so that the command line can look for the item."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    (first, one), (_, another) = item(world), item(world)
+    assert (CheckState.OK, "kept", [one, another]) == (
+        first.state,
+        first.says,
+        [span.place.trace_id for span in sink.named("doctor")],
+    )
+    assert one != another
+    assert [CheckState.WRONG, CheckState.ABSENT] == [
+        item(traced_world(each))[0].state for each in (BrokenSink(), None)
+    ]
+
+
+def test_the_doctors_item_is_read_back_from_the_twins_folder(tmp_path: Path) -> None:
+    """And removed; where the folder cannot be written, that is found."""
+    world = traced_world(to_files(tmp_path / "traces"))
+    assert (CheckState.OK, f"written to {tmp_path / 'traces'} and read back") == (
+        item(world)[0].state,
+        item(world)[0].says,
+    )
+    assert [] == list((tmp_path / "traces").iterdir())
+    (tmp_path / "file").write_text("not a folder")
+    broken, _ = item(traced_world(to_files(tmp_path / "file")))
+    assert (CheckState.WRONG, f"traces cannot be written to {tmp_path / 'file'}: File exists") == (
+        broken.state,
+        broken.says,
+    )
 
 
 def test_without_a_setting_nothing_is_imported() -> None:

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
-from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError
-from azure.storage.blob import BlobServiceClient, ContainerClient, LinearRetry
 
 from cli.api_client import ApiClient, ApiError
 from cli.errors import CliError
 from cli.options import DATASET_VERSION, OR_A_TWIN, TwinAddress, function_app_options, running_twin_of_this_clone
-from cli.progress import Step, uploading_bar
-from shared.crc import crc32c_of_file
+from cli.upload.uploader import ShardUploader, listed, upload_all
 from shared.safe_text import one_line, public_url
 
 if TYPE_CHECKING:
     from function_app.config.layouts import Layout
 
-MAX_BLOCK_BYTES = 8 << 20
-STORAGE_SCOPE = "https://storage.azure.com/.default"
-CONCURRENCY = 4
-"""Blocks of one shard that are uploaded at the same time."""
-CRC_METADATA = "landfall_crc32c"
-"""Metadata of an uploaded blob: by it, a repeated upload knows that the content is there."""
-MAX_LISTED = 5
 EMULATORS = ("127.0.0.1", "localhost")
 """Hosts on which an account's name is a part of the path."""
 container_option = click.option(
@@ -77,7 +64,8 @@ def upload(
     Where the pipeline's `data.layout` has a marker, folders are uploaded with all that is in them, and the marker is
     written last.
 
-    An upload that was interrupted is continued by the same command: shards that are there already are left alone.
+    Several shards are uploaded at a time. An upload that was interrupted is continued by the same command: shards
+    that are there already are left alone, and of a large one only the missing blocks are sent.
     """
     account, twin = data_account(account_url)
     intake = ask_for_intake(target[0], url, key, twin)
@@ -103,9 +91,7 @@ def find_shards(sources: tuple[Path, ...], intake: Intake | None = None) -> dict
         raise CliError(f"{', '.join(str(s) for s in sources)}: there is no file to upload.")
     names = Counter(name for name, _ in found)
     if twice := sorted(name for name, num in names.items() if num > 1):
-        raise CliError(
-            f"Several files have the same name: {_listed(twice)}. One would replace the other: rename one."
-        )
+        raise CliError(f"Several files have the same name: {listed(twice)}. One would replace the other: rename one.")
     return dict(found)
 
 
@@ -122,7 +108,7 @@ def _files_of(source: Path, intake: Intake) -> Iterator[tuple[str, Path]]:
         shown_ones = [file for file in sorted(source.iterdir()) if not file.name.startswith(".")]
         if nested := [one_line(str(file)) for file in shown_ones if file.is_dir()]:
             raise CliError(
-                f"{_listed(nested)}: a folder within a folder. A version has no folders: pass the folders of its "
+                f"{listed(nested)}: a folder within a folder. A version has no folders: pass the folders of its "
                 "shards."
             )
         yield from ((file.name, file) for file in shown_ones if file.is_file())
@@ -179,7 +165,7 @@ def refuse_ignored(shards: Collection[str], version: str, *, intake: Intake) -> 
     if problems:
         raise CliError(
             f"Nothing was uploaded: the function app would ignore {len(problems)} of {len(shards)} files. "
-            f"Rename them, or leave them out.\n  {_listed(problems, separator=chr(10) + '  ')}"
+            f"Rename them, or leave them out.\n  {listed(problems, separator=chr(10) + '  ')}"
         )
 
 
@@ -229,42 +215,6 @@ def _layout(found: Mapping[str, Any]) -> Layout | None:
 def _unknown(dataset: str, reason: str) -> Intake:
     click.echo(f"Not checked whether a pipeline takes shards of {dataset}: {reason}", err=True)
     return Intake()
-
-
-def upload_all(
-    uploader: ShardUploader,
-    shards: Sequence[Path],
-    target: tuple[str, str],
-    *,
-    names: Sequence[str] = (),
-    overwrite: bool = False,
-) -> int:
-    """Upload with a progress bar that counts bytes; return how many shards were there already and left alone.
-
-    ``names`` are those within the version, by default the names of the files.
-    """
-    folder = "/".join(target)
-    paths = {f"{folder}/{name}": shard for name, shard in zip(names or [s.name for s in shards], shards, strict=True)}
-    left = paths if overwrite else dict(_not_there(paths, uploader.existing(f"{folder}/")))
-    if not left:
-        return len(shards)
-    total = sum(shard.stat().st_size for shard in left.values())
-    with uploading_bar(f"uploading {len(left)} shards", total_bytes=total) as step:
-        for path, shard in left.items():
-            uploader.upload(shard, path, step, overwrite=overwrite)
-    return len(shards) - len(left)
-
-
-def _not_there(paths: Mapping[str, Path], existing: Mapping[str, str | None]) -> Iterator[tuple[str, Path]]:
-    """Yield the shards to upload. Raises CliError where one exists with another content, before any is uploaded."""
-    others = []
-    for path, shard in paths.items():
-        if path not in existing:
-            yield path, shard
-        elif existing[path] is None or existing[path] != _crc(shard):
-            others.append(path)
-    if others:
-        raise CliError(f"{_listed(others)} exists already: pass --overwrite, or choose another version.")
 
 
 def data_account(account_url: str | None) -> tuple[str, TwinAddress | None]:
@@ -317,133 +267,3 @@ def open_uploader(account: str, container: str) -> ShardUploader:
         )
     is_url = account.startswith("https://")
     return ShardUploader.signed_in(account, container) if is_url else ShardUploader.connected(account, container)
-
-
-class ShardUploader:
-    """Uploads shards to one container."""
-
-    def __init__(self, service: BlobServiceClient, container: str) -> None:
-        self._service = service
-        self.container: ContainerClient = service.get_container_client(container)
-
-    @classmethod
-    def connected(cls, connection: str, container: str) -> ShardUploader:
-        """Open an account by connection string. Raises CliError for a malformed one."""
-        try:
-            service = BlobServiceClient.from_connection_string(connection, **_options())
-        except ValueError as error:
-            raise CliError(f"DataStorage is not a storage connection string: {error}") from error
-        return cls(service, container)
-
-    @classmethod
-    def signed_in(cls, account_url: str, container: str) -> ShardUploader:
-        """Open an account with the identity of this machine, as by `az login`. Raises CliError without one."""
-        from azure.identity import DefaultAzureCredential
-
-        # It logs a paragraph for each way to sign in that it has tried.
-        logging.getLogger("azure.identity").setLevel(logging.ERROR)
-        credential = DefaultAzureCredential()
-        try:
-            credential.get_token(STORAGE_SCOPE)  # the client would try for a while
-        except ClientAuthenticationError as error:
-            raise CliError(f"Not signed in to Azure: run `az login`. {_first_line(error)}") from error
-        return cls(BlobServiceClient(account_url, credential, **_options()), container)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.container.close()
-        self._service.close()
-
-    def has(self, prefix: str) -> bool:
-        """Return whether a blob exists below a prefix. Raises CliError where the account refuses."""
-        try:
-            return next(iter(self.container.list_blob_names(name_starts_with=prefix)), None) is not None
-        except AzureError as error:
-            raise CliError(f"{self._service.url} cannot be listed: {_first_line(error)}") from error
-
-    def existing(self, prefix: str) -> dict[str, str | None]:
-        """Return the blobs below a prefix with the CRC32C that their uploader stated, None where it stated none.
-
-        Raises CliError where the account or the container does not exist or refuses.
-        """
-        try:
-            blobs = self.container.list_blobs(name_starts_with=prefix, include=["metadata"])
-            return {blob.name: (blob.metadata or {}).get(CRC_METADATA) for blob in blobs}
-        except AzureError as error:
-            where = public_url(self.container.url)
-            raise CliError(f"{where} cannot be listed, so nothing was uploaded: {_first_line(error)}") from error
-
-    def mark(self, path: str, *, is_new: bool) -> None:
-        """Write an empty marker after the shards; leave one alone that is not older, unless ``is_new``.
-
-        Raises CliError.
-        """
-        try:
-            written = {} if is_new else self._written(path.rpartition("/")[0] + "/")
-            if path not in written or written[path] < max(written.values()):
-                self.container.upload_blob(path, b"", overwrite=True)
-        except AzureError as error:
-            raise CliError(f"{path} was not written to {self._service.url}: {_first_line(error)}") from error
-
-    def _written(self, prefix: str) -> dict[str, datetime]:
-        return {blob.name: blob.last_modified for blob in self.container.list_blobs(name_starts_with=prefix)}
-
-    def upload(self, file: Path, path: str, step: Step, *, overwrite: bool) -> None:
-        """Upload one file, calling `step` with the bytes done.
-
-        Raises CliError where the blob exists and must stay, the file changes or cannot be read, or the account
-        refuses.
-        """
-        options: dict[str, Any] = {"max_concurrency": CONCURRENCY, "progress_hook": _differences(step)}
-        try:
-            before = file.stat()
-            options["metadata"] = {CRC_METADATA: _crc(file)}
-            with file.open("rb") as content:
-                self.container.upload_blob(path, content, overwrite=overwrite, **options)
-            after = file.stat()
-            if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
-                raise CliError(f"{file}: it changed while it was uploaded; upload it again with --overwrite.")
-        except OSError as error:
-            raise CliError(f"{file}: cannot be read: {error}") from error
-        except ResourceExistsError as error:
-            raise CliError(f"{path} exists already: pass --overwrite, or choose another version.") from error
-        except AzureError as error:
-            raise CliError(f"{path} was not uploaded to {self._service.url}: {_first_line(error)}") from error
-
-
-def _options() -> dict[str, Any]:
-    """Return options of the client; by default, it would look for a mistyped account for a minute."""
-    retry = LinearRetry(backoff=2, retry_total=4, random_jitter_range=0)
-    return {"max_block_size": MAX_BLOCK_BYTES, "retry_policy": retry}
-
-
-def _crc(file: Path) -> str:
-    try:
-        return crc32c_of_file(file)
-    except OSError as error:
-        raise CliError(f"{file}: cannot be read: {error}") from error
-
-
-def _listed(names: list[str], separator: str = ", ") -> str:
-    more = [f"and {len(names) - MAX_LISTED:,} more"] if len(names) > MAX_LISTED else []
-    return separator.join([*names[:MAX_LISTED], *more])
-
-
-def _differences(step: Step) -> Callable[[int, int | None], None]:
-    """Turn the SDK's hook, which gets all bytes so far, into one that gets the bytes since the last call."""
-    done = 0
-
-    def report(current: int, _total: int | None) -> None:
-        nonlocal done
-        step(current - done)
-        done = current
-
-    return report
-
-
-def _first_line(error: AzureError) -> str:
-    return str(error).splitlines()[0] if str(error) else repr(error)

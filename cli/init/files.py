@@ -1,0 +1,120 @@
+"""How the files of a dataset lie, and which split each is of: the ``data.layout`` that fits them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.errors import CliError
+from cli.validate.inputs import ShardInput, find_inputs
+from shared.safe_text import shown
+from shared.shard_names import ShardNameError, parse_shard_name
+
+if TYPE_CHECKING:
+    from function_app.config.layouts import Layout
+
+SHARES = {"train": 0.9, "validation": 0.1}
+MIN_DRAWN = 10
+"""With fewer files, a split may get none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """The files of a dataset."""
+
+    layout: Layout
+    by_split: Mapping[str, Sequence[ShardInput]]
+    has_marker: bool = False
+    """Whether the layout's marker is among them."""
+
+    @property
+    def num_shards(self) -> dict[str, int]:
+        """Split → number of shards, as their names state it, or as there are."""
+        if self.layout.has_any_names:
+            return {split: len(shards) for split, shards in self.by_split.items()}
+        return {split: parse_shard_name(shards[0].name).num_shards for split, shards in self.by_split.items()}
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of Hive partitions, such as `patient` of `patient=17`, but for the split's."""
+        folders = {f for shards in self.by_split.values() for shard in shards for f in shard.name.split("/")[:-1]}
+        return sorted({folder.partition("=")[0] for folder in folders if "=" in folder} - {"split", ""})
+
+
+def find_files(arguments: Sequence[str]) -> Files:
+    """Find files with `-of-N` in their names; where there are none, files of any names, which may lie in folders.
+
+    Raises click.UsageError where there are none, and CliError where some are of no split.
+    """
+    from function_app.config.layouts import Layout
+
+    found = find_inputs(arguments, Layout(kind="marker"))
+    if named := [(split, shard) for shard in found if (split := _stated_split(shard))]:
+        return Files(layout=Layout(), by_split=_by_split(named))
+    shards = [shard for shard in found if ".tfrecord" in shard.name or shard.name.endswith(".parquet")]
+    shards = shards or [shard for shard in found if "." not in shard.name.rpartition("/")[2]]
+    if not shards:
+        raise click.UsageError(
+            f"{shown(found[0].label)}: is no shard, by its name; nor is any other file. "
+            "Pack the data: landfall pack --help"
+        )
+    layout, splits = _layout([shard.name for shard in shards])
+    try:
+        by_split = _by_split((layout.shard(shard.name, splits).split, shard) for shard in shards)
+    except ShardNameError as error:
+        raise CliError(f"{shown(str(error))}. Other files are in such folders: {', '.join(splits)}.") from error
+    markers = (Path(argument) / layout.marker for argument in arguments if "://" not in argument)
+    return Files(layout=layout, by_split=by_split, has_marker=any(marker.is_file() for marker in markers))
+
+
+def _stated_split(shard: ShardInput) -> str | None:
+    try:
+        return parse_shard_name(shard.name).split
+    except ShardNameError:
+        return None
+
+
+def _by_split(shards: Iterable[tuple[str, ShardInput]]) -> dict[str, list[ShardInput]]:
+    found: dict[str, list[ShardInput]] = {}
+    for split, shard in shards:
+        found.setdefault(split, []).append(shard)
+    return dict(sorted(found.items(), key=lambda entry: (entry[0] != "train", entry[0])))
+
+
+def _layout(paths: Sequence[str]) -> tuple[Layout, list[str]]:
+    """Return the layout and the splits of files with any names: by folder, by name, drawn, or one split."""
+    from function_app.config.layouts import Layout
+
+    if by_folder := {split for path in paths if (split := _folder_of_split(path))}:
+        return Layout(kind="marker"), sorted(by_folder)
+    by_name = [_first_word(path) for path in paths]
+    if len(set(by_name)) > 1 and None not in by_name and len({"/" in path for path in paths}) == 1:
+        folder = "*/" if "/" in paths[0] else ""
+        patterns = {split: f"{folder}{split}[!a-z]*" for split in sorted(filter(None, set(by_name)))}
+        return Layout(kind="marker", patterns=patterns), list(patterns)
+    drawn = Layout(kind="marker", shares=SHARES)
+    if len(paths) >= MIN_DRAWN and len({drawn.shard(path, SHARES).split for path in paths}) == len(SHARES):
+        return drawn, list(SHARES)
+    return Layout(kind="marker"), ["train"]
+
+
+def _folder_of_split(path: str) -> str | None:
+    """Return the split that a folder names, as `Layout.shard` finds it."""
+    from function_app.config.layouts import KNOWN_SPLITS, SPLIT_KEY
+
+    folders = path.split("/")[:-1]
+    named = (f.removeprefix(SPLIT_KEY) for f in folders if f.startswith(SPLIT_KEY) or f in KNOWN_SPLITS)
+    return next(named, None)
+
+
+def _first_word(path: str) -> str | None:
+    """Return the split that a file's name begins with, such as that of `val-0.parquet`."""
+    from function_app.config.layouts import KNOWN_SPLITS
+
+    word = re.match(r"[a-z]+(?![A-Za-z])", path.rpartition("/")[2])
+    return word[0] if word and word[0] in KNOWN_SPLITS else None

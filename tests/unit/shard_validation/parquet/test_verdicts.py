@@ -8,7 +8,6 @@ import pytest
 
 from tests.unit.shard_validation.parquet.corpus import RECORDED, cases, judged
 
-
 PARTS = 5
 
 

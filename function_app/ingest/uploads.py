@@ -33,6 +33,7 @@ from shard_validation import (
     ReasonCode,
     ShardVerdict,
     SourceChangedError,
+    SourceError,
     SourceForbiddenError,
     SourceGoneError,
     SourceUnavailableError,
@@ -125,7 +126,9 @@ def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | No
         return None
     try:
         place = shard_place(upload.path, services.pipelines)
-        if services.telemetry_sink is not None and is_traced(place.shard.index, place.shard.num_shards):
+        has_list = place.pipeline.data.layout.kind == "manifest"  # each verdict is compared with it
+        has_trace = services.telemetry_sink is not None and is_traced(place.shard.index, place.shard.num_shards)
+        if has_list or has_trace:
             return None
         facts = services.shards.facts(place.path, content_up_to=services.turns.small_bytes)
         if facts is None or facts.content is None or claim_conflict(place, services):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
 
 import click
 
@@ -18,8 +19,10 @@ from horovod_lint import (
     LintReport,
     Machine,
     ScriptError,
+    ScriptFile,
     Severity,
     lint_script,
+    scripts_among,
 )
 from shared.safe_text import one_line
 from shared.vm_sizes import similar_sizes, vm_size
@@ -27,11 +30,20 @@ from shared.vm_sizes import similar_sizes, vm_size
 FOUND = 1
 UNREADABLE = 2
 """Exit status for a script that cannot be read; click's own for wrong usage is the same."""
+MAX_FILES = 500
+"""Scripts and notebooks of all arguments together."""
+MAX_BYTES = 32 << 20
+"""Size of all scripts together; notebooks are read one at a time."""
+_SUFFIXES = (".py", NOTEBOOK_SUFFIX)
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
+"""Folders with other people's code; those whose names begin with a dot are skipped too."""
+_MAX_NAMED = 3
+"""Modules that the last line of a script names."""
 _MIN_COLUMNS = 40
 
 
 @click.command(epilog="Example: landfall lint train.py --vm-size Standard_ND96asr_v4")
-@click.argument("scripts", nargs=-1, required=True, metavar="SCRIPT ...", type=click.Path(path_type=Path))
+@click.argument("scripts", nargs=-1, required=True, metavar="SCRIPT|FOLDER ...", type=click.Path(path_type=Path))
 @click.option(
     "--vm-size",
     help="VM size that the script will run on; decides which rules on network and GPUs apply "
@@ -50,22 +62,34 @@ def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, 
     and advice. A pipeline whose script has errors is submitted only with --force. The comment
     `# landfall: ignore[code] the reason` suppresses the findings of that code on its line.
 
+    Of a folder, the scripts and notebooks in and below it are read. A module that another file imports is read with
+    that file. Modules that are not given are assumed correct.
+
     Exit status: 0 clean or advice only; 1 errors or warnings; 2 wrong usage, or a script that cannot be read.
     """
     machine = _machine(vm_size, pipeline)
-    reports: list[LintReport] = []
-    num_unreadable = 0
+    reports, num_unreadable = list[LintReport](), 0
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for path in scripts:
+    paths = list(dict.fromkeys(path for argument in scripts for path in _scripts_in(argument)))
+    if len(paths) > MAX_FILES:
+        raise click.UsageError(
+            f"There are more than {MAX_FILES} scripts and notebooks. Pass fewer, or another folder."
+        )
+    files = _modules(paths) if len(paths) > 1 else {}
+    runs = set(scripts_among(files))
+    for path in paths:
+        place = _place(path)
+        if place in files and place not in runs:
+            continue  # read with the scripts that import it
         try:
-            report = lint_script(_content(path), one_line(str(path)), machine)
+            report = lint_script(_content(path), one_line(str(path)), machine, path=place, files=files)
         except ScriptError as error:
             num_unreadable += 1
             _print_unreadable(path, error, is_json=is_json)
             continue
         reports.append(report)
         click.echo(as_json(path, report) if is_json else as_text(path, report, width))
-    if not is_json and len(scripts) > 1:
+    if not is_json and len(reports) + num_unreadable > 1:
         click.echo(summary(reports, num_unreadable))
     if num_unreadable:
         raise click.exceptions.Exit(UNREADABLE)
@@ -96,13 +120,59 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
     )
 
 
+def _place(path: Path) -> PurePath:
+    return PurePath(os.path.abspath(path))  # noqa: PTH100 - `resolve` fails on links that lead to themselves
+
+
+def _paths(arguments: Sequence[Path]) -> list[Path]:
+    """Return every script and notebook once. Raises UsageError for too many."""
+    paths = list(dict.fromkeys(path for argument in arguments for path in _scripts_in(argument)))
+    if len(paths) > MAX_FILES:
+        raise click.UsageError(
+            f"There are more than {MAX_FILES} scripts and notebooks. Pass fewer, or another folder."
+        )
+    return paths
+
+
+def _scripts_in(argument: Path) -> Iterator[Path]:
+    """Yield a file, or the scripts and notebooks of a folder. Raises UsageError for a folder without any."""
+    if not os.path.isdir(argument):  # noqa: PTH112 - `is_dir` fails on a name that is too long
+        yield argument
+        return
+    num_found = 0
+    for folder, folders, names in os.walk(argument):
+        folders[:] = sorted(name for name in folders if name[:1] != "." and name not in _SKIPPED)
+        for name in sorted(names):
+            if name.lower().endswith(_SUFFIXES) and (num_found := num_found + 1) <= MAX_FILES + 1:
+                yield Path(folder, name)
+    if not num_found:
+        raise click.UsageError(f"{one_line(str(argument))}: has no script (.py) and no notebook ({NOTEBOOK_SUFFIX}).")
+
+
+def _modules(paths: Sequence[Path]) -> dict[PurePath, ScriptFile]:
+    """Return the scripts that others may import; one that cannot be read is reported when its turn comes."""
+    found: dict[PurePath, ScriptFile] = {}
+    num_bytes = 0
+    for path in paths:
+        if path.suffix != ".py":
+            continue
+        try:
+            content = _content(path)
+        except ScriptError:
+            continue
+        num_bytes += len(content)
+        if num_bytes > MAX_BYTES:
+            raise click.UsageError(f"The scripts have more than {MAX_BYTES >> 20} MiB. Pass fewer.")
+        place = _place(path)
+        found[place] = ScriptFile(path=place, name=one_line(str(path)), content=content)
+    return found
+
+
 def _content(path: Path) -> bytes:
     """Return the first bytes of a file, one more than allowed at most. Raises ScriptError for any other thing."""
     name = one_line(str(path))
     max_bytes = MAX_NOTEBOOK_BYTES if path.suffix.lower() == NOTEBOOK_SUFFIX else MAX_SCRIPT_BYTES
     try:
-        if path.is_dir():
-            raise ScriptError(f"{name}: is a folder, not a script")
         if path.exists() and not path.is_file():  # it may have no end
             raise ScriptError(f"{name}: is a device or a pipe, not a script")
         with path.open("rb") as stream:
@@ -131,6 +201,7 @@ def as_json(path: Path, report: LintReport) -> str:
         "num_advice": len(report.of(Severity.ADVICE)),
         "num_ignored": report.num_ignored,
         "num_more": report.num_more,
+        "modules": list(report.modules),
     }
     return json.dumps(members)
 
@@ -143,14 +214,19 @@ def as_text(path: Path, report: LintReport, width: int | None = None) -> str:
     name, lines = one_line(str(path)), []
     for finding in report.findings:
         cell = f"cell {finding.cell}:" if finding.cell is not None else ""
+        place = f"{finding.file or name}:{cell}{finding.line}:{finding.column}"
         lines += [
-            f"{name}:{cell}{finding.line}:{finding.column}: {finding.severity} {finding.code}: {finding.message}",
+            f"{place}: {finding.severity} {finding.code}: {finding.message}",
             _indented(f"why: {finding.why}", width),
             _indented(f"fix: {finding.fix}", width),
         ]
     if report.num_more:
         lines.append(f"… and {report.num_more:,} more")
-    return "\n".join([*lines, f"{'clean   ' if report.is_clean else 'FINDINGS'}  {name}  ({_counts([report])})"])
+    num_more = len(report.modules) - _MAX_NAMED
+    more = f" and {num_more} more" if num_more > 0 else ""
+    modules = f"; with {', '.join(report.modules[:_MAX_NAMED])}{more}" if report.modules else ""
+    verdict = f"{'clean   ' if report.is_clean else 'FINDINGS'}  {name}  ({_counts([report])}{modules})"
+    return "\n".join([*lines, verdict])
 
 
 def _indented(text: str, width: int | None) -> str:

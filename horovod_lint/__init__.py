@@ -6,6 +6,7 @@ The command line and submissions use it. It imports nothing of ours except ``sha
 from __future__ import annotations
 
 from horovod_lint.findings import Finding, LintReport
+from horovod_lint.linking import ScriptFile, scripts_among
 from horovod_lint.lint import lint_script
 from horovod_lint.notebook import MAX_NOTEBOOK_BYTES, NOTEBOOK_SUFFIX
 from horovod_lint.rules import RULES, Rule, RuleCode, Severity
@@ -24,6 +25,8 @@ __all__ = [
     "Rule",
     "RuleCode",
     "ScriptError",
+    "ScriptFile",
     "Severity",
     "lint_script",
+    "scripts_among",
 ]

@@ -29,6 +29,8 @@ class Finding:
     column: int = 1
     cell: int | None = None
     """Number of the notebook's cell, counted from 1 over code and text; None for a script."""
+    file: str = ""
+    """The imported module that it is in; empty for the script itself."""
     message: str
     """The problem at this place; ``why`` and ``fix`` are the same for all findings of a rule."""
 
@@ -52,6 +54,7 @@ class Finding:
         return {
             "code": str(self.code),
             "severity": str(self.severity),
+            **({"file": self.file} if self.file else {}),
             **({"cell": self.cell} if self.cell is not None else {}),
             "line": self.line,
             "column": self.column,
@@ -71,6 +74,8 @@ class LintReport:
     """Findings that comments in the script ignore."""
     num_more: int = 0
     """Findings that are counted but not listed."""
+    modules: tuple[str, ...] = ()
+    """The author's other files that were read with the script, because it imports them."""
 
     def of(self, severity: Severity) -> tuple[Finding, ...]:
         """Return the findings with this severity."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import PurePath
 
 from horovod_lint.checks import connection, data, machine, ranks, schedule
 from horovod_lint.findings import Finding, LintReport, apply_suppressions, read_suppressions
+from horovod_lint.linking import ScriptFile, link
 from horovod_lint.names import restore_names
 from horovod_lint.notebook import NOTEBOOK_SUFFIX, parse_notebook
 from horovod_lint.script import Script, ScriptError, Source, parse_source, too_complex
@@ -25,10 +27,23 @@ CHECKS: tuple[Callable[[View], Iterator[Finding]], ...] = (
 )
 
 
-def lint_script(content: bytes, name: str, machine: Machine | None = None) -> LintReport:
-    """Return the findings in a script or notebook, which never runs; errors call it ``name``. Raises ScriptError."""
+def lint_script(
+    content: bytes,
+    name: str,
+    machine: Machine | None = None,
+    *,
+    path: PurePath | None = None,
+    files: Mapping[PurePath, ScriptFile] | None = None,
+) -> LintReport:
+    """Return the findings in a script or notebook, which never runs; errors call it ``name``. Raises ScriptError.
+
+    What a script at ``path`` imports is looked up among ``files``; other modules are assumed correct.
+    """
     source = read_source(content, name)
+    modules: tuple[str, ...] = ()
     try:
+        if path is not None and files:
+            source, modules = link(ScriptFile(path=path, name=name, content=content), source, files)
         restore_names(source.tree)
         view = View(Script(source), machine or Machine())
         found = {(f.line, f.column, f.code): f for check in CHECKS for f in check(view)}
@@ -42,6 +57,7 @@ def lint_script(content: bytes, name: str, machine: Machine | None = None) -> Li
         findings=tuple(_placed(finding, source) for finding in kept[:MAX_FINDINGS]),
         num_ignored=num_ignored,
         num_more=max(0, len(kept) - MAX_FINDINGS),
+        modules=modules,
     )
 
 
@@ -60,4 +76,4 @@ def read_source(content: bytes, name: str) -> Source:
 def _placed(finding: Finding, source: Source) -> Finding:
     """Return a finding with its line within the file or cell that it is in."""
     part, line = source.place(finding.line)
-    return replace(finding, line=line, cell=part.cell)
+    return replace(finding, line=line, cell=part.cell, file=part.file)

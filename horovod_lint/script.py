@@ -22,6 +22,8 @@ MAX_DEPTH = 150
 """Nesting of statements and expressions; Python's own parser fails at a few hundred levels."""
 MAX_STEPS = 1_000_000
 """Steps of all checks together; without a limit an entangled script would take minutes."""
+_MAX_COUNTED_FILES = 10
+"""A script with the modules that it imports gets as many times the steps as there are files, up to this many."""
 _MAX_SHOWN_CHARS = 100
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep; split the statement"
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -167,6 +169,8 @@ class Script:
         self.name = source.name
         self.tree = source.tree
         self.where = source.where
+        self.first_line = next((part.first_line for part in source.parts if not part.file), 1)
+        """First line of the script itself; the modules that it imports come before."""
         self.nodes: list[ast.AST] = []
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, ScopeNode] = {}
@@ -181,13 +185,14 @@ class Script:
         self.classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
         self.calls: list[ast.Call] = []
         self.loads: dict[str, list[ast.Name]] = defaultdict(list)
-        self._steps = 0
+        num_files = len({part.file for part in source.parts})
+        self._steps, self._max_steps = 0, MAX_STEPS * min(num_files, _MAX_COUNTED_FILES)
         self._build_index()
 
     def spend(self, steps: int = 1) -> None:
         """Count steps of work. Raises ScriptError above the limit."""
         self._steps += steps
-        if self._steps > MAX_STEPS:
+        if self._steps > self._max_steps:
             raise too_complex(self.name)
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:

@@ -100,7 +100,7 @@ def _check_network(view: View) -> Iterator[Finding]:
     stated = view.machine.environment.get(_INFINIBAND, "")
     if stated not in _LEFT_ON:
         message = f"the pipeline's environment_variables set {_INFINIBAND}={stated} on {size}"
-        yield Finding(code=RuleCode.INFINIBAND_DISABLED, line=1, message=message)
+        yield Finding(code=RuleCode.INFINIBAND_DISABLED, line=view.script.first_line, message=message)
     for place, value in _infiniband_settings(view):
         if str(constant_of(value)) not in (*_LEFT_ON, "None"):
             message = f"{_INFINIBAND} is set to {constant_of(value)!r} on {size}, which has InfiniBand"

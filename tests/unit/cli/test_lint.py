@@ -87,10 +87,9 @@ def test_the_size_decides_on_the_network(capsys: pytest.CaptureFixture[str], tmp
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "Missing argument 'SCRIPT ...'"),
+        ((), "Missing argument 'SCRIPT|FOLDER ...'"),
         (("x" * 300,), "cannot be read: File name too long"),
         (("absent.py",), "absent.py: there is no such file"),
-        ((".",), ".: is a folder, not a script"),
         (("--vm-size", "Standard_ND96asr_v3", "mine.py"), "did you mean Standard_ND96asr_v4"),
         (("--vm-size", "x", "mine.py"), "known are Standard_NC6s_v3, "),
         (("--pipeline", "mine.py", "mine.py"), "mine.py"),
@@ -161,3 +160,42 @@ def test_json_that_is_no_notebook_is_refused(capsys: pytest.CaptureFixture[str],
     for name, words in (("job.json", "is JSON, not a script"), ("job.ipynb", "is JSON, but not a notebook")):
         status, _, err = landfall(capsys, "lint", written(tmp_path, '{"properties": {}}', name))
         assert (2, True) == (status, words in err)
+
+
+def test_a_folder_is_read_as_one_program(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Modules are read with the script that imports them; folders of tools and libraries are skipped."""
+    script = written(
+        tmp_path, "from common.start import begin\nbegin()\nimport horovod.tensorflow as hvd\nhvd.rank()\n"
+    )
+    (tmp_path / "common").mkdir()
+    start = written(tmp_path / "common", "def begin():\n    print('ready')\n", "start.py")
+    for skipped in (".ipynb_checkpoints", "__pycache__", "venv"):
+        (tmp_path / skipped).mkdir()
+        written(tmp_path / skipped, "print 1")
+    status, out, err = landfall(capsys, "lint", tmp_path)
+    assert (1, "") == (status, err)
+    assert f"{script}:4:1: error missing_init" in out
+    assert f"FINDINGS  {script}  (1 error, 0 warnings, 0 advice; with {start})" == out.splitlines()[-1]
+    start.write_text("import horovod.tensorflow as hvd\n\ndef begin():\n    hvd.init()\n    open('a', 'w')\n")
+    for arguments in ((tmp_path,), (start, script)):
+        first, *_, last = landfall(capsys, "lint", *arguments)[1].splitlines()
+        assert f"{start}:5:5: error written_by_every_rank: every rank calls open" == first
+        assert last.startswith(f"FINDINGS  {script}  (1 error")
+    found = json.loads(landfall(capsys, "lint", "--json", tmp_path)[1])
+    assert (str(start), [str(start)]) == (found["findings"][0]["file"], found["modules"])
+
+
+def test_a_folder_is_bounded(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In files and in bytes, and one without scripts is a mistake."""
+    (tmp_path / "empty").mkdir()
+    assert "has no script (.py) and no notebook (.ipynb)" in landfall(capsys, "lint", tmp_path / "empty")[2]
+    for number in range(4):
+        written(tmp_path, GOOD, f"{number}.py")
+    monkeypatch.setattr("cli.lint.MAX_BYTES", 3 * len(GOOD))
+    status, _, err = landfall(capsys, "lint", tmp_path)
+    assert (2, True) == (status, "The scripts have more than" in err)
+    monkeypatch.setattr("cli.lint.MAX_FILES", 3)
+    status, _, err = landfall(capsys, "lint", tmp_path)
+    assert (2, True) == (status, "There are more than 3 scripts and notebooks" in err)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import islice
 
 from function_app.config.pipelines import Pipeline
@@ -110,8 +111,8 @@ class FirstVerdict:
 
     upload: Upload
     place: ShardPlace
-    facts: BlobFacts
     record: ShardRecord
+    written_at: datetime
 
 
 def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | None:
@@ -120,12 +121,13 @@ def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | No
     No verdict is recorded, so `handle_upload` may handle the event afterwards. It also handles the few shards that
     are traced, so that their spans say how long each step took.
     """
-    if upload.is_repeated or upload.event_type == CONTINUED or _irrelevance(upload) or not _is_ours(upload, services):
-        return None
-    if counted_version(upload.path, services.pipelines) or marked_version(upload.path, services.pipelines):
+    path, pipelines = upload.path, services.pipelines
+    is_first = not upload.is_repeated and upload.event_type == CREATED and _irrelevance(upload) is None
+    is_file_of_version = counted_version(path, pipelines) or marked_version(path, pipelines)
+    if not is_first or is_file_of_version or not _is_ours(upload, services):
         return None
     try:
-        place = shard_place(upload.path, services.pipelines)
+        place = shard_place(path, pipelines)
         has_list = place.pipeline.data.layout.kind == "manifest"  # each verdict is compared with it
         has_trace = services.telemetry_sink is not None and is_traced(place.shard.index, place.shard.num_shards)
         if has_list or has_trace:
@@ -136,8 +138,10 @@ def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | No
         verdict = services.validate(services.shards.open(facts), place.pipeline.data.requirements())
     except (NotAShardError, SourceError, LandfallError):
         return None  # whatever it is, handle_upload meets it too
-    record = _record(place, facts, verdict, services)
-    return FirstVerdict(upload=upload, place=place, facts=facts, record=record) if verdict.accepted else None
+    if not verdict.accepted:
+        return None
+    record, written_at = _record(place, facts, verdict, services), facts.last_modified
+    return FirstVerdict(upload=upload, place=place, record=record, written_at=written_at)
 
 
 def record_first(group: Sequence[FirstVerdict], services: IngestServices) -> bool:
@@ -151,7 +155,7 @@ def record_first(group: Sequence[FirstVerdict], services: IngestServices) -> boo
     for one in group:
         path, record, first = one.place.path, one.record, _in_words(one.record)
         services.history.record(path, f"shard_{record.state}", first, etag=record.etag, crc32c=record.crc32c)
-    last, written_at = group[-1], min(one.facts.last_modified for one in group)
+    last, written_at = group[-1], min(one.written_at for one in group)
     with _span(last.upload, last.place, services):
         close_if_whole(last.place.pipeline, last.record, services, written_at=written_at, accepted=accepted)
     return True

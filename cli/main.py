@@ -90,6 +90,9 @@ COMMANDS = {
     "pack": LazyCommand("cli.pack.command", "pack", "Pack images or tables into shards."),
     "init": LazyCommand("cli.init.command", "init", "Look at shards and write a pipeline file for them."),
     "check": LazyCommand("cli.check", "check", "Check pipeline files before they are deployed."),
+    "import-batchai": LazyCommand(
+        "cli.importing.batchai", "import_batchai", "Write a pipeline file for a job of Azure Batch AI."
+    ),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
     "doctor": LazyCommand("cli.doctor.command", "doctor", "Check that a deployment has all that it needs."),
     "hook": LazyCommand("cli.deploy.command", "hook", "Run a step of `azd up`; azure.yaml calls it."),

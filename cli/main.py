@@ -87,6 +87,7 @@ COMMANDS = {
     "up": LazyCommand("cli.up", "up", "Start the local twin and keep it running until Ctrl-C."),
     "validate": LazyCommand("cli.validate.command", "validate", "Check shards as the function app does."),
     "lint": LazyCommand("cli.lint", "lint", "Find mistakes in a Horovod training script."),
+    "script": LazyCommand("cli.importing.notebook", "script", "Make a script of a notebook."),
     "pack": LazyCommand("cli.pack.command", "pack", "Pack images or tables into shards."),
     "init": LazyCommand("cli.init.command", "init", "Look at shards and write a pipeline file for them."),
     "check": LazyCommand("cli.check", "check", "Check pipeline files before they are deployed."),

@@ -58,10 +58,10 @@ def script() -> None:
 @click.option("--overwrite", is_flag=True, help="Replace a script that exists.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object: the script, and what was left out.")
 def from_notebook(notebook: Path, output: Path | None, *, overwrite: bool, is_json: bool) -> None:
-    """Write the code cells of a notebook as a script, and list what was left out.
+    """Write the code cells of a notebook as a script.
 
-    Left out are magics, shell commands, cells in other languages, plots and displayed values; `%time` and `%env` keep
-    their effect. Each stays as a comment. Nothing is run. Pass the script to `landfall lint` next.
+    Magics, shell commands, cells in other languages, plots and displayed values are left out: they are listed, and
+    stay as comments. `%time` and `%env` keep their effect. Nothing is run. Pass the script to `landfall lint` next.
 
     Exit status: 0 the script is written; 1 it exists, or the notebook cannot be read; 2 wrong usage.
     """

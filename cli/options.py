@@ -156,6 +156,8 @@ class TwinAddress:
     """Connection string of the account with what jobs write."""
     traces: Path
     """Folder of its traces."""
+    event_grid_url: str = ""
+    """Where its Event Grid is."""
     operator: Mapping[str, str] = field(default_factory=dict)
     """Environment in which Microsoft's clients talk to its Azure ML, as the person who deploys."""
 
@@ -175,6 +177,7 @@ def running_twin_of_this_clone(base: Path = TWINS) -> TwinAddress | None:
             data_connection=twin["data_connection"],
             host_connection=twin["host_connection"],
             traces=Path(twin.get("traces") or "traces"),
+            event_grid_url=twin.get("event_grid_url") or "",
             operator=twin.get("operator") or {},  # a twin that an earlier version started has none
         )
     return None

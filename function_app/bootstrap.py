@@ -28,6 +28,7 @@ from shared import mismatch
 if TYPE_CHECKING:
     from function_app.adapters.azure_ml import WorkspaceClient
     from function_app.adapters.connections import StorageConnection
+    from function_app.adapters.notifiers import TopicNotifier
     from function_app.config.pipelines import Pipeline
     from function_app.config.settings import Settings
     from function_app.domain.checks import Probe
@@ -162,6 +163,7 @@ def _probes(found: _Configuration, workspace: WorkspaceClient, environ: Mapping[
     yield from probes.asset_probes(workspace)
     restart = f"az functionapp restart --resource-group {group} --name {app}"
     yield probes.clock_probe(host, settings.state_container, utcnow, restart)
+    yield probes.topic_probe(_topic_notifier(settings) if settings.topic_endpoint else None)
     yield probes.telemetry_probe(environ, in_azure=settings.in_azure)
 
 
@@ -173,6 +175,9 @@ def _telemetry_sink(settings: Settings) -> TelemetrySink | None:
 
     if settings.traces_dir is not None:
         return to_files(settings.traces_dir)
+    from function_app.adapters.log_lines import send_log_lines
+
+    send_log_lines(str(settings.insights_connection))
     return to_application_insights(str(settings.insights_connection))
 
 
@@ -296,12 +301,18 @@ def _deployed(
 
 def _notifier(recipient: str, settings: Settings, environ: Mapping[str, str]) -> Notifier:
     """Return what delivers to a recipient. Raises SettingsError where its address is not set."""
-    from function_app.adapters.notifiers import TopicNotifier, WebhookNotifier
+    from function_app.adapters.notifiers import WebhookNotifier
     from function_app.config.settings import read_url
 
     kind, _, setting = recipient.partition(":")
     if kind == "webhook":
         return WebhookNotifier(read_url(environ, setting))
+    return _topic_notifier(settings)
+
+
+def _topic_notifier(settings: Settings) -> TopicNotifier:
+    from function_app.adapters.notifiers import TopicNotifier
+
     if settings.topic_endpoint is None:
         raise SettingsError("LANDFALL_NOTIFICATION_TOPIC_ENDPOINT is not set, and a pipeline notifies the topic")
     return TopicNotifier(settings.topic_endpoint, key=settings.topic_key, client_id=settings.client_id)

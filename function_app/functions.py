@@ -64,7 +64,7 @@ def build_app() -> FunctionApp:
 @triggers.queue_trigger(arg_name="message", queue_name=SHARD_UPLOADED, connection=HOST_STORAGE)
 def shard_uploaded(message: QueueMessage) -> None:
     """Validate the shards whose upload Event Grid reports."""
-    from function_app.ingest.uploads import handle_message
+    from function_app.ingest.messages import handle_message
     from function_app.sweep.dead_letters import failures_on_record
 
     body = message.get_body()
@@ -77,7 +77,7 @@ def shard_uploaded(message: QueueMessage) -> None:
 @triggers.queue_trigger(arg_name="message", queue_name=SHARD_UPLOADED_BULK, connection=HOST_STORAGE)
 def shard_uploaded_bulk(message: QueueMessage) -> None:
     """Validate the shards of a dataset that uploads many at once, beside those of the others."""
-    from function_app.ingest.uploads import handle_passed_on
+    from function_app.ingest.messages import handle_passed_on
     from function_app.sweep.dead_letters import failures_on_record
 
     body = message.get_body()

@@ -57,6 +57,14 @@ class ShardLedger(Protocol):
         """
         ...
 
+    def record_first_verdicts(self, shards: Sequence[ShardRecord]) -> int | None:
+        """Write the verdicts on accepted shards of one split and bucket, and move its counter, in one transaction.
+
+        Returns the counter. Returns None, and nothing is written, where a position has a verdict, or where the rows
+        are too large for one transaction. Raises LedgerConflictError where another writer kept winning.
+        """
+        ...
+
     def accepted_in_bucket(self, version: DatasetVersion, split: str, bucket: int) -> int:
         """Return one counter: accepted shards of a split whose index falls into the bucket."""
         ...

@@ -167,8 +167,9 @@ class Turns:
     max_shards: int = 20
     """Shards of one dataset within the window that are judged in the order of their arrival."""
     window_s: float = 60.0
-    short_wait: timedelta = timedelta(seconds=2)
-    """Where messages wait shorter in the queue of uploads, none is passed on. Storage states times in seconds."""
+    short_wait: timedelta = timedelta(seconds=1.5)
+    """Where messages wait shorter in the queue of uploads, none is passed on. Storage leaves out fractions of a
+    second, so what is passed on has waited for at least half a second."""
     max_taken: int = 32
     """Messages that are taken at once: the most that a queue hands out."""
     max_passed_on: int = 320

@@ -93,6 +93,12 @@ def is_traced(index: int, num_shards: int) -> bool:
 _current: ContextVar[Span | None] = ContextVar("span", default=None)
 
 
+def current_place() -> Place | None:
+    """Return the place of the span in which this step runs; None outside of any."""
+    span = _current.get()
+    return None if span is None else span.place
+
+
 @dataclass(frozen=True, kw_only=True)
 class Telemetry:
     """What the flows call. Without a sink every call returns at once."""

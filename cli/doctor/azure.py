@@ -173,14 +173,14 @@ def _topics(deployment: Deployment, topics: list[Mapping[str, Any]]) -> Iterator
         named = of_kind[0]["name"]
         found = listed(f"{place}/{named}/eventSubscriptions", EVENT_GRID_VERSION)
         with reading("az rest"):
-            problems = list(_misfits(wanted, found))
+            problems = list(misfits(wanted, found))
         for problem in problems:
             yield f"subscription of {named}", problem, PROVISION
         if not problems:
             yield f"subscription of {named}", f"its filters are right, and it writes to {wanted['queue']}", ""
 
 
-def _misfits(wanted: Mapping[str, Any], found: list[Mapping[str, Any]]) -> Iterator[str]:
+def misfits(wanted: Mapping[str, Any], found: list[Mapping[str, Any]]) -> Iterator[str]:
     """Yield how the subscription to a queue differs from the one that is wanted."""
     to_queue = [one for one in found if _destination(one).get("queueName") == wanted["queue"]]
     if not to_queue:

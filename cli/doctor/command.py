@@ -15,6 +15,7 @@ import click
 from cli import ROOT
 from cli.api_client import ApiClient
 from cli.doctor.azure import Clusters, Deployment, azure_checks
+from cli.doctor.emulator import twin_subscriptions
 from cli.doctor.telemetry import DEFAULT_WAIT_S, MAX_WAIT_S, read_back
 from cli.errors import CliError
 from cli.options import as_json_option, with_api
@@ -32,7 +33,6 @@ LABELS = {
 }
 MAX_SKEW_S = 60
 ON_THE_TWIN = {
-    "events": "the Event Grid emulator has the filters of a deployment in its code, so there are none to compare",
     "roles": "no role is assigned on this machine",
     "quota": "clusters are simulated on this machine, and have no quota",
     "image": "jobs run in .venv-training, and not in an image",
@@ -93,7 +93,7 @@ def examine(
         deployment = Deployment(subscription=found["subscription_id"], **{name: str(found[name]) for name in names})
         checks += azure_checks(deployment, pipelines, open_workspace)
         return [*checks, *_read_back(deployment, found["telemetry_trace"], checks, telemetry_wait_s)]
-    return [*checks, *_absent()]
+    return [*checks, *twin_subscriptions(client.url), *_absent()]
 
 
 def _read_back(deployment: Deployment, trace_id: str, checks: Sequence[Check], wait_s: float) -> Iterator[Check]:

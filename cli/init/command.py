@@ -16,7 +16,7 @@ from cli import PIPELINES
 from cli.errors import CliError
 from cli.init.files import Files, find_files
 from cli.init.proposal import Facts, Proposal
-from cli.init.sampling import Sample, format_of, read_sample
+from cli.init.sampling import Sample, format_of, read_sample, stated_classes
 from cli.validate.inputs import ShardInput, find_counts, open_url
 from shard_validation import CountsError, LocalFileSource, ShardSource, SourceError, read_counts
 from shared.safe_text import one_line, shown
@@ -94,11 +94,12 @@ def _name_of(arguments: Sequence[str]) -> str:
 
 def _facts(name: str, files: Files, arguments: Sequence[str], folder: Path, cluster: str | None) -> Facts:
     by_split = files.by_split
-    sample, data_format, sizes = Sample(), "", list[float]()
+    sample, data_format, sizes, class_names = Sample(), "", list[float](), dict[str, tuple[str, ...]]()
     for members in by_split.values():
         for shard in dict.fromkeys((members[0], members[-1])):
             with _opened(shard) as source:
                 data_format = data_format or format_of(source)
+                class_names = class_names or (stated_classes(source) if data_format == "parquet" else {})
                 before = sample.num_records
                 for record in read_sample(source, shard.label):
                     sample.add(shard.label, record)
@@ -119,6 +120,7 @@ def _facts(name: str, files: Files, arguments: Sequence[str], folder: Path, clus
         counts=counts,
         counted_by=counted_by,
         classes=_classes(arguments),
+        class_names=class_names,
         **machines_of(folder, cluster),
     )
 

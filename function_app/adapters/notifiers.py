@@ -17,8 +17,12 @@ from function_app.domain.records import NotificationRecord
 from shared.traces import TRACEPARENT, place_of_content
 
 if TYPE_CHECKING:
+    from azure.core.messaging import CloudEvent
     from azure.eventgrid import EventGridPublisherClient
 
+SOURCE = "/landfall"
+CHECK_TYPE = "landfall.doctor"
+"""No outcome of a run or a version; a subscription that lists the types it wants never sees it."""
 OPTIONS: dict[str, Any] = {"connection_timeout": 5, "read_timeout": 30, "retry_total": 2}
 
 
@@ -34,7 +38,6 @@ class TopicNotifier:
 
     def send(self, notification: NotificationRecord) -> None:
         """See Notifier. A subscriber recognises a repeated notification by its ``id``."""
-        from azure.core.exceptions import AzureError
         from azure.core.messaging import CloudEvent
 
         members = event_members(notification)
@@ -48,6 +51,23 @@ class TopicNotifier:
             data=members["data"],
             extensions={TRACEPARENT: members[TRACEPARENT]} if TRACEPARENT in members else None,
         )
+        self._publish(event)
+
+    def check(self) -> str:
+        """Send an event of a type of its own, which subscribers may leave out. Raises NotificationError.
+
+        A topic has no dry run, and a role on paper is not one that counts.
+        """
+        from azure.core.messaging import CloudEvent
+
+        self._publish(
+            CloudEvent(source=SOURCE, type=CHECK_TYPE, subject="doctor", data={"sent_by": "landfall doctor"})
+        )
+        return f"it took an event of type {CHECK_TYPE}"
+
+    def _publish(self, event: CloudEvent[Any]) -> None:
+        from azure.core.exceptions import AzureError
+
         try:
             self._publisher().send([event], **self._transport_options())
         except AzureError as error:
@@ -125,7 +145,7 @@ def event_members(notification: NotificationRecord) -> dict[str, Any]:
         "specversion": "1.0",
         "id": event_id(notification),
         "type": f"landfall.{notification.outcome}",
-        "source": "/landfall",
+        "source": SOURCE,
         "subject": notification.subject,
         "time": notification.created_at.isoformat(),
         "datacontenttype": "application/json",

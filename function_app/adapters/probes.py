@@ -18,6 +18,7 @@ from shared.errors import LandfallError
 
 if TYPE_CHECKING:
     from function_app.adapters.azure_ml import WorkspaceClient
+    from function_app.adapters.notifiers import TopicNotifier
 
 MAX_BYTES = 1 << 10
 MAX_SKEW_S = 60
@@ -182,6 +183,17 @@ def _asset(client: WorkspaceClient, arm_id: str) -> str:
         except ResourceNotFoundError as error:
             raise LandfallError(f"the workspace {client.workspace.name} does not have it") from error
     return f"registered, image {found.image}" if kind == "environments" else "registered"
+
+
+def topic_probe(notifier: TopicNotifier | None) -> Probe:
+    """Return the check that the app may send to the notification topic."""
+    return Probe(part="notifications", subject="topic", look=partial(_topic, notifier))
+
+
+def _topic(notifier: TopicNotifier | None) -> str:
+    if notifier is None:
+        raise AbsentHereError("LANDFALL_NOTIFICATION_TOPIC_ENDPOINT is not set, so no pipeline can notify a topic")
+    return notifier.check()
 
 
 def telemetry_probe(environ: Mapping[str, str], *, in_azure: bool) -> Probe:

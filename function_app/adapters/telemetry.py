@@ -7,10 +7,11 @@ than many invocations, and no step waits for telemetry.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,26 +43,31 @@ QUIET = (
 
 The last one keeps it from looking for a global provider, which there is not."""
 RESOURCE = {"service.name": "landfall", "service.namespace": "landfall"}
+METRICS_FILE = "metrics.jsonl"
+MAX_METRICS_BYTES = 16 << 20
+"""A file of this size is kept as ``metrics.1.jsonl``, in place of the last one, and another is begun."""
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+
+
+def exporter_options(connection_string: str) -> dict[str, Any]:
+    """Return the options of every exporter to Application Insights, whose variables are set."""
+    for name in QUIET:
+        os.environ.setdefault(name, "true")
+    return {"connection_string": connection_string, "disable_offline_storage": True}
 
 
 def to_application_insights(connection_string: str) -> OpenTelemetrySink:
     """Return what sends to Application Insights, with the identity that the app settings name."""
 
-    def options() -> dict[str, Any]:
-        for name in QUIET:
-            os.environ.setdefault(name, "true")
-        return {"connection_string": connection_string, "disable_offline_storage": True}
-
     def spans() -> SpanExporter:
         from azure.monitor.opentelemetry.exporter import AzureMonitorTraceExporter
 
-        return AzureMonitorTraceExporter(**options())
+        return AzureMonitorTraceExporter(**exporter_options(connection_string))
 
     def metrics() -> MetricExporter:
         from azure.monitor.opentelemetry.exporter import AzureMonitorMetricExporter
 
-        return AzureMonitorMetricExporter(**options())
+        return AzureMonitorMetricExporter(**exporter_options(connection_string))
 
     exporter = LateSpanExporter(spans)
     processor, reader = BatchSpanProcessor(exporter), PeriodicExportingMetricReader(LateMetricExporter(metrics))
@@ -70,9 +76,9 @@ def to_application_insights(connection_string: str) -> OpenTelemetrySink:
 
 
 def to_files(folder: Path) -> OpenTelemetrySink:
-    """Return what writes each trace into a file of its own, and leaves out metrics."""
+    """Return what writes each trace into a file of its own, and every value of a metric into one file."""
     exporter = FileSpanExporter(folder)
-    return OpenTelemetrySink(SimpleSpanProcessor(exporter), exporter)
+    return FileSink(SimpleSpanProcessor(exporter), exporter, metrics=folder / METRICS_FILE)
 
 
 class Delivers(Protocol):
@@ -128,19 +134,47 @@ class OpenTelemetrySink:
     def _readable(self, span: Span) -> ReadableSpan:
         return ReadableSpan(
             span.name,
-            context=_context(span.place),
-            parent=_context(span.parent) if span.parent else None,
+            context=span_context(span.place),
+            parent=span_context(span.parent) if span.parent else None,
             resource=self._resource,
             attributes=span.attributes,
             events=[Event(each.name, dict(each.attributes), _ns(each.at)) for each in span.events],
-            links=[Link(_context(span.link))] if span.link else (),
+            links=[Link(span_context(span.link))] if span.link else (),
             status=Status(StatusCode.ERROR, span.error) if span.error else Status(),
             start_time=_ns(span.started_at),
             end_time=_ns(span.ended_at),
         )
 
 
-def _context(place: Place) -> SpanContext:
+class FileSink(OpenTelemetrySink):
+    """Keeps metrics as they are written: a person or a test that looks waits for no interval."""
+
+    def __init__(self, processor: SpanProcessor, exporter: Delivers, *, metrics: Path) -> None:
+        super().__init__(processor, exporter)
+        self._metrics = metrics
+
+    def count(self, name: str, number: int, dimensions: Mapping[str, str]) -> None:
+        """See TelemetrySink."""
+        self._write(name, number, dimensions)
+
+    def measure(self, name: str, value: float, dimensions: Mapping[str, str]) -> None:
+        """See TelemetrySink."""
+        self._write(name, value, dimensions)
+
+    def _write(self, name: str, value: float, dimensions: Mapping[str, str]) -> None:
+        at = datetime.now(UTC).isoformat()
+        line = json.dumps({"at": at, "name": name, "value": value, "dimensions": dict(dimensions)})
+        with self._lock:
+            self._metrics.parent.mkdir(parents=True, exist_ok=True)
+            with self._metrics.open("ab", buffering=0) as file:
+                file.write(line.encode() + b"\n")
+                is_full = file.tell() > MAX_METRICS_BYTES
+            if is_full:
+                self._metrics.replace(self._metrics.with_name("metrics.1.jsonl"))
+
+
+def span_context(place: Place) -> SpanContext:
+    """Return a place in OpenTelemetry's form."""
     return SpanContext(int(place.trace_id, 16), int(place.span_id, 16), is_remote=False, trace_flags=SAMPLED)
 
 

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from itertools import islice
-from threading import Event
 
 from function_app.config.pipelines import Pipeline
-from function_app.domain.errors import InvalidEventError, ServiceUnavailableError
-from function_app.domain.events import (
-    CREATED,
-    FINAL_WRITES,
-    SHARD_UPLOADED,
-    SHARD_UPLOADED_BULK,
-    QueuedMessage,
-    Upload,
-    joined_messages,
-    read_uploads,
-    single_messages,
-)
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.events import CREATED, FINAL_WRITES, Upload
 from function_app.domain.records import BlobFacts, DatasetVersion, RecordedShard, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, marked_version, shard_place
 from function_app.ingest.closing import close_if_whole, close_version
@@ -39,7 +26,7 @@ from function_app.ingest.validation_checkpoints import (
 )
 from function_app.notify.outbox import deliver
 from function_app.services import IngestServices
-from function_app.telemetry import is_traced
+from function_app.telemetry import Span, is_traced
 from shard_validation import (
     Reason,
     ReasonCode,
@@ -68,144 +55,9 @@ _Judged = tuple[ShardRecord, RecordedShard]
 logger = logging.getLogger(__name__)
 
 
-def handle_message(
-    body: bytes, services: IngestServices, *, num_deliveries: int = 1, inserted_at: datetime | None = None
-) -> None:
-    """Handle a message of the queue of uploads, or pass it on where messages wait and its dataset has had its turn.
-
-    A queue has no order but that of arrival, so a single shard behind thousands of another dataset would wait for all
-    of them. To pass messages on takes a fraction of the time that verdicts take. A repeated delivery is not passed
-    on: in another queue it would count as the first. Raises InvalidEventError.
-    """
-    uploads = read_uploads(body, num_deliveries=num_deliveries)
-    had_its_turn, is_queue_long = _had_its_turn(uploads, services), _has_waited(inserted_at, services)
-    if num_deliveries == 1 and had_its_turn and is_queue_long:
-        _pass_on(body, services)
-    else:
-        _handle_all(SHARD_UPLOADED, body, services, num_deliveries=num_deliveries)
-
-
-def handle_passed_on(body: bytes, services: IngestServices, *, num_deliveries: int = 1) -> None:
-    """Handle a message that was passed on, after those that are still to be passed on. Raises InvalidEventError."""
-    _handle_all(SHARD_UPLOADED_BULK, body, services, num_deliveries=num_deliveries)
-
-
-def _pass_on(body: bytes, services: IngestServices) -> None:
-    """Pass a message on together with those behind it, up to the first that is not to be passed on: that is handled.
-
-    Each delete is a request, so messages are deleted once no more are taken; but before one is handled, which may
-    take longer than the others are hidden.
-    """
-    turns, queue = services.turns, services.queues[SHARD_UPLOADED]
-    bodies, passed_on, others = [body.decode()], list[QueuedMessage](), list[QueuedMessage]()
-    is_more = True
-    while is_more:
-        turns.passed_on_s = turns.seconds()
-        taken = queue.take(turns.max_taken, hidden_for=turns.taken_for)
-        followers = [message for message in taken if _follows(message, services)]
-        for text in joined_messages([*bodies, *(message.text for message in followers)]):
-            services.queues[SHARD_UPLOADED_BULK].send_text(text)
-        bodies, passed_on = [], [*passed_on, *followers]
-        others = [message for message in taken if message not in followers]
-        is_more = len(followers) == turns.max_taken and len(passed_on) < turns.max_passed_on
-    for message in passed_on:
-        queue.delete(message)
-    end_s = turns.seconds() + turns.together_s
-    for message in others:
-        if turns.seconds() < end_s:
-            _handle_taken(message, services)
-
-
-def _follows(message: QueuedMessage, services: IngestServices) -> bool:
-    """Whether a message is passed on, too."""
-    try:
-        return message.num_deliveries == 1 and _had_its_turn(read_uploads(message.text), services)
-    except InvalidEventError:
-        return False
-
-
-def _handle_taken(message: QueuedMessage, services: IngestServices) -> None:
-    """Handle a message that the host did not deliver. After an error the host delivers it, and records the error."""
-    try:
-        _handle_all(SHARD_UPLOADED, message.text, services, num_deliveries=message.num_deliveries)
-    except LandfallError:
-        logger.exception("a message that was taken from its queue fails, and will be delivered again")
-    else:
-        services.queues[SHARD_UPLOADED].delete(message)
-
-
-def _handle_all(queue: str, body: bytes | str, services: IngestServices, *, num_deliveries: int) -> None:
-    """Handle the uploads of a message. Where one fails or takes long, it and the rest become single messages."""
-    uploads = read_uploads(body, num_deliveries=num_deliveries)
-    give_way = services.turns.give_way if queue == SHARD_UPLOADED_BULK else lambda: None
-    if len(uploads) == 1:
-        give_way()
-        handle_upload(uploads[0], services)
-        return
-    # Of several uploads that are delivered again, one may have ended its process.
-    left = uploads if num_deliveries > 1 else _handle_together(uploads, give_way, services)
-    texts = dict(zip(uploads, single_messages(body), strict=True))
-    for upload in left:
-        services.queues[queue].send_text(texts[upload])
-
-
-def _handle_together(
-    uploads: Sequence[Upload], give_way: Callable[[], None], services: IngestServices
-) -> Sequence[Upload]:
-    """Handle uploads until one fails or the time is over; return those that were not handled.
-
-    Small shards are handled at the same time: they wait for storage and leave the processor idle.
-    """
-    turns, is_over = services.turns, Event()
-    services = replace(services, claimed_sizes={})
-    end_s = turns.seconds() + turns.together_s
-
-    def is_handled(upload: Upload) -> bool:
-        if is_over.is_set():
-            return False
-        give_way()
-        try:
-            handle_upload(upload, services)
-        except LandfallError:
-            logger.exception("a shard failed: it and those behind it become single messages")
-            is_over.set()
-            return False
-        if turns.seconds() >= end_s:
-            is_over.set()
-        return True
-
-    if all(_is_small(upload, services) for upload in uploads):
-        with ThreadPoolExecutor(turns.small_at_once) as pool:
-            handled = list(pool.map(is_handled, uploads))
-    else:
-        handled = [is_handled(upload) for upload in uploads]
-    return [upload for upload, is_done in zip(uploads, handled, strict=True) if not is_done]
-
-
-def _is_small(upload: Upload, services: IngestServices) -> bool:
-    return upload.size_bytes is not None and 0 <= upload.size_bytes <= services.turns.small_bytes
-
-
-def _has_waited(inserted_at: datetime | None, services: IngestServices) -> bool:
-    """Whether a message lay in its queue for some time, and so will those behind it. Yes where that is unknown."""
-    if inserted_at is None:
-        return True
-    inserted_at = inserted_at if inserted_at.tzinfo else inserted_at.replace(tzinfo=UTC)
-    return services.clock() - inserted_at >= services.turns.short_wait
-
-
-def _had_its_turn(uploads: list[Upload], services: IngestServices) -> bool:
-    """Whether all of a message belongs to datasets that have had their turn. Counts it."""
-    found = Counter(upload.path.partition("/")[0] for upload in uploads)
-    counted = [
-        services.turns.has_had(dataset, num) for dataset, num in found.items() if dataset in services.pipelines
-    ]
-    return len(counted) == len(found) and all(counted)
-
-
 def handle_upload(upload: Upload, services: IngestServices) -> None:
     """Handle one event completely. Raises ServiceUnavailableError where it should be delivered again."""
-    if upload.container != services.data_container or not _is_near_shards(upload.path, services):
+    if not _is_ours(upload, services):
         _pass_over(upload, services)
         return
     if reason := _irrelevance(upload):
@@ -223,7 +75,17 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
         _suppress(upload.path, str(error), services, event_id=upload.event_id)
         return
     is_counted = upload.is_repeated or upload.event_type == CONTINUED
-    with services.telemetry.span(
+    with _span(upload, place, services):
+        judge_shard(place, services, is_counted=is_counted, is_small=is_small(upload, services))
+
+
+def is_small(upload: Upload, services: IngestServices) -> bool:
+    """Whether an event states a size up to which shards are handled together."""
+    return upload.size_bytes is not None and 0 <= upload.size_bytes <= services.turns.small_bytes
+
+
+def _span(upload: Upload, place: ShardPlace, services: IngestServices) -> AbstractContextManager[Span | None]:
+    return services.telemetry.span(
         "BlobCreated",
         place_of_version(place.dataset_version),
         is_kept=is_traced(place.shard.index, place.shard.num_shards),
@@ -231,8 +93,7 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
         dataset_version=str(place.dataset_version),
         shard=place.shard.name,
         event_id=upload.event_id,
-    ):
-        judge_shard(place, services, is_counted=is_counted, is_small=_is_small(upload, services))
+    )
 
 
 def _checked_again(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> str:
@@ -240,6 +101,57 @@ def _checked_again(pipeline: Pipeline, version: DatasetVersion, services: Ingest
     closed = close_version(pipeline, version, services)
     found = "not whole, or refused as a set" if closed is None else f"generation {closed.number}"
     return f"checked its version again: {found}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstVerdict:
+    """The verdict on an accepted shard that is not recorded yet, and whose position may have another one."""
+
+    upload: Upload
+    place: ShardPlace
+    facts: BlobFacts
+    record: ShardRecord
+
+
+def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | None:
+    """Judge a small shard without a look at its position; None where it is not simply accepted.
+
+    No verdict is recorded, so `handle_upload` may handle the event afterwards. It also handles the few shards that
+    are traced, so that their spans say how long each step took.
+    """
+    if upload.is_repeated or upload.event_type == CONTINUED or _irrelevance(upload) or not _is_ours(upload, services):
+        return None
+    if counted_version(upload.path, services.pipelines) or marked_version(upload.path, services.pipelines):
+        return None
+    try:
+        place = shard_place(upload.path, services.pipelines)
+        if services.telemetry_sink is not None and is_traced(place.shard.index, place.shard.num_shards):
+            return None
+        facts = services.shards.facts(place.path, content_up_to=services.turns.small_bytes)
+        if facts is None or facts.content is None or claim_conflict(place, services):
+            return None
+        verdict = services.validate(services.shards.open(facts), place.pipeline.data.requirements())
+    except (NotAShardError, SourceError, LandfallError):
+        return None  # whatever it is, handle_upload meets it too
+    record = _record(place, facts, verdict, services)
+    return FirstVerdict(upload=upload, place=place, facts=facts, record=record) if verdict.accepted else None
+
+
+def record_first(group: Sequence[FirstVerdict], services: IngestServices) -> bool:
+    """Record the verdicts on shards of one split and bucket in one transaction, and close the version if it is whole.
+
+    Where a position has a verdict after all, nothing is recorded and the answer is False.
+    """
+    accepted = services.ledger.record_first_verdicts([one.record for one in group])
+    if accepted is None:
+        return False
+    for one in group:
+        path, record, first = one.place.path, one.record, _in_words(one.record)
+        services.history.record(path, f"shard_{record.state}", first, etag=record.etag, crc32c=record.crc32c)
+    last, written_at = group[-1], min(one.facts.last_modified for one in group)
+    with _span(last.upload, last.place, services):
+        close_if_whole(last.place.pipeline, last.record, services, written_at=written_at, accepted=accepted)
+    return True
 
 
 def judge_shard(
@@ -276,6 +188,10 @@ def judge_shard(
 def _is_current(shard: ShardRecord, services: IngestServices) -> bool:
     facts = services.shards.facts(f"{shard.dataset_version}/{shard.name}")
     return facts is not None and facts.etag == shard.etag
+
+
+def _is_ours(upload: Upload, services: IngestServices) -> bool:
+    return upload.container == services.data_container and _is_near_shards(upload.path, services)
 
 
 def _is_near_shards(path: str, services: IngestServices) -> bool:
@@ -378,11 +294,15 @@ def _judge(
     recorded = services.ledger.record_shard(record, is_first=known is None)
     if begun is not None:
         forget_checkpoint(place, services)
-    first = verdict.reasons[0].message if verdict.reasons else f"accepted with {verdict.num_records} records"
-    services.history.record(place.path, f"shard_{record.state}", first, etag=facts.etag, crc32c=verdict.crc32c)
+    state, first = record.state, _in_words(record)
+    services.history.record(place.path, f"shard_{state}", first, etag=facts.etag, crc32c=verdict.crc32c)
     if is_first:
         deliver(str(place.dataset_version), services)
     return record, recorded
+
+
+def _in_words(record: ShardRecord) -> str:
+    return record.reasons[0].message if record.reasons else f"accepted with {record.num_records} records"
 
 
 def _validate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from function_app.adapters.tables.row_limits import (
@@ -90,6 +90,13 @@ class MemoryLedger:
                 self.shard_rows[key] = shard
                 self.counters[counter] += change
             return RecordedShard(replaced=stored, accepted=self.counters[counter] if change else None)
+
+    def record_first_verdicts(self, shards: Sequence[ShardRecord]) -> int | None:
+        """See Ledger."""
+        with self._lock:
+            if any((shard.dataset_version, shard.split, shard.index) in self.shard_rows for shard in shards):
+                return None
+            return [self.record_shard(shard).accepted for shard in shards][-1]
 
     def accepted_in_bucket(self, version: DatasetVersion, split: str, bucket: int) -> int:
         """See Ledger."""

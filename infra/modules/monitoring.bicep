@@ -29,6 +29,7 @@ var charts = [
   { title: 'Runs that have not ended', view: 'table', query: loadTextContent('../queries/open-runs.kql') }
   { title: 'Images per second', view: 'table', query: loadTextContent('../queries/throughput.kql') }
   { title: 'Cost of runs', view: 'timechart', query: loadTextContent('../queries/cost.kql') }
+  { title: 'Warnings and errors of the log', view: 'table', query: loadTextContent('../queries/warnings.kql') }
   { title: 'Steps that failed', view: 'table', query: loadTextContent('../queries/failed-steps.kql') }
 ]
 var items = [for each in charts: {

@@ -263,6 +263,7 @@ class Subscription:
             "failed_attempts": self.failed_attempts,
             "dead_letters": self.dead_letters.last_seq,
             "last_error": self.last_error,
+            "properties": self.config.as_arm(),
         }
 
     async def _prepare(self) -> None:

@@ -86,6 +86,27 @@ class SubscriptionConfig:
     dead_letter_container: str = ""
     """A container in the queues' account; without one, undeliverable events are only in the journal, for tests."""
 
+    def as_arm(self) -> dict[str, Any]:
+        """Return the ``properties`` of the subscription as Azure Resource Manager shows them."""
+        ttl = {"queueName": self.queue, "queueMessageTimeToLiveInSeconds": self.message_ttl_s}
+        dead = {"deadLetterDestination": {"properties": {"blobContainerName": self.dead_letter_container}}}
+        filters = [
+            {"operatorType": one.operator, "key": one.key, "values": list(one.values)}
+            for one in self.advanced_filters
+        ]
+        return {
+            "provisioningState": "Succeeded",
+            "eventDeliverySchema": "CloudEventSchemaV1_0" if self.cloud_events else "EventGridSchema",
+            "deliveryWithResourceIdentity": {"destination": {"properties": ttl if self.queue else {}}},
+            "deadLetterWithResourceIdentity": dead if self.dead_letter_container else None,
+            "filter": {
+                "includedEventTypes": sorted(self.included_event_types),
+                "subjectBeginsWith": self.subject_begins_with,
+                "subjectEndsWith": self.subject_ends_with,
+                "advancedFilters": filters,
+            },
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:

@@ -10,6 +10,7 @@ from itertools import chain
 
 import pytest
 
+from function_app.adapters.log_lines import FIELDS
 from function_app.domain.run_states import RunState
 from tests.architecture.trees import ROOT
 
@@ -22,7 +23,7 @@ BICEP = {name: (ROOT / "infra" / "modules" / f"{name}.bicep").read_text() for na
 ACTIONS = set(json.loads((ROOT / "tests" / "golden" / "history.json").read_text(encoding="utf-8"))["history"])
 COLUMNS = {
     *("TimeGenerated", "Name", "Sum", "ItemCount", "Min", "Max", "Properties", "OperationId", "Id", "ParentId"),
-    *("Message", "Success", "DurationMs", "Category", "Detail"),
+    *("Message", "Success", "DurationMs", "Category", "Detail", "SeverityLevel"),
 }
 """Columns of Azure Monitor's tables that the queries use."""
 TABLES = {"AppMetrics", "AppDependencies", "AppTraces", "AppRequests", "_LogOperation"}
@@ -85,6 +86,7 @@ def test_the_page_lists_what_the_source_sends(sent: dict[str, set[str]]) -> None
         "metrics": {f"{name}({', '.join(each)})" for name, each in dimensions.items()},
         "fields": rows("field").keys(),
     }
+    assert set(FIELDS) == rows("field").keys(), "what is sent with a line"
 
 
 @pytest.mark.parametrize("name", sorted(QUERIES))
@@ -95,7 +97,8 @@ def test_a_query_names_only_what_is_sent(name: str) -> None:
     own = set(chain.from_iterable(re.findall(r"`(\w+)`", rows("metric")[one][2]) for one in metrics))
     assert metrics <= rows("metric").keys()
     assert set(re.findall(r"Properties\.(\w+)", query)) <= own
-    assert set(re.findall(r'Properties\["([^"]+)"\]', query)) <= rows("attribute").keys()
+    fields = {f"landfall.{name}" for name in rows("field")}
+    assert set(re.findall(r'Properties\["([^"]+)"\]', query)) <= rows("attribute").keys() | fields
     assert set(re.findall(r'Properties\.action\) == "(\w+)"', query)) <= ACTIONS
     states = re.findall(r'"(\w+)"', "".join(re.findall(r"Properties\.state\) in \(([^)]+)\)", query)))
     assert set(states) <= {str(state) for state in RunState}

@@ -12,7 +12,9 @@ from function_app.domain.errors import LedgerConflictError, NotificationError, S
 from shared.errors import LandfallError
 from tests.crash.port_calls import PortCall
 
-CONFLICTING = frozenset({"save_run", "save_notification", "change_run_queue", "record_shard"})
+CONFLICTING = frozenset(
+    {"save_run", "save_notification", "change_run_queue", "record_shard", "record_first_verdicts"}
+)
 """Methods that may find that another writer was first."""
 
 

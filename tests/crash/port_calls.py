@@ -30,6 +30,7 @@ WRITES: Mapping[str, frozenset[str]] = {
             "claim_split_size",
             "move_split_size",
             "record_shard",
+            "record_first_verdicts",
             "add_generation",
             "claim_auto_run",
             "add_run",

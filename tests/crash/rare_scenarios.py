@@ -11,7 +11,7 @@ from function_app.domain.errors import InvalidEventError, NotFoundError, RunEnde
 from function_app.domain.events import CREATED, SHARD_UPLOADED
 from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
 from function_app.domain.records import PERSON
-from function_app.ingest.uploads import handle_message, handle_passed_on
+from function_app.ingest.messages import handle_message, handle_passed_on
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
 from function_app.services import Turns
@@ -225,6 +225,18 @@ def together(serve: Serve) -> list[Step]:
     return [*(upload(name)[0] for name in ALL_SHARDS), lambda world: handle_passed_on(message, world.services), serve]
 
 
+def one_shard_at_once(world: World) -> None:
+    """Have the shards of a message handled one after the other."""
+    world.services = replace(world.services, turns=Turns(small_at_once=1))
+
+
+def recorded_together(serve: Serve) -> list[Step]:
+    """One message has all shards, which are small: the verdicts of each bucket are recorded in one transaction."""
+    events = [json.loads(event_of(f"{VERSION}/{name}")) for name in ALL_SHARDS]
+    message = json.dumps([event | {"data": {"api": "PutBlob", "contentLength": 1}} for event in events]).encode()
+    return [*(upload(name)[0] for name in ALL_SHARDS), lambda world: handle_passed_on(message, world.services), serve]
+
+
 def no_time() -> float:
     """Return the time of a clock that stands still."""
     return 0.0
@@ -289,6 +301,7 @@ RARE = (
     Scenario(name="swept on request", steps=swept_on_request),
     Scenario(name="passed on", steps=passed_on, prepare=one_shard_a_turn),
     Scenario(name="passed on together", steps=together, prepare=one_shard_a_message),
+    Scenario(name="recorded together", steps=recorded_together, prepare=one_shard_at_once),
     Scenario(name="canceled by a person", steps=canceled, prelude=running, survives_loss=False),
     Scenario(
         name="canceled while another is queued", steps=canceled, prelude=running_and_queued, survives_loss=False

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pytest
 
 from cli.demo.following import TOPIC, WEBHOOK
+from function_app.adapters.telemetry import METRICS_FILE
 from local_azure.processes import wait_until
 from tests.support.twin import WITHIN_S, TwinUnderTest
 from tests.twin.shards import whole_version
@@ -62,6 +64,7 @@ def test_every_event_twice_and_in_reverse_is_one_run(twin: TwinUnderTest) -> Non
     before = twin.api.run(run_id)["state"]
     twin.client.end_faults()
     assert ("submitted", ONCE) == (before, outcome(twin, "steady/reverse"))
+    assert {"action": "event_suppressed"} in metrics(twin)["landfall.history"], "duplicates are counted"
 
 
 @pytest.mark.usefixtures("no_faults_left")
@@ -74,6 +77,14 @@ def test_a_run_whose_events_are_all_lost_is_finished_by_the_timer(twin: TwinUnde
     before = twin.api.run(run_id)["state"]
     twin.client.fire("reconcile")
     assert ("submitted", ONCE) == (before, outcome(twin, "steady/dropped"))
+    measured = metrics(twin)
+    by_dataset = [measured[f"landfall.{name}"] for name in ("submission.delay", "node_hours", "cost")]
+    assert all({"dataset": "steady"} in each for each in by_dataset), measured
+    assert {"state": "submitted"} in measured["landfall.run.age"], "the sweep saw a run that had not ended"
+    assert {"queue": "shard-uploaded"} in measured["landfall.queue.age"]
+    assert {"queue": "shard-uploaded", "result": "handled"} in measured["landfall.messages"]
+    states = [f"run_{state}" for state in ("planned", "submitted", "completed", "registered")]
+    assert all({"action": state} in measured["landfall.history"] for state in states), measured["landfall.history"]
 
 
 @pytest.mark.usefixtures("no_faults_left")
@@ -88,6 +99,16 @@ def test_uploads_whose_events_are_all_lost_are_found_by_the_timer(twin: TwinUnde
     before = twin.version("steady/unannounced")
     twin.client.fire("reconcile")
     assert ({}, ONCE) == (before, outcome(twin, "steady/unannounced"))
+
+
+def metrics(twin: TwinUnderTest) -> dict[str, list[dict[str, str]]]:
+    """Return the dimensions with which each metric was written so far, by its name."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for line in (twin.twin.places.traces / METRICS_FILE).read_text(encoding="utf-8").splitlines():
+        value = json.loads(line)
+        if value["dimensions"] not in found.setdefault(value["name"], []):
+            found[value["name"]].append(value["dimensions"])
+    return found
 
 
 def announced(twin: TwinUnderTest, version: str) -> Sequence[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from cli.demo.following import TOPIC, WEBHOOK
 from cli.traces import TracedSpan, read_trace
+from function_app.adapters.telemetry import METRICS_FILE
 from local_azure.azure_ml.hosts import why_simulated
 from local_azure.processes import wait_until
 from tests.support.processes import child_environment, start_module
@@ -67,7 +68,7 @@ def test_the_report_says_where_each_rank_ran(folder: Path) -> None:
 
 def test_the_trace_is_one_tree_from_the_upload_to_the_notifications(folder: Path) -> None:
     """Whatever process wrote a span: ten shards, the job, the model and both recipients hang together."""
-    (file,) = (folder / "twin" / "traces").iterdir()
+    [file] = [path for path in (folder / "twin" / "traces").iterdir() if path.name != METRICS_FILE]
     version = json.loads(file.read_text().splitlines()[0])["attributes"]["landfall.dataset_version"]
     spans = {span.span_id: span for span in read_trace(file.parent, version)}
 
@@ -84,6 +85,20 @@ def test_the_trace_is_one_tree_from_the_upload_to_the_notifications(folder: Path
     assert [*notified[:4], "submitted"] in ways
     assert [*notified[:5], "registered"] in ways
     assert [*notified[:4], "training"] in ways, "the job's environment led the trace into its report"
+
+
+def test_the_metrics_of_the_demo_are_kept(folder: Path) -> None:
+    """All that a version's way leaves; prices are not stated, and no sweep need have seen the run before its end."""
+    text = (folder / "twin" / "traces" / METRICS_FILE).read_text(encoding="utf-8")
+    found = {
+        (value["name"], *value["dimensions"].values()): value["value"] for value in map(json.loads, text.splitlines())
+    }
+    assert found[("landfall.images_per_s", "digits")] > 0
+    assert found[("landfall.node_hours", "digits")] > 0
+    assert found[("landfall.submission.delay", "digits")] >= 0
+    assert ("landfall.queue.age", "shard-uploaded") in found
+    actions = ("shard_accepted", "run_submitted", "run_completed", "run_registered", "notification_sent")
+    assert [] == [action for action in actions if ("landfall.history", action) not in found]
 
 
 def test_gradients_went_through_horovod(folder: Path) -> None:

@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
+from cli.options import running_twin_of_this_clone
 from tests.support.terminal import landfall
 from tests.support.twin import TwinUnderTest
 
 pytestmark = pytest.mark.twin
+
+
+@pytest.fixture(autouse=True)
+def found_by_the_command_line(twin: TwinUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin of these tests has a folder of its own, where the command line does not look."""
+    base = twin.twin.places.folder.parent
+    monkeypatch.setattr("cli.doctor.emulator.running_twin_of_this_clone", lambda: running_twin_of_this_clone(base))
 
 
 def examined(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> tuple[Any, dict[str, dict[str, Any]]]:
@@ -26,7 +34,7 @@ def examined(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> tuple[A
 def test_a_deleted_queue_is_found_with_the_command_that_mends_it(
     twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Everything else stays right, and afterwards all is right again."""
+    """Everything else stays right, and afterwards all is right again: topic and subscriptions, too."""
     twin.queues.delete_queue("sweep-requested")
     try:
         status, checks = examined(twin, capsys)
@@ -37,6 +45,8 @@ def test_a_deleted_queue_is_found_with_the_command_that_mends_it(
     assert "stop the twin with Ctrl-C, then: landfall up" == wrong["queue sweep-requested"]["fix"]
     status, checks = examined(twin, capsys)
     assert (0, {"ok", "absent"}) == (status, {check["state"] for check in checks.values()} | {"absent"})
+    shown = ("topic", "subscription of storage", "subscription of azureml")
+    assert ["ok"] * 3 == [checks[subject]["state"] for subject in shown]
 
 
 def test_telemetry_that_cannot_be_written_is_found(twin: TwinUnderTest, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -20,6 +20,8 @@ from function_app.domain.records import (
     same_verdict,
 )
 
+MAX_TRANSACTION_CHARS = 1 << 20
+"""Characters of all columns together: up to three bytes each, and a transaction takes 4 MiB."""
 _LAST_GENERATION = 10**9 - 1
 _IN_RANGE = "PartitionKey eq @partition and RowKey ge @low and RowKey lt @high"
 
@@ -57,6 +59,28 @@ class TableShards:
                 continue
         return RecordedShard(replaced=replaced)
 
+    def record_first_verdicts(self, shards: Sequence[ShardRecord]) -> int | None:
+        """See Ledger. Two operations without concurrent writers."""
+        first, writer = shards[0], new_writer()
+        partition = shard_partition(first.dataset_version, first.bucket)
+        rows = [_new_row(bounded_shard(shard), writer) for shard in shards]
+        if sum(len(str(row.columns)) for row in rows) > MAX_TRANSACTION_CHARS:
+            return None
+        counter = None
+        for number in tries(f"{len(shards)} shards of {first.dataset_version}"):
+            before, counter = counter, self._tables.get("shards", partition, counter_key(first.split))
+            if number and _etag(before) == _etag(counter):
+                return None  # it was not the counter that another writer had changed
+            accepted = len(shards) + (0 if counter is None else _accepted(counter))
+            try:
+                self._tables.commit("shards", partition, [*rows, _counter_row(first.split, accepted, counter)])
+            except LedgerConflictError:
+                row = self._tables.get("shards", partition, rows[0].key)
+                if row is None or row.writer != writer:  # otherwise it is our own write, whose answer was lost
+                    continue
+            return accepted
+        return None
+
     def accepted_in_bucket(self, version: DatasetVersion, split: str, bucket: int) -> int:
         """See Ledger."""
         row = self._tables.get("shards", shard_partition(version, bucket), counter_key(split))
@@ -83,8 +107,7 @@ class TableShards:
         if change:
             counter = self._tables.get("shards", partition, counter_key(shard.split))
             accepted = change + (0 if counter is None else _accepted(counter))
-            columns = {"split": shard.split, "accepted": (accepted, "Edm.Int64")}
-            changes.append(Change(key=counter_key(shard.split), columns=columns, etag=_etag(counter)))
+            changes.append(_counter_row(shard.split, accepted, counter))
         self._tables.commit("shards", partition, changes)
         return accepted
 
@@ -102,6 +125,15 @@ def shard_key(split: str, index: int) -> str:
 def counter_key(split: str) -> str:
     """Return the key of a split's counter, within a bucket's partition."""
     return joined("count", escaped(split))
+
+
+def _new_row(shard: ShardRecord, writer: str) -> Change:
+    return Change(key=shard_key(shard.split, shard.index), columns=to_columns(shard) | {"writer": writer})
+
+
+def _counter_row(split: str, accepted: int, stored: Row | None) -> Change:
+    columns = {"split": split, "accepted": (accepted, "Edm.Int64")}
+    return Change(key=counter_key(split), columns=columns, etag=_etag(stored))
 
 
 def _verdict(row: Row) -> ShardRecord:

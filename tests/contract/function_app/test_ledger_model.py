@@ -86,6 +86,14 @@ class LedgerModel(RuleBasedStateMachine):
             self.shards[key] = shard
         assert stored == self.ledger.record_shard(shard, is_first=is_first).replaced
 
+    @rule(version=VERSIONS, split=SPLITS, index=INDICES)
+    def record_first_verdict(self, version: DatasetVersion, split: str, index: int) -> None:
+        """Nothing is written where the position has a verdict."""
+        shard, key = shard_record(index, dataset_version=version, split=split), (version, split, index)
+        answer = self.ledger.record_first_verdicts([shard])
+        assert (answer is None) == (key in self.shards)
+        self.shards.setdefault(key, shard)
+
     @rule(version=VERSIONS, is_next=st.booleans())
     def add_generation(self, version: DatasetVersion, *, is_next: bool) -> None:
         """Steps close one after the other: a generation is the next one, or one that is there already."""

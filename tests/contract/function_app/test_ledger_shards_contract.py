@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta, timezone
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -140,6 +141,52 @@ def test_the_same_verdict_on_the_same_bytes_changes_nothing(ledger: Ledger) -> N
     ledger.record_shard(first)
     recorded = ledger.record_shard(shard_record(validated_at=NOON + timedelta(hours=1)))
     assert (RecordedShard(replaced=first), first) == (recorded, ledger.shard(DIGITS, "train", 0))
+
+
+def of_bucket(*numbers: int, **members: Any) -> list[ShardRecord]:
+    """Return shards of one bucket, by their places in it."""
+    return [shard_record(number * NUM_BUCKETS, num_shards=640, **members) for number in numbers]
+
+
+def test_first_verdicts_are_recorded_together(ledger: Ledger) -> None:
+    """The answer is the bucket's counter after them; other splits and buckets have their own."""
+    ledger.record_shard(shard_record(1))
+    answers = [
+        ledger.record_first_verdicts(shards)
+        for shards in (of_bucket(0, 1, 2), of_bucket(3), of_bucket(0, 1, split="test"))
+    ]
+    assert ([3, 4, 2], 4, 2) == (answers, accepted(ledger)[0], accepted(ledger, "test")[0])
+    assert [*of_bucket(0, 1, 2, 3), shard_record(1)] == sorted(
+        (row for row in ledger.shards(DIGITS) if row.split == "train"), key=lambda row: row.bucket
+    )
+
+
+@pytest.mark.parametrize("state", ShardState)
+def test_where_one_position_has_a_verdict_no_first_verdict_is_recorded(ledger: Ledger, state: ShardState) -> None:
+    """Neither the verdict that stands nor the counter is touched: the caller looks at each shard."""
+    stands = of_bucket(1, etag="E1", state=state)[0]
+    ledger.record_shard(stands)
+    count = accepted(ledger)[0]
+    assert ledger.record_first_verdicts(of_bucket(0, 1, 2)) is None
+    assert ([stands], count) == (list(ledger.shards(DIGITS)), accepted(ledger)[0])
+
+
+def test_groups_of_first_verdicts_are_all_counted(ledger: Ledger) -> None:
+    """Threads that meet in one counter lose no count, and exactly one of them learns that it was the last."""
+    groups = [of_bucket(number, number + 10, number + 20) for number in range(10)]
+    answers = at_once([partial(ledger.record_first_verdicts, group) for group in groups])
+    assert (list(range(3, 31, 3)), 30) == (sorted(answer or 0 for answer in answers), accepted(ledger)[0])
+
+
+def test_of_two_groups_with_one_shard_in_common_one_is_recorded(ledger: Ledger) -> None:
+    """A shard whose event came twice counts once."""
+    calls = [partial(ledger.record_first_verdicts, of_bucket(0, number)) for number in range(1, 9)]
+    answers = at_once(calls)
+    assert ([2], 2, 2) == (
+        [answer for answer in answers if answer is not None],
+        accepted(ledger)[0],
+        len(list(ledger.shards(DIGITS))),
+    )
 
 
 def test_a_version_lists_its_verdicts_and_no_others(ledger: Ledger) -> None:

@@ -18,7 +18,7 @@ from function_app.adapters.storage_errors import StorageRefusedError
 from function_app.adapters.tables import TableLedger
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import TrainingRequest
-from function_app.domain.records import BlobFacts, NotificationState
+from function_app.domain.records import NUM_BUCKETS, BlobFacts, NotificationState
 from function_app.domain.run_states import RunState
 from function_app.ports import utcnow
 from local_azure.azurite import HOST_ACCOUNT, Azurite
@@ -153,6 +153,23 @@ def test_a_verdict_whose_answer_was_lost_counts_once(
         lossy_ledger.accepted_in_bucket(DIGITS, "train", 0),
         len(transport.lost),
     )
+
+
+def test_first_verdicts_whose_answer_was_lost_count_once(
+    lossy_ledger: TableLedger, transport: LossyTransport
+) -> None:
+    """The repetition meets its own rows, and the answer is the counter as they left it."""
+    transport.lose_next("POST")
+    counter = lossy_ledger.record_first_verdicts([shard_record(0), shard_record(NUM_BUCKETS)])
+    assert (2, 2, 1) == (counter, lossy_ledger.accepted_in_bucket(DIGITS, "train", 0), len(transport.lost))
+
+
+def test_first_verdicts_that_no_transaction_takes_are_left(lossy_ledger: TableLedger) -> None:
+    """Azure's tables take 4 MiB at once: the caller records one after the other."""
+    shards = [
+        shard_record(number * NUM_BUCKETS, num_shards=640, statistics={"x": "x" * 120_000}) for number in range(10)
+    ]
+    assert (None, []) == (lossy_ledger.record_first_verdicts(shards), list(lossy_ledger.shards(DIGITS)))
 
 
 @pytest.mark.parametrize(

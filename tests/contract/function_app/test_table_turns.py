@@ -94,6 +94,15 @@ def test_one_shard_twice_counts_once_and_two_of_a_bucket_twice(together: Togethe
     assert 3 == ledger.accepted_in_bucket(DIGITS, "train", 0)
 
 
+def test_shards_together_and_alone_are_all_counted(together: Together) -> None:
+    """First verdicts in one transaction beside another writer of their counter, and beside one of their rows."""
+    ledger, pair = together.ledger, [shard_record(0), shard_record(16)]
+    together.write(lambda: ledger.record_first_verdicts(pair), lambda: ledger.record_shard(shard_record(32)))
+    again = [shard_record(48), shard_record(0, etag="0X2")]
+    (left, _), _ = together.write(lambda: ledger.record_first_verdicts(again), lambda: ledger.record_shard(pair[1]))
+    assert (None, 3, 3) == (left, ledger.accepted_in_bucket(DIGITS, "train", 0), len(list(ledger.shards(DIGITS))))
+
+
 @pytest.mark.parametrize("is_first", [False, True])
 def test_contradicting_verdicts_leave_the_counter_of_the_one_that_stands(
     together: Together, *, is_first: bool

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from function_app.adapters.notifiers import TopicNotifier
+from function_app.adapters.probes import topic_probe
+from function_app.domain.checks import AbsentHereError
 from function_app.domain.errors import NotificationError
 from function_app.domain.records import NotificationRecord
 from local_azure.azurite import Azurite
@@ -71,3 +73,23 @@ def test_a_topic_that_refuses_is_an_error(event_grid: EventGrid) -> None:
     notifier = TopicNotifier(event_grid.topic_endpoint("landfall"), key="d3Jvbmc=", client_id=None)
     with pytest.raises(NotificationError, match="refused"):
         notifier.send(NOTIFICATION)
+
+
+def test_the_check_sends_an_event_that_subscribers_can_leave_out(event_grid: EventGrid) -> None:
+    """Its type is no outcome, so that a subscription by types never sees it."""
+    seen = len(event_grid.get("/topics/landfall/received"))
+    check = topic_probe(TopicNotifier(event_grid.topic_endpoint("landfall"), key=TOPIC_KEY, client_id=None))
+    assert "it took an event of type landfall.doctor" == check.look()
+    (sent,) = event_grid.get("/topics/landfall/received")[seen:]
+    assert ("landfall.doctor", "/landfall", "doctor") == tuple(
+        sent["event"][name] for name in ("type", "source", "subject")
+    )
+
+
+def test_a_topic_to_which_the_app_may_not_send_is_found(event_grid: EventGrid) -> None:
+    """Before the first notification that would be lost to people."""
+    wrong = topic_probe(TopicNotifier(event_grid.topic_endpoint("landfall"), key="d3Jvbmc=", client_id=None))
+    with pytest.raises(NotificationError, match="refused"):
+        wrong.look()
+    with pytest.raises(AbsentHereError, match="LANDFALL_NOTIFICATION_TOPIC_ENDPOINT is not set"):
+        topic_probe(None).look()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from click.testing import CliRunner
 from cli.main import landfall
 from cli.up import describe_outages
 from function_app import bootstrap, functions
+from function_app.adapters.log_lines import LOGGER, LogLines, stop_log_lines
+from function_app.adapters.telemetry import OpenTelemetrySink
 from function_app.bootstrap import build_services
 from function_app.domain.errors import PipelineError, SettingsError
 from horovod_lint import ScriptError
@@ -42,6 +45,22 @@ def test_services_are_built_without_asking_any_service(tmp_path: Path) -> None:
     services = build_services(environ(tmp_path))
     assert ["digits"] == list(services.pipelines)
     assert ["topic", "webhook:LANDFALL_WEBHOOK_PEOPLE"] == list(services.notifiers)
+
+
+def test_where_telemetry_goes_log_lines_go_too(tmp_path: Path) -> None:
+    """With their fields; nothing is sent while nothing happens."""
+    connection = "InstrumentationKey=00000000-0000-0000-0000-000000000000;IngestionEndpoint=http://127.0.0.1:1/"
+    logger = logging.getLogger(LOGGER)
+    services = build_services(environ(tmp_path, APPLICATIONINSIGHTS_CONNECTION_STRING=connection))
+    sink = services.telemetry_sink
+    try:
+        assert [LogLines] == [type(handler) for handler in logger.handlers if isinstance(handler, LogLines)]
+        assert not logger.propagate
+    finally:
+        stop_log_lines()
+        assert isinstance(sink, OpenTelemetrySink)
+        sink.shutdown()
+    assert logger.propagate
 
 
 def test_scripts_are_read_beside_the_pipelines(tmp_path: Path) -> None:

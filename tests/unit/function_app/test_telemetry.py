@@ -14,7 +14,7 @@ import pytest
 
 from cli.traces import read_trace, tree
 from function_app.adapters.notifiers import event_members
-from function_app.adapters.telemetry import to_files
+from function_app.adapters.telemetry import METRICS_FILE, to_files
 from function_app.domain.checks import ONE_ITEM, Check, CheckState
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.events import read_uploads
@@ -331,6 +331,23 @@ def test_the_twins_file_is_printed_as_a_tree(tmp_path: Path) -> None:
     depth = {word: len(line) - len(line.lstrip("│├└─ ")) for line in lines for word in CHAIN if f"  {word}  " in line}
     assert [0, 3, 6, 9, 12, 15] == [depth[word] for word in CHAIN]
     assert f"shard={TRAIN_SHARDS[0]}" in lines[2]
+
+
+def test_the_twins_metrics_are_lines_of_one_file_that_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each value at once; a full file is kept in place of the last one."""
+    monkeypatch.setattr("function_app.adapters.telemetry.MAX_METRICS_BYTES", 300)
+    sink = to_files(tmp_path / "traces")
+    sink.measure("landfall.cost", 3.5, {"dataset": "digits"})
+    [line] = (tmp_path / "traces" / METRICS_FILE).read_text().splitlines()
+    value = json.loads(line)
+    assert ("landfall.cost", 3.5, {"dataset": "digits"}) == (value["name"], value["value"], value["dimensions"])
+    for _ in range(20):
+        sink.count("landfall.history", 1, {"action": "shard_accepted"})
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "traces").iterdir()}
+    assert {METRICS_FILE, "metrics.1.jsonl"} >= sizes.keys()
+    assert max(sizes.values()) < 500
 
 
 def item(world: World) -> tuple[Check, str]:

@@ -31,6 +31,12 @@ def diagnosis(*checks: dict[str, Any]) -> dict[str, Any]:
     return {"at": datetime.now(UTC).isoformat(), "in_azure": False, "checks": list(checks)}
 
 
+@pytest.fixture(autouse=True)
+def no_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever runs on this machine."""
+    monkeypatch.setattr("cli.doctor.emulator.running_twin_of_this_clone", lambda: None)
+
+
 @pytest.mark.parametrize(
     ("checks", "status"),
     [([OK], 0), ([OK, ABSENT], 0), ([OK, UNKNOWN], 3), ([WRONG, UNKNOWN, OK], 1)],

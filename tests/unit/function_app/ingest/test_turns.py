@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from function_app.domain.events import CREATED, joined_messages, read_uploads
-from function_app.domain.records import DatasetVersion
-from function_app.ingest.uploads import handle_message, handle_passed_on
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.events import CREATED, QueuedMessage, joined_messages, read_uploads
+from function_app.domain.records import NUM_BUCKETS, DatasetVersion, ShardRecord
+from function_app.ingest.messages import handle_message, handle_passed_on
 from function_app.services import Turns
 from function_app.testing.ledger import MemoryLedger
-from function_app.testing.stores import MemoryShardSource
+from function_app.testing.stores import MemoryRequestQueue, MemoryShardSource
 from shard_validation import DataRequirements, ShardSource, ShardVerdict, SourceForbiddenError, validate_shard
 from tests.support.ledger_records import NOON
 from tests.support.long_shards import serve_uploads
@@ -42,7 +43,7 @@ class Flood:
         turns = Turns(seconds=lambda: self.now_s, wait=self.wait)
         self.world.services = replace(self.world.services, turns=turns)
 
-    def arrive(self, *paths: str, waited_s: float = 2.0, **members: Any) -> None:
+    def arrive(self, *paths: str, waited_s: float = 1.5, **members: Any) -> None:
         """Handle one message of the queue of uploads, which has lain there for some time."""
         inserted_at = self.world.clock() - timedelta(seconds=waited_s)
         handle_message(message(paths).encode(), self.world.services, **{"inserted_at": inserted_at, **members})
@@ -127,14 +128,16 @@ def test_a_message_of_many_shards_counts_them_all(flood: Flood) -> None:
 
 
 def test_messages_behind_a_passed_one_are_passed_on_with_it(flood: Flood) -> None:
-    """One message for as many shards as a queue hands out at once; what is not of the flood is judged at once."""
+    """In as few messages as a queue takes, those of a bucket side by side; what is not of the flood is judged."""
     flood.upload_all()
     flood.world.bulk.messages.clear()
     other = flood.world.put(FLOOD[0], dataset="faces")
     for path in (*(f"digits/v1/{name}" for name in FLOOD[20:70]), other):
         flood.world.uploads.send_text(message([path]))
     flood.arrive(f"digits/v1/{FLOOD[70]}")
-    assert [33, 18] == [len(read_uploads(text)) for text in flood.world.bulk.messages]
+    (passed_on,) = [read_uploads(text) for text in flood.world.bulk.messages]
+    buckets = [int(upload.path.split("-")[1]) % NUM_BUCKETS for upload in passed_on]
+    assert (51, sorted(buckets)) == (len(passed_on), buckets)
     assert ["shard_accepted"] == flood.world.actions(other)
     assert ([], {}) == (flood.world.uploads.messages, flood.world.uploads.taken)
     assert flood.num_judged() == 21
@@ -166,6 +169,24 @@ def test_messages_that_were_passed_on_are_deleted_before_another_is_handled(floo
     flood.world.services = replace(flood.world.services, validate=validate)
     flood.arrive(f"digits/v1/{FLOOD[70]}")
     assert [[other]] == hidden
+
+
+def test_messages_that_were_passed_on_are_deleted_several_at_once(
+    flood: Flood, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another dataset's shard waits behind all of them; a delete waits for storage, and meanwhile others can."""
+    flood.upload_all()
+    for name in FLOOD[20:24]:
+        flood.world.uploads.send_text(message([f"digits/v1/{name}"]))
+    meeting, delete = Barrier(4), MemoryRequestQueue.delete
+
+    def meet(queue: MemoryRequestQueue, message: QueuedMessage) -> None:
+        meeting.wait(60)
+        delete(queue, message)
+
+    monkeypatch.setattr(MemoryRequestQueue, "delete", meet)
+    flood.arrive(f"digits/v1/{FLOOD[70]}")
+    assert {} == flood.world.uploads.taken
 
 
 def test_a_repeated_or_senseless_message_is_not_passed_on_with_others(flood: Flood) -> None:
@@ -271,6 +292,75 @@ def test_a_small_shard_is_looked_at_and_read_at_once(
     assert (1, num_reads) == (flood.num_judged(), len(reads))
 
 
+def small(*paths: str) -> bytes:
+    """A message of several shards, as they are passed on, which states their size."""
+    return json.dumps(
+        [event | {"data": {"api": "PutBlob", "contentLength": 100}} for event in json.loads(message(paths))]
+    ).encode()
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The indices of the shards that are recorded together."""
+    found: list[list[int]] = []
+    record = MemoryLedger.record_first_verdicts
+
+    def watched(ledger: MemoryLedger, shards: Sequence[ShardRecord]) -> int | None:
+        found.append([shard.index for shard in shards])
+        return record(ledger, shards)
+
+    monkeypatch.setattr(MemoryLedger, "record_first_verdicts", watched)
+    return found
+
+
+def test_small_shards_of_one_bucket_are_recorded_together(flood: Flood, groups: list[list[int]]) -> None:
+    """One transaction for each bucket; each shard has its entry, and the version closes once, with the last one."""
+    flood.world.upload_shards(*VALIDATION_SHARDS)
+    contents = (shard_content(number % 10, number // 10 % 10, number // 100) for number in range(NUM_SHARDS))
+    paths = [flood.world.put(name, content) for name, content in zip(FLOOD, contents, strict=True)]
+    for start in range(0, NUM_SHARDS, 50):
+        handle_passed_on(small(*paths[start : start + 50]), flood.world.services)
+    assert [list(range(NUM_SHARDS))] == [sorted(index for group in groups for index in group)]
+    assert (64, {1}) == (len(groups), {len({index % NUM_BUCKETS for index in group}) for group in groups})
+    assert [["shard_accepted"]] * NUM_SHARDS == [flood.world.actions(path) for path in paths]
+    closings = list(flood.world.ledger.generation_rows.values())
+    assert [NUM_SHARDS + 1] == [closing.num_shards for closing in closings]
+
+
+def test_what_is_not_simply_accepted_is_handled_by_itself(flood: Flood, groups: list[list[int]]) -> None:
+    """A damaged shard, one that is gone, one that came before, one twice, a file of others, and a good one."""
+    known, damaged, good = (flood.world.put(FLOOD[number]) for number in (0, 16, 32))
+    flood.world.put(FLOOD[16], b"no records")
+    gone, foreign = f"digits/v1/{FLOOD[48]}", "others/v1/x"
+    handle_message(small(known), flood.world.services)
+    handle_passed_on(small(known, damaged, gone, good, good, foreign), flood.world.services)
+    assert [[0, 32]] == groups
+    expected = {
+        known: ["shard_accepted", "event_suppressed"],
+        damaged: ["shard_rejected"],
+        gone: ["event_suppressed"],
+        good: ["shard_accepted", "event_suppressed"],
+    }
+    assert expected == {path: flood.world.actions(path) for path in expected}
+    assert [] == flood.world.bulk.messages
+
+
+def test_where_the_ledger_fails_the_shards_become_messages(flood: Flood, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is lost, and each message is tried by itself."""
+    paths = [flood.world.put(FLOOD[number]) for number in (0, 16, 32)]
+
+    def fail(*_: object, **__: object) -> None:
+        raise ServiceUnavailableError("storage is away")
+
+    with monkeypatch.context() as away:
+        for method in ("record_first_verdicts", "record_shard"):
+            away.setattr(MemoryLedger, method, fail)
+        handle_passed_on(small(*paths), flood.world.services)
+    assert (0, [1, 1, 1]) == (flood.num_judged(), [len(read_uploads(text)) for text in flood.world.bulk.messages])
+    serve_uploads(flood.world)
+    assert flood.num_judged() == 3
+
+
 def test_shards_of_a_message_ask_once_how_many_their_split_has(flood: Flood, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a name states another number, the ledger is asked again; the next message starts afresh."""
     asked: list[int] = []
@@ -308,7 +398,7 @@ def test_after_a_minute_a_dataset_has_another_turn(flood: Flood) -> None:
 def test_where_nothing_waits_nothing_is_passed_on(flood: Flood) -> None:
     """Passing on costs another message; the second queue is only for what the first one cannot take."""
     for name in FLOOD[:50]:
-        flood.arrive(flood.world.put(name), waited_s=1.9)
+        flood.arrive(flood.world.put(name), waited_s=1.4)
     assert (50, 0) == (flood.num_judged(), len(flood.world.bulk.messages))
 
 

@@ -139,10 +139,11 @@ def _size_of(bucket: int, num_shards: int) -> int:
 
 def layout_of(pipeline: Pipeline, version: DatasetVersion, services: IngestServices | RunServices) -> VersionLayout:
     """Return a version as the layout of its pipeline sees it."""
-    kind: type[VersionLayout] = NamedVersion
+    kinds: dict[str, type[VersionLayout]] = {"names": NamedVersion}
     if pipeline.data.layout.has_any_names:
         from function_app.ingest.list_layout import ListVersion
         from function_app.ingest.listed_layouts import MarkedVersion, QuietVersion
 
-        kind = {"marker": MarkedVersion, "manifest": ListVersion, "quiet": QuietVersion}[pipeline.data.layout.kind]
+        kinds |= {"marker": MarkedVersion, "manifest": ListVersion, "quiet": QuietVersion}
+    kind = kinds[pipeline.data.layout.kind]
     return kind(pipeline=pipeline, version=version, services=services)

@@ -33,11 +33,17 @@ def _dataset(_context: click.Context, _parameter: click.Parameter, value: str | 
     return value
 
 
+dataset_option = click.option(
+    "--dataset",
+    callback=_dataset,
+    metavar="NAME",
+    help="Name of dataset and pipeline (default: the folder's or the file's name).",
+)
+
+
 @click.command(epilog="Example: landfall init shards --dataset photos")
 @click.argument("shards", nargs=-1, metavar="[PATH|URL ...]")
-@click.option(
-    "--dataset", callback=_dataset, metavar="NAME", help="Name of dataset and pipeline (default: the folder's name)."
-)
+@dataset_option
 @click.option(
     "--to",
     "target",
@@ -115,7 +121,7 @@ def _facts(name: str, files: Files, arguments: Sequence[str], folder: Path, clus
         counted_by=counted_by,
         classes=_classes(arguments),
         class_names=class_names,
-        **_machines(folder, cluster),
+        **machines_of(folder, cluster),
     )
 
 
@@ -162,7 +168,7 @@ def _classes(arguments: Sequence[str]) -> tuple[str, ...]:
         return ()
 
 
-def _machines(folder: Path, cluster: str | None) -> dict[str, Any]:
+def machines_of(folder: Path, cluster: str | None) -> dict[str, Any]:
     """Return what the cluster has, by the clusters.yaml beside the file. Raises CliError for one that it lacks."""
     from function_app.config.clusters import CLUSTERS_FILE
     from function_app.config.pipeline_files import load_clusters

@@ -16,7 +16,8 @@ from function_app.domain.records import BlobFacts, DatasetVersion, RecordedShard
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, marked_version, shard_place
 from function_app.ingest.closing import close_if_whole, close_version
 from function_app.ingest.rejected_copies import keep_rejected
-from function_app.ingest.rejections import add_first_rejection
+from function_app.ingest.rejections import add_first_rejection, with_packed_names
+from function_app.ingest.stored_shards import was_judged_for
 from function_app.ingest.time_budget import CONTINUED, validate_in_slices
 from function_app.ingest.validation_checkpoints import (
     StoredCheckpoint,
@@ -38,10 +39,8 @@ from shard_validation import (
     SourceGoneError,
     SourceUnavailableError,
 )
-from shard_validation.sets import with_sources
 from shared.errors import LandfallError
 from shared.safe_text import shown
-from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
 from shared.traces import place_of_version
 
 MAX_ROUNDS = 5
@@ -64,11 +63,13 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
     if reason := _irrelevance(upload):
         _suppress(upload.path, reason, services, event_id=upload.event_id)
         return
+    if marked := marked_version(upload.path, services.pipelines):
+        is_list = marked[0].data.layout.kind == "manifest"
+        checked = _checked_again(*marked, services)
+        services.history.record(upload.path, "list_written" if is_list else "marker_written", checked)
+        return
     if counted := counted_version(upload.path, services.pipelines):
         services.history.record(upload.path, "counts_stated", _checked_again(*counted, services))
-        return
-    if marked := marked_version(upload.path, services.pipelines):
-        services.history.record(upload.path, "marker_written", _checked_again(*marked, services))
         return
     try:
         place = shard_place(upload.path, services.pipelines)
@@ -127,7 +128,9 @@ def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | No
         return None
     try:
         place = shard_place(path, pipelines)
-        if services.telemetry_sink is not None and is_traced(place.shard.index, place.shard.num_shards):
+        has_list = place.pipeline.data.layout.kind == "manifest"  # each verdict is compared with it
+        has_trace = services.telemetry_sink is not None and is_traced(place.shard.index, place.shard.num_shards)
+        if has_list or has_trace:
             return None
         facts = services.shards.facts(place.path, content_up_to=services.turns.small_bytes)
         if facts is None or facts.content is None or claim_conflict(place, services):
@@ -231,7 +234,8 @@ def _irrelevance(upload: Upload) -> str | None:
 def _verdict_on(place: ShardPlace, facts: BlobFacts, services: IngestServices, *, is_counted: bool) -> _Judged | None:
     """Return the verdict on this content, from the ledger or new; None where there can be none."""
     known = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
-    if known is not None and (known.name, known.etag) == (place.shard.name, facts.etag):
+    is_same = known is not None and (known.name, known.etag) == (place.shard.name, facts.etag)
+    if known is not None and is_same and was_judged_for(known, place.pipeline.data.layout):
         _suppress(place.path, f"this content has already been judged: {known.state}", services, etag=facts.etag)
         return known, RecordedShard(replaced=None)
     if reason := _position_conflict(place, known, services):
@@ -280,7 +284,7 @@ def _judge(
     try:
         verdict = _validate(place, facts, begun, services)
         if verdict is not None and not verdict.accepted:
-            verdict = _with_sources(place, verdict, services)
+            verdict = with_packed_names(place, verdict, services)
             keep_rejected(place, facts, verdict, services)  # first: a recorded verdict is not repeated
     except SourceGoneError:
         _suppress(place.path, "the blob was deleted while it was read", services)
@@ -324,20 +328,6 @@ def _validate(
         return verdict
 
 
-def _with_sources(place: ShardPlace, verdict: ShardVerdict, services: IngestServices) -> ShardVerdict:
-    """Name the files that rejected records were packed from, where the version's dataset.json knows them."""
-    if all(reason.record_index is None for reason in verdict.reasons):
-        return verdict
-    try:
-        facts = services.shards.facts(f"{place.dataset_version}/{DATASET_FILE}")
-        if facts is None or facts.size_bytes > MAX_FILE_BYTES:
-            return verdict
-        content = services.shards.open(facts).read(0, facts.size_bytes)
-    except (SourceError, ServiceUnavailableError):
-        return verdict  # the messages lack a name, which is no reason to validate again
-    return with_sources(verdict, place.shard.name, content)
-
-
 def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: IngestServices) -> ShardRecord:
     return ShardRecord(
         dataset_version=place.dataset_version,
@@ -354,6 +344,7 @@ def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services
         validated_at=services.clock(),
         reasons=verdict.reasons,
         statistics=verdict.statistics.to_json(),
+        digests=verdict.digests or None,
     )
 
 

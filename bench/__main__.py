@@ -31,6 +31,7 @@ BENCHMARKS = {
     "training_loop": "training.run_loop",
     "training_memory": "training.run_memory",
     "validator": "validator.run",
+    "validator_parquet": "validator_parquet.run",
 }
 """Name of each benchmark to its function in `bench.benchmarks`; a module is imported when its benchmark runs."""
 

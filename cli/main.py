@@ -87,9 +87,13 @@ COMMANDS = {
     "up": LazyCommand("cli.up", "up", "Start the local twin and keep it running until Ctrl-C."),
     "validate": LazyCommand("cli.validate.command", "validate", "Check shards as the function app does."),
     "lint": LazyCommand("cli.lint", "lint", "Find mistakes in a Horovod training script."),
+    "script": LazyCommand("cli.importing.notebook", "script", "Make a script of a notebook."),
     "pack": LazyCommand("cli.pack.command", "pack", "Pack images or tables into shards."),
     "init": LazyCommand("cli.init.command", "init", "Look at shards and write a pipeline file for them."),
     "check": LazyCommand("cli.check", "check", "Check pipeline files before they are deployed."),
+    "import-batchai": LazyCommand(
+        "cli.importing.batchai", "import_batchai", "Write a pipeline file for a job of Azure Batch AI."
+    ),
     "publish": LazyCommand("cli.publish.command", "publish", "Register the training's environment and code."),
     "doctor": LazyCommand("cli.doctor.command", "doctor", "Check that a deployment has all that it needs."),
     "hook": LazyCommand("cli.deploy.command", "hook", "Run a step of `azd up`; azure.yaml calls it."),

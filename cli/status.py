@@ -74,6 +74,9 @@ def _split(name: str, split: Mapping[str, Any]) -> Iterator[str]:
         yield f"    missing {missing}"
     if split["num_missing"] > MAX_LISTED:
         yield f"    … {split['num_missing'] - MAX_LISTED:,} more are missing"
+    if unlisted := split.get("unlisted"):
+        more = f" and {split['num_unlisted'] - MAX_LISTED:,} more" if split["num_unlisted"] > MAX_LISTED else ""
+        yield f"    no part of the version, as its list does not name them: {', '.join(unlisted[:MAX_LISTED])}{more}"
 
 
 def _statistics(statistics: Mapping[str, Any]) -> Iterator[str]:

@@ -46,6 +46,7 @@ from shard_validation import (
     validate_shard,
     validate_shard_within,
 )
+from shard_validation.file_lists import FileList
 from shared.safe_text import mask_secrets, one_line, shown
 
 logger = logging.getLogger(__name__)
@@ -96,6 +97,8 @@ class NotifyServices:
     clock: Clock = utcnow
     telemetry_sink: TelemetrySink | None = None
     """Where spans and metrics go; None: nowhere."""
+    kept_lists: dict[tuple[str, str], FileList] = field(default_factory=dict)
+    """Path and ETag → list of a version's files, of those that were read last."""
     claim_lease: timedelta = timedelta(seconds=180)
     """How long one handler may take to submit or to deliver. It exceeds the clients' timeouts with all their retries,
     so an expired lease means that its holder died."""

@@ -20,6 +20,8 @@ MAX_NOTEBOOK_BYTES = 32 << 20
 NOTEBOOK_SUFFIX = ".ipynb"
 _OLDEST, _NEWEST = 3, 4
 _MAX_SHOWN_CHARS = 60
+_UNKNOWN = "get_ipython()"
+"""The value of what only IPython computes: a name that the lint does not know."""
 _RUNS_PYTHON = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun", "lprun"})
 """Magics whose code runs in the notebook itself."""
 _MAGIC = re.compile(r"(?P<indent>\s*)(?P<sign>%|!!?|\?{1,2})(?P<rest>.*)")
@@ -48,6 +50,8 @@ class Omission:
     """Within the cell, counted from 1."""
     text: str
     """The beginning of it."""
+    is_lost: bool = True
+    """Whether it has no effect: what `%time` and `%env` do stays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +161,8 @@ def _python_lines(number: int, text: str, omissions: list[Omission]) -> Iterator
     if cell_magic is not None:
         is_run = cell_magic[1] in _RUNS_PYTHON
         kind = LeftOut.MAGIC if is_run else LeftOut.CELL
-        omissions.append(Omission(kind=kind, cell=number, line=first + 1, text=_short(lines[first])))
+        text = _short(lines[first])
+        omissions.append(Omission(kind=kind, cell=number, line=first + 1, text=text, is_lost=not is_run))
         if not is_run:
             yield from ("#" if line.strip() else "" for line in lines)
             return
@@ -169,7 +174,8 @@ def _python_lines(number: int, text: str, omissions: list[Omission]) -> Iterator
             yield "#"  # a backslash continues the command above
         elif found is not None:
             python, kind = found
-            omissions.append(Omission(kind=kind, cell=number, line=index + 1, text=_short(line)))
+            is_lost = python.strip() == "pass" or python.endswith(_UNKNOWN)
+            omissions.append(Omission(kind=kind, cell=number, line=index + 1, text=_short(line), is_lost=is_lost))
             yield python.rstrip("\\")
         else:
             scanner.feed(line)
@@ -222,7 +228,7 @@ def _converted(line: str) -> tuple[str, LeftOut] | None:
     if equals and value.startswith(("%", "!")) and _TARGET.fullmatch(target):
         timed = _TIMED.match(value[1:]) if value.startswith("%") else None
         kind = LeftOut.SHELL if value.startswith("!") else LeftOut.MAGIC
-        return f"{target}= {timed['code'] if timed else 'get_ipython()'}", kind  # a name that the lint does not know
+        return f"{target}= {timed['code'] if timed else _UNKNOWN}", kind
     match = _HELP.fullmatch(line)
     return (f"{match['indent']}pass", LeftOut.HELP) if match is not None else None
 

@@ -32,7 +32,7 @@ BytesCheck = Callable[[Bytes, int], Fault | None]
 """Takes one value, which may be a view of the payload, and the record's index."""
 
 _ItemFormat = Literal["B", "i", "q", "f"]
-_ITEM_FORMATS: dict[str, _ItemFormat] = {"uint8": "B", "int32": "i", "int64": "q", "float32": "f"}
+ITEM_FORMATS: dict[str, _ItemFormat] = {"uint8": "B", "int32": "i", "int64": "q", "float32": "f"}
 _LIST_NAMES = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
 MAX_LABEL_BYTES = 64
 """Longer texts are not counted in the histogram."""
@@ -205,7 +205,7 @@ def _compile_numbers(spec: FeatureSpec, statistics: FeatureStatistics) -> Values
     is_float = spec.kind == "float"
 
     def check(values: Sequence[Any], _: int) -> Fault | None:
-        if not _fits_shape(len(values), shape):
+        if not fits_shape(len(values), shape):
             return _wrong_shape(spec, f"{len(values)} values")
         if not values:
             return None
@@ -223,7 +223,7 @@ def _compile_numbers(spec: FeatureSpec, statistics: FeatureStatistics) -> Values
     return check
 
 
-def _fits_shape(num_values: int, shape: tuple[int | None, ...]) -> bool:
+def fits_shape(num_values: int, shape: tuple[int | None, ...]) -> bool:
     """Whether so many values fill a shape, in which None stands for any size."""
     known = math.prod(d for d in shape if d is not None)
     if None not in shape:
@@ -276,7 +276,7 @@ def _compile_bytes(spec: FeatureSpec, check_value: BytesCheck) -> ValuesCheck:
     def check(values: Sequence[Any], index: int) -> Fault | None:
         if len(values) == 1:
             return check_value(values[0], index)
-        if one_value or not _fits_shape(len(values), spec.shape):
+        if one_value or not fits_shape(len(values), spec.shape):
             return Fault(
                 code=ReasonCode.FEATURE_WRONG_SHAPE,
                 feature=spec.name,
@@ -315,10 +315,8 @@ def _compile_image(spec: FeatureSpec, requirements: DataRequirements, statistics
 
 
 def _compile_raw(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesCheck:
-    item_format = _ITEM_FORMATS[spec.dtype or "uint8"]
-    item_bytes = struct.calcsize(item_format)
-    known = math.prod(d for d in spec.shape if d is not None) * item_bytes
-    is_open = None in spec.shape or not spec.shape
+    item_format = ITEM_FORMATS[spec.dtype or "uint8"]
+    size_fits, expected = raw_sizes(spec)
     has_range = spec.minimum is not None or spec.maximum is not None
     checks_items = has_range or item_format == "f"
     last_sound_size = -1
@@ -329,13 +327,9 @@ def _compile_raw(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesCheck
         if size == last_sound_size and not checks_items:
             statistics.num_present += 1
             return None
-        if size != known and not (is_open and known and size % known == 0):
-            return Fault(
-                code=ReasonCode.FEATURE_WRONG_SHAPE,
-                feature=spec.name,
-                expected=f"{'a multiple of ' if is_open else ''}{known} bytes ({spec.dtype} {list(spec.shape)})",
-                seen=f"{size} bytes",
-            )
+        if not size_fits(size):
+            code = ReasonCode.FEATURE_WRONG_SHAPE
+            return Fault(code=code, feature=spec.name, expected=expected, seen=f"{size} bytes")
         if content and checks_items and (fault := _raw_fault(spec, content, item_format)):
             return fault
         statistics.num_present += 1
@@ -344,6 +338,15 @@ def _compile_raw(spec: FeatureSpec, statistics: FeatureStatistics) -> BytesCheck
         return None
 
     return check
+
+
+def raw_sizes(spec: FeatureSpec) -> tuple[Callable[[int], bool], str]:
+    """Return a check whether so many bytes are a tensor of the feature's type and shape, and words for it."""
+    known = math.prod(d for d in spec.shape if d is not None) * struct.calcsize(ITEM_FORMATS[spec.dtype or "uint8"])
+    words = f"{known} bytes ({spec.dtype} {list(spec.shape)})"
+    if spec.shape and None not in spec.shape:
+        return known.__eq__, words
+    return lambda size: size == known or (known > 0 and size % known == 0), f"a multiple of {words}"
 
 
 def _raw_fault(spec: FeatureSpec, content: Bytes, item_format: _ItemFormat) -> Fault | None:

@@ -26,6 +26,7 @@ class ReasonCode(StrEnum):
     NO_RECORDS = "no_records"
     VALIDATION_TOO_LONG = "validation_too_long"
     VALIDATION_INTERRUPTED = "validation_interrupted"
+    DIFFERS_FROM_LIST = "differs_from_list"
     # the source
     SOURCE_CHANGED = "source_changed"
     SOURCE_GONE = "source_gone"
@@ -100,6 +101,7 @@ MEANINGS: Mapping[ReasonCode, str] = {
     _C.NO_RECORDS: "The shard is well formed but has no records.",
     _C.VALIDATION_TOO_LONG: "A compressed stream or row group, which cannot pause, takes longer than one execution.",
     _C.VALIDATION_INTERRUPTED: "Several executions in a row were killed or failed at the same place in the shard.",
+    _C.DIFFERS_FROM_LIST: "The list of the version's files states another size, checksum or record count for it.",
     _C.SOURCE_CHANGED: "The shard was overwritten while it was read. Not a verdict: the new content is validated.",
     _C.SOURCE_GONE: "The shard was deleted before it could be read.",
     _C.SOURCE_FORBIDDEN: "Reading the shard is not allowed: it was made private, or the role is missing.",

@@ -20,8 +20,8 @@ DriftAction = Literal["ignore", "warn", "block"]
 class Limits:
     """Upper bounds for everything that is read; the defaults keep a process below 150 MB of resident memory.
 
-    Raising ``max_example_bytes``, ``max_decoded_image_bytes`` or ``max_page_bytes`` raises that ceiling by about
-    four times as much.
+    Raising ``max_example_bytes`` or ``max_decoded_image_bytes`` raises that ceiling by about four times as much, and
+    so does ``max_page_bytes`` for the process that decodes Parquet, which stays below 250 MB.
     """
 
     max_shard_bytes: int = 4000 * 50_000 << 20
@@ -116,6 +116,8 @@ class DataRequirements:
     small_shard_ratio: float = 0.1
     """A shard with fewer records than this share of its split's median is rejected; 0 accepts any."""
     drift: DriftPolicy = field(default_factory=DriftPolicy)
+    digests: tuple[str, ...] = ()
+    """Digests of the whole content to take besides its CRC32C: `sha256`, `md5`."""
 
     def __post_init__(self) -> None:
         """Raise SchemaError naming the field."""
@@ -138,7 +140,9 @@ class DataRequirements:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-ready members."""
-        return {**asdict(self), "features": [f.to_json() for f in self.features], "splits": list(self.splits)}
+        members = {**asdict(self), "features": [f.to_json() for f in self.features], "splits": list(self.splits)}
+        digests = members.pop("digests")  # without any, the members are those of pipelines before there were digests
+        return {**members, "digests": list(digests)} if digests else members
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:
@@ -148,6 +152,7 @@ class DataRequirements:
             values["features"] = tuple(FeatureSpec.from_json(f) for f in values["features"])
         if "splits" in values:
             values["splits"] = tuple(values["splits"])
+        values["digests"] = tuple(values.get("digests", ()))
         for name, section in (("images", ImagePolicy), ("limits", Limits), ("drift", DriftPolicy)):
             if name in values:
                 values[name] = section(**_known(section, name, values[name]))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from shard_validation.file_lists import TFDS_FILE
 from shard_validation.reasons import Reason, ReasonCode
 from shard_validation.requirements import DataRequirements
 from shard_validation.validate import ShardStatistics, ShardVerdict
@@ -20,7 +21,6 @@ from shared.safe_text import shown
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 from shared.source_names import DATASET_FILE, packed_from, read_sources
 
-TFDS_FILE = "dataset_info.json"
 COUNT_FILES = (DATASET_FILE, TFDS_FILE)
 """Landfall's own file, and that of TensorFlow Datasets."""
 MAX_COUNTS_BYTES = 32 << 20

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from crc32c import crc32c
 
-from shard_validation.content import HEAD_BYTES, Content, ShardSource, held, name_fault, read_ahead, recognise
+from shard_validation.content import HEAD_BYTES, Chunk, Content, ShardSource, held, name_fault, read_ahead, recognise
 from shard_validation.reasons import Fault, Reason, ReasonCode
 from shard_validation.requirements import DataRequirements
 from shared.record_framing import Compression
@@ -16,6 +17,8 @@ from shared.shard_names import DataFormat
 
 READ_ONLY = "read_only"
 """Set in a checkpoint where the content is not a shard, and only its CRC is taken."""
+DIGESTS_ONLY = "digests_only"
+"""Set in a checkpoint where all is checked, and only the digests, whose state cannot be stored, are to be taken."""
 
 Progress = Callable[[int], None]
 """Takes the number of bytes of the shard that were processed since the last call."""
@@ -60,19 +63,45 @@ def validate_shard_within(
     if checkpoint is not None:
         task.checkpoint = checkpoint
         task.restore(checkpoint["findings"])
-    return _validate(task)
+    outcome = _validate(task)
+    if isinstance(outcome, Paused) or not outcome.accepted or len(outcome.digests) == len(task.requirements.digests):
+        return outcome
+    # The hash of what was read before a pause is lost. To take it again needs an execution's full time.
+    checkpoint = {"findings": task.findings(), "position": source.size_bytes, DIGESTS_ONLY: True}
+    return Paused(checkpoint=checkpoint, bytes_done=source.size_bytes)
 
 
 def _validate(task: Task) -> ShardVerdict | Paused:
     content = recognise(task.source.read(0, min(HEAD_BYTES, task.source.size_bytes)))
     task.data_format, task.compression = content.data_format, content.compression
+    if task.checkpoint is None:
+        task.begin_digests()
     if task.checkpoint is None and (fault := _content_fault(task, content)):
         task.report(fault, byte_offset=0)
         return _read_only(task, 0)
     checkpoint = task.checkpoint or {}
+    if checkpoint.get(DIGESTS_ONLY):
+        return _digests_only(task)
     if content.data_format is None or checkpoint.get(READ_ONLY):
         return _read_only(task, checkpoint.get("position", 0))
     return FORMATS[content.data_format](task)
+
+
+def _digests_only(task: Task) -> ShardVerdict:
+    """Take the digests of content that was validated in several slices. It cannot pause."""
+    task.begin_digests()
+    position = 0
+    for chunk in read_ahead(task.source):
+        task.take_digests(chunk)
+        task.progress(0)
+        position += len(chunk)
+        if position < task.source.size_bytes and task.out_of_time():
+            expected = "a shard whose digest can be taken within one execution (write smaller shards)"
+            seen = f"{position} of {task.source.size_bytes} bytes when its time was over"
+            task.report(Fault(code=ReasonCode.VALIDATION_TOO_LONG, expected=expected, seen=seen))
+            task.hashes = {}
+            break
+    return task.verdict()
 
 
 def _content_fault(task: Task, content: Content) -> Fault | None:
@@ -121,6 +150,8 @@ class ShardVerdict:
     num_reasons: int = 0
     """All that were found; `reasons` holds the first of them."""
     statistics: ShardStatistics
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Algorithm → digest of the content in lower-case hexadecimal digits, of those that were required."""
 
     @property
     def content_format(self) -> str:
@@ -256,6 +287,17 @@ class Task:
     statistics: ShardStatistics = field(default_factory=ShardStatistics)
     reasons: list[Reason] = field(default_factory=list)
     num_reasons: int = 0
+    hashes: dict[str, hashlib._Hash] = field(default_factory=dict)
+    """Algorithm → hash of the content so far; empty after a pause, because its state cannot be stored."""
+
+    def begin_digests(self) -> None:
+        """Begin the digests that are required, at the first byte of the content."""
+        self.hashes = {name: hashlib.new(name, usedforsecurity=False) for name in self.requirements.digests}
+
+    def take_digests(self, chunk: Chunk) -> None:
+        """Hash the next chunk of the content."""
+        for hasher in self.hashes.values():
+            hasher.update(chunk)
 
     def report(self, fault: Fault, record_index: int | None = None, byte_offset: int | None = None) -> None:
         """Count a fault, and keep it as a reason while there are fewer than ``limits.max_reasons``."""
@@ -267,6 +309,7 @@ class Task:
         """Take the CRC of the content from ``position``; return the end, or where a pause was requested."""
         for chunk in read_ahead(self.source, position):
             self.crc = crc32c(chunk, self.crc)
+            self.take_digests(chunk)
             position += len(chunk)
             self.progress(len(chunk))
             if position < self.source.size_bytes and self.should_pause():
@@ -286,6 +329,7 @@ class Task:
             reasons=tuple(self.reasons),
             num_reasons=self.num_reasons,
             statistics=self.statistics,
+            digests={name: hasher.hexdigest() for name, hasher in self.hashes.items()},
         )
 
     def findings(self) -> dict[str, Any]:

@@ -85,12 +85,15 @@ written by any program and their events come in any order, twice or never.
 - `marker`: files have any names and may lie in folders, such as `split=train/part-00000-….c000.snappy.parquet` or
   `train/day=3/x.parquet`. The version is whole when a file `_SUCCESS` was written after them and every listed file is
   accepted.
+- `manifest`: files as with `marker`. The version is whole when every file that a list in its folder names is accepted
+  and is as the list states.
 - `quiet`: files as with `marker`. The version is taken for whole when every listed file is accepted and none was
   written or deleted for `quiet_s`. Only the sweep sees that, so it takes up to one of its periods longer. It is a
   guess, and status, history and the tags of the model say so: use it where no marker can be written.
 
-With `marker` and `quiet`, the split of a file is, in this order: a folder named `train` or `split=train`; the first
-of `patterns` that matches its path; a draw by `shares`; or the only split. Files in a folder of a split that the
+With `marker`, `manifest` and `quiet`, the split of a file is, in this order: a folder named `train` or `split=train`;
+the first of `patterns` that matches its path; with `manifest`, the split in a name with `-of-N`; a draw by `shares`;
+or the only split. Files in a folder of a split that the
 pipeline does not ask for, such as `test`, are ignored. So are names that begin with `_` or `.`, or end in `.crc`
 (`_started_…`, `_committed_…`, `_metadata`, everything below `_temporary`), and well-formed files without a record.
 A split that is drawn by a path changes when the files get other names; `draw_by` keeps what belongs together in one
@@ -109,6 +112,36 @@ half of an append or of an overwrite is never trained on. Copy the marker last: 
 it (`--exclude-pattern _SUCCESS`) and copy it by itself. `landfall status` names the files that are not accepted, and
 the marker where it is missing or older than a file. A version has at most 100,000 files, with at most 255 characters
 below its folder.
+
+With `manifest`, the name of the list says how it is read:
+
+- `SHA256SUMS` or `MD5SUMS` (any name that contains `sha256` or `md5`): as `sha256sum` and `md5sum` of coreutils write
+  it, also with `--binary` and `--tag`. In the version's folder:
+  `find . -name '*.parquet' -exec sha256sum {} + > SHA256SUMS`.
+- `dataset_info.json`, as TensorFlow Datasets writes it: the names of the shards and their numbers of records.
+- `dataset.json`, as `landfall pack` writes it: names, sizes, numbers of records and CRC32C.
+- `….csv`: UTF-8, with a header of `name` and any of `split`, `size`, `records`, `sha256`, `md5`, `crc32c`. An empty
+  cell states nothing.
+
+```yaml
+data:
+  format: parquet
+  splits: [train, validation]
+  layout: {kind: manifest, manifest: files.csv}
+```
+
+What the list states of a file must hold. A file that differs is rejected (`differs_from_list`) with the line that
+it contradicts, as soon as both are there; a corrected file, or a list that agrees, takes that back. A `split` is
+compared with the one that follows from the path. Files that the list does not name are no part of the version:
+`landfall status` names them. Texts (`.md`, `.txt`, `.json`, `.yaml`, `.csv`, `.html`, `.pdf`) and files of splits
+that the pipeline does not ask for may be listed. A script of your own must read the files that the manifest names,
+not all in the folder. A new list opens the next generation. With a checksum for a file,
+the list may be written before or after it; without, the file must not be newer than the list, as with a marker, so
+copy the list last. A list has at most 32 MiB and 100,000 files; paths are relative to its folder, without `..`.
+
+SHA-256 and MD5 are taken while a shard is validated (with a CSV, both). A shard whose validation was paused, which
+happens beyond 256 MiB and a minute, is read once more for them. The property Content-MD5 of a blob is not used: it
+may be what the uploader claims.
 """
 CLUSTERS_HEAD = """
 ## clusters.yaml

@@ -181,11 +181,11 @@ def write_varied_shard(folder: Path, *, size: int, total_bytes: int) -> ShardFil
 
 
 def _example(chance: random.Random, size: int, encoding: str) -> bytes:
-    image = chance.randbytes(size) if encoding == "raw" else _jpeg(chance, size)
+    image = chance.randbytes(size) if encoding == "raw" else some_jpeg(chance, size)
     return encode_example({"image": image, "label": chance.randrange(10)})
 
 
-def _jpeg(chance: random.Random, size: int) -> bytes:
+def some_jpeg(chance: random.Random, size: int) -> bytes:
     """Return a JPEG of about this size: a small one with random bytes before its end marker."""
     from PIL import Image
 

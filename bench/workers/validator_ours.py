@@ -40,13 +40,18 @@ def schema(path: str, size: int, encoding: str) -> int:
 
 def validate_blob(path: str) -> int:
     """Validate a blob as the function app does; return its records."""
+    return _num_records(blob_source(path), DataRequirements(features=(ANY_IMAGE, LABEL)))
+
+
+def blob_source(path: str) -> ShardSource:
+    """Return a blob as the function app reads it."""
     from function_app.adapters.blobs import BlobShardStore
 
     store = BlobShardStore(_connection(), CONTAINER)
     facts = store.facts(path)
     if facts is None:
         raise ValueError(f"{path}: no such blob")
-    return _num_records(store.open(facts), DataRequirements(features=(ANY_IMAGE, LABEL)))
+    return store.open(facts)
 
 
 def read_blob(path: str) -> int:
@@ -58,9 +63,9 @@ def read_blob(path: str) -> int:
     return offset
 
 
-def peak() -> int:
-    """Return the peak of this process's resident memory, in bytes (VmHWM, proc(5))."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+def peak(process: int | str = "self") -> int:
+    """Return the peak of a process's resident memory, in bytes (VmHWM, proc(5))."""
+    lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
 
 

@@ -16,7 +16,7 @@ from cli import PIPELINES
 from cli.errors import CliError
 from cli.init.files import Files, find_files
 from cli.init.proposal import Facts, Proposal
-from cli.init.sampling import Sample, format_of, read_sample
+from cli.init.sampling import Sample, format_of, read_sample, stated_classes
 from cli.validate.inputs import ShardInput, find_counts, open_url
 from shard_validation import CountsError, LocalFileSource, ShardSource, SourceError, read_counts
 from shared.safe_text import one_line, shown
@@ -33,11 +33,17 @@ def _dataset(_context: click.Context, _parameter: click.Parameter, value: str | 
     return value
 
 
+dataset_option = click.option(
+    "--dataset",
+    callback=_dataset,
+    metavar="NAME",
+    help="Name of dataset and pipeline (default: the folder's or the file's name).",
+)
+
+
 @click.command(epilog="Example: landfall init shards --dataset photos")
 @click.argument("shards", nargs=-1, metavar="[PATH|URL ...]")
-@click.option(
-    "--dataset", callback=_dataset, metavar="NAME", help="Name of dataset and pipeline (default: the folder's name)."
-)
+@dataset_option
 @click.option(
     "--to",
     "target",
@@ -88,11 +94,12 @@ def _name_of(arguments: Sequence[str]) -> str:
 
 def _facts(name: str, files: Files, arguments: Sequence[str], folder: Path, cluster: str | None) -> Facts:
     by_split = files.by_split
-    sample, data_format, sizes = Sample(), "", list[float]()
+    sample, data_format, sizes, class_names = Sample(), "", list[float](), dict[str, tuple[str, ...]]()
     for members in by_split.values():
         for shard in dict.fromkeys((members[0], members[-1])):
             with _opened(shard) as source:
                 data_format = data_format or format_of(source)
+                class_names = class_names or (stated_classes(source) if data_format == "parquet" else {})
                 before = sample.num_records
                 for record in read_sample(source, shard.label):
                     sample.add(shard.label, record)
@@ -113,7 +120,8 @@ def _facts(name: str, files: Files, arguments: Sequence[str], folder: Path, clus
         counts=counts,
         counted_by=counted_by,
         classes=_classes(arguments),
-        **_machines(folder, cluster),
+        class_names=class_names,
+        **machines_of(folder, cluster),
     )
 
 
@@ -160,7 +168,7 @@ def _classes(arguments: Sequence[str]) -> tuple[str, ...]:
         return ()
 
 
-def _machines(folder: Path, cluster: str | None) -> dict[str, Any]:
+def machines_of(folder: Path, cluster: str | None) -> dict[str, Any]:
     """Return what the cluster has, by the clusters.yaml beside the file. Raises CliError for one that it lacks."""
     from function_app.config.clusters import CLUSTERS_FILE
     from function_app.config.pipeline_files import load_clusters

@@ -22,6 +22,8 @@ EPOCHS = 10
 MIN_STEPS = 8
 """Steps of an epoch that the proposed batch size leaves."""
 MAX_BATCH = 64
+MAX_SHOWN = 10
+"""Names of classes in a comment."""
 MAX_CLASSES = 30_000
 """A feature with larger numbers is an id rather than a label."""
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
@@ -49,6 +51,8 @@ class Facts:
     counted_by: str
     classes: Sequence[str] = ()
     """Names of the classes, from dataset.json."""
+    class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Feature → names of its classes, from the Parquet files."""
     cluster: str | None = None
     max_nodes: int = 1
     processes_per_node: int = 1
@@ -158,7 +162,7 @@ class Proposal:
         elif seen.lengths != {1}:
             members["shape"] = f"[{seen.lengths.copy().pop() if len(seen.lengths) == 1 else 'null'}]"
         if name == label:
-            low, high, comment = self._range(seen)
+            low, high, comment = self._range(name)
             members.update(minimum=str(low), maximum=str(high))
         elif seen.kind != "bytes" and seen.minimum is not None:
             comment = f"seen {seen.minimum:g} to {seen.maximum:g}"
@@ -171,13 +175,14 @@ class Proposal:
             self.marks.append(comment.removeprefix(MARK).strip())
         return f"    {_quoted(name)}: {{{listed}}}" + (f"  # {comment}" if comment else "")
 
-    def _range(self, seen: Seen) -> tuple[int, int, str]:
+    def _range(self, label: str) -> tuple[int, int, str]:
         """Return the range of the labels, and where it comes from."""
+        seen = self.facts.sample.features[label]
         low, high = int(seen.minimum or 0), int(seen.maximum or 0)
-        if self.facts.classes:
-            names = ", ".join(_comment(name) for name in self.facts.classes[:10])
-            more = ", …" if len(self.facts.classes) > len(self.facts.classes[:10]) else ""
-            return 0, len(self.facts.classes) - 1, f"from dataset.json: {names}{more}"
+        own = self.facts.class_names.get(label)
+        if high < len(classes := own or self.facts.classes):
+            names = ", ".join(map(_comment, classes[:MAX_SHOWN])) + (", …" if len(classes) > MAX_SHOWN else "")
+            return 0, len(classes) - 1, f"from {'the files' if own else 'dataset.json'}: {names}"
         low = low if low <= 1 else 0  # the sample may have missed the first ones
         return low, high, f"{MARK} is this the whole range? Seen {seen.minimum} to {seen.maximum}"
 
@@ -234,7 +239,7 @@ class Proposal:
             return
         if label != "label":
             yield f"label_feature: {_quoted(label)}"
-        low, high, _ = self._range(self.facts.sample.features[label])
+        low, high, _ = self._range(label)
         if low:
             yield f"label_offset: {low}  # labels begin with {low}"
         yield f"num_classes: {max(2, high - low + 1)}  # labels {low} to {high}"
@@ -274,7 +279,7 @@ class Proposal:
         if label is None:
             chance = 0.5
         else:
-            low, high, _ = self._range(self.facts.sample.features[label])
+            low, high, _ = self._range(label)
             chance = 1 / max(2, high - low + 1)
         bound = round(chance + 0.2 * (1 - chance), 2)
         yield f"    - {{metric: val_accuracy, at_least: {bound}}}  " + self._mark(

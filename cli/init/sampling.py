@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -115,6 +116,25 @@ def read_sample(source: ShardSource, label: str) -> Iterator[Record]:
         yield from _parquet(source, label)
     else:
         yield from _tfrecord(source, label, is_compressed=bool(content.compression))
+
+
+def stated_classes(source: ShardSource) -> dict[str, tuple[str, ...]]:
+    """Return feature → names of its classes, where the library `datasets` wrote them into a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from shard_validation.parquet.blocks import BlockFile
+
+    try:
+        schema = pq.ParquetFile(BlockFile(source), pre_buffer=False, buffer_size=64 << 10).schema_arrow
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {
+            name: tuple(map(str, feature["names"]))
+            for name, feature in features.items()
+            if isinstance(feature, dict) and isinstance(feature.get("names"), list)
+        }
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
 
 
 def format_of(source: ShardSource) -> str:

@@ -61,8 +61,8 @@ def upload(
     environment variable DataStorage (a connection string), DataStorage__blobServiceUri (a URL), or the local twin
     of this clone.
 
-    Where the pipeline's `data.layout` has a marker, folders are uploaded with all that is in them, and the marker is
-    written last.
+    Where the pipeline's `data.layout` has a marker or a list of files, folders are uploaded with all that is in them,
+    and the marker or the list is written last.
 
     Several shards are uploaded at a time. An upload that was interrupted is continued by the same command: shards
     that are there already are left alone, and of a large one only the missing blocks are sent.
@@ -70,14 +70,25 @@ def upload(
     account, twin = data_account(account_url)
     intake = ask_for_intake(target[0], url, key, twin)
     shards = find_shards(sources, intake)
+    file_list = shards.pop(intake.manifest or "", None)
     refuse_ignored(shards, target[1], intake=intake)
     version = "/".join(target)
     with open_uploader(account, container) as uploader:
         num_there = upload_all(uploader, list(shards.values()), target, names=list(shards), overwrite=overwrite)
         if intake.marker:
             uploader.mark(f"{version}/{intake.marker}", is_new=num_there < len(shards))
+        if intake.manifest:
+            _upload_list(uploader, file_list, f"{version}/{intake.manifest}")
     there = f" ({num_there} were there already)" if num_there else ""
     click.echo(f"Uploaded {len(shards) - num_there} shards as {version}{there}. Next: landfall status {version}")
+
+
+def _upload_list(uploader: ShardUploader, file_list: Path | None, path: str) -> None:
+    """Upload the list of a version's files, also again: without checksums it does not count for newer files."""
+    if file_list is None:
+        click.echo(f"{path}, the list of the version's files, is not among them: upload it last.", err=True)
+    else:
+        uploader.upload(file_list, path, lambda _: None, overwrite=True)
 
 
 def find_shards(sources: tuple[Path, ...], intake: Intake | None = None) -> dict[str, Path]:
@@ -129,6 +140,11 @@ class Intake:
         return self._layout.marker if self._layout.kind == "marker" else None
 
     @property
+    def manifest(self) -> str | None:
+        """The name of the list of a version's files, None where there is none."""
+        return self._layout.manifest if self._layout.kind == "manifest" else None
+
+    @property
     def takes_folders(self) -> bool:
         """Whether shards may lie in folders."""
         return self._layout.has_any_names
@@ -136,6 +152,10 @@ class Intake:
     def is_left_behind(self, name: str) -> bool:
         """Whether the function app takes a file for what a writer leaves behind."""
         return self._layout.is_left_behind(name)
+
+    def is_text(self, name: str) -> bool:
+        """Whether a file may lie beside the shards, as a text that the list may name."""
+        return self._layout.is_text(name)
 
     def check(self, version: str, name: str) -> None:
         """Raise NotAShardError where the function app would ignore a file."""
@@ -158,7 +178,7 @@ def refuse_ignored(shards: Collection[str], version: str, *, intake: Intake) -> 
     problems = []
     for shard in shards:
         try:
-            if shard not in COUNT_FILES:
+            if shard not in COUNT_FILES and not intake.is_text(shard):
                 intake.check(version, shard)
         except NotAShardError as error:
             problems.append(one_line(str(error)))

@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from function_app.config.fields import Section, Split, matching
 from shard_validation import COUNT_FILES
+from shard_validation.file_lists import list_checksums
 from shared.shard_names import MAX_NAME_CHARS, DataFormat, ShardName, ShardNameError, parse_shard_name
 
 SPLIT_KEY = "split="
@@ -25,6 +26,8 @@ KNOWN_SPLITS = frozenset({
     "train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval", "evaluation",
 })  # fmt: skip
 """Folders of these names are splits, also where a pipeline does not ask for them: they must not end up in others."""
+DOCUMENTS = (".md", ".txt", ".json", ".yaml", ".yml", ".csv", ".html", ".pdf")
+"""Endings of files that lie beside the shards and are often listed with them."""
 MAX_SHARE_ERROR = 1e-6
 MAX_QUIET_S = 30 * 24 * 3600
 POSITION_BITS = 60
@@ -34,15 +37,22 @@ FileName = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", "a file 
 Pattern = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
 
 
+class NoSplitError(ShardNameError):
+    """Nothing says of which split a file is."""
+
+
 class Layout(Section):
     """How the files of a version lie, and what says that it is whole."""
 
-    kind: Literal["names", "marker", "quiet"] = "names"
+    kind: Literal["names", "marker", "manifest", "quiet"] = "names"
     """What says that a version is whole: `names`, the `-of-N` in the name of each shard; `marker`, a file that is
-    written after the shards, as Spark, Hadoop, Databricks and Dask do it; or `quiet`, that no file changes for a
-    while, which is a guess. With the last two, the names and folders of shards are free."""
+    written after the shards, as Spark, Hadoop, Databricks and Dask do it; `manifest`, a file that lists the shards,
+    such as SHA256SUMS; or `quiet`, that no file changes for a while, which is a guess. With the last three, the names
+    and folders of shards are free."""
     marker: FileName = "_SUCCESS"
     """With `marker`: the name of that file. It counts for the files in and below its folder that are not newer."""
+    manifest: FileName = "SHA256SUMS"
+    """With `manifest`: the name of the list in the version's folder, which says how it is read."""
     quiet_s: int = Field(default=900, ge=60, le=MAX_QUIET_S)
     """With `quiet`: seconds without a change after which a version is taken for whole. The sweep looks."""
     patterns: dict[Split, Pattern] = Field(default_factory=dict, max_length=16)
@@ -57,11 +67,14 @@ class Layout(Section):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        for field, kind in (("marker", "marker"), ("quiet_s", "quiet")):
+        for field, kind in (("marker", "marker"), ("manifest", "manifest"), ("quiet_s", "quiet")):
             if field in self.model_fields_set and self.kind != kind:
                 raise ValueError(f"{field} needs kind: {kind}")
         if not self.has_any_names and (self.patterns or self.shares or self.draw_by):
-            raise ValueError("patterns, shares and draw_by need kind: marker or quiet, because names state the split")
+            raise ValueError(
+                "patterns, shares and draw_by need kind: marker, manifest or quiet, because names state the split"
+            )
+        list_checksums(self.manifest)
         if self.shares and abs(sum(self.shares.values()) - 1) > MAX_SHARE_ERROR:
             raise ValueError(f"shares must add up to 1, got {sum(self.shares.values()):g}")
         if self.draw_by is not None and not self.shares:
@@ -72,6 +85,11 @@ class Layout(Section):
     def has_any_names(self) -> bool:
         """Whether files may have any names and lie in folders."""
         return self.kind != "names"
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The digests that validation takes because the list may state them."""
+        return list_checksums(self.manifest) if self.kind == "manifest" else ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that differ from the defaults, and the kind, from which the layout can be made again."""
@@ -91,8 +109,14 @@ class Layout(Section):
         """Whether a path within a version is what programs that write data leave behind, or hidden."""
         return any(map(_is_hidden, path.split("/"))) or path.endswith(".crc")
 
+    def is_text(self, path: str) -> bool:
+        """Whether a path within a version is that of a text, which a list may name beside the shards."""
+        return self.kind == "manifest" and path.lower().endswith(DOCUMENTS)
+
     def is_marker(self, path: str) -> bool:
-        """Whether a path within a version is that of a marker."""
+        """Whether a path within a version is that of a marker, or of the list of its files."""
+        if self.kind == "manifest":
+            return path == self.manifest
         *folders, name = path.split("/")
         return self.kind == "marker" and name == self.marker and self.may_hold_shards(folders)
 
@@ -110,7 +134,9 @@ class Layout(Section):
                 "program that wrote the data"
             )
         if self.is_marker(path):
-            raise ShardNameError(f"{path} is no shard: it is the marker that data.layout names")
+            raise ShardNameError(f"{path} is no shard: it is the {self.kind} that data.layout names")
+        if self.is_text(path):
+            raise ShardNameError(f"{path} is no shard: it is a text about the data")
         return ShardName(
             name=path,
             split=self._split_of(path, splits or ()),
@@ -130,11 +156,15 @@ class Layout(Section):
         for split, pattern in self.patterns.items():
             if fnmatchcase(path, pattern):
                 return split
+        if self.kind == "manifest" and (own := _split_in_name(path)) is not None:
+            if own in splits:
+                return own
+            raise ShardNameError(f"{path}: the pipeline asks for splits {', '.join(splits)}, not for {own}")
         if self.shares:
             return self._drawn(self._drawn_by(path, folders))
         if len(splits) == 1 and not self.patterns:
             return next(iter(splits))
-        raise ShardNameError(
+        raise NoSplitError(
             f"{path} is of no split: put it into a folder named after a split, such as train/ or {SPLIT_KEY}train/, "
             "or set data.layout.patterns or data.layout.shares"
         )
@@ -185,6 +215,14 @@ def _check_path(path: str) -> None:
 def _is_hidden(name: str) -> bool:
     """Whether Spark ignores a name. The partitions of a column ``_c`` lie in ``_c=1``."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _split_in_name(path: str) -> str | None:
+    """Return the split in a name with ``-of-N``, as TensorFlow Datasets and Hugging Face write it, too."""
+    try:
+        return parse_shard_name(path.rpartition("/")[2]).split
+    except ShardNameError:
+        return None
 
 
 def _format(path: str) -> DataFormat | None:

@@ -129,7 +129,9 @@ class Data(Section):
         others = ("format", "features", "layout")
         own = {name: getattr(self, name) for name in type(self).model_fields if name not in others}
         data_format = None if self.format == SYNTHETIC else self.format
-        return DataRequirements(data_format=data_format, features=self.feature_specs(), **own)
+        return DataRequirements(
+            data_format=data_format, features=self.feature_specs(), digests=self.layout.digests, **own
+        )
 
 
 class Limit(Section):

@@ -57,6 +57,8 @@ class ShardRecord:
     validated_at: datetime
     reasons: tuple[Reason, ...] = ()
     statistics: Mapping[str, Any] = field(default_factory=dict)
+    digests: Mapping[str, str] | None = None
+    """Algorithm → digest of the content, where the layout asked for any."""
 
     @property
     def bucket(self) -> int:
@@ -302,7 +304,8 @@ def normalise_etag(etag: str) -> str:
 
 def same_verdict(stored: ShardRecord | None, shard: ShardRecord) -> bool:
     """Whether a verdict repeats the one on record: same content, same outcome."""
-    return stored is not None and (stored.etag, stored.state) == (shard.etag, shard.state)
+    known = None if stored is None else (stored.etag, stored.state, stored.digests)
+    return known == (shard.etag, shard.state, shard.digests)
 
 
 def counter_change(stored: ShardRecord | None, shard: ShardRecord) -> int:

@@ -13,8 +13,8 @@ from function_app.domain.errors import LedgerConflictError, ServiceUnavailableEr
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import DatasetVersion, Generation, HistoryEntry, ShardRecord, manifest_path
 from function_app.ingest.drift import is_blocked_by_drift
-from function_app.ingest.layouts import accepted_rows, layout_of
-from function_app.ingest.stored_shards import CLOCK_SKEW
+from function_app.ingest.layouts import layout_of
+from function_app.ingest.stored_shards import CLOCK_SKEW, accepted_rows
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.ports import HistoryLedger
 from function_app.services import IngestServices

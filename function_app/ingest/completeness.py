@@ -27,6 +27,8 @@ class SplitDescription:
     accepted: int
     missing: tuple[str, ...]
     """Names of shards that have not come or were rejected, and what else is missing, in words."""
+    unlisted: tuple[str, ...]
+    """Files that are no part of the version, because its list does not name them."""
     rejected: tuple[ShardRecord, ...]
     num_rejected: int
     verdicts: tuple[ShardRecord | None, ...]
@@ -68,6 +70,7 @@ def _split(state: SplitState, requirements: DataRequirements) -> SplitDescriptio
         num_shards=state.num_shards,
         accepted=len(good),
         missing=tuple(state.missing),
+        unlisted=tuple(state.unlisted),
         rejected=tuple(rejected[:MAX_LISTED]),
         num_rejected=len(rejected),
         verdicts=_verdicts(state),

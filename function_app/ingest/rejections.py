@@ -9,12 +9,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from function_app.config.pipelines import Pipeline
+from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import DatasetVersion, ShardRecord, ShardState
 from function_app.domain.shard_paths import ShardPlace
 from function_app.notify.outbox import add_notifications
-from function_app.services import IngestServices
-from shard_validation import Reason
+from function_app.services import IngestServices, NotifyServices
+from shard_validation import Reason, ShardVerdict, SourceError
+from shard_validation.sets import with_sources
 from shared.safe_text import shown
+from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
 
 FIRST, SUMMARY = "shard_rejected", "shards_rejected"
 """Outcomes of the notifications."""
@@ -27,7 +30,7 @@ OF_SETS = "set_"
 
 
 def add_first_rejection(
-    place: ShardPlace, reasons: Sequence[Reason], services: IngestServices, *, etag: str = "", occasion: str = ""
+    place: ShardPlace, reasons: Sequence[Reason], services: NotifyServices, *, etag: str = "", occasion: str = ""
 ) -> bool:
     """Write the notification of a version's first rejected shard to the outbox; True where it is the first.
 
@@ -55,6 +58,20 @@ def add_first_rejection(
         content=content,
         services=services,
     )
+
+
+def with_packed_names(place: ShardPlace, verdict: ShardVerdict, services: IngestServices) -> ShardVerdict:
+    """Name the files that rejected records were packed from, where the version's dataset.json knows them."""
+    if all(reason.record_index is None for reason in verdict.reasons):
+        return verdict
+    try:
+        facts = services.shards.facts(f"{place.dataset_version}/{DATASET_FILE}")
+        if facts is None or facts.size_bytes > MAX_FILE_BYTES:
+            return verdict
+        content = services.shards.open(facts).read(0, facts.size_bytes)
+    except (SourceError, ServiceUnavailableError):
+        return verdict  # the messages lack a name, which is no reason to validate again
+    return with_sources(verdict, place.shard.name, content)
 
 
 def _what_to_do(pipeline: Pipeline, shard: str) -> str:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from function_app.config.layouts import Layout
+from function_app.config.pipelines import Pipeline
 from function_app.domain.errors import DocumentTooLargeError
 from function_app.domain.jobs import runs_own_script
 from function_app.domain.records import BlobFacts, DatasetVersion, RunRecord, ShardRecord, ShardState, manifest_path
@@ -146,6 +148,25 @@ def has_no_records(row: ShardRecord | None, facts: BlobFacts) -> bool:
     return codes == [ReasonCode.NO_RECORDS]
 
 
+def accepted_rows(rows: Iterable[ShardRecord], pipeline: Pipeline) -> list[ShardRecord]:
+    """Return the accepted shards of the pipeline's splits in their order."""
+    wanted = (r for r in rows if r.state is ShardState.ACCEPTED and r.split in pipeline.data.splits)
+    return sorted(wanted, key=lambda row: (row.split, row.index))
+
+
+def is_rejected_by_list(row: ShardRecord) -> bool:
+    """Whether nothing is wrong with a shard but that it differs from the list of its version's files."""
+    codes = [reason.code for reason in row.reasons]
+    return row.state is ShardState.REJECTED and codes == [ReasonCode.DIFFERS_FROM_LIST]
+
+
+def was_judged_for(row: ShardRecord, layout: Layout) -> bool:
+    """Whether a verdict has all that a layout asks for. One from before the pipeline's layout was changed may not."""
+    if is_rejected_by_list(row):
+        return layout.kind == "manifest"
+    return row.state is not ShardState.ACCEPTED or set(layout.digests) <= set(row.digests or ())
+
+
 def reject_gone(rows: Iterable[ShardRecord], services: IngestServices | RunServices) -> None:
     """Reject accepted shards that were deleted: they must not count, and their version is open again."""
     code = str(ReasonCode.SET_SHARD_GONE)
@@ -200,10 +221,13 @@ def _beside(
 ) -> list[ShardName]:
     """Return the shards that a run's script may read although the manifest does not name them.
 
-    Landfall's training reads what the manifest names, and names ``-of-N`` leave no room for another shard.
+    Landfall's training reads what the manifest names, and names ``-of-N`` leave no room for another shard. Beside
+    files that a list names, others may lie at any time: there a script has to keep to the manifest.
     """
     pipeline = services.pipelines.get(run.dataset_version.dataset)
-    if pipeline is None or not pipeline.data.layout.has_any_names or not runs_own_script(str(run.spec["command"])):
+    if pipeline is None or pipeline.data.layout.kind not in {"marker", "quiet"}:
+        return []
+    if not runs_own_script(str(run.spec["command"])):
         return []
     named, found = {shard.name for shard in shards}, list[ShardName]()
     for name, facts in stored.items():

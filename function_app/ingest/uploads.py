@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import islice
 
 from function_app.config.pipelines import Pipeline
@@ -15,7 +16,8 @@ from function_app.domain.records import BlobFacts, DatasetVersion, RecordedShard
 from function_app.domain.shard_paths import NotAShardError, ShardPlace, counted_version, marked_version, shard_place
 from function_app.ingest.closing import close_if_whole, close_version
 from function_app.ingest.rejected_copies import keep_rejected
-from function_app.ingest.rejections import add_first_rejection
+from function_app.ingest.rejections import add_first_rejection, with_packed_names
+from function_app.ingest.stored_shards import was_judged_for
 from function_app.ingest.time_budget import CONTINUED, validate_in_slices
 from function_app.ingest.validation_checkpoints import (
     StoredCheckpoint,
@@ -37,10 +39,8 @@ from shard_validation import (
     SourceGoneError,
     SourceUnavailableError,
 )
-from shard_validation.sets import with_sources
 from shared.errors import LandfallError
 from shared.safe_text import shown
-from shared.source_names import DATASET_FILE, MAX_FILE_BYTES
 from shared.traces import place_of_version
 
 MAX_ROUNDS = 5
@@ -63,11 +63,13 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
     if reason := _irrelevance(upload):
         _suppress(upload.path, reason, services, event_id=upload.event_id)
         return
+    if marked := marked_version(upload.path, services.pipelines):
+        is_list = marked[0].data.layout.kind == "manifest"
+        checked = _checked_again(*marked, services)
+        services.history.record(upload.path, "list_written" if is_list else "marker_written", checked)
+        return
     if counted := counted_version(upload.path, services.pipelines):
         services.history.record(upload.path, "counts_stated", _checked_again(*counted, services))
-        return
-    if marked := marked_version(upload.path, services.pipelines):
-        services.history.record(upload.path, "marker_written", _checked_again(*marked, services))
         return
     try:
         place = shard_place(upload.path, services.pipelines)
@@ -109,8 +111,8 @@ class FirstVerdict:
 
     upload: Upload
     place: ShardPlace
-    facts: BlobFacts
     record: ShardRecord
+    written_at: datetime
 
 
 def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | None:
@@ -119,13 +121,16 @@ def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | No
     No verdict is recorded, so `handle_upload` may handle the event afterwards. It also handles the few shards that
     are traced, so that their spans say how long each step took.
     """
-    if upload.is_repeated or upload.event_type == CONTINUED or _irrelevance(upload) or not _is_ours(upload, services):
-        return None
-    if counted_version(upload.path, services.pipelines) or marked_version(upload.path, services.pipelines):
+    path, pipelines = upload.path, services.pipelines
+    is_first = not upload.is_repeated and upload.event_type == CREATED and _irrelevance(upload) is None
+    is_file_of_version = counted_version(path, pipelines) or marked_version(path, pipelines)
+    if not is_first or is_file_of_version or not _is_ours(upload, services):
         return None
     try:
-        place = shard_place(upload.path, services.pipelines)
-        if services.telemetry_sink is not None and is_traced(place.shard.index, place.shard.num_shards):
+        place = shard_place(path, pipelines)
+        has_list = place.pipeline.data.layout.kind == "manifest"  # each verdict is compared with it
+        has_trace = services.telemetry_sink is not None and is_traced(place.shard.index, place.shard.num_shards)
+        if has_list or has_trace:
             return None
         facts = services.shards.facts(place.path, content_up_to=services.turns.small_bytes)
         if facts is None or facts.content is None or claim_conflict(place, services):
@@ -133,8 +138,10 @@ def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | No
         verdict = services.validate(services.shards.open(facts), place.pipeline.data.requirements())
     except (NotAShardError, SourceError, LandfallError):
         return None  # whatever it is, handle_upload meets it too
-    record = _record(place, facts, verdict, services)
-    return FirstVerdict(upload=upload, place=place, facts=facts, record=record) if verdict.accepted else None
+    if not verdict.accepted:
+        return None
+    record, written_at = _record(place, facts, verdict, services), facts.last_modified
+    return FirstVerdict(upload=upload, place=place, record=record, written_at=written_at)
 
 
 def record_first(group: Sequence[FirstVerdict], services: IngestServices) -> bool:
@@ -148,7 +155,7 @@ def record_first(group: Sequence[FirstVerdict], services: IngestServices) -> boo
     for one in group:
         path, record, first = one.place.path, one.record, _in_words(one.record)
         services.history.record(path, f"shard_{record.state}", first, etag=record.etag, crc32c=record.crc32c)
-    last, written_at = group[-1], min(one.facts.last_modified for one in group)
+    last, written_at = group[-1], min(one.written_at for one in group)
     with _span(last.upload, last.place, services):
         close_if_whole(last.place.pipeline, last.record, services, written_at=written_at, accepted=accepted)
     return True
@@ -227,7 +234,8 @@ def _irrelevance(upload: Upload) -> str | None:
 def _verdict_on(place: ShardPlace, facts: BlobFacts, services: IngestServices, *, is_counted: bool) -> _Judged | None:
     """Return the verdict on this content, from the ledger or new; None where there can be none."""
     known = services.ledger.shard(place.dataset_version, place.shard.split, place.shard.index)
-    if known is not None and (known.name, known.etag) == (place.shard.name, facts.etag):
+    is_same = known is not None and (known.name, known.etag) == (place.shard.name, facts.etag)
+    if known is not None and is_same and was_judged_for(known, place.pipeline.data.layout):
         _suppress(place.path, f"this content has already been judged: {known.state}", services, etag=facts.etag)
         return known, RecordedShard(replaced=None)
     if reason := _position_conflict(place, known, services):
@@ -276,7 +284,7 @@ def _judge(
     try:
         verdict = _validate(place, facts, begun, services)
         if verdict is not None and not verdict.accepted:
-            verdict = _with_sources(place, verdict, services)
+            verdict = with_packed_names(place, verdict, services)
             keep_rejected(place, facts, verdict, services)  # first: a recorded verdict is not repeated
     except SourceGoneError:
         _suppress(place.path, "the blob was deleted while it was read", services)
@@ -320,20 +328,6 @@ def _validate(
         return verdict
 
 
-def _with_sources(place: ShardPlace, verdict: ShardVerdict, services: IngestServices) -> ShardVerdict:
-    """Name the files that rejected records were packed from, where the version's dataset.json knows them."""
-    if all(reason.record_index is None for reason in verdict.reasons):
-        return verdict
-    try:
-        facts = services.shards.facts(f"{place.dataset_version}/{DATASET_FILE}")
-        if facts is None or facts.size_bytes > MAX_FILE_BYTES:
-            return verdict
-        content = services.shards.open(facts).read(0, facts.size_bytes)
-    except (SourceError, ServiceUnavailableError):
-        return verdict  # the messages lack a name, which is no reason to validate again
-    return with_sources(verdict, place.shard.name, content)
-
-
 def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services: IngestServices) -> ShardRecord:
     return ShardRecord(
         dataset_version=place.dataset_version,
@@ -350,6 +344,7 @@ def _record(place: ShardPlace, facts: BlobFacts, verdict: ShardVerdict, services
         validated_at=services.clock(),
         reasons=verdict.reasons,
         statistics=verdict.statistics.to_json(),
+        digests=verdict.digests or None,
     )
 
 

@@ -18,7 +18,7 @@ from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_pl
 from function_app.ingest.closing import accepted_content
 from function_app.ingest.layouts import layout_of
 from function_app.ingest.rejections import is_rejected_for_its_content
-from function_app.ingest.stored_shards import listing_mark
+from function_app.ingest.stored_shards import listing_mark, was_judged_for
 from function_app.ingest.time_budget import is_under_way
 from function_app.services import IngestServices
 
@@ -182,16 +182,16 @@ def _without_verdict(
         contradictory = size != place.shard.num_shards and size in backed[place.shard.split]
         verdict = verdicts.get((place.shard.split, place.shard.index))
         ripe = services.clock() - facts.last_modified >= services.sweep_grace
-        if ripe and not contradictory and not _holds(verdict, facts, names):
+        if ripe and not contradictory and not _holds(verdict, place, facts, names):
             yield place, facts
 
 
-def _holds(verdict: ShardRecord | None, facts: BlobFacts, names: set[str]) -> bool:
+def _holds(verdict: ShardRecord | None, place: ShardPlace, facts: BlobFacts, names: set[str]) -> bool:
     """Whether the verdict on record still holds: it is on this content, or on another file that still exists."""
     if verdict is None:
         return False
     if facts.path.endswith(f"/{verdict.name}"):
-        return verdict.etag == facts.etag
+        return verdict.etag == facts.etag and was_judged_for(verdict, place.pipeline.data.layout)
     return verdict.name in names
 
 

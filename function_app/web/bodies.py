@@ -166,6 +166,10 @@ class SplitBody(BaseModel):
     missing: list[str] = Field(
         description=f"Shards that do not exist or were rejected, and what else is missing; at most {MAX_LISTED}."
     )
+    num_unlisted: int = 0
+    unlisted: list[str] = Field(
+        default=[], description=f"Files that the version's list does not name: no part of it; at most {MAX_LISTED}."
+    )
     num_rejected: int
     rejected: list[RejectedShard] = Field(description=f"Rejected shards with their reasons; at most {MAX_LISTED}.")
     statistics: StatisticsBody
@@ -178,6 +182,8 @@ class SplitBody(BaseModel):
             accepted=split.accepted,
             num_missing=len(split.missing),
             missing=list(split.missing[:MAX_LISTED]),
+            num_unlisted=len(split.unlisted),
+            unlisted=list(split.unlisted[:MAX_LISTED]),
             num_rejected=split.num_rejected,
             rejected=[RejectedShard.of(row) for row in split.rejected],
             statistics=StatisticsBody.of(split),

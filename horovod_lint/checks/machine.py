@@ -35,11 +35,12 @@ def _check_gpus(view: View) -> Iterator[Finding]:
     """Find processes that use all GPUs of their node, or a GPU that may not exist."""
     if not view.uses_horovod:
         return
-    for place, chosen in _gpu_choices(view):
+    choices = list(_gpu_choices(view))
+    for place, chosen in choices:
         if _is_by_job_rank(view, chosen):
             yield view.finding(RuleCode.WRONG_GPU, place, f"the GPU is picked by {ast.unparse(chosen)[:60]}")
     trainings = training_calls(view)
-    if trainings and _computes_on_gpus(view) and not _may_be_pinned(view) and _has_several_gpus(view):
+    if trainings and not choices and _computes_on_gpus(view) and not _may_be_pinned(view) and _has_several_gpus(view):
         place = next(view.horovod_calls("init"), trainings[0])
         message = "the script does not pick a GPU for each process"
         yield view.finding(RuleCode.GPU_NOT_PINNED, place, message)

@@ -9,6 +9,7 @@ from shard_validation.content import ShardSource
 
 BLOCK_BYTES = 1 << 20
 MAX_BLOCKS = 6
+MAX_HELD_BYTES = 32 << 20
 
 
 class BlockFile(io.RawIOBase):
@@ -18,10 +19,20 @@ class BlockFile(io.RawIOBase):
         self._source = source
         self._position = 0
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._held_from, self._held = 0, b""
+
+    def hold(self, start: int, stop: int) -> None:
+        """Read a range that is read more than once from now on, unless it is large or fits into a few blocks."""
+        self._held = b""  # first, so that two are never held
+        if BLOCK_BYTES < stop - start <= MAX_HELD_BYTES:
+            self._held_from, self._held = start, self._source.read(start, stop - start)
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return ``length`` bytes, or fewer at the end of the content. Raises SourceError."""
         length = max(0, min(length, self._source.size_bytes - offset))
+        if self._held_from <= offset and offset + length <= self._held_from + len(self._held):
+            start = offset - self._held_from
+            return self._held[start : start + length]
         if length > BLOCK_BYTES:
             return self._source.read(offset, length)
         content = b""

@@ -1,5 +1,6 @@
-"""Columns of byte arrays decoded page by page: images are large, and pyarrow holds a page of them four times over.
+"""Byte arrays in pages too large to be held, decoded piece by piece: pyarrow would hold such a page four times over.
 
+pyarrow and pandas write up to 1,024 images into a page. pyarrow decodes all smaller pages, see `arrow_columns`.
 Source: apache/parquet-format, Encodings.md (PLAIN, RLE_DICTIONARY) and README.md, "Data Pages".
 """
 
@@ -11,7 +12,7 @@ from enum import Enum
 from itertools import accumulate, repeat
 
 from shard_validation.parquet.blocks import BlockFile
-from shard_validation.parquet.decompression import ByteStream, decompress, open_page
+from shard_validation.parquet.decompression import ByteStream, open_page
 from shard_validation.parquet.encodings import (
     BIT_PACKED,
     LENGTH_BYTES,
@@ -22,12 +23,11 @@ from shard_validation.parquet.encodings import (
     PageDataError,
     PlainValues,
     checked_levels,
-    count_present,
     hybrid_values,
     plain_values,
 )
 from shard_validation.parquet.footer import ColumnChunk
-from shard_validation.parquet.pages import Page, PageKind, read_body
+from shard_validation.parquet.pages import Page, PageKind
 from shard_validation.reasons import FaultError, ReasonCode
 
 _ENCODINGS = frozenset({PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY})
@@ -48,7 +48,7 @@ DEFERRED = Deferred.DEFERRED
 
 
 def decodes(chunk: ColumnChunk) -> bool:
-    """Whether `PageDecoder` reads a column chunk; pyarrow reads the others."""
+    """Whether `PageDecoder` can read a column chunk, so that its pages may have any size."""
     return (
         chunk.leaf.physical_type == "BYTE_ARRAY"
         and not chunk.is_nested
@@ -94,8 +94,7 @@ class PageDecoder:
             return
         try:
             _, stream = open_page(self._file, self._chunk, page)
-            for rows in self._deferred.by_value():
-                value = self._streamed_value(page, stream)
+            for rows, value in zip(self._deferred.by_value(), self._values(page, stream), strict=False):
                 yield from ((row, value) for row in rows)
             stream.finish()
         except PageDataError as error:
@@ -107,30 +106,48 @@ class PageDecoder:
         if page.kind == PageKind.DICTIONARY and is_large:
             self._large_dictionary, self._deferred = page, DeferredRows(page.num_values)
         elif page.kind == PageKind.DICTIONARY:
-            content = self._uncompressed(page, self._body(page), page.uncompressed_bytes)
-            self._dictionary = plain_values(content, page.num_values)
+            _, stream = open_page(self._file, self._chunk, page)
+            self._dictionary = plain_values(memoryview(stream.take(page.uncompressed_bytes)), page.num_values)
         elif page.holds_rows:
-            yield from self._streamed_rows(page) if is_large else self._rows(page)
+            if is_large and page.encoding != PLAIN:
+                seen = f"{page.largest_bytes} bytes of encoding {page.encoding}"
+                raise self._fault(page, f"plain values in pages above {self._max_held_bytes} bytes", seen, _TOO_LARGE)
+            yield from self._rows(page)
 
-    def _streamed_rows(self, page: Page) -> Iterator[bytes | None]:
-        if page.encoding != PLAIN:
-            seen = f"{page.largest_bytes} bytes of encoding {page.encoding}"
-            raise self._fault(page, f"plain values in pages above {self._max_held_bytes} bytes", seen, _TOO_LARGE)
+    def _rows(self, page: Page) -> Iterator[bytes | int | None]:
         self._held(page, sum(page.level_bytes))
         levels, stream = open_page(self._file, self._chunk, page)
-        highest = self._chunk.leaf.max_definition_level
+        highest, left = self._chunk.leaf.max_definition_level, page.uncompressed_bytes - len(levels)
         if page.kind == PageKind.DATA_V2:
             levels = levels[page.level_bytes[0] :]
         elif highest:
             self._check_level_encoding(page)
             levels = stream.take(self._held(page, int.from_bytes(stream.take(LENGTH_BYTES), "little")))
+            left -= LENGTH_BYTES + len(levels)
         present = hybrid_values(memoryview(levels), highest.bit_length(), page.num_values)
+        values = self._values(page, stream) if page.encoding == PLAIN else self._indexed(page, stream, left)
         for level in checked_levels(present, highest) if highest else repeat(highest, page.num_values):
-            yield self._streamed_value(page, stream) if level == highest else None
+            yield next(values) if level == highest else None
         stream.finish()
 
-    def _streamed_value(self, page: Page, stream: ByteStream) -> bytes:
-        return stream.take(self._held(page, int.from_bytes(stream.take(LENGTH_BYTES), "little")))
+    def _check_level_encoding(self, page: Page) -> None:
+        if page.level_encodings[0] != RLE:
+            raise self._fault(page, "run-length encoded definition levels", f"encoding {page.level_encodings[0]}")
+
+    def _values(self, page: Page, stream: ByteStream) -> Iterator[bytes]:
+        """Yield plain values without end."""
+        while True:
+            yield stream.take(self._held(page, int.from_bytes(stream.take(LENGTH_BYTES), "little")))
+
+    def _indexed(self, page: Page, stream: ByteStream, size_bytes: int) -> Iterator[bytes | int]:
+        """Return values of the dictionary, or indices of one that is not held, in a page of bounded size."""
+        dictionary = self._dictionary
+        has_dictionary = dictionary is not None or self._large_dictionary is not None
+        if page.encoding not in {PLAIN_DICTIONARY, RLE_DICTIONARY} or not has_dictionary:
+            raise self._fault(page, "plain values, or indices of a dictionary", f"encoding {page.encoding}")
+        content = memoryview(stream.take(max(0, size_bytes)))
+        indices = _indices(content, page.num_values)
+        return indices if dictionary is None else (dictionary[i] for i in indices)
 
     def _held(self, page: Page, size_bytes: int) -> int:
         """Return the size, where so many bytes may be held. Raises FaultError."""
@@ -139,73 +156,16 @@ class PageDecoder:
             raise self._fault(page, expected, f"one of {size_bytes} bytes", _TOO_LARGE)
         return size_bytes
 
-    def _rows(self, page: Page) -> Iterator[bytes | int | None]:
-        levels, content = self._parts(page)
-        if levels is None:
-            yield from self._present(page, content, page.num_values)
-            return
-        highest = self._chunk.leaf.max_definition_level
-        width = highest.bit_length()
-        num_present = count_present(hybrid_values(levels, width, page.num_values), highest)
-        present = self._present(page, content, num_present)
-        for level in hybrid_values(levels, width, page.num_values):
-            yield next(present) if level == highest else None
-
-    def _parts(self, page: Page) -> tuple[memoryview | None, memoryview]:
-        """Return the definition levels, where the column has any, and the values."""
-        has_levels = self._chunk.leaf.max_definition_level > 0
-        if page.kind == PageKind.DATA_V2:
-            skipped, num_level_bytes = page.level_bytes
-            start = skipped + num_level_bytes
-            body = self._body(page)
-            content = self._uncompressed(page, body[start:], page.uncompressed_bytes - start)
-            return (memoryview(body[skipped:start]) if has_levels else None), content
-        content = self._uncompressed(page, self._body(page), page.uncompressed_bytes)
-        if not has_levels:
-            return None, content
-        self._check_level_encoding(page)
-        stop = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
-        if stop > len(content):
-            raise PageDataError(f"{stop} bytes of levels in a page of {len(content)}")
-        return content[LENGTH_BYTES:stop], content[stop:]
-
-    def _check_level_encoding(self, page: Page) -> None:
-        if page.level_encodings[0] != RLE:
-            raise self._fault(page, "run-length encoded definition levels", f"encoding {page.level_encodings[0]}")
-
-    def _present(self, page: Page, content: memoryview, count: int) -> Iterator[bytes | int]:
-        if page.encoding == PLAIN:
-            values = plain_values(content, count)
-            return (values[i] for i in range(count))
-        dictionary = self._dictionary
-        has_dictionary = dictionary is not None or self._large_dictionary is not None
-        if page.encoding not in {PLAIN_DICTIONARY, RLE_DICTIONARY} or not has_dictionary:
-            raise self._fault(page, "plain values, or indices of a dictionary", f"encoding {page.encoding}")
-        if count and (not content or content[0] > _MAX_BIT_WIDTH):
-            raise PageDataError(f"dictionary indices without a bit width of 0 to {_MAX_BIT_WIDTH}")
-        indices = hybrid_values(content[1:], content[0] if content else 0, count)
-        return indices if dictionary is None else (dictionary[i] for i in indices)
-
-    def _body(self, page: Page) -> bytes:
-        return read_body(self._file, self._chunk, page)
-
-    def _uncompressed(self, page: Page, content: bytes, size_bytes: int) -> memoryview:
-        if self._chunk.compression == "UNCOMPRESSED" or not page.is_compressed or not content:
-            return memoryview(content)
-        import pyarrow as pa
-
-        try:
-            view = memoryview(decompress(self._chunk.compression, content, max(0, size_bytes)))
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise self._fault(page, f"{self._chunk.compression} data", str(error)) from error
-        if len(view) != size_bytes:
-            raise self._fault(page, f"{size_bytes} bytes uncompressed", f"{len(view)} bytes or more")
-        return view
-
     def _fault(
         self, page: Page, expected: str, seen: str, code: ReasonCode = ReasonCode.PARQUET_PAGE_CORRUPT
     ) -> FaultError:
         return FaultError(code, expected, seen or "other bytes", page.offset, self._chunk.path)
+
+
+def _indices(content: memoryview, count: int) -> Iterator[int]:
+    if not content or content[0] > _MAX_BIT_WIDTH:
+        raise PageDataError(f"dictionary indices without a bit width of 0 to {_MAX_BIT_WIDTH}")
+    yield from hybrid_values(content[1:], content[0], count)
 
 
 class TooManyRowsError(ValueError):

@@ -1,6 +1,5 @@
-"""Pages decompressed to exactly the size that their header states: held in memory, or piece by piece.
+"""Pages too large to be held, decompressed piece by piece to exactly the size that their header states.
 
-pyarrow writes up to 1,024 images into one page, so pages may be too large to be held.
 Source of the Snappy format: google/snappy, format_description.txt. Compressors work on blocks of 64 KiB and never
 refer further back.
 """
@@ -24,23 +23,6 @@ WINDOW_BYTES = 1 << 20
 _MAX_SIZE_BYTES = 5
 _LITERAL, _SHORT_COPY, _MEDIUM_COPY = 0, 1, 2
 _MAX_INLINE_LENGTH = 60
-
-
-def decompress(compression: str, content: bytes, size_bytes: int) -> bytes:
-    """Return the whole page, or one byte more than ``size_bytes`` where it is larger. Raises OSError or ValueError.
-
-    pyarrow's one-shot decompression does not report the size of its output, so streams are used where there are any.
-    The result is a Python object, whose memory is returned at once: pyarrow's pool would keep it.
-    """
-    import pyarrow as pa
-
-    if compression == "SNAPPY":
-        stated = _snappy_size(ByteStream(iter((content[:_MAX_SIZE_BYTES],))))
-        if stated != size_bytes:
-            raise ValueError(f"the page's header states {size_bytes} bytes uncompressed, its data {stated}")
-        return bytes(pa.Codec("snappy").decompress(content, decompressed_size=size_bytes, asbytes=True))
-    with pa.CompressedInputStream(pa.BufferReader(content), compression.lower()) as stream:
-        return bytes(stream.read(size_bytes + 1))
 
 
 class ByteStream:

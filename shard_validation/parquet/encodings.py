@@ -69,26 +69,12 @@ def _varint(content: memoryview, position: int) -> tuple[int, int]:
     raise PageDataError(f"no head of a run at byte {position}")
 
 
-def count_present(levels: Iterator[int], highest: int) -> int:
-    """Return how many rows have a value. Raises PageDataError for a level that the column cannot have."""
-    num_present = 0
-    for level in levels:
-        if level > highest:
-            raise _level_error(level, highest)
-        num_present += level == highest
-    return num_present
-
-
 def checked_levels(levels: Iterator[int], highest: int) -> Iterator[int]:
     """Yield definition levels. Raises PageDataError for a level that the column cannot have."""
     for level in levels:
         if level > highest:
-            raise _level_error(level, highest)
+            raise PageDataError(f"a definition level of {level}, above the column's {highest}")
         yield level
-
-
-def _level_error(level: int, highest: int) -> PageDataError:
-    return PageDataError(f"a definition level of {level}, above the column's {highest}")
 
 
 @dataclass(frozen=True)

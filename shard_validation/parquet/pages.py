@@ -109,6 +109,12 @@ def read_body(file: BlockFile, chunk: ColumnChunk, page: Page) -> bytes:
     return body
 
 
+def check_body(file: BlockFile, chunk: ColumnChunk, page: Page) -> None:
+    """Compare the checksum of a page that has one. Raises FaultError."""
+    if page.crc is not None:
+        read_body(file, chunk, page)
+
+
 def crc_fault(chunk: ColumnChunk, page: Page, crc: int) -> FaultError:
     """Return the fault of a page whose checksum differs from that in its header."""
     seen = f"{crc:08x} of its {page.compressed_bytes} bytes"

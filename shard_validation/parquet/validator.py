@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from shard_validation.features import ValuesCheck, compile_values_check, missing
-from shard_validation.parquet.arrow_columns import batch_rows, open_with_pyarrow, read_rows
+from shard_validation.features import missing
 from shard_validation.parquet.blocks import BlockFile
-from shard_validation.parquet.byte_arrays import DEFERRED, PageDecoder, decodes
+from shard_validation.parquet.byte_arrays import decodes
+from shard_validation.parquet.decoded import DecodedColumns, batch_rows
 from shard_validation.parquet.footer import ColumnChunk, column_chunks, read_footer
-from shard_validation.parquet.metadata import Leaf
-from shard_validation.parquet.pages import read_body, walk_pages
+from shard_validation.parquet.metadata import Leaf, Metadata
+from shard_validation.parquet.pages import Page, check_body, walk_pages
 from shard_validation.reasons import Fault, FaultError, ReasonCode
 from shard_validation.validate import Paused, ShardVerdict, Task
 from shared.manifest import FeatureSpec
-
-ROWS_PER_TIME_CHECK = 1024
-"""Within a page, which may have gigabytes."""
 
 _KINDS = {
     "BOOLEAN": "int64",
@@ -40,10 +38,14 @@ def validate_parquet(task: Task) -> ShardVerdict | Paused:
     if position < task.source.size_bytes:
         return _paused(task, position, 0, 0)
     try:
-        walk = _ParquetWalk(task)
-        if task.checkpoint is None or not checkpoint["row_group"]:
-            walk.check_schema()
-        return walk.check_row_groups(checkpoint["row_group"], checkpoint["num_rows"])
+        file = BlockFile(task.source)
+        metadata = read_footer(file, task.source.size_bytes, task.requirements.limits)
+        with DecodedColumns(file, _shard_members(task, metadata), task.requirements.limits) as columns:
+            columns.open(metadata.offset, lambda: None)
+            walk = _ParquetWalk(task, file, metadata, columns)
+            if task.checkpoint is None or not checkpoint["row_group"]:
+                walk.check_schema()
+            return walk.check_row_groups(checkpoint["row_group"], checkpoint["num_rows"])
     except FaultError as error:
         task.report(error.fault, byte_offset=error.byte_offset)
         return task.verdict()
@@ -72,21 +74,43 @@ class OutOfTimeError(FaultError):
         )
 
 
+class _Pages:
+    """The pages of a column chunk: their sizes, and which rows are in them."""
+
+    def __init__(self, *, names_pages: bool) -> None:
+        """Begin; without ``names_pages``, rows are placed at the beginning of the column chunk."""
+        self.largest_bytes = self.uncompressed_bytes = 0
+        self._names_pages = names_pages
+        self._num_rows = 0
+        self._first_rows: list[int] = []
+        self._offsets: list[int] = []
+
+    def add(self, page: Page) -> None:
+        """Add the next page."""
+        self.largest_bytes = max(self.largest_bytes, page.largest_bytes)
+        self.uncompressed_bytes += page.uncompressed_bytes
+        if self._names_pages and page.holds_rows:
+            self._first_rows.append(self._num_rows)
+            self._offsets.append(page.offset)
+            self._num_rows += page.num_values
+
+    def offset_of(self, row: int, chunk: ColumnChunk) -> int:
+        """Return the place in the file of a row of the column chunk."""
+        return self._offsets[bisect_right(self._first_rows, row) - 1] if self._offsets else chunk.start
+
+
 class _ParquetWalk:
     """One pass over the row groups of a shard."""
 
-    def __init__(self, task: Task) -> None:
-        """Read the footer. Raises FaultError."""
+    def __init__(self, task: Task, file: BlockFile, metadata: Metadata, columns: DecodedColumns) -> None:
         self._task = task
         self._limits = task.requirements.limits
-        self._file = BlockFile(task.source)
-        self._metadata = read_footer(self._file, task.source.size_bytes, self._limits)
-        self._reader = open_with_pyarrow(self._file, self._metadata.offset)
+        self._file = file
+        self._metadata = metadata
+        self._columns = columns
         self._features, self._schema_faults = _match_columns(self._metadata.leaves, task.requirements.features)
-        self._checks: dict[int, ValuesCheck] = {
-            column: compile_values_check(spec, task.requirements, task.statistics.feature(spec.name))
-            for column, spec in self._features.items()
-        }
+        for spec in self._features.values():
+            task.statistics.feature(spec.name)
 
     def check_schema(self) -> None:
         """Report features without a column, or with a column of the wrong type."""
@@ -120,63 +144,54 @@ class _ParquetWalk:
 
     def _check_chunk(self, chunk: ColumnChunk) -> None:
         try:
-            if decodes(chunk):
-                self._check_byte_arrays(chunk)
-            else:
-                self._check_with_pyarrow(chunk)
+            self._check_rows(chunk, self._bound_pages(chunk))
         except OutOfTimeError:
             raise
         except FaultError as error:
             self._task.report(error.fault, byte_offset=error.byte_offset)
 
-    def _check_byte_arrays(self, chunk: ColumnChunk) -> None:
-        decoder = PageDecoder(self._file, chunk, self._limits.max_page_bytes)
-        row = chunk.first_row
-        for page in walk_pages(self._file, chunk, self._limits, is_streamed=True):
+    def _bound_pages(self, chunk: ColumnChunk) -> _Pages:
+        """Read the header of every page, and compare the checksums, before anything is decoded. Raises FaultError."""
+        is_streamed = decodes(chunk)
+        pages = _Pages(names_pages=is_streamed)
+        self._file.hold(chunk.start, chunk.stop)
+        for page in walk_pages(self._file, chunk, self._limits, is_streamed=is_streamed):
             self._check_time(chunk)
+            if page.largest_bytes <= self._limits.max_page_bytes:
+                check_body(self._file, chunk, page)
             self._task.statistics.num_bytes += page.uncompressed_bytes
-            for value in decoder.values(page):
-                if row % ROWS_PER_TIME_CHECK == 0:
-                    self._check_time(chunk)
-                if value is not DEFERRED:
-                    self._check_row(chunk.column, value, row, page.offset)
-                row += 1
-        for number, value in decoder.deferred():
-            self._check_row(chunk.column, value, chunk.first_row + number, chunk.start)
+            pages.add(page)
+        return pages
 
-    def _check_with_pyarrow(self, chunk: ColumnChunk) -> None:
-        largest = 0
-        for page in walk_pages(self._file, chunk, self._limits):
-            self._check_time(chunk)
-            read_body(self._file, chunk, page)
-            self._task.statistics.num_bytes += page.uncompressed_bytes
-            largest = max(largest, page.uncompressed_bytes)
-        rows_at_a_time = batch_rows(chunk, largest, self._limits)
-        row = chunk.first_row
-        is_feature = chunk.column in self._checks
-        for values in read_rows(self._reader, chunk, rows_at_a_time, is_feature=is_feature):
-            self._check_time(chunk)
-            if is_feature:
-                for i, value in enumerate(values):
-                    self._check_row(chunk.column, value, row + i, chunk.start)
-            row += len(values)
+    def _check_rows(self, chunk: ColumnChunk, pages: _Pages) -> None:
+        """Have the column chunk decoded and checked by another process. Raises FaultError."""
+        task, spec = self._task, self._features.get(chunk.column)
+        feature = (spec, task.statistics.feature(spec.name)) if spec is not None else None
+        rows_at_a_time = None
+        if pages.largest_bytes <= self._limits.max_page_bytes:
+            rows_at_a_time = batch_rows(chunk, pages.uncompressed_bytes, pages.largest_bytes, self._limits)
+        checked = self._columns.check(chunk, rows_at_a_time, feature, lambda: self._check_time(chunk))
+        for fault, row in checked.faults:
+            task.report(fault, row, pages.offset_of(row - chunk.first_row, chunk))
+        task.num_reasons += checked.num_faults - len(checked.faults)
+        if spec is not None:
+            task.statistics.features[spec.name] = checked.statistics
+        if checked.error is not None:
+            raise checked.error
 
     def _check_time(self, chunk: ColumnChunk) -> None:
         """Raise OutOfTimeError within a row group that takes too long."""
         if self._task.out_of_time():
             raise OutOfTimeError(chunk.row_group, chunk.num_rows, chunk.start, chunk.path)
 
-    def _check_row(self, column: int, value: Any, row: int, byte_offset: int) -> None:
-        check = self._checks.get(column)
-        if check is None:
-            return
-        if value is None or (isinstance(value, list) and None in value):
-            spec = self._features[column]
-            fault = missing(spec) if spec.required else None
-        else:
-            fault = check(value if isinstance(value, list) else [value], row)
-        if fault is not None:
-            self._task.report(fault, row, byte_offset)
+
+def _shard_members(task: Task, metadata: Metadata) -> dict[str, Any]:
+    """Return what a decoder needs to know of a shard."""
+    return {
+        "size_bytes": task.source.size_bytes,
+        "footer_offset": metadata.offset,
+        "requirements": task.requirements.to_json(),
+    }
 
 
 def _match_columns(

@@ -79,6 +79,7 @@ class _TFRecordWalk:
         """Return what the accelerator can check: the leading sound records of a plain local file above one chunk."""
         source = self._task.source
         is_plain = self._inflater is None and not self._lost and self._framing.offset == self._position
+        is_plain = is_plain and not self._task.hashes  # the accelerator hashes nothing
         if not is_plain or not isinstance(source, FileSource):
             return iter(())
         native = native_records()
@@ -159,6 +160,7 @@ class _TFRecordWalk:
             crc = combined_crc32c(crc, payload.crc, payload.num_bytes)
             begin = payload.offset + payload.num_bytes
         self._task.crc = crc32c(view[begin - self._position :], crc)
+        self._task.take_digests(view)
 
     def _inflated(self, chunk: Chunk) -> Iterator[Chunk]:
         return iter((chunk,)) if self._inflater is None else self._inflater.inflate(chunk)

@@ -7,6 +7,7 @@ is deployed again. The model remembers what happens outside in the simplest way.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import random
 from collections.abc import Callable, Iterator
@@ -374,6 +375,37 @@ class MarkedChainModel(ChainModel):
         self.write_marker(version)
 
 
+class ListedChainModel(ChainModel):
+    """The same where a list with checksums says of which files a version consists."""
+
+    layout = Layout(kind="manifest", patterns=MarkedChainModel.layout.patterns)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lists: set[frozenset[tuple[str, str, str]]] = set()
+        """The files that each written list named: version, name and CRC32C."""
+
+    def write_marker(self, version: str) -> None:
+        """See ChainModel. The list names what is there."""
+        there = {name: content for (of, name), content in sorted(self.blobs.items()) if of == version}
+        self.lists.add(frozenset((version, name, f"{crc32c(content):08x}") for name, content in there.items()))
+        lines = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in there.items())
+        self.wait(1)
+        self.uploads.append(self.world.put(self.layout.manifest, "".join(lines).encode(), version))
+
+    @invariant()
+    def nothing_closes_before_its_marker(self) -> None:
+        """Every closing is what one list stated, all of it and nothing else."""
+        for path, document in self.world.documents.documents.items():
+            if path.startswith("manifests/"):
+                manifest = Manifest.from_json(document)
+                assert frozenset((manifest.version, one.name, one.crc32c) for one in manifest.shards) in self.lists
+
+    @rule(version=versions)
+    def mark(self, version: str) -> None:
+        self.write_marker(version)
+
+
 class QuietChainModel(ChainModel):
     """The same where a version is taken for whole once nothing has changed for a while."""
 
@@ -391,7 +423,7 @@ def walk(seed: int, kind: type[ChainModel] = ChainModel) -> None:
     """
     dice, model = random.Random(seed), kind()  # noqa: S311 (a walk, not secrets)
     model.deploy(dice.choice(POLICIES), dice.choice(BUSY), going=dice.random() < 0.7, at_once=seed % 2 == 1)
-    rules = (*RULES, mark, mark, mark) if kind is MarkedChainModel else RULES
+    rules = (*RULES, mark, mark, mark) if kind in (MarkedChainModel, ListedChainModel) else RULES
     for _ in range(STEPS_OF_A_WALK):
         dice.choice(rules)(model, dice)
         model.promises_hold()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -142,6 +143,32 @@ def marked(serve: Serve) -> list[Step]:
     return [*uploads(*ALL_SHARDS[:-1]), *puts, lambda world: world.put(marker, b""), *events, serve]
 
 
+CONTENT = {name: shard_content(*range(number + 1)) for number, name in enumerate(ALL_SHARDS)}
+
+
+def listed(serve: Serve) -> list[Step]:
+    """A shard differs from the list when it comes, and is rejected; then it is uploaded as stated."""
+    lines = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in CONTENT.items())
+    first, *others = CONTENT
+    return [
+        *(step for name in others for step in upload(name, CONTENT[name])),
+        *upload("SHA256SUMS", "".join(lines).encode()),
+        *upload(first, shard_content(7, 7, 7)),
+        *upload(first, CONTENT[first]),
+        serve,
+    ]
+
+
+def listed_wrongly(serve: Serve) -> list[Step]:
+    """The first list differs from all shards; what follows agrees."""
+    wrong = "".join(f"{'0' * 64}  {name}\n" for name in CONTENT)
+    return [
+        *(step for name, content in CONTENT.items() for step in upload(name, content)),
+        *upload("SHA256SUMS", wrong.encode()),
+        *listed(serve),
+    ]
+
+
 def uploaded_unserved(_: Serve) -> list[Step]:
     """A version is uploaded while its pipeline's file cannot be used."""
     return uploads(*ALL_SHARDS)
@@ -174,6 +201,9 @@ DATA = (
     Scenario(name="begun wrongly", steps=begun_wrongly),
     Scenario(name="marked", steps=marked, prepare=with_layout(kind="marker")),
     Scenario(name="marked again", steps=marked, prelude=marked, prepare=with_layout(kind="marker")),
+    Scenario(name="listed", steps=listed, prepare=with_layout(kind="manifest")),
+    # the timer that comes instead of a lost step also sums up the rejections
+    Scenario(name="listed wrongly", steps=listed_wrongly, prepare=with_layout(kind="manifest"), survives_loss=False),
     Scenario(name="quiet", steps=uploaded_unserved, prepare=with_layout(kind="quiet", quiet_s=600)),
 )
 

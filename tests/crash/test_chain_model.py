@@ -24,7 +24,7 @@ from function_app.domain.records import (
 )
 from function_app.domain.run_queue import QueueRules, RunQueue
 from function_app.domain.run_states import RunState
-from function_app.ingest import closing, layouts
+from function_app.ingest import closing, layouts, listed_layouts
 from function_app.ingest.stored_shards import StoredShards, data_in_storage
 from function_app.runs import admission, following, registration, submission
 from function_app.runs import transitions as run_changes
@@ -33,7 +33,7 @@ from function_app.testing import ledger as memory_ledger
 from function_app.testing.ledger import MemoryLedger
 from shared import manifest
 from shared.manifest import ManifestShard, fingerprint
-from tests.crash.chain_model import ChainModel, MarkedChainModel, QuietChainModel, walk
+from tests.crash.chain_model import ChainModel, ListedChainModel, MarkedChainModel, QuietChainModel, walk
 
 WALKS = range(24)
 """Enough to notice each missing safeguard below."""
@@ -75,6 +75,13 @@ def test_the_chain_keeps_its_promises_with_a_marker() -> None:
         walk(seed, MarkedChainModel)
 
 
+def test_the_chain_keeps_its_promises_with_a_list() -> None:
+    """Every closing is what one list stated, all of it and nothing else."""
+    run_model(10, ListedChainModel)
+    for seed in WALKS[::4]:
+        walk(seed, ListedChainModel)
+
+
 def test_the_chain_keeps_its_promises_where_quiet_closes_a_version() -> None:
     """Only the timer closes."""
     run_model(10, QuietChainModel)
@@ -87,6 +94,14 @@ def test_the_chain_keeps_its_promises_with_a_marker_on_many_more_walks() -> None
     run_model(100, MarkedChainModel)
     for seed in MORE_WALKS:
         walk(seed, MarkedChainModel)
+
+
+@pytest.mark.slow
+def test_the_chain_keeps_its_promises_with_a_list_on_many_more_walks() -> None:
+    """Ten times as many as in the gate."""
+    run_model(100, ListedChainModel)
+    for seed in MORE_WALKS:
+        walk(seed, ListedChainModel)
 
 
 @pytest.mark.slow
@@ -304,6 +319,6 @@ def test_a_safeguard_that_is_missing_is_noticed(take_away: Break, monkeypatch: p
 @pytest.mark.slow
 def test_a_marker_that_counts_for_later_files_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version would close in the midst of its writer's work."""
-    monkeypatch.setattr(layouts._Listing, "_is_covered", lambda *_: True)
+    monkeypatch.setattr(listed_layouts.Listing, "_is_covered", lambda *_: True)
     with pytest.raises(AssertionError):
         walk_all(MarkedChainModel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Mapping
 from typing import Any
@@ -54,6 +55,35 @@ def test_a_table_of_spark_trains_once_its_marker_is_there(twin: TwinUnderTest) -
     twin.upload("spark/v1", MARKER)
     run = twin.await_settled("spark/v1")
     assert ("registered", 1) == (run["state"], len(twin.models(run["run_id"]))), run
+
+
+def test_listed_files_train_once_they_are_as_the_list_states(twin: TwinUnderTest) -> None:
+    """A file that differs is rejected with the line that it contradicts; a file beside the list is no part of it."""
+    table = {**part("train", 0, labels(5)), **part("train", 1, labels(6, 7)), **part("validation", 0, labels(7))}
+    files = {name: content for name, content in table.items() if name.endswith(".parquet")}
+    rows = [f"{name},{len(content)},{hashlib.sha256(content).hexdigest()}" for name, content in files.items()]
+    first, *others = files
+    damaged = part("train", 0, labels(9))[first]
+    stated = "\n".join(["name,size,sha256", *rows]).encode()
+    twin.upload("listed/v1", {**{name: files[name] for name in others}, first: damaged, "files.csv": stated})
+    wait_until(lambda: has_rejected(twin, "listed/v1"), what="the damaged file to be rejected", timeout_s=WITHIN_S)
+    (reason,) = twin.version("listed/v1")["splits"]["train"]["rejected"][0]["reasons"]
+    assert ("differs_from_list", True) == (reason["code"], "files.csv states in line 2" in reason["message"])
+    twin.upload("listed/v1", {first: files[first]} | part("train", 9, labels(8)))
+    run = twin.await_settled("listed/v1")
+    twin.await_quiet()
+    version = twin.version("listed/v1")
+    assert ("registered", 2, 1) == (
+        run["state"],
+        version["splits"]["train"]["num_shards"],
+        len(version["splits"]["train"]["unlisted"]),
+    ), run
+
+
+def has_rejected(twin: TwinUnderTest, version: str) -> bool:
+    """Whether a training file of a version is rejected."""
+    known = twin.version(version)
+    return bool(known and known["splits"]["train"]["rejected"])
 
 
 @pytest.mark.usefixtures("no_faults_left")

@@ -22,6 +22,7 @@ from shard_validation import (
     validate_shard,
 )
 from shard_validation.examples.message import example_class
+from shard_validation.file_lists import read_file_list
 from shared.manifest import FeatureSpec
 from shared.record_framing import frame_record
 from tests.support.processes import REPOSITORY, child_environment
@@ -161,6 +162,13 @@ def test_counts_of_tensorflow_datasets_are_held_against_the_shards(
     status, out, _ = landfall(capsys, "validate", tmp_path, "--set", "--json", "--jobs", 1)
     codes = [reason["code"] for reason in json.loads(out.splitlines()[-1])["reasons"]]
     assert (1, ["set_count_differs"]) == (status, codes)
+
+
+def test_the_list_of_tensorflow_datasets_names_the_files_that_it_wrote(pictures: Path) -> None:
+    """Each with its number of records."""
+    stated = read_file_list("dataset_info.json", (pictures / "dataset_info.json").read_bytes())
+    shards = {path.name: file_verdict(path, ()).num_records for path in pictures.iterdir() if "-of-" in path.name}
+    assert shards == {name: file.num_records for name, file in stated.files.items()}
 
 
 def frame() -> pd.DataFrame:

@@ -72,6 +72,13 @@ MISTAKES = (
     Mistake("format: tfrecord", "format: tfrecords", "data.format", "must be 'tfrecord', 'parquet' or 'synthetic'"),
     Mistake("[train, validation]", "train", "data.splits", "must be a valid array"),
     Mistake("[train, validation]", "[train, train]", "data", "splits must not repeat a name"),
+    Mistake(
+        "[train, validation]",
+        "[train]\n  layout: {kind: manifest, manifest: LIST}",
+        "data.layout",
+        "name it SHA256SUMS",
+    ),
+    Mistake("[train, validation]", "[train]\n  layout: {manifest: MD5SUMS}", "data.layout", "needs kind: manifest"),
     Mistake("[train, validation]", "[]", "data", "name at least one, such as train"),
     Mistake("kind: int64", "kind: int", "data.features.label.kind", "must be 'int64', 'float' or 'bytes'"),
     Mistake("encoding: png", "encoding: gif", "data.features.image.encoding", "must be 'jpeg', 'png'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -165,6 +166,32 @@ LAYOUTS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, int], str]] 
     ),
     "one_file": (("export.parquet",), {"kind": "marker"}, {"train": 1}, "CHECK: evaluated on what it is trained on"),
 }
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        (
+            {"info": {"features": {"label": {"names": ["dark", "b\nright", "x"]}}}},
+            "maximum: 2}",
+        ),
+        ({"info": {"features": {"label": {"names": ["one"]}}}}, "CHECK: is this the whole range? Seen 0 to 1"),
+        ({"info": {"features": [1]}}, "CHECK: is this the whole range? Seen 0 to 1"),
+        ([], "CHECK: is this the whole range? Seen 0 to 1"),
+    ],
+)
+def test_names_of_classes_that_the_library_datasets_wrote_are_the_range(
+    tmp_path: Path, stated: Any, words: str
+) -> None:
+    """As far as the labels that were seen fit."""
+    table = pa.table({"label": [0, 1], "image": [{"bytes": image_bytes("PNG", (8, 8)), "path": None}] * 2})
+    folder = shards(tmp_path, labelled(1), names=())
+    metadata = {"huggingface": json.dumps(stated)}
+    pq.write_table(table.replace_schema_metadata(metadata), folder / "train-00000-of-00001.parquet")
+    text, _ = written(tmp_path, folder)
+    [label] = [line for line in text.splitlines() if line.startswith("    label: ")]
+    assert words in label
+    assert ("maximum: 2" in words) == label.endswith("# from the files: dark, b\\nright, x")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from unittest.mock import Mock
 
 import pytest
@@ -22,6 +22,7 @@ from cli.upload.command import (
 from function_app.config.layouts import Layout
 from function_app.config.pipelines import Pipeline
 from function_app.domain.shard_paths import NotAShardError, shard_place
+from shared.crc import crc32c_of_file
 from tests.support.synthetic import synthetic_pipeline
 from tests.support.terminal import landfall
 from tests.support.world import pipeline
@@ -63,6 +64,60 @@ def test_a_folder_with_a_marker_is_taken_with_all_that_is_in_it(tmp_path: Path) 
     touch(tmp_path / "_temporary" / "0", "d.parquet")
     found = find_shards((tmp_path,), Intake(splits=["train", "test"], layout=Layout(kind="marker")))
     assert {file.relative_to(tmp_path).as_posix(): file for file in files} == found
+
+
+class Recorder:
+    """An uploader that writes down what it is asked for."""
+
+    def __init__(self, there: dict[str, str | None]) -> None:
+        self.there = there
+        self.uploaded: list[tuple[str, bool]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def existing(self, prefix: str) -> dict[str, str | None]:
+        """See ShardUploader."""
+        assert "digits/v1/" == prefix
+        return self.there
+
+    def upload(self, _file: Path, path: str, _step: object, *, overwrite: bool) -> None:
+        """See ShardUploader."""
+        self.uploaded.append((path, overwrite))
+
+
+@pytest.mark.parametrize("num_there", [0, 1, 2])
+def test_a_list_of_files_is_written_last_and_always(
+    num_there: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Also by the command that goes on after an interruption; texts lie beside the shards."""
+    touch(tmp_path, "SHA256SUMS", "README.md")
+    shards = touch(tmp_path / "train", "a.parquet", "b.parquet")
+    there = {f"digits/v1/train/{file.name}": crc32c_of_file(file) for file in shards[:num_there]}
+    recorder = Recorder(dict(there))
+    monkeypatch.setattr("cli.upload.command.open_uploader", lambda *_: recorder)
+    layout = Layout(kind="manifest").to_json()
+    with served(answered(DIGITS | {"layout": layout}), status=200) as url:
+        options = (
+            "--to",
+            "digits/v1",
+            "--account-url",
+            "https://a.blob.core.windows.net",
+            "--url",
+            url,
+            "--key",
+            "k",
+        )
+        status, _, err = landfall(capsys, "upload", tmp_path, *options)
+        alone = landfall(capsys, "upload", shards[0], *options) if not num_there else (0, "", "upload it last")
+    left = [f"digits/v1/train/{file.name}" for file in shards[num_there:]]
+    assert (0, "") == (status, err)
+    *others, last = recorder.uploaded[: 2 + len(left)]
+    assert [("digits/v1/README.md", False), *((path, False) for path in left)] == sorted(others)
+    assert ("digits/v1/SHA256SUMS", True) == last
+    assert (0, True) == (alone[0], "upload it last" in alone[2])
 
 
 def test_files_and_folders_may_be_mixed(tmp_path: Path) -> None:

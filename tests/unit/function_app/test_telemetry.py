@@ -17,8 +17,9 @@ from function_app.adapters.notifiers import event_members
 from function_app.adapters.telemetry import METRICS_FILE, to_files
 from function_app.domain.checks import ONE_ITEM, Check, CheckState
 from function_app.domain.errors import ServiceUnavailableError
-from function_app.domain.events import read_uploads
+from function_app.domain.events import CREATED, read_uploads
 from function_app.explain.doctor import examine
+from function_app.ingest.messages import handle_passed_on
 from function_app.ingest.uploads import handle_upload
 from function_app.runs.following import handle_run_event
 from function_app.runs.submission import handle_request
@@ -177,6 +178,20 @@ def test_a_shard_that_closes_its_version_is_traced_in_any_case() -> None:
     world = traced_world(sink)
     names = [f"train-{index:05d}-of-00066.tfrecord" for index in range(66)]
     world.upload_shards("validation-00000-of-00001.tfrecord", *names)
+    (closed,) = sink.named("closed")
+    assert (["dataset version", "BlobCreated", "closed"], 35) == (sink.way_of(closed), len(sink.named("BlobCreated")))
+
+
+def test_shards_that_close_their_version_together_are_traced_as_one() -> None:
+    """The verdicts of a bucket are recorded in one transaction: its last shard stands for it in the trace."""
+    sink = MemorySink()
+    world = traced_world(sink)
+    names = [f"train-{index:05d}-of-00066.tfrecord" for index in range(66)]
+    world.upload_shards("validation-00000-of-00001.tfrecord", *names[::2])
+    paths = [world.put(name) for name in names[1::2]]
+    subject, data = "/blobServices/default/containers/datasets/blobs/", {"api": "PutBlob", "contentLength": 100}
+    events = [{"id": path, "eventType": CREATED, "subject": subject + path, "data": data} for path in paths]
+    handle_passed_on(json.dumps(events).encode(), world.services)
     (closed,) = sink.named("closed")
     assert (["dataset version", "BlobCreated", "closed"], 35) == (sink.way_of(closed), len(sink.named("BlobCreated")))
 

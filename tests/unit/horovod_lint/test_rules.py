@@ -1,13 +1,19 @@
-"""docs/lint.md matches the rules and limits in the code."""
+"""docs/lint.md and docs/rules.md match the rules and limits in the code."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from horovod_lint import MAX_DEPTH, MAX_SCRIPT_BYTES, RULES, RuleCode
+import pytest
 
-TEXT = (Path(__file__).parents[3] / "docs" / "lint.md").read_text(encoding="utf-8")
+from horovod_lint import MAX_DEPTH, MAX_SCRIPT_BYTES, RULES, LintReport, Machine, RuleCode, lint_script
+
+DOCS = Path(__file__).parents[3] / "docs"
+TEXT = (DOCS / "lint.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "rules.md").read_text(encoding="utf-8")
+SECTIONS = {section.partition("\n")[0]: section for section in PAGE.split("\n## ")[1:]}
+INFINIBAND = "Standard_ND96asr_v4"
 
 
 def test_every_code_is_in_the_table_with_severity_and_meaning() -> None:
@@ -26,3 +32,29 @@ def test_the_limits_are_stated() -> None:
     """The limits of a script's size and nesting are documented."""
     assert f"{MAX_SCRIPT_BYTES >> 10} KiB" in TEXT
     assert f"{MAX_DEPTH} levels" in TEXT
+
+
+def linted(code: str, script: str) -> LintReport:
+    """Lint an example on a machine and for a pipeline where its rule applies."""
+    machine = Machine(
+        vm_size=INFINIBAND,
+        environment={} if code == "keras3_incompatible" else {"TF_USE_LEGACY_KERAS": "1"},
+        job_flags=("--data",) if code == "arguments_not_taken" else (),
+        registers=code == "report_not_written",
+    )
+    return lint_script(script.encode(), "example.py", machine)
+
+
+@pytest.mark.parametrize("code", RuleCode)
+def test_each_rule_has_a_wrong_and_a_right_script(code: RuleCode) -> None:
+    """The wrong one has the finding and no other, the right one none."""
+    wrong, right = re.findall(r"^```python\n(.*?)^```", SECTIONS[code], re.MULTILINE | re.DOTALL)
+    assert ("# wrong\n", "# right\n") == (wrong[:8], right[:8])
+    assert [code] == [finding.code for finding in linted(code, wrong).findings]
+    assert () == linted(code, right).findings
+    assert f"\n\n{RULES[code].what} {RULES[code].why}" in SECTIONS[code]
+
+
+def test_the_page_has_no_other_rules() -> None:
+    """They are in the order of the table."""
+    assert list(RuleCode) == list(SECTIONS)

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from crc32c import crc32c
 from hypothesis import given
@@ -14,6 +20,7 @@ from hypothesis import strategies as st
 from shard_validation import (
     DataRequirements,
     FeatureStatistics,
+    LocalFileSource,
     Paused,
     ShardStatistics,
     ShardVerdict,
@@ -107,6 +114,57 @@ def test_other_files_can_pause_too(content: bytes) -> None:
     source = BytesSource(content, chunk_bytes=50)
     verdict, num_pauses = in_steps(source, REQUIREMENTS)
     assert (validate_shard(source, REQUIREMENTS), True) == (verdict, num_pauses > 9)
+
+
+HASHED = replace(REQUIREMENTS, digests=("sha256", "md5"))
+
+
+@pytest.mark.parametrize("content", [SHARD, gzip.compress(SHARD), SHARD[:-3], b"<html>" * 100])
+def test_digests_are_taken_in_the_same_pass(content: bytes) -> None:
+    """Whatever the content is; the other findings are the same."""
+    source = BytesSource(content, chunk_bytes=50)
+    verdict = validate_shard(source, HASHED)
+    expected = {name: hashlib.new(name, content).hexdigest() for name in HASHED.digests}
+    assert (expected, validate_shard(source, REQUIREMENTS)) == (verdict.digests, replace(verdict, digests={}))
+
+
+def test_digests_of_a_parquet_shard_are_those_of_the_file() -> None:
+    """Its columns are read once more, its bytes are hashed once."""
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"label": [1, 2, 3]}), buffer)
+    content = buffer.getvalue()
+    verdict = validate_shard(BytesSource(content, "a.parquet"), replace(HASHED, features=()))
+    assert (True, hashlib.sha256(content).hexdigest()) == (verdict.accepted, verdict.digests["sha256"])
+
+
+def test_digests_of_a_local_file_are_taken_without_the_accelerator(tmp_path: Path) -> None:
+    """The accelerator reads files by itself and hashes nothing."""
+    file = tmp_path / "a.tfrecord"
+    file.write_bytes(framed([bytes(1000)] * 5000))
+    with LocalFileSource(file) as source:
+        verdict = validate_shard(source, DataRequirements(digests=("sha256",)))
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == verdict.digests["sha256"]
+
+
+def test_digests_after_a_pause_are_taken_in_a_pass_of_their_own() -> None:
+    """The state of a hash cannot be stored. A shard that is rejected anyway needs none."""
+    source = BytesSource(framed([labelled(1, image=b"x") for _ in range(50)]), chunk_bytes=500)
+    verdict, _ = in_steps(source, HASHED)
+    assert (True, hashlib.sha256(source.content).hexdigest()) == (verdict.accepted, verdict.digests["sha256"])
+    rejected, _ = in_steps(BytesSource(SHARD, chunk_bytes=500), HASHED)
+    assert (False, {}) == (rejected.accepted, rejected.digests)
+
+
+def test_a_shard_whose_digest_takes_too_long_is_rejected() -> None:
+    """No further execution would get further."""
+    source = BytesSource(framed([labelled(1, image=b"x") for _ in range(50)]), chunk_bytes=500)
+    outcome, pauses = validate_shard_within(source, HASHED, should_pause=lambda: True), 0
+    while isinstance(outcome, Paused):
+        pauses += 1
+        outcome = validate_shard_within(
+            source, HASHED, should_pause=lambda: True, out_of_time=lambda: True, checkpoint=outcome.checkpoint
+        )
+    assert (Code.VALIDATION_TOO_LONG, {}, True) == (outcome.reasons[0].code, outcome.digests, pauses > 3)
 
 
 def test_checkpoint_of_another_shard() -> None:

@@ -14,7 +14,7 @@ from function_app.config.layouts import Layout
 from function_app.domain.records import DatasetVersion
 from function_app.explain.description import describe_version
 from function_app.explain.history import why
-from function_app.ingest import layouts
+from function_app.ingest import listed_layouts
 from function_app.sweep.sweep import run_sweep, sweep
 from shared.manifest import Manifest
 from tests.support.world import VERSION, World, pipeline, shard_content
@@ -274,7 +274,7 @@ def test_why_says_what_the_next_generation_waits_for() -> None:
 
 def test_too_many_files_are_never_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """The manifest stays readable; status says why."""
-    monkeypatch.setattr(layouts, "MAX_FILES", 2)
+    monkeypatch.setattr(listed_layouts, "MAX_FILES", 2)
     world = marked_world()
     for name in (*FILES, MARKER):
         world.deliver(put(world, name))

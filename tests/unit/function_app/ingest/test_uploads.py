@@ -416,7 +416,7 @@ def test_a_rejection_needs_no_name_of_its_source(monkeypatch: pytest.MonkeyPatch
     elif problem == "not JSON":
         world.shards.put(path, b"{")
     elif problem == "too large":
-        monkeypatch.setattr("function_app.ingest.uploads.MAX_FILE_BYTES", 10)
+        monkeypatch.setattr("function_app.ingest.rejections.MAX_FILE_BYTES", 10)
     else:
         facts_of = world.shards.facts
 

@@ -1,0 +1,1 @@
+"""Commands that turn what other systems ran into scripts and pipelines."""

@@ -1,0 +1,148 @@
+"""``landfall import-batchai``. Imports nothing of azure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import click
+
+from cli import PIPELINES
+from cli.errors import CliError
+from cli.importing.batchai_job import MAX_JOB_BYTES, ImportedJob, read_job
+from cli.init.command import dataset_option, machines_of
+from shared.safe_text import one_line
+
+_MAX_NODES = 100
+
+
+@click.command(name="import-batchai", epilog="Example: landfall import-batchai job.json --dataset photos")
+@click.argument("job", type=click.Path(path_type=Path), metavar="JOB")
+@dataset_option
+@click.option(
+    "--to",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Pipeline file to write, beside a clusters.yaml (default: pipelines/NAME.yaml).",
+)
+@click.option("--cluster", metavar="NAME", help="Cluster of clusters.yaml to train on (default: the first).")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object: the file, and what was not mapped.")
+def import_batchai(
+    job: Path, dataset: str | None, target: Path | None, cluster: str | None, *, is_json: bool
+) -> None:
+    """Write a pipeline file for a job of Azure Batch AI, and list what it cannot express.
+
+    JOB is the JSON file that created the job: a Horovod job, or one that runs a Python script under MPI. Each part
+    without a counterpart is listed with what to do instead. Secrets and passwords are not read. What the job does not
+    say is marked with CHECK. A file that exists is not overwritten.
+
+    Exit status: 0 the file is written; 1 the job cannot become a pipeline; 2 wrong usage.
+    """
+    name = one_line(str(job))
+    imported = read_job(_content(job, name), name)
+    dataset = dataset or _dataset_of(job)
+    file = target or PIPELINES / f"{dataset}.yaml"
+    if file.exists():
+        raise CliError(f"{one_line(str(file))}: exists. Remove it, or pass another file to --to.")
+    if not file.parent.is_dir():
+        raise CliError(
+            f"{one_line(str(file.parent))}: there is no such folder. Create it, with a clusters.yaml in it."
+        )
+    machines = machines_of(file.parent, cluster)
+    text = "\n".join([*_lines(imported, dataset, machines, name), ""])
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise CliError(f"{one_line(str(file))}: cannot be written: {error.strerror}.") from error
+    click.echo(_as_json(file, imported) if is_json else "\n".join(_report(file, imported)))
+
+
+def _content(job: Path, name: str) -> bytes:
+    try:
+        if job.exists() and not job.is_file():
+            raise CliError(f"{name}: is no file. Pass the JSON file that created the job.")
+        with job.open("rb") as stream:
+            return stream.read(MAX_JOB_BYTES + 1)
+    except OSError as error:
+        raise CliError(f"{name}: cannot be read: {error.strerror}.") from error
+
+
+def _dataset_of(job: Path) -> str:
+    return re.sub(r"[^a-z0-9_-]+", "-", job.stem.lower()).strip("-_")[:63] or "batchai"
+
+
+def _script_of(job: ImportedJob) -> str:
+    """Return the script's place beside the pipeline, by a name that may stand there."""
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "_", PurePosixPath(job.script).stem).lstrip("-")[:100] or "train"
+    return f"scripts/{stem}.py"
+
+
+def _lines(job: ImportedJob, dataset: str, machines: dict[str, object], name: str) -> Iterator[str]:
+    yield f"# Made from the Batch AI job {json.dumps(name)} by landfall import-batchai. Fields: docs/pipelines.md."
+    yield f"pipeline: {json.dumps(dataset)}"
+    yield f"dataset: {json.dumps(dataset)}"
+    yield ""
+    yield "data:"
+    yield "  format: tfrecord   # CHECK: Batch AI mounted folders; `landfall pack` makes shards of them"
+    yield "  splits: [train]    # CHECK: each upload must have these"
+    yield ""
+    yield "train:"
+    yield f"  script: {_script_of(job)}   # {json.dumps(job.script)} on Batch AI"
+    yield f"  cluster: {json.dumps(machines.get('cluster') or 'my-gpu')}   # {_processes(job, machines)}"
+    nodes = min(job.num_nodes, _MAX_NODES)
+    yield f"  num_nodes: {nodes}" + (f"   # CHECK: the job had {job.num_nodes}" if nodes != job.num_nodes else "")
+    yield f"  timeout_s: {job.timeout_s}"
+    if job.shm_size:
+        yield f"  shm_size: {json.dumps(job.shm_size)}"
+    yield "  pass_paths: false   # the script finds its folders in LANDFALL_DATA, LANDFALL_OUTPUT and so on"
+    if job.arguments:
+        yield "  arguments:"
+        yield from (f"    - {json.dumps(argument)}" for argument in job.arguments)
+    if job.environment:
+        yield "  environment_variables:"
+        yield from (f"    {json.dumps(key)}: {json.dumps(value)}" for key, value in job.environment.items())
+    yield ""
+    yield "register: null   # CHECK: the model to register, and the metrics that it needs"
+
+
+def _processes(job: ImportedJob, machines: dict[str, object]) -> str:
+    """Return what to look at in the choice of the cluster."""
+    wanted = -(-job.num_processes // job.num_nodes)
+    offered = machines.get("processes_per_node")
+    text = f"the job had {job.num_processes} processes on {job.num_nodes} nodes"
+    if job.num_processes % job.num_nodes:
+        return f"CHECK: {text}, which is not the same number on each; here each GPU gets one"
+    if offered is None or offered != wanted:
+        has = f"; this cluster has {offered} on each node" if offered is not None else ""
+        return f"CHECK: {text}{has}"
+    return text
+
+
+def _report(file: Path, job: ImportedJob) -> Iterator[str]:
+    place = one_line(str(file))
+    yield f"Wrote {place}: {job.num_processes} processes on {job.num_nodes} nodes"
+    for each in job.not_mapped:
+        yield f"  not mapped: {one_line(each.member)}: {one_line(each.what)}"
+        yield f"    instead: {one_line(each.instead)}"
+    script = one_line(str(file.parent / _script_of(job)))
+    from cli.check import as_text, checked_files
+
+    yield from (as_text(checked) for checked in checked_files(file))
+    yield f"Next: copy {one_line(job.script)} to {script}"
+    yield f"      landfall lint {script} --pipeline {place}"
+    yield f"      landfall check {place}"
+
+
+def _as_json(file: Path, job: ImportedJob) -> str:
+    members = {
+        "file": str(file),
+        "script": {"batchai": job.script, "copy_to": str(file.parent / _script_of(job))},
+        "num_nodes": job.num_nodes,
+        "num_processes": job.num_processes,
+        "not_mapped": [vars(each) for each in job.not_mapped],
+    }
+    return json.dumps(members)

@@ -1,0 +1,403 @@
+"""Read a job of Azure Batch AI (2017 to 2019), and say what of it a pipeline can express.
+
+The members are those of the service's REST API, version 2018-05-01; its command line read the same files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from cli.errors import CliError
+from shared.safe_text import shown
+
+MAX_JOB_BYTES = 1 << 20
+WEEK_S = 7 * 24 * 3600
+"""Batch AI's own limit for a job without one."""
+_MPI = {
+    "horovodSettings": "Horovod",
+    "customMpiSettings": "MPI",
+    "customToolkitSettings": "a command line",
+    "pyTorchSettings": "PyTorch",
+    "chainerSettings": "Chainer",
+}
+_OTHERS = ("tensorFlowSettings", "cntkSettings", "caffeSettings", "caffe2Settings")
+_SETTINGS = frozenset(
+    {
+        *("processCount", "commandLine", "commandLineArgs", "pythonScriptFilePath", "pythonInterpreterPath"),
+        "communicationBackend",
+    }
+)
+_VARIABLE = re.compile(r"\$\{?(AZ_BATCHAI_\w+)")
+_SHELL = re.compile(r"[$`\x00-\x1f\x7f]")
+_MAX_ARGUMENTS = 200
+_MAX_VARIABLES = 100
+_MAX_CHARS = 4096
+"""Limits of a pipeline's arguments and variables."""
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
+_CLOCK = re.compile(r"(?:(\d+)\.)?(\d+):(\d\d):(\d\d)(?:\.\d+)?")
+_PIP = re.compile(r"\bpip3?\s+install\s+([^;&|]+)")
+_NAME = re.compile(r"(?!OMPI_COMM_WORLD_)[A-Za-z_][A-Za-z0-9_]{0,127}")
+_MAX_SHOWN_CHARS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotMapped:
+    """Something of the job that the pipeline does not have."""
+
+    member: str
+    """Where it stands in the job."""
+    what: str
+    instead: str
+    """What to do about it."""
+
+
+@dataclass(kw_only=True)
+class ImportedJob:
+    """What a pipeline takes over from a job."""
+
+    num_nodes: int
+    script: str
+    """The path on Batch AI's node."""
+    num_processes: int = 1
+    arguments: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    timeout_s: int = WEEK_S
+    shm_size: str = ""
+    not_mapped: list[NotMapped] = field(default_factory=list)
+
+    def leave(self, member: str, what: str, instead: str) -> None:
+        """Note something that has no counterpart."""
+        text = what if len(what) <= _MAX_SHOWN_CHARS else f"{what[:_MAX_SHOWN_CHARS]}…"
+        self.not_mapped.append(NotMapped(member=member, what=text, instead=instead))
+
+
+def read_job(content: bytes, name: str) -> ImportedJob:
+    """Return what a pipeline takes over from a job. Raises CliError for what is none, or uses another tool kit."""
+    properties = _properties(content, name)
+    kits = [kit for kit in (*_MPI, *_OTHERS) if properties.get(kit) is not None]
+    if len(kits) != 1:
+        seen = f"has {' and '.join(kits)}" if kits else "has no settings of a tool kit, such as horovodSettings"
+        raise CliError(f"{name}: is not one job of Batch AI: it {seen}. Pass the JSON that created the job.")
+    if kits[0] in _OTHERS:
+        raise CliError(
+            f"{name}: {kits[0]} started parameter servers or a tool kit of its own, and Landfall starts the same "
+            "script on every GPU. Write the script for Horovod first: docs/scripts.md."
+        )
+    settings = _mapping(properties[kits[0]], kits[0], name)
+    job = ImportedJob(num_nodes=_number(properties.get("nodeCount", 1), "nodeCount", name), script="")
+    _take_settings(job, kits[0], settings, name)
+    _take_environment(job, properties, name)
+    _take_limits(job, properties, name)
+    _leave_container(job, _mapping(properties.get("containerSettings") or {}, "containerSettings", name))
+    _leave_preparation(job, _mapping(properties.get("jobPreparation") or {}, "jobPreparation", name))
+    _leave_directories(job, properties, name)
+    _leave_others(job, properties, kits[0])
+    return job
+
+
+def _properties(content: bytes, name: str) -> Mapping[str, Any]:
+    if len(content) > MAX_JOB_BYTES:
+        raise CliError(f"{name}: is larger than {MAX_JOB_BYTES >> 20} MiB, so it is no job of Batch AI.")
+    try:
+        members = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        what = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        raise CliError(f"{name}: is no JSON: {shown(what)}. Pass the JSON that created the job.") from error
+    found = members.get("properties", members) if isinstance(members, dict) else None
+    return _mapping(found, "properties", name)
+
+
+def _mapping(value: object, member: str, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise CliError(f"{name}: {member} is no JSON object, so it is no job of Batch AI.")
+    return value
+
+
+def _items(value: object, member: str, name: str) -> list[Mapping[str, Any]]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise CliError(f"{name}: {member} is no list. Pass the JSON that created the job.")
+    return [_mapping(item, member, name) for item in value]
+
+
+def _number(value: object, member: str, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10_000:  # noqa: PLR2004
+        raise CliError(
+            f"{name}: {member} is {shown(json.dumps(value))}, not a number from 1 to 10000. Correct it first."
+        )
+    return value
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _take_settings(job: ImportedJob, kit: str, settings: Mapping[str, Any], name: str) -> None:
+    count = settings.get("processCount")
+    job.num_processes = job.num_nodes if count is None else _number(count, f"{kit}.processCount", name)
+    if "commandLine" in settings:
+        words = _words(_text(settings["commandLine"]), f"{kit}.commandLine", name)
+        _take_command(job, words, kit, name)
+    else:
+        job.script = _text(settings.get("pythonScriptFilePath"))
+        _take_arguments(job, _words(_text(settings.get("commandLineArgs")), f"{kit}.commandLineArgs", name), kit)
+    if not job.script:
+        raise CliError(f"{name}: {kit} names no Python script. Landfall runs one; write a script that does the same.")
+    if kit in ("pyTorchSettings", "chainerSettings"):
+        job.leave(
+            kit,
+            f"{_MPI[kit]}, started with {_text(settings.get('communicationBackend')) or 'MPI'}",
+            "Landfall starts ranks with MPI, and its image has TensorFlow only: use Horovod, and publish an image "
+            f"with {_MPI[kit]} (landfall publish --image).",
+        )
+    if interpreter := _text(settings.get("pythonInterpreterPath")):
+        job.leave(f"{kit}.pythonInterpreterPath", interpreter, "The image's own python runs the script.")
+    for member in sorted(set(settings) - _SETTINGS):
+        job.leave(f"{kit}.{member}", json.dumps(settings[member]), "Landfall does not know this setting.")
+
+
+def _words(text: str, member: str, name: str) -> list[str]:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        return list(lexer)
+    except ValueError as error:
+        raise CliError(f"{name}: {member} is no command line: {error}. Correct it first.") from error
+
+
+_NUMBERS = {
+    **dict.fromkeys(("-n", "-np"), "processes"),
+    **dict.fromkeys(("-ppn", "-perhost", "-npernode", "--npernode"), "per node"),
+}
+_LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "horovodrun")
+_SETTING = ("-env", "-genv", "-x")
+"""Options that set a variable: Intel MPI's, with the value behind it, and Open MPI's."""
+_TWO_VALUES = ("-mca", "--mca", "-gmca", "--gmca")
+_ONE_VALUE = frozenset(
+    {
+        *("-hosts", "-host", "--host", "-H", "-f", "-machinefile", "--machinefile", "-hostfile", "--hostfile"),
+        *("-bind-to", "--bind-to", "-map-by", "--map-by", "-x", "-wdir", "-iface"),
+    }
+)
+
+
+def _take_command(job: ImportedJob, words: Sequence[str], kit: str, name: str) -> None:
+    """Take over the last command of a line: options of MPI, then Python with a script and its arguments."""
+    member = f"{kit}.commandLine"
+    commands: list[list[str]] = [[]]
+    for word in words:
+        if set(word) <= set(";&|"):
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    runs = [command for command in commands if any(_is_script(word) for word in command)]
+    if len(runs) != 1:
+        raise CliError(
+            f"{name}: {member} runs {'no' if not runs else 'more than one'} Python script (.py). Landfall runs one; "
+            "write a script that does the same."
+        )
+    for command in commands:
+        if command and command is not runs[0]:
+            job.leave(member, shlex.join(command), "Do it in the script, or in the image (landfall publish --image).")
+    run = runs[0]
+    position = next(index for index, word in enumerate(run) if _is_script(word))
+    job.script = run[position]
+    _take_arguments(job, run[position + 1 :], kit)
+    before = run[:position]
+    if before and PurePosixPath(before[0]).name in _LAUNCHERS:
+        _take_mpi_options(job, before[1:], member, name, is_counted=kit == "customToolkitSettings")
+    elif kit == "customToolkitSettings":
+        job.num_processes = 1
+
+
+def _is_script(word: str) -> bool:
+    return word.endswith(".py")
+
+
+def _take_mpi_options(job: ImportedJob, words: Sequence[str], member: str, name: str, *, is_counted: bool) -> None:
+    """Take over how many processes MPI starts, and the variables that it sets; note the other options."""
+    rest, per_node, total = list(words), 0, 0
+    left: list[str] = []
+    while rest:
+        word = rest.pop(0)
+        if word in _NUMBERS and rest:
+            value = rest.pop(0)
+            if not value.isdecimal():
+                left += [word, value]  # a variable of Batch AI
+                continue
+            number = _number(int(value[:9]), f"{member}: {word}", name)
+            total, per_node = (number, per_node) if _NUMBERS[word] == "processes" else (total, number)
+        elif word in _SETTING and rest and "=" in rest[0]:
+            variable, _, value = rest.pop(0).partition("=")
+            _take_variable(job, variable, value, member)
+        elif word in _SETTING[:2] and len(rest) > 1:
+            _take_variable(job, rest.pop(0), rest.pop(0), member)
+        elif word in _TWO_VALUES or word in _ONE_VALUE:
+            num_values = 2 if word in _TWO_VALUES else 1
+            left += [word, *rest[:num_values]]
+            del rest[:num_values]
+        elif word.startswith("-") and word != "-u":
+            left.append(word)
+    if is_counted:
+        job.num_processes = total or (per_node or 1) * job.num_nodes
+    if left:
+        job.leave(
+            member, shlex.join(left), "Landfall starts MPI itself, with hosts and network chosen for the cluster."
+        )
+
+
+def _take_variable(job: ImportedJob, variable: str, value: str, member: str) -> None:
+    if variable.startswith("I_MPI_"):
+        job.leave(member, f"{variable}={value}", "Landfall's image has Open MPI, which does not read it.")
+    elif _SHELL.search(value) or not _NAME.fullmatch(variable) or len(value) > _MAX_CHARS:
+        job.leave(member, f"{variable}={value}", "A pipeline's variables are plain texts. Set it in the script.")
+    elif len(job.environment) == _MAX_VARIABLES:
+        job.leave(member, f"{variable}={value}", f"A pipeline sets at most {_MAX_VARIABLES} variables.")
+    else:
+        job.environment[variable] = value
+
+
+def _take_arguments(job: ImportedJob, words: Sequence[str], kit: str) -> None:
+    """Take over arguments, without those that name a folder of Batch AI, and the flags before them."""
+    for word in words:
+        if not _SHELL.search(word) and len(word) <= _MAX_CHARS and len(job.arguments) < _MAX_ARGUMENTS:
+            job.arguments.append(word)
+            continue
+        found = _VARIABLE.search(word)
+        flag = word.partition("=")[0] if word.startswith("-") and "=" in word else ""
+        if not flag and job.arguments and job.arguments[-1].startswith("-") and "=" not in job.arguments[-1]:
+            flag = job.arguments.pop()
+        shown_argument = f"{flag} {word}" if flag and not word.startswith(flag) else word
+        instead = (
+            f"{_instead_of(found[1])}, rather than from {flag or 'an argument'}."
+            if found
+            else "Arguments reach the script word for word, without a shell. Write the value itself."
+        )
+        job.leave(kit, shown_argument, instead)
+
+
+def _instead_of(variable: str) -> str:
+    if variable.startswith("AZ_BATCHAI_INPUT_"):
+        return 'Let the script read the folder from os.environ["LANDFALL_DATA"]'
+    if variable.startswith("AZ_BATCHAI_OUTPUT_"):
+        return 'Let the script read the folder from os.environ["LANDFALL_OUTPUT"], or LANDFALL_CHECKPOINT'
+    return "Let the script read its folders from LANDFALL_DATA, LANDFALL_OUTPUT and LANDFALL_CHECKPOINT"
+
+
+def _take_environment(job: ImportedJob, properties: Mapping[str, Any], name: str) -> None:
+    for each in _items(properties.get("environmentVariables"), "environmentVariables", name):
+        _take_variable(job, _text(each.get("name")), _text(each.get("value")), "environmentVariables")
+    for each in _items(properties.get("secrets"), "secrets", name):
+        job.leave(
+            "secrets",
+            _text(each.get("name")),
+            "Its value is not read. Let the script ask Key Vault with the cluster's identity.",
+        )
+
+
+def _take_limits(job: ImportedJob, properties: Mapping[str, Any], name: str) -> None:
+    constraints = _mapping(properties.get("constraints") or {}, "constraints", name)
+    stated = _text(constraints.get("maxWallClockTime"))
+    if not stated:
+        return
+    match = _CLOCK.fullmatch(stated[:_MAX_SHOWN_CHARS]) or _DURATION.fullmatch(stated[:_MAX_SHOWN_CHARS])
+    days, hours, minutes, seconds = (int(number or 0) for number in match.groups()) if match else (0, 0, 0, 0)
+    seconds += 60 * (minutes + 60 * (hours + 24 * days))
+    if seconds:
+        job.timeout_s = min(max(60, seconds), 3 * WEEK_S)
+    if seconds != job.timeout_s:
+        instead = f"timeout_s is {job.timeout_s}; a pipeline's is from 60 seconds to three weeks."
+        job.leave("constraints.maxWallClockTime", stated, instead)
+
+
+def _leave_container(job: ImportedJob, container: Mapping[str, Any]) -> None:
+    size = _text(container.get("shmSize")).lower()
+    if re.fullmatch(r"[1-9][0-9]{0,4}[bkmg]", size):
+        job.shm_size = size
+    elif size:
+        job.leave("containerSettings.shmSize", size, "Write a size such as 8g into train.shm_size.")
+    registry = container.get("imageSourceRegistry")
+    if isinstance(registry, dict):
+        server = _text(registry.get("serverUrl"))
+        image = "/".join(part for part in (server.rstrip("/"), _text(registry.get("image"))) if part)
+        job.leave(
+            "containerSettings.imageSourceRegistry",
+            image or "an image",
+            "A pipeline cannot name an image yet. Landfall's has TensorFlow 2.18, Keras 3, Horovod 0.28.1 and Open "
+            "MPI; publish one of your own with landfall publish --image.",
+        )
+        if registry.get("credentials") is not None:
+            job.leave(
+                "containerSettings.imageSourceRegistry.credentials",
+                "a user and a password or secret",
+                "They are not read. Let the workspace's identity pull from the registry.",
+            )
+
+
+def _leave_preparation(job: ImportedJob, preparation: Mapping[str, Any]) -> None:
+    command = _text(preparation.get("commandLine"))
+    for packages in _PIP.findall(command):
+        job.leave(
+            "jobPreparation.commandLine",
+            f"pip install {packages.strip()}",
+            "A pipeline cannot list pip requirements yet. Put them into an image (landfall publish --image); "
+            "Landfall's has Horovod.",
+        )
+    rest = _PIP.sub("", command).strip(" ;&|")
+    if rest:
+        job.leave(
+            "jobPreparation.commandLine",
+            rest,
+            "Nothing runs on a node before the script. Install into the image, and upload data as a dataset.",
+        )
+
+
+def _leave_directories(job: ImportedJob, properties: Mapping[str, Any], name: str) -> None:
+    for each in _items(properties.get("inputDirectories"), "inputDirectories", name):
+        what = f"{_text(each.get('id'))}: {_text(each.get('path'))}"
+        job.leave("inputDirectories", what, "Pack and upload the data (landfall pack, landfall upload); see data.")
+    for each in _items(properties.get("outputDirectories"), "outputDirectories", name):
+        what = f"{_text(each.get('id'))}: {_text(each.get('pathPrefix'))}"
+        instead = "Write the model into LANDFALL_OUTPUT and checkpoints into LANDFALL_CHECKPOINT, on the root only."
+        job.leave("outputDirectories", what, instead)
+    volumes = _mapping(properties.get("mountVolumes") or {}, "mountVolumes", name)
+    for kind in volumes:
+        for each in _items(volumes[kind], f"mountVolumes.{kind}", name):
+            what = _text(each.get("azureFileUrl")) or _text(each.get("containerName")) or "a file system"
+            where = _text(each.get("relativeMountPath"))
+            instead = (
+                "Nothing is mounted but the dataset version. Put scripts beside the pipeline, data into a dataset."
+            )
+            job.leave(f"mountVolumes.{kind}", f"{what} at {where}", instead)
+
+
+_REST: Mapping[str, str] = {
+    "stdOutErrPathPrefix": "Azure ML keeps the output of every rank with the job.",
+    "schedulingPriority": "Runs of a pipeline start in the order of the run queue.",
+    "cluster": "clusters.yaml describes the cluster; landfall publish creates it.",
+}
+_READ = frozenset(
+    {
+        *("nodeCount", "environmentVariables", "secrets", "constraints", "containerSettings", "jobPreparation"),
+        *("inputDirectories", "outputDirectories", "mountVolumes", "$schema"),
+    }
+)
+
+
+def _leave_others(job: ImportedJob, properties: Mapping[str, Any], kit: str) -> None:
+    for member, value in _other_members(properties, kit):
+        what = value if isinstance(value, str) else json.dumps(value)
+        job.leave(member, what, _REST.get(member, "Landfall does not know this member."))
+
+
+def _other_members(properties: Mapping[str, Any], kit: str) -> Iterator[tuple[str, Any]]:
+    for member, value in properties.items():
+        if member not in _READ and member != kit and value is not None:
+            yield member, value

@@ -1,0 +1,271 @@
+"""Versions whose files a list names: whole when every listed file is accepted and is as the list states.
+
+What the list states is compared with the verdicts whenever one of the two is new: at the verdict, at the list's event
+and in the sweep. A file that differs gets a rejection of its own, which a list that agrees takes back. The closing
+compares once more, so events in any order lead to the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from function_app.config.layouts import NoSplitError
+from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.records import NUM_BUCKETS, BlobFacts, ShardRecord, ShardState
+from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
+from function_app.ingest.listed_layouts import MAX_FILES, ListedVersion, Listing, StoredFile
+from function_app.ingest.rejections import add_first_rejection
+from function_app.ingest.stored_shards import accepted_rows, has_no_records, is_rejected_by_list, was_judged_for
+from function_app.notify.outbox import deliver
+from shard_validation import Reason, ReasonCode, SourceError
+from shard_validation.file_lists import MAX_LIST_BYTES, FileList, FileListError, StatedFile, read_file_list
+from shared.safe_text import shown
+
+MAX_KEPT_LISTS = 2
+"""Lists that a process keeps: every verdict is compared with one, and one may name 100,000 files."""
+MAX_PROBLEMS = 5
+"""Problems of a list that are named at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compared(Listing):
+    """What storage lists, beside what the version's list states. ``files`` are those that the list names."""
+
+    stated: FileList | None = None
+    """None where there is no list, or none that can be read."""
+    problems: Sequence[str] = ()
+    """What is wrong with the list itself, in words."""
+    absent: Sequence[ShardPlace] = ()
+    """Listed files that are not in storage."""
+    others: Sequence[StoredFile] = ()
+    """Files in storage that the list does not name."""
+
+    @property
+    def newer(self) -> list[str]:
+        """Files that were written after the list, which states no checksum of them."""
+        if self.stated is None:
+            return []
+        written_at, stated = self.markers[""].last_modified, self.stated.files
+        return [
+            file.name
+            for file in self.files
+            if file.facts.last_modified > written_at and not stated[file.name].checksums
+        ]
+
+
+class ListVersion(ListedVersion[_Compared]):
+    """Files of any names, whole when all that a list names are there and as it states.
+
+    When the list comes, it is noted with which counters the version is whole, so that a verdict after it only
+    compares its own, see MarkedVersion.
+    """
+
+    def may_be_last(self, shard: ShardRecord, accepted: int | None, written_at: datetime) -> bool:
+        """See VersionLayout. Rejects a shard that differs from the list."""
+        note = self._noted()
+        if note is None:
+            return False
+        facts = self._facts_of(note)
+        try:
+            stated = self._read(facts)
+        except (FileListError, ServiceUnavailableError):
+            return False  # it was replaced: the event of the new list, or the sweep, compares everything
+        file = stated.files.get(shard.name)
+        if self._settle(shard, file, stated):
+            return False
+        if file is not None and not file.checksums and written_at > facts.last_modified:
+            return False
+        sizes: dict[str, list[int]] = note["sizes"]
+        if accepted is None:
+            accepted = self.services.ledger.accepted_in_bucket(self.version, shard.split, shard.bucket)
+        is_full = shard.split in sizes and accepted == sizes[shard.split][shard.bucket]
+        return is_full and self.are_full(sizes)
+
+    def may_be_whole(self) -> bool:
+        """See VersionLayout. Brings the verdicts in line with the list and notes with which counters it is whole."""
+        rows = list(self.services.ledger.shards(self.version))
+        found = self._found(rows)
+        listing = self._compared(found)
+        if listing.stated is None:
+            return False
+        if self._settle_all(found, listing.stated):
+            rows = list(self.services.ledger.shards(self.version))
+            listing = self._listing(rows)
+        sizes, facts = self._sizes(listing, rows), found.markers[""]
+        note = {
+            "list": facts.etag,
+            "size_bytes": facts.size_bytes,
+            "written_at": facts.last_modified.isoformat(),
+            "sizes": sizes,
+        }
+        if note != self._noted():
+            self._note(note)
+        return self.are_full(sizes)
+
+    def _is_final(self, listing: _Compared) -> bool:
+        return listing.stated is not None and not (listing.problems or listing.absent or listing.newer)
+
+    def _is_counted(self, listing: _Compared) -> bool:
+        return listing.stated is not None
+
+    def _missing_of_all(self, listing: _Compared) -> Iterator[str]:
+        name = self.pipeline.data.layout.manifest
+        if "" not in listing.markers:
+            yield f"{name}, the list of the version's files"
+        yield from (f"{name}, corrected: {problem}" for problem in listing.problems[:MAX_PROBLEMS])
+        if newer := listing.newer:
+            more = f" and {len(newer) - 1:,} more" if len(newer) > 1 else ""
+            yield f"{name}, written again: it is older than {newer[0]}{more} and states no checksum"
+
+    def _missing_of_split(self, split: str, files: list[StoredFile], listing: _Compared) -> Iterator[str]:
+        del files
+        yield from (place.shard.name for place in listing.absent if place.shard.split == split)
+
+    def _unlisted(self, split: str, listing: _Compared) -> Iterator[str]:
+        yield from (file.name for file in listing.others if file.split == split)
+
+    def _listing(self, rows: Iterable[ShardRecord]) -> _Compared:
+        return self._compared(self._found(rows))
+
+    def _found(self, rows: Iterable[ShardRecord]) -> Listing:
+        """Return what storage lists; a verdict without the digests that a list may state counts for none."""
+        return self._in_storage(row for row in rows if was_judged_for(row, self.pipeline.data.layout))
+
+    def _compared(self, found: Listing) -> _Compared:
+        listing = _Compared(files=found.files, markers=found.markers)
+        if "" not in found.markers:
+            return listing
+        try:
+            stated = self._read(found.markers[""])
+        except FileListError as error:
+            return replace(listing, problems=[str(error)])
+        asked, problems = self._asked(stated)
+        if len(found.files) > MAX_FILES:
+            problems.append(f"the folder has more than {MAX_FILES:,} files; delete those that are not listed")
+        there = {file.name for file in found.files}
+        return replace(
+            listing,
+            files=[_as_stated(file, stated.files[file.name], stated) for file in found.files if file.name in asked],
+            others=[file for file in found.files if file.name not in asked],
+            absent=[place for name, place in asked.items() if name not in there],
+            stated=stated,
+            problems=problems,
+        )
+
+    def _asked(self, stated: FileList) -> tuple[dict[str, ShardPlace], list[str]]:
+        """Return the listed files that the pipeline asks for, and what is wrong with the others."""
+        asked, problems = dict[str, ShardPlace](), list[str]()
+        for file in stated.files.values():
+            try:
+                place = shard_place(f"{self.version}/{file.name}", self.services.pipelines)
+            except NotAShardError as error:
+                if isinstance(error.__cause__, NoSplitError):
+                    problems.append(f"{file.place}: {error}")
+                continue
+            asked[file.name] = place
+            if file.split not in (None, place.shard.split):
+                problems.append(
+                    f"{file.place}: {shown(file.name)} is of split {place.shard.split} by its path, not of "
+                    f"{shown(file.split)}; move it, or correct the list or data.layout.patterns"
+                )
+        return asked, problems
+
+    def _sizes(self, listing: _Compared, rows: Sequence[ShardRecord]) -> dict[str, list[int]]:
+        """Return the counters of the whole version: the listed files, and others that were accepted."""
+        listed = {(file.split, file.index) for file in listing.files if not file.is_left_out}
+        listed |= {(place.shard.split, place.shard.index) for place in listing.absent}
+        accepted = {(row.split, row.index) for row in accepted_rows(rows, self.pipeline)}
+        counts = Counter((split, index % NUM_BUCKETS) for split, index in listed | accepted)
+        return {
+            split: [counts[split, bucket] for bucket in range(NUM_BUCKETS)] for split in self.pipeline.data.splits
+        }
+
+    # -- verdicts that the list changes ------------------------------------------------------------------------
+    def _settle_all(self, found: Listing, stated: FileList) -> bool:
+        settled = [
+            self._settle(file.row, stated.files.get(file.name), stated)
+            for file in found.files
+            if file.row is not None and file.row.etag == file.facts.etag
+        ]
+        return any(settled)
+
+    def _settle(self, row: ShardRecord, file: StatedFile | None, stated: FileList) -> bool:
+        """Reject an accepted shard that differs from the list, or accept one that does no longer; True if either."""
+        is_by_list = is_rejected_by_list(row)
+        if row.state is not ShardState.ACCEPTED and not is_by_list:
+            return False
+        reason = _difference(row, file, stated)
+        if (reason is not None) == is_by_list:
+            return False
+        place = shard_place(f"{self.version}/{row.name}", self.services.pipelines)
+        state = ShardState.ACCEPTED if reason is None else ShardState.REJECTED
+        # The notification comes first, as with other rejections: a recorded verdict is not repeated.
+        is_first = reason is not None and add_first_rejection(place, [reason], self.services, etag=row.etag)
+        reasons = () if reason is None else (reason,)
+        self.services.ledger.record_shard(
+            replace(row, state=state, reasons=reasons, validated_at=self.services.clock())
+        )
+        text = f"it is as {stated.source} states now" if reason is None else reason.message
+        self.services.history.record(place.path, f"shard_{state}", text, etag=row.etag)
+        if is_first:
+            deliver(str(self.version), self.services)
+        return True
+
+    # -- reading the list --------------------------------------------------------------------------------------
+    def _facts_of(self, note: dict[str, Any]) -> BlobFacts:
+        return BlobFacts(
+            path=f"{self.version}/{self.pipeline.data.layout.manifest}",
+            etag=note["list"],
+            size_bytes=note["size_bytes"],
+            last_modified=datetime.fromisoformat(note["written_at"]),
+        )
+
+    def _read(self, facts: BlobFacts) -> FileList:
+        """Return the list with this content. Raises FileListError, ServiceUnavailableError."""
+        kept, key = self.services.kept_lists, (facts.path, facts.etag)
+        stated = kept.get(key)
+        if stated is None:
+            name = self.pipeline.data.layout.manifest
+            try:
+                source = self.services.shards.open(facts)
+                content = source.read(0, min(facts.size_bytes, MAX_LIST_BYTES + 1)) if facts.size_bytes else b""
+            except SourceError as error:
+                raise ServiceUnavailableError(f"{facts.path} could not be read: {error}") from error
+            stated = read_file_list(name, content)
+            for old in list(kept)[: len(kept) + 1 - MAX_KEPT_LISTS]:
+                kept.pop(old, None)  # another thread may have done it
+            kept[key] = stated
+        return stated
+
+
+def _as_stated(file: StoredFile, stated: StatedFile, of: FileList) -> StoredFile:
+    """Return a file with the verdict that it has beside the list."""
+    row = file.row
+    if row is None or row.etag != file.facts.etag:
+        return file
+    reason = _difference(row, stated, of)
+    if reason is None or not (file.accepted or is_rejected_by_list(row) or has_no_records(row, file.facts)):
+        return file
+    others = row.reasons if has_no_records(row, file.facts) else ()
+    return replace(file, row=replace(row, state=ShardState.REJECTED, reasons=(*others, reason)))
+
+
+def _difference(row: ShardRecord, file: StatedFile | None, stated: FileList) -> Reason | None:
+    checksums = {"crc32c": row.crc32c, **(row.digests or {})}
+    if file is None:
+        return None
+    found = file.difference(size_bytes=row.size_bytes, num_records=row.num_records, checksums=checksums)
+    if found is None:
+        return None
+    expected, seen = f"{found[0]}, as {stated.source} states in {file.place}", found[1]
+    return Reason(
+        code=ReasonCode.DIFFERS_FROM_LIST,
+        shard=row.name,
+        expected=expected,
+        seen=seen,
+        message=f"{shown(row.name)}: expected {expected}, got {seen}; upload the file again, or a list that agrees",
+    )

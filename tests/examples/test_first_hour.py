@@ -1,0 +1,122 @@
+"""Data as people have them become a registered model by the commands of docs/first-hour.md, with no file edited."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from tests.examples.journeys import ended, landfall
+from tests.support.processes import REPOSITORY
+from tests.support.twin import TwinUnderTest
+
+pytestmark = [pytest.mark.slow, pytest.mark.twin, pytest.mark.distributed]
+
+CLASSES = ("dark", "bright")
+NUM_IMAGES = 240
+
+
+def image(number: int) -> bytes:
+    """A grey PNG; those of odd numbers are brighter."""
+    written = io.BytesIO()
+    Image.new("RGB", (24, 24), (40 + number % 30 + 130 * (number % 2),) * 3).save(written, "PNG")
+    return written.getvalue()
+
+
+IMAGES = [image(number) for number in range(NUM_IMAGES)]
+LABELS = [number % 2 for number in range(NUM_IMAGES)]
+
+
+def photos(folder: Path) -> None:
+    """A folder for each class."""
+    for number, content in enumerate(IMAGES):
+        path = folder / "photos" / CLASSES[LABELS[number]] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def scans(folder: Path) -> None:
+    """The files of Spark 4: a folder for each value of the split, checksums of Hadoop, the marker."""
+    part = "part-{:05}-4c1f5e0a-9a51-4f0e-8d5b-0b8e9a7c2f11.c000.snappy.parquet"
+    places = {"train": range(200), "validation": range(200, NUM_IMAGES)}
+    for split, rows in places.items():
+        below = folder / "scans" / f"split={split}"
+        below.mkdir(parents=True)
+        for task in range(2):
+            mine = rows[task::2] if split == "train" else rows[task * 20 : task * 20 + 20]
+            table = pa.table({"image": [IMAGES[row] for row in mine], "label": [LABELS[row] for row in mine]})
+            pq.write_table(table, below / part.format(task), compression="snappy")
+            (below / f".{part.format(task)}.crc").write_bytes(b"crc\0")
+    (folder / "scans" / "_SUCCESS").touch()
+    (folder / "scans" / "._SUCCESS.crc").write_bytes(b"crc\0\0\0\2\0")
+
+
+def signs(folder: Path) -> None:
+    """Two splits, as the library `datasets` writes them."""
+    from datasets import ClassLabel, Dataset, Features  # type: ignore[import-untyped]
+    from datasets import Image as ImageFeature
+
+    columns = {"image": [{"bytes": content, "path": None} for content in IMAGES], "label": LABELS}
+    features = Features({"image": ImageFeature(), "label": ClassLabel(names=list(CLASSES))})
+    (folder / "signs").mkdir()
+    for split, rows in Dataset.from_dict(columns, features=features).train_test_split(test_size=40, seed=1).items():
+        rows.to_parquet(str(folder / "signs" / f"{split}-00000-of-00001.parquet"))
+
+
+def export(folder: Path) -> None:
+    """Twelve files."""
+    frame = pd.DataFrame({"image": IMAGES, "label": LABELS}).sample(frac=1, random_state=1)
+    (folder / "export").mkdir()
+    for number in range(12):
+        frame.iloc[number::12].to_parquet(folder / "export" / f"{number:02}.parquet")
+
+
+SOURCES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "A folder of images": (photos, "photos"),
+    "A table of Spark": (scans, "scans"),
+    "A data set of Hugging Face": (signs, "signs"),
+    "An export of pandas": (export, "export"),
+}
+FOLDERS = {"photos", "shards", "scans", "signs", "export"}
+
+
+def commands(heading: str) -> list[list[str]]:
+    """Return the commands of a section, without `landfall`."""
+    page = (REPOSITORY / "docs" / "first-hour.md").read_text(encoding="utf-8")
+    block = re.search(rf"## {heading}\n.*?```sh\n(.*?)```", page, re.DOTALL)
+    assert block is not None
+    return [shlex.split(line)[1:] for line in block[1].splitlines()]
+
+
+@pytest.mark.parametrize("heading", SOURCES)
+def test_data_become_a_registered_model_by_the_commands_of_the_page(
+    twin: TwinUnderTest, tmp_path: Path, heading: str
+) -> None:
+    """One after the other; only the folders are those of the test."""
+    write, dataset = SOURCES[heading]
+    write(tmp_path)
+    pipelines, places = twin.twin.options.pipelines, twin.twin.places
+    addresses = {
+        "DataStorage": places.data_connection,
+        "LANDFALL_URL": places.functions_url,
+        "LANDFALL_FUNCTION_KEY": places.secrets.function_key,
+    }
+
+    def placed(before: str, word: str) -> str:
+        if word.startswith("pipelines/"):
+            return str(pipelines / word.removeprefix("pipelines/"))
+        return str(tmp_path / word) if word in FOLDERS and before != "--dataset" else word
+
+    for words in commands(heading):
+        to = ["--to", str(pipelines / f"{dataset}.yaml")] if words[0] == "init" else []
+        landfall(*map(placed, ["", *words], words), *to, **addresses)
+    journey = ended(twin, f"{dataset}/v1", tmp_path / "outputs")
+    assert ("registered", dataset) == (journey.run["state"], journey.run["model_name"])

@@ -1,0 +1,218 @@
+"""Scripts with the structure of published recipes for Keras 2: each is judged right, and for the right reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from horovod_lint import lint_script
+from tests.unit.horovod_lint.scripts import found, spoilt
+
+KERAS2 = {"TF_USE_LEGACY_KERAS": "1"}
+GPUS = """hvd.init()
+gpus = tf.config.experimental.list_physical_devices('GPU')
+for gpu in gpus:
+    tf.config.experimental.set_memory_growth(gpu, True)
+if gpus:
+    tf.config.experimental.set_visible_devices(gpus[hvd.local_rank()], 'GPU')
+"""
+FIT = f"""import tensorflow as tf
+import horovod.tensorflow.keras as hvd
+
+{GPUS}
+(images, labels), _ = tf.keras.datasets.mnist.load_data(path='mnist-%d.npz' % hvd.rank())
+dataset = tf.data.Dataset.from_tensor_slices((tf.cast(images[..., tf.newaxis] / 255.0, tf.float32), labels))
+dataset = dataset.repeat().shuffle(10000).batch(128)
+model = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(10, activation='softmax')])
+rate = 0.001 * hvd.size()
+opt = tf.keras.optimizers.RMSprop(rate)
+opt = hvd.DistributedOptimizer(opt, backward_passes_per_step=1, average_aggregated_gradients=True)
+model.compile(loss='sparse_categorical_crossentropy', optimizer=opt, experimental_run_tf_function=False)
+callbacks = [
+    hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+    hvd.callbacks.MetricAverageCallback(),
+    hvd.callbacks.LearningRateWarmupCallback(initial_lr=rate, warmup_epochs=3, verbose=1),
+]
+if hvd.rank() == 0:
+    callbacks.append(tf.keras.callbacks.ModelCheckpoint('./checkpoint-{{epoch}}.h5'))
+model.fit(dataset, steps_per_epoch=500 // hvd.size(), callbacks=callbacks, epochs=24, verbose=hvd.rank() == 0)
+"""
+"""Keras' `fit` with Horovod's callbacks: every rank draws its share of the steps from all data."""
+
+TAPE = f"""import tensorflow as tf
+import horovod.tensorflow as hvd
+
+def main():
+    {GPUS.replace(chr(10), chr(10) + "    ")}
+    (images, labels), _ = tf.keras.datasets.mnist.load_data(path='mnist-%d.npz' % hvd.rank())
+    dataset = tf.data.Dataset.from_tensor_slices((images, labels)).repeat().shuffle(10000).batch(128)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(10, activation='softmax')])
+    loss = tf.losses.SparseCategoricalCrossentropy()
+    opt = tf.optimizers.Adam(0.001 * hvd.size())
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=opt)
+
+    @tf.function
+    def training_step(images, labels, first_batch):
+        with tf.GradientTape() as tape:
+            value = loss(labels, model(images, training=True))
+        tape = hvd.DistributedGradientTape(tape)
+        grads = tape.gradient(value, model.trainable_variables)
+        opt.apply_gradients(zip(grads, model.trainable_variables))
+        if first_batch:
+            hvd.broadcast_variables(model.variables, root_rank=0)
+            hvd.broadcast_variables(opt.variables(), root_rank=0)
+        return value
+
+    for batch, (images, labels) in enumerate(dataset.take(10000 // hvd.size())):
+        value = training_step(images, labels, batch == 0)
+        if batch % 10 == 0 and hvd.local_rank() == 0:
+            print('Step #%d\\tLoss: %.6f' % (batch, value))
+    if hvd.rank() == 0:
+        checkpoint.save('./checkpoints')
+
+if __name__ == '__main__':
+    main()
+"""
+GENERATOR = """import keras
+from keras import backend as K
+from keras.preprocessing.image import ImageDataGenerator
+import tensorflow as tf
+import horovod.keras as hvd
+
+hvd.init()
+config = tf.ConfigProto()
+config.gpu_options.allow_growth = True
+config.gpu_options.visible_device_list = str(hvd.local_rank())
+K.set_session(tf.Session(config=config))
+
+batch_size, epochs = 128, 24
+(x_train, y_train), (x_test, y_test) = keras.datasets.mnist.load_data()
+train_batches, test_batches = len(x_train) // batch_size, len(x_test) // batch_size
+model = keras.models.Sequential([keras.layers.Dense(10, activation='softmax')])
+opt = keras.optimizers.RMSprop(lr=1e-3 * hvd.size())
+opt = hvd.DistributedOptimizer(opt)
+model.compile(loss=keras.losses.categorical_crossentropy, optimizer=opt, metrics=['accuracy'])
+callbacks = [
+    hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+    hvd.callbacks.MetricAverageCallback(),
+    hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=5, verbose=1),
+    keras.callbacks.ReduceLROnPlateau(patience=10, verbose=1),
+]
+if hvd.rank() == 0:
+    callbacks.append(keras.callbacks.ModelCheckpoint('./checkpoint-{epoch}.h5'))
+train_gen = ImageDataGenerator(rotation_range=8, width_shift_range=0.08)
+test_gen = ImageDataGenerator()
+model.fit_generator(train_gen.flow(x_train, y_train, batch_size=batch_size), callbacks=callbacks, epochs=epochs,
+                    steps_per_epoch=train_batches // hvd.size(), workers=4,
+                    validation_data=test_gen.flow(x_test, y_test, batch_size=batch_size),
+                    validation_steps=3 * test_batches // hvd.size())
+score = hvd.allreduce(model.evaluate(x_test, y_test, verbose=0))
+"""
+"""The recipes of the Batch AI era: Keras 2 with sessions of TensorFlow 1, generators and RMSprop."""
+
+UNWRAPPED = """import math
+import keras
+from keras import backend as K
+import tensorflow as tf
+import horovod.keras as hvd
+
+hvd.init()
+config = tf.ConfigProto()
+config.gpu_options.visible_device_list = str(hvd.local_rank())
+K.set_session(tf.Session(config=config))
+epochs = int(math.ceil(12.0 / hvd.size()))
+(x, y), _ = keras.datasets.cifar10.load_data()
+model = keras.applications.densenet.DenseNet121(weights=None)
+optimizer = keras.optimizers.Adam(lr=0.001 * hvd.size())
+model.compile(optimizer=optimizer, loss='binary_crossentropy')
+callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
+if hvd.rank() == 0:
+    callbacks.append(keras.callbacks.ModelCheckpoint('weights.h5'))
+model.fit(x, y, batch_size=32, callbacks=callbacks, epochs=epochs, verbose=1 if hvd.rank() == 0 else 0)
+"""
+"""A widely copied shape: everything of Horovod but the optimizer, so that the ranks never train together."""
+
+FLAGGED = """import os
+import logging
+import keras
+import tensorflow as tf
+from keras.preprocessing import image
+
+def _bool(text):
+    return text is not None and 'true' in text.lower()
+
+_DISTRIBUTED = _bool(os.getenv('DISTRIBUTED'))
+_EPOCHS = int(os.getenv('EPOCHS', 1))
+if _DISTRIBUTED:
+    import horovod.keras as hvd
+
+def _lr():
+    return 0.001 * hvd.size() if _DISTRIBUTED else 0.001
+
+def _is_master(is_distributed=_DISTRIBUTED):
+    return hvd.rank() == 0 if is_distributed else True
+
+def _callbacks():
+    if not _DISTRIBUTED:
+        return []
+    return [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback(),
+            hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=5)]
+
+def main():
+    if _DISTRIBUTED:
+        hvd.init()
+        config = tf.ConfigProto()
+        config.gpu_options.visible_device_list = str(hvd.local_rank())
+    train = image.ImageDataGenerator().flow_from_directory(os.getenv('AZ_BATCHAI_INPUT_TRAIN'), batch_size=64)
+    opt = keras.optimizers.SGD(lr=_lr(), momentum=0.9)
+    if _DISTRIBUTED:
+        opt = hvd.DistributedOptimizer(opt)
+    model = keras.applications.resnet50.ResNet50(weights=None)
+    model.compile(loss='categorical_crossentropy', optimizer=opt)
+    callbacks = _callbacks()
+    if _is_master():
+        callbacks.append(keras.callbacks.ModelCheckpoint('checkpoint-{epoch}.h5'))
+    steps = len(train) // hvd.size() if _DISTRIBUTED else len(train)
+    model.fit_generator(train, steps_per_epoch=steps, callbacks=callbacks, epochs=_EPOCHS)
+
+if __name__ == '__main__':
+    main()
+"""
+"""Azure's samples for distributed deep learning: one script for one process and for many, by a variable."""
+
+
+@pytest.mark.parametrize("script", [FIT, TAPE, GENERATOR, FLAGGED])
+def test_recipes_are_right_on_keras_2(script: str) -> None:
+    """Each rank draws its share of the steps from all data, which is advice, and on Keras 3 none of them works."""
+    assert ["data_sampled"] == found(script, **KERAS2)
+    assert {"data_sampled", "keras3_incompatible"} == set(found(script))
+
+
+@pytest.mark.parametrize(
+    ("script", "change", "expected"),
+    [
+        (FIT, ("opt = hvd.DistributedOptimizer(opt, ", "unused = dict("), "optimizer_not_distributed"),
+        (FIT, ("    hvd.callbacks.BroadcastGlobalVariablesCallback(0),\n", ""), "no_initial_broadcast"),
+        (TAPE, ("        tape = hvd.DistributedGradientTape(tape)\n", ""), "tape_not_distributed"),
+        (TAPE, ("if hvd.rank() == 0:\n        checkpoint", "if True:\n        checkpoint"), "written_by_every_rank"),
+        (GENERATOR, ("opt = hvd.DistributedOptimizer(opt)\n", ""), "optimizer_not_distributed"),
+        (GENERATOR, ("    hvd.callbacks.MetricAverageCallback(),\n", ""), "metrics_not_averaged"),
+        (GENERATOR, ("hvd.local_rank()", "hvd.rank()"), "wrong_gpu"),
+        (FLAGGED, ("        opt = hvd.DistributedOptimizer(opt)\n", "        pass\n"), "optimizer_not_distributed"),
+        (FLAGGED, ("    if _is_master():\n", "    if callbacks:\n"), "written_by_every_rank"),
+    ],
+)  # fmt: skip
+def test_one_mistake_in_a_recipe_is_one_error(script: str, change: tuple[str, str], expected: str) -> None:
+    """RMSprop is like any other optimizer, and a variable that turns Horovod on hides nothing."""
+    assert ["data_sampled", expected] == sorted(found(spoilt(script, change), **KERAS2))
+
+
+def test_an_optimizer_that_is_never_wrapped_is_found_with_the_rest() -> None:
+    """The reasons say what happens: no gradient is averaged, all ranks read the same data, and epochs are missing."""
+    assert {"epochs_divided", "optimizer_not_distributed", "data_not_sharded"} == set(found(UNWRAPPED, **KERAS2))
+    report = lint_script(UNWRAPPED.encode(), "train.py")
+    reasons = {str(finding.code): (finding.message, finding.why) for finding in report.findings}
+    assert ("compile uses a plain optimizer", True) == (
+        reasons["optimizer_not_distributed"][0],
+        reasons["optimizer_not_distributed"][1].startswith("Gradients are not averaged: each rank trains a separate"),
+    )
+    assert reasons["epochs_divided"][0] == "the number of epochs is 12.0 / hvd.size()"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from shard_validation.reasons import Reason, ReasonCode
 from shared.safe_text import shown
 from shared.shard_names import MAX_NAME_CHARS, MAX_SHARDS_PER_SPLIT
 from shared.source_names import DATASET_FILE
@@ -78,6 +79,26 @@ class FileList:
     """Name of the list."""
     files: Mapping[str, StatedFile]
     """Path within the version → what is stated of it."""
+
+
+def reason_against(
+    stated: FileList, name: str, *, size_bytes: int, num_records: int, checksums: Mapping[str, str]
+) -> Reason | None:
+    """Return why a file is not as a list states; None where it is, or is not listed."""
+    file = stated.files.get(name)
+    if file is None:
+        return None
+    found = file.difference(size_bytes=size_bytes, num_records=num_records, checksums=checksums)
+    if found is None:
+        return None
+    expected, seen = f"{found[0]}, as {stated.source} states in {file.place}", found[1]
+    return Reason(
+        code=ReasonCode.DIFFERS_FROM_LIST,
+        shard=name,
+        expected=expected,
+        seen=seen,
+        message=f"{shown(name)}: expected {expected}, got {seen}; upload the file again, or a list that agrees",
+    )
 
 
 def list_checksums(name: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ number of its names are bounded, and every error names its line.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ from shared.source_names import DATASET_FILE
 MAX_LIST_BYTES = 32 << 20
 """Twice what 100,000 names take with a SHA-256 each."""
 MAX_FILES = MAX_SHARDS_PER_SPLIT
+MAX_LINE_BYTES, MAX_LINES = 4096, 2 * MAX_FILES
 MAX_NUMBER = 2**63 - 1
 _MAX_DIGITS = 19
 TFDS_FILE = "dataset_info.json"
@@ -155,9 +157,11 @@ def _problem_of_name(name: str) -> str | None:
 
 def _lines(name: str, content: bytes) -> Iterator[tuple[int, str]]:
     """Yield number and text of the lines that are not empty."""
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    for number, line in enumerate(io.BytesIO(content), start=1):
+        if len(line) > MAX_LINE_BYTES or number > MAX_LINES:
+            _refuse(name, number, f"a list has at most {MAX_LINES:,} lines of {MAX_LINE_BYTES:,} bytes")
         try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\r")
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
             _refuse(name, number, "it is not UTF-8; write the list as UTF-8")
         if text.strip():

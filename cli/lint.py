@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path, PurePath
 
 import click
 
+from cli.errors import CliError
 from horovod_lint import (
     MAX_NOTEBOOK_BYTES,
     MAX_SCRIPT_BYTES,
@@ -21,6 +23,7 @@ from horovod_lint import (
     ScriptError,
     ScriptFile,
     Severity,
+    fix_script,
     lint_script,
     scripts_among,
 )
@@ -54,8 +57,18 @@ _MIN_COLUMNS = 40
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Pipeline file to take VM size and environment variables from (default: none).",
 )
+@click.option("--fix", "is_fix", is_flag=True, help="Mend what is mechanical in the scripts, and print the changes.")
+@click.option("--diff", "is_diff", is_flag=True, help="Print what --fix would change, and write nothing.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per script, each on its own line.")
-def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, *, is_json: bool) -> None:
+def lint(
+    scripts: tuple[Path, ...],
+    vm_size: str | None,
+    pipeline: Path | None,
+    *,
+    is_fix: bool,
+    is_diff: bool,
+    is_json: bool,
+) -> None:
     """Find mistakes in Horovod training scripts and notebooks by reading them; nothing is run.
 
     Findings are errors (the result is wrong, or the job hangs), warnings (the job is slow, or its output misleading)
@@ -65,16 +78,27 @@ def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, 
     Of a folder, the scripts and notebooks in and below it are read. A module that another file imports is read with
     that file. Modules that are not given are assumed correct.
 
+    --fix edits scripts where an edit is mechanical and leaves no other finding. Each is mended by itself.
+
     Exit status: 0 clean or advice only; 1 errors or warnings; 2 wrong usage, or a script that cannot be read.
     """
     machine = _machine(vm_size, pipeline)
+    paths = _paths(scripts)
+    if is_fix or is_diff:
+        _mend(paths, machine, is_written=not is_diff, is_json=is_json)
+    reports, num_unreadable = _lint_all(paths, machine, is_json=is_json)
+    if not is_json and len(reports) + num_unreadable > 1:
+        click.echo(summary(reports, num_unreadable))
+    if num_unreadable:
+        raise click.exceptions.Exit(UNREADABLE)
+    if not all(report.is_clean for report in reports):
+        raise click.exceptions.Exit(FOUND)
+
+
+def _lint_all(paths: Sequence[Path], machine: Machine, *, is_json: bool) -> tuple[list[LintReport], int]:
+    """Print what is found in each script; return the reports, and how many scripts cannot be read."""
     reports, num_unreadable = list[LintReport](), 0
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    paths = list(dict.fromkeys(path for argument in scripts for path in _scripts_in(argument)))
-    if len(paths) > MAX_FILES:
-        raise click.UsageError(
-            f"There are more than {MAX_FILES} scripts and notebooks. Pass fewer, or another folder."
-        )
     files = _modules(paths) if len(paths) > 1 else {}
     runs = set(scripts_among(files))
     for path in paths:
@@ -89,12 +113,46 @@ def lint(scripts: tuple[Path, ...], vm_size: str | None, pipeline: Path | None, 
             continue
         reports.append(report)
         click.echo(as_json(path, report) if is_json else as_text(path, report, width))
-    if not is_json and len(reports) + num_unreadable > 1:
-        click.echo(summary(reports, num_unreadable))
-    if num_unreadable:
-        raise click.exceptions.Exit(UNREADABLE)
-    if not all(report.is_clean for report in reports):
-        raise click.exceptions.Exit(FOUND)
+    return reports, num_unreadable
+
+
+def _mend(paths: Sequence[Path], machine: Machine, *, is_written: bool, is_json: bool) -> None:
+    """Mend each script by itself, and print the changes. Raises UsageError for notebooks."""
+    if is_json:
+        raise click.UsageError("--fix and --diff print changes for people. Leave out --json.")
+    notebooks = [path for path in paths if path.suffix.lower() == NOTEBOOK_SUFFIX]
+    if notebooks:
+        name = one_line(str(notebooks[0]))
+        raise click.UsageError(f"{name}: notebooks are not mended. First: landfall script from-notebook {name}")
+    for path in paths:
+        try:
+            content = _content(path)
+            fixed = fix_script(content, one_line(str(path)), machine)
+        except ScriptError:
+            continue  # the lint reports it
+        if fixed.content != content:
+            if is_written:
+                _write(path, fixed.content)
+            click.echo(_changes(path, content, fixed.content))
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a script whole or not at all, where a link leads to it too. Raises CliError."""
+    target = Path(os.path.realpath(path))
+    aside = target.with_name(f".{target.name}.new")
+    try:
+        aside.write_bytes(content)
+        shutil.copymode(target, aside)
+        aside.replace(target)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise CliError(f"{one_line(str(path))}: cannot be written: {error.strerror}.") from error
+
+
+def _changes(path: Path, before: bytes, after: bytes) -> str:
+    old, new = (content.decode(errors="replace").splitlines() for content in (before, after))
+    name = one_line(str(path))
+    return "\n".join(map(one_line, difflib.unified_diff(old, new, name, name, lineterm="")))
 
 
 def _machine(name: str | None, pipeline: Path | None) -> Machine:

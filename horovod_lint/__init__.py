@@ -6,6 +6,7 @@ The command line and submissions use it. It imports nothing of ours except ``sha
 from __future__ import annotations
 
 from horovod_lint.findings import Finding, LintReport
+from horovod_lint.fixes import FIXABLE, fix_script
 from horovod_lint.linking import ScriptFile, scripts_among
 from horovod_lint.lint import lint_script
 from horovod_lint.notebook import MAX_NOTEBOOK_BYTES, NOTEBOOK_SUFFIX
@@ -14,6 +15,7 @@ from horovod_lint.script import MAX_DEPTH, MAX_SCRIPT_BYTES, ScriptError
 from horovod_lint.view import Machine
 
 __all__ = [
+    "FIXABLE",
     "MAX_DEPTH",
     "MAX_NOTEBOOK_BYTES",
     "MAX_SCRIPT_BYTES",
@@ -27,6 +29,7 @@ __all__ = [
     "ScriptError",
     "ScriptFile",
     "Severity",
+    "fix_script",
     "lint_script",
     "scripts_among",
 ]

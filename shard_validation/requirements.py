@@ -20,8 +20,8 @@ DriftAction = Literal["ignore", "warn", "block"]
 class Limits:
     """Upper bounds for everything that is read; the defaults keep a process below 150 MB of resident memory.
 
-    Raising ``max_example_bytes``, ``max_decoded_image_bytes`` or ``max_page_bytes`` raises that ceiling by about
-    four times as much.
+    Raising ``max_example_bytes`` or ``max_decoded_image_bytes`` raises that ceiling by about four times as much, and
+    so does ``max_page_bytes`` for the process that decodes Parquet, which stays below 250 MB.
     """
 
     max_shard_bytes: int = 4000 * 50_000 << 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from shard_validation.requirements import DataRequirements
 from shard_validation.validate import MAX_DISTINCT, FeatureStatistics
 from shared.manifest import FeatureSpec
 
+_MAX_EXACT = 1 << 53
+"""Integers up to here are floats, too, so that both can be compared."""
 _FEW_ROWS = 64
 _PARTS = 16
 """Into so many parts are rows divided that are not all sound."""
@@ -41,11 +44,19 @@ class ColumnCheck:
         self._statistics = statistics
         self._check_row = compile_values_check(spec, requirements, statistics)
         self._are_sound = self._compile()
+        self._max_reasons = requirements.limits.max_reasons
+        self._num_faults = 0
+        self._latest: tuple[Fault, int] | None = None
 
     def faults(self, column: pa.Array, row: int) -> Iterator[tuple[Fault, int]]:
         """Yield faults with their rows, which count from ``row``, and count the sound rows."""
         if self._are_sound is not None and len(column) and self._are_sound(column):
             return
+        if self._latest is not None and self._num_faults >= self._max_reasons:
+            num_faults = self._num_unsound_numbers(column)
+            if num_faults is not None:
+                yield from repeat(self._latest, num_faults)  # no more of them are kept, so only their number matters
+                return
         if self._are_sound is not None and len(column) > _FEW_ROWS:
             step = -(-len(column) // _PARTS)
             for start in range(0, len(column), step):
@@ -53,6 +64,7 @@ class ColumnCheck:
             return
         for index, value in enumerate(_row_values(column), row):
             if (fault := self.row_fault(value, index)) is not None:
+                self._num_faults, self._latest = self._num_faults + 1, (fault, index)
                 yield fault, index
 
     def row_fault(self, value: Any, row: int) -> Fault | None:
@@ -86,6 +98,27 @@ class ColumnCheck:
             self._count(values)
         self._note(len(values) if lengths is None else int(np.count_nonzero(lengths)), lowest, highest)
         return True
+
+    def _num_unsound_numbers(self, column: pa.Array) -> int | None:
+        """Count rows of one number that are at fault, and the sound ones; None where that takes a look at each."""
+        spec = self._spec
+        stated = [n for n in (spec.minimum, spec.maximum, *spec.allowed) if n is not None]
+        if column.null_count or spec.shape or not _is_number(column.type):
+            return None
+        if any(isinstance(n, str) or abs(n) > _MAX_EXACT for n in stated):
+            return None
+        numbers = column.to_numpy(zero_copy_only=False)
+        are_sound = np.isfinite(numbers)
+        if spec.minimum is not None:
+            are_sound &= numbers >= np.float64(spec.minimum)
+        if spec.maximum is not None:
+            are_sound &= numbers <= np.float64(spec.maximum)
+        if spec.allowed:
+            are_sound &= np.isin(numbers.astype(np.float64), spec.allowed)
+        sound = column.filter(pa.array(are_sound))
+        if len(sound) and not self._are_sound_numbers(sound):
+            return None
+        return len(column) - len(sound)
 
     def _are_sound_bytes(self, column: pa.Array) -> bool:
         """Check texts, and bytes of any content."""

@@ -25,14 +25,17 @@ from shard_validation.parquet.decoder import HEAD
 from shard_validation.parquet.footer import ColumnChunk
 from shard_validation.parquet.metadata import Leaf
 from shard_validation.reasons import Fault, FaultError
-from shard_validation.requirements import DataRequirements
+from shard_validation.requirements import DataRequirements, Limits
 from shard_validation.validate import FeatureStatistics
 from shared.manifest import FeatureSpec
 
-MEMORY_BYTES = 320 << 20
-"""Beyond what the process takes when it starts."""
+MEMORY_BYTES = 128 << 20
+"""Beyond what the process takes when it starts, and what the limits of a pipeline allow for a page and an image."""
+_PER_PAGE_BYTE, _PER_IMAGE_BYTE = 4, 2
+"""What pyarrow holds of a page: its bytes, what they inflate to, a dictionary's copy, and values."""
 CPU_S = 300
 """For one batch of rows."""
+_SKIPPED_BYTES = 64 << 10
 
 
 class Connection:
@@ -52,7 +55,11 @@ class Connection:
         return self._take(length)
 
     def _take(self, length: int) -> bytearray:
-        content = bytearray(length)
+        try:
+            content = bytearray(length)
+        except MemoryError:  # the rows are decoded again, fewer at a time, and what was asked for is on its way
+            self._skip(length)
+            raise
         view, num_read = memoryview(content), 0
         while num_read < length:
             count = self._socket.recv_into(view[num_read:])
@@ -60,6 +67,13 @@ class Connection:
                 raise EOFError
             num_read += count
         return content
+
+    def _skip(self, length: int) -> None:
+        while length > 0:
+            count = len(self._socket.recv(min(length, _SKIPPED_BYTES)))
+            if not count:
+                raise EOFError
+            length -= count
 
     def alive(self) -> None:
         """Give a sign of life, and allow the next batch its time."""
@@ -87,6 +101,7 @@ class Session:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._first_bytes = address_space_bytes()
         self._requirements = DataRequirements()
         self._columns: ArrowColumns | None = None
 
@@ -102,6 +117,7 @@ class Session:
     def _open(self, shard: Mapping[str, Any]) -> dict[str, Any]:
         self._columns = None
         self._requirements = DataRequirements.from_json(shard["requirements"])
+        limit_memory(self._first_bytes, self._requirements.limits)
         file = BlockFile(RemoteSource(self._connection, shard["size_bytes"]))
         self._columns = ArrowColumns(file, shard["footer_offset"], self._requirements, self._connection.alive)
         return {}
@@ -148,15 +164,22 @@ def chunk_of(members: Mapping[str, Any]) -> ColumnChunk:
     return ColumnChunk(**{**members, "leaf": leaf, "encodings": frozenset(members["encodings"])})
 
 
-def limit_memory() -> None:
-    """Bound the memory of this process to what it has now and `MEMORY_BYTES` more."""
+def address_space_bytes() -> int:
+    """Return the size of this process's address space; 0 where the system does not tell."""
     if sys.platform != "linux":
+        return 0
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def limit_memory(first_bytes: int, limits: Limits) -> None:
+    """Bound the memory of this process, which had ``first_bytes`` when it started, and let it write no file."""
+    if not first_bytes:
         return
     import resource
 
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    allowed = _PER_PAGE_BYTE * limits.max_page_bytes + _PER_IMAGE_BYTE * limits.max_decoded_image_bytes
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (first_bytes + MEMORY_BYTES + allowed, most))
     for limited in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         resource.setrlimit(limited, (0, 0))
 
@@ -188,7 +211,6 @@ def main() -> None:
     pa.set_io_thread_count(1)
     connection = Connection(socket.socket(fileno=os.dup(sys.stdin.fileno())))
     Thread(target=end_with, args=(sys.stdin.fileno(),), daemon=True).start()
-    limit_memory()
     session = Session(connection)
     connection.alive()
     while True:

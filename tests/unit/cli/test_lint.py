@@ -199,3 +199,48 @@ def test_a_folder_is_bounded(
     monkeypatch.setattr("cli.lint.MAX_FILES", 3)
     status, _, err = landfall(capsys, "lint", tmp_path)
     assert (2, True) == (status, "There are more than 3 scripts and notebooks" in err)
+
+
+def test_fix_mends_a_script_and_prints_the_changes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """--diff prints the same and writes nothing; what is left is listed as usual."""
+    path = written(tmp_path, f"{BAD}x = open('a', 'w')\n")
+    path.chmod(0o750)
+    link = tmp_path / "link.py"
+    link.symlink_to(path)
+    status, shown, _ = landfall(capsys, "lint", link, "--diff")
+    changes = [f"--- {link}", f"+++ {link}", "@@ -1,3 +1,4 @@", " import horovod.tensorflow as hvd", "+hvd.init()"]
+    assert (1, changes, 2) == (status, shown.splitlines()[:5], shown.count(": error "))
+    assert path.read_text() == f"{BAD}x = open('a', 'w')\n"
+    status, out, _ = landfall(capsys, "lint", link, "--fix")
+    assert (1, shown.splitlines()[:7], 1) == (status, out.splitlines()[:7], out.count(": error "))
+    assert path.read_text() == f"{BAD}x = open('a', 'w')\n".replace("hvd\n", "hvd\nhvd.init()\n", 1)
+    assert (0o750, True, 2) == (path.stat().st_mode & 0o777, link.is_symlink(), len(list(tmp_path.iterdir())))
+    status, out, _ = landfall(capsys, "lint", link, "--fix")
+    assert (1, False) == (status, "@@" in out)
+
+
+def test_fix_is_for_scripts_and_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A notebook becomes a script first; a folder that cannot be written loses nothing."""
+    path = written(tmp_path, '{"nbformat": 4, "cells": []}', "x.ipynb")
+    assert (
+        "notebooks are not mended. First: landfall script from-notebook" in landfall(capsys, "lint", path, "--fix")[2]
+    )
+    assert "Leave out --json" in landfall(capsys, "lint", written(tmp_path, BAD), "--fix", "--json")[2]
+    broken = written(tmp_path, "print 1", "broken.py")
+    assert (2, "print 1") == (landfall(capsys, "lint", broken, "--fix")[0], broken.read_text())
+
+
+def test_a_disk_that_is_full_leaves_the_script_whole(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new text is written aside first."""
+    path = written(tmp_path, BAD)
+
+    def full(aside: Path, content: bytes) -> int:
+        aside.touch()
+        raise OSError(28, "No space left on device", len(content))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    status, _, err = landfall(capsys, "lint", path, "--fix")
+    assert (1, True) == (status, "mine.py: cannot be written: No space left on device" in err)
+    assert (BAD, ["mine.py"]) == (path.read_text(), [each.name for each in tmp_path.iterdir()])

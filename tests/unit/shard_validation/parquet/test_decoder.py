@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shard_validation import DataRequirements, ReasonCode, ShardVerdict, SourceUnavailableError, validate_shard
-from shard_validation.parquet import decoder
+from shard_validation.parquet import decoder, decoding
 from shared.manifest import FeatureSpec
 from tests.support.processes import REPOSITORY, child_environment
 from tests.support.shards import BytesSource
@@ -192,3 +193,28 @@ def test_rows_that_take_more_memory_than_there_is() -> None:
     verdict = validate_shard(source, DataRequirements(features=(text,)))
     assert ((), 400) == (verdict.reasons, verdict.statistics.features["text"].num_present)
     assert len(source.content) < 1 << 20
+
+
+def test_an_answer_without_room_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory is short, what was read is left out; the next answer is the one to the next request."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for content in (b"a" * 100_000, b"second"):
+            theirs.sendall(decoder.HEAD.pack(len(content)) + content)
+        connection = decoding.Connection(ours)
+        with monkeypatch.context() as patch:
+            patch.setattr(decoding, "bytearray", no_room_above(decoder.HEAD.size), raising=False)
+            with pytest.raises(MemoryError):
+                connection.receive()
+        assert b"second" == connection.receive()
+
+
+def no_room_above(size: int) -> Any:
+    """Return a bytearray type for small sizes."""
+
+    def small(length: int) -> bytearray:
+        if length > size:
+            raise MemoryError
+        return bytearray(length)
+
+    return small

@@ -229,3 +229,27 @@ def test_pausing() -> None:
         checkpoint, num_pauses = outcome.checkpoint, num_pauses + 1
     assert validate_shard(source, requirements) == outcome
     assert num_pauses >= 8
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        FeatureSpec(name="n", kind="float", maximum=-1.0),
+        FeatureSpec(name="n", kind="float", minimum=0.1, maximum=0.7),
+        FeatureSpec(name="n", kind="float", allowed=(0.5, 0.1)),
+    ],
+)
+def test_more_faults_than_are_kept_are_counted(spec: FeatureSpec) -> None:
+    """Where a pipeline states a wrong range, every row is at fault: all of them are counted, sound ones apart."""
+    values = [i / 20 for i in range(20)] * 100
+    verdict = validate_shard(written({"n": pa.array(values, pa.float32())}), DataRequirements(features=(spec,)))
+    low, high = spec.minimum or 0, spec.maximum or 1
+    exact = pa.array(values, pa.float32()).to_pylist()
+    sound = [v for v in exact if low <= v <= high and (not spec.allowed or v in spec.allowed)]
+    assert (2000 - len(sound), 50) == (verdict.num_reasons, len(verdict.reasons))
+    seen = verdict.statistics.features["n"]
+    assert (len(sound), min(sound, default=None), max(sound, default=None)) == (
+        seen.num_present,
+        seen.minimum,
+        seen.maximum,
+    )

@@ -8,12 +8,14 @@ number of its names are bounded, and every error names its line.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from shard_validation.reasons import Reason, ReasonCode
 from shared.safe_text import shown
 from shared.shard_names import MAX_NAME_CHARS, MAX_SHARDS_PER_SPLIT
 from shared.source_names import DATASET_FILE
@@ -21,6 +23,7 @@ from shared.source_names import DATASET_FILE
 MAX_LIST_BYTES = 32 << 20
 """Twice what 100,000 names take with a SHA-256 each."""
 MAX_FILES = MAX_SHARDS_PER_SPLIT
+MAX_LINE_BYTES, MAX_LINES = 4096, 2 * MAX_FILES
 MAX_NUMBER = 2**63 - 1
 _MAX_DIGITS = 19
 TFDS_FILE = "dataset_info.json"
@@ -80,6 +83,26 @@ class FileList:
     """Path within the version → what is stated of it."""
 
 
+def reason_against(
+    stated: FileList, name: str, *, size_bytes: int, num_records: int, checksums: Mapping[str, str]
+) -> Reason | None:
+    """Return why a file is not as a list states; None where it is, or is not listed."""
+    file = stated.files.get(name)
+    if file is None:
+        return None
+    found = file.difference(size_bytes=size_bytes, num_records=num_records, checksums=checksums)
+    if found is None:
+        return None
+    expected, seen = f"{found[0]}, as {stated.source} states in {file.place}", found[1]
+    return Reason(
+        code=ReasonCode.DIFFERS_FROM_LIST,
+        shard=name,
+        expected=expected,
+        seen=seen,
+        message=f"{shown(name)}: expected {expected}, got {seen}; upload the file again, or a list that agrees",
+    )
+
+
 def list_checksums(name: str) -> tuple[str, ...]:
     """Return the checksums to take for a list of this name. Raises FileListError where the name says no format."""
     return _format(name)[1]
@@ -134,9 +157,11 @@ def _problem_of_name(name: str) -> str | None:
 
 def _lines(name: str, content: bytes) -> Iterator[tuple[int, str]]:
     """Yield number and text of the lines that are not empty."""
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    for number, line in enumerate(io.BytesIO(content), start=1):
+        if len(line) > MAX_LINE_BYTES or number > MAX_LINES:
+            _refuse(name, number, f"a list has at most {MAX_LINES:,} lines of {MAX_LINE_BYTES:,} bytes")
         try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\r")
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
             _refuse(name, number, "it is not UTF-8; write the list as UTF-8")
         if text.strip():

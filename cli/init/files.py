@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ import click
 
 from cli.errors import CliError
 from cli.validate.inputs import ShardInput, find_inputs
+from shard_validation import COUNT_FILES
+from shard_validation.file_lists import MAX_LIST_BYTES, read_file_list
 from shared.safe_text import shown
 from shared.shard_names import ShardNameError, parse_shard_name
 
@@ -30,7 +33,7 @@ class Files:
     layout: Layout
     by_split: Mapping[str, Sequence[ShardInput]]
     has_marker: bool = False
-    """Whether the layout's marker is among them."""
+    """Whether the layout's marker, or the list of the files, is among them."""
 
     @property
     def num_shards(self) -> dict[str, int]:
@@ -68,8 +71,24 @@ def find_files(arguments: Sequence[str]) -> Files:
         by_split = _by_split((layout.shard(shard.name, splits).split, shard) for shard in shards)
     except ShardNameError as error:
         raise CliError(f"{shown(str(error))}. Other files are in such folders: {', '.join(splits)}.") from error
-    markers = (Path(argument) / layout.marker for argument in arguments if "://" not in argument)
-    return Files(layout=layout, by_split=by_split, has_marker=any(marker.is_file() for marker in markers))
+    folders = [Path(argument) for argument in arguments if "://" not in argument]
+    has_marker = any((folder / layout.marker).is_file() for folder in folders)
+    with_list = None if has_marker else _with_list(layout, folders)
+    return Files(layout=with_list or layout, by_split=by_split, has_marker=has_marker or with_list is not None)
+
+
+def _with_list(layout: Layout, folders: Sequence[Path]) -> Layout | None:
+    """Return the layout with the file that lists the others; None where none can be read."""
+    from function_app.config.layouts import Layout
+
+    members = layout.model_dump(include={"patterns", "shares"}, exclude_defaults=True)
+    for path in (path for folder in folders for path in sorted(folder.glob("*")) if path.name not in COUNT_FILES):
+        with contextlib.suppress(ValueError, OSError):
+            found = Layout(kind="manifest", manifest=path.name, **members)
+            with path.open("rb") as file:
+                read_file_list(path.name, file.read(MAX_LIST_BYTES + 1))
+            return found
+    return None
 
 
 def _stated_split(shard: ShardInput) -> str | None:

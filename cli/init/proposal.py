@@ -114,9 +114,10 @@ class Proposal:
             return
         yield "  layout:"
         what = f"what writes the data must write {layout.marker} last, as `landfall upload` does"
-        yield f"    kind: {layout.kind}  " + (
-            f"# {layout.marker} is there" if self.facts.has_marker else self._mark(what)
-        )
+        there = layout.manifest if layout.kind == "manifest" else layout.marker
+        yield f"    kind: {layout.kind}  " + (f"# {there} is there" if self.facts.has_marker else self._mark(what))
+        if layout.kind == "manifest":
+            yield f"    manifest: {layout.manifest}"
         if layout.patterns:
             yield f"    patterns: {json.dumps(layout.patterns)}  # by the first word of each name"
         if layout.shares:

@@ -97,10 +97,11 @@ def _find(argument: str, layout: Layout | None) -> list[ShardInput]:
 
 
 def _below(folder: Path, layout: Layout) -> Iterator[ShardInput]:
-    """Yield all files below a folder but those that are hidden, left behind by a writer, or state record counts."""
+    """Yield all files below a folder but those that the function app takes for no shards."""
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
-        if not file.is_dir() and not layout.is_left_behind(path) and path not in COUNT_FILES:
+        is_beside = layout.is_left_behind(path) or layout.is_marker(path) or layout.is_text(path)
+        if not file.is_dir() and not is_beside and path not in COUNT_FILES:
             yield ShardInput(label=str(file), location=str(file), path=path)
 
 

@@ -21,8 +21,8 @@ from function_app.ingest.listed_layouts import MAX_FILES, ListedVersion, Listing
 from function_app.ingest.rejections import add_first_rejection
 from function_app.ingest.stored_shards import accepted_rows, has_no_records, is_rejected_by_list, was_judged_for
 from function_app.notify.outbox import deliver
-from shard_validation import Reason, ReasonCode, SourceError
-from shard_validation.file_lists import MAX_LIST_BYTES, FileList, FileListError, StatedFile, read_file_list
+from shard_validation import Reason, SourceError
+from shard_validation.file_lists import MAX_LIST_BYTES, FileList, FileListError, read_file_list, reason_against
 from shared.safe_text import shown
 
 MAX_KEPT_LISTS = 2
@@ -75,7 +75,7 @@ class ListVersion(ListedVersion[_Compared]):
         except (FileListError, ServiceUnavailableError):
             return False  # it was replaced: the event of the new list, or the sweep, compares everything
         file = stated.files.get(shard.name)
-        if self._settle(shard, file, stated):
+        if self._settle(shard, stated):
             return False
         if file is not None and not file.checksums and written_at > facts.last_modified:
             return False
@@ -149,7 +149,7 @@ class ListVersion(ListedVersion[_Compared]):
         there = {file.name for file in found.files}
         return replace(
             listing,
-            files=[_as_stated(file, stated.files[file.name], stated) for file in found.files if file.name in asked],
+            files=[_as_stated(file, stated) for file in found.files if file.name in asked],
             others=[file for file in found.files if file.name not in asked],
             absent=[place for name, place in asked.items() if name not in there],
             stated=stated,
@@ -187,18 +187,18 @@ class ListVersion(ListedVersion[_Compared]):
     # -- verdicts that the list changes ------------------------------------------------------------------------
     def _settle_all(self, found: Listing, stated: FileList) -> bool:
         settled = [
-            self._settle(file.row, stated.files.get(file.name), stated)
+            self._settle(file.row, stated)
             for file in found.files
             if file.row is not None and file.row.etag == file.facts.etag
         ]
         return any(settled)
 
-    def _settle(self, row: ShardRecord, file: StatedFile | None, stated: FileList) -> bool:
+    def _settle(self, row: ShardRecord, stated: FileList) -> bool:
         """Reject an accepted shard that differs from the list, or accept one that does no longer; True if either."""
         is_by_list = is_rejected_by_list(row)
         if row.state is not ShardState.ACCEPTED and not is_by_list:
             return False
-        reason = _difference(row, file, stated)
+        reason = _difference(row, stated)
         if (reason is not None) == is_by_list:
             return False
         place = shard_place(f"{self.version}/{row.name}", self.services.pipelines)
@@ -242,30 +242,20 @@ class ListVersion(ListedVersion[_Compared]):
         return stated
 
 
-def _as_stated(file: StoredFile, stated: StatedFile, of: FileList) -> StoredFile:
+def _as_stated(file: StoredFile, stated: FileList) -> StoredFile:
     """Return a file with the verdict that it has beside the list."""
     row = file.row
     if row is None or row.etag != file.facts.etag:
         return file
-    reason = _difference(row, stated, of)
+    reason = _difference(row, stated)
     if reason is None or not (file.accepted or is_rejected_by_list(row) or has_no_records(row, file.facts)):
         return file
     others = row.reasons if has_no_records(row, file.facts) else ()
     return replace(file, row=replace(row, state=ShardState.REJECTED, reasons=(*others, reason)))
 
 
-def _difference(row: ShardRecord, file: StatedFile | None, stated: FileList) -> Reason | None:
+def _difference(row: ShardRecord, stated: FileList) -> Reason | None:
     checksums = {"crc32c": row.crc32c, **(row.digests or {})}
-    if file is None:
-        return None
-    found = file.difference(size_bytes=row.size_bytes, num_records=row.num_records, checksums=checksums)
-    if found is None:
-        return None
-    expected, seen = f"{found[0]}, as {stated.source} states in {file.place}", found[1]
-    return Reason(
-        code=ReasonCode.DIFFERS_FROM_LIST,
-        shard=row.name,
-        expected=expected,
-        seen=seen,
-        message=f"{shown(row.name)}: expected {expected}, got {seen}; upload the file again, or a list that agrees",
+    return reason_against(
+        stated, row.name, size_bytes=row.size_bytes, num_records=row.num_records, checksums=checksums
     )

@@ -146,6 +146,12 @@ LAYOUTS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, int], str]] 
         {"train": 2, "validation": 1},
         "# _SUCCESS is there",
     ),
+    "listed": (
+        ("train-a.parquet", "train-b.parquet", "test.parquet", "files.csv", "README.md"),
+        {"kind": "manifest", "manifest": "files.csv", "patterns": {"test": "test[!a-z]*", "train": "train[!a-z]*"}},
+        {"train": 2, "test": 1},
+        "kind: manifest  # files.csv is there",
+    ),
     "flat": (
         ("train-a.parquet", "train-b.parquet", "test.parquet", "train.crc"),
         {"kind": "marker", "patterns": {"test": "test[!a-z]*", "train": "train[!a-z]*"}},
@@ -205,6 +211,8 @@ def test_files_of_any_names_get_a_layout(tmp_path: Path, layout: str) -> None:
         (folder / name).touch()
         if name.endswith(".parquet"):
             pq.write_table(pa.table(rows), folder / name)
+        if name.endswith(".csv"):
+            (folder / name).write_text("\n".join(["name", *(n for n in names if n.endswith(".parquet"))]))
     text, pipeline = written(tmp_path, folder)
     assert (section, words in text) == (pipeline.data.layout.to_json(), True), text
     paths = [name for name in names if name.endswith(".parquet")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -260,3 +261,33 @@ def test_a_folder_of_spark_is_checked_with_all_that_is_in_it(
     (table / "notes.txt").write_text("no shard")
     status, out, _ = landfall(capsys, "validate", table, "--set", "--pipeline", pipeline)
     assert (1, True) == (status, "notes.txt is of no split" in out)
+
+
+def test_a_folder_is_checked_with_the_list_of_its_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """What is stated holds, what is listed is there, and what is not listed is no part."""
+    pipeline, folder = tmp_path / "digits.yaml", tmp_path / "data"
+    pipeline.write_text(PIPELINE_TEXT.replace("  small_shard_ratio: 0.0\n", "  layout: manifest\n"))
+    for number, split in enumerate(("train", "validation")):
+        (folder / split).mkdir(parents=True)
+        (folder / split / "a.tfrecord").write_bytes(shard_content(number, 5))
+    (folder / "README.md").write_text("about the data")
+    options = ("--set", "--jobs", 1, "--pipeline", pipeline)
+    status, _, err = landfall(capsys, "validate", folder, *options)
+    assert (2, True) == (status, "SHA256SUMS, the list of the version's files, is in none" in err)
+    names = ("train/a.tfrecord", "validation/a.tfrecord", "README.md")
+    sums = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}" for name in names]
+    (folder / "SHA256SUMS").write_text("\n".join(sums))
+    (folder / "train" / "unlisted.tfrecord").write_bytes(shard_content(0, 5))  # as another one, were it a part
+    status, out, _ = landfall(capsys, "validate", folder, *options)
+    assert (0, 3, True) == (status, out.count("accepted    /"), "accepted    all shards together" in out)
+    wrong = [f"{'0' * 64}  {name}" for name in (names[0], "train/b.tfrecord")]
+    (folder / "SHA256SUMS").write_text("\n".join([*sums[1:], *wrong]))
+    status, out, _ = landfall(capsys, "validate", folder, *options)
+    assert (1, True, True) == (
+        status,
+        "differs_from_list: train/a.tfrecord: expected SHA256 0000" in out,
+        "train/b.tfrecord: is not there; SHA256SUMS names it in line 4" in out,
+    )
+    (folder / "SHA256SUMS").write_text("nothing")
+    status, _, err = landfall(capsys, "validate", folder, *options)
+    assert (2, True) == (status, "line 1: expected a checksum" in err)

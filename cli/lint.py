@@ -134,6 +134,8 @@ def _mend(paths: Sequence[Path], machine: Machine, *, is_written: bool, is_json:
             if is_written:
                 _write(path, fixed.content)
             click.echo(_changes(path, content, fixed.content))
+        else:
+            click.echo(f"unchanged {one_line(str(path))}  (nothing in it can be mended by an edit alone)")
 
 
 def _write(path: Path, content: bytes) -> None:

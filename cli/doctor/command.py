@@ -92,7 +92,7 @@ def examine(
         names = ("resource_group", "workspace", "environment_id")
         deployment = Deployment(subscription=found["subscription_id"], **{name: str(found[name]) for name in names})
         checks += azure_checks(deployment, pipelines, open_workspace)
-        return [*checks, *_read_back(deployment, found["telemetry_trace"], checks, telemetry_wait_s)]
+        return [*checks, *_read_back(deployment, str(found.get("telemetry_trace")), checks, telemetry_wait_s)]
     return [*checks, *twin_subscriptions(client.url), *_absent()]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from cli.doctor.azure import Deployment, listed, shown_on_one_line
 from cli.errors import CliError
 from function_app.domain.checks import Check, CheckState
 
+TRACE_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 LOGS_VERSION = "2025-02-01"
 API = "https://api.loganalytics.io"
 """Log queries of Azure's public cloud; the documented call is `az rest` with `--resource` and this address."""
@@ -34,6 +36,8 @@ def read_back(
 ) -> Check:
     """Return whether the logs have an item of this trace; ask until they have it, for ``wait_s`` at most."""
     began_s, mend = clock(), "landfall doctor"
+    if not TRACE_ID.fullmatch(trace_id):  # it becomes part of a query
+        return _check(CheckState.UNKNOWN, "the app does not say in which trace it sent its item", "azd deploy")
     try:
         workspace, scope = _logs(deployment)
         if not workspace:

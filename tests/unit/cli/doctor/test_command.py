@@ -101,8 +101,7 @@ def test_a_deployment_in_azure_is_looked_at_with_az(monkeypatch: pytest.MonkeyPa
         "subscription_id": "s",
         "resource_group": "g",
         "workspace": "w",
-        "environment_id": f"{W}/versions/1",
-        "telemetry_trace": "7" * 32,
+        "environment_id": f"{W}/versions/1",  # an app of an earlier release states no trace
     }
     app = FunctionApp(body=diagnosis(OK) | {"in_azure": True} | stated)
     assert 3 == exit_code(examine(app.client(), {}, no_workspace))

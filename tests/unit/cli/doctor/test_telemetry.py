@@ -129,6 +129,13 @@ def test_an_answer_of_another_shape_is_unknown(tables: Any, programs: AzureProgr
     assert "answered something unexpected" in found.says
 
 
+@pytest.mark.parametrize("trace", ["", "None", '" | union *', TRACE + "0", TRACE.upper().replace("7", "F")])
+def test_what_is_no_trace_gets_into_no_query(trace: str, programs: AzurePrograms) -> None:
+    """As an app of another release, or another program at this address, may state it."""
+    found = read_back(DEPLOYMENT, trace, 0)
+    assert (CheckState.UNKNOWN, "azd deploy", []) == (found.state, found.fix, programs.calls)
+
+
 def test_a_deployment_without_logs_is_wrong(programs: AzurePrograms) -> None:
     """Another workspace of the group is not ours."""
     programs.answer(answers=answers(workspaces=[WORKSPACE | {"name": "other"}]))

@@ -24,7 +24,7 @@ from function_app.domain.records import (
 )
 from function_app.domain.run_queue import QueueRules, RunQueue
 from function_app.domain.run_states import RunState
-from function_app.ingest import closing, layouts, listed_layouts
+from function_app.ingest import closing, layouts, list_layout, listed_layouts
 from function_app.ingest.stored_shards import StoredShards, data_in_storage
 from function_app.runs import admission, following, registration, submission
 from function_app.runs import transitions as run_changes
@@ -322,3 +322,12 @@ def test_a_marker_that_counts_for_later_files_is_noticed(monkeypatch: pytest.Mon
     monkeypatch.setattr(listed_layouts.Listing, "_is_covered", lambda *_: True)
     with pytest.raises(AssertionError):
         walk_all(MarkedChainModel)
+
+
+@pytest.mark.slow
+def test_a_closing_without_a_listed_file_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other files than the list names would be trained on."""
+    monkeypatch.setattr(list_layout.ListVersion, "_is_final", lambda *_: True)
+    monkeypatch.setattr(list_layout.ListVersion, "are_full", lambda *_: True)
+    with pytest.raises(AssertionError):
+        walk_all(ListedChainModel)

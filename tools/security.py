@@ -28,9 +28,11 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("tests/golden/rows.json", "Hex High Entropy String"): "digests",
     ("tests/golden/stored.py", "Hex High Entropy String"): "the digest of nothing",
     ("tests/infra/app_rules.py", "Hex High Entropy String"): "the version of a code asset",
+    ("tests/unit/cli/importing/test_batchai.py", "Secret Keyword"): "shows that a password is not printed",
     ("tests/unit/cli/test_upload.py", "Basic Auth Credentials"): "shows that an address with a password is refused",
     ("tests/unit/local_azure/azure_ml/api/client_bodies.json", "Hex High Entropy String"): "the digest of a snapshot",
     ("tests/unit/shared/test_contract.py", "Hex High Entropy String"): "the digest of a contract",
+    ("tests/unit/shard_validation/parquet/verdicts.json", "Hex High Entropy String"): "digests",
     ("tests/unit/shared/test_safe_text.py", "Basic Auth Credentials"): "shows that passwords are masked",
 }
 """What looks like a secret and is none: path, the detector's name for it, and why it may stay."""

@@ -9,10 +9,9 @@ from pathlib import Path, PurePosixPath
 
 import click
 
-from cli import PIPELINES
-from cli.errors import CliError
+from cli.files import read_at_most, write_new
 from cli.importing.batchai_job import MAX_JOB_BYTES, ImportedJob, read_job
-from cli.init.command import dataset_option, machines_of
+from cli.init.command import EXISTS, dataset_name, dataset_option, machines_of, new_pipeline_file, target_option
 from shared.safe_text import one_line
 
 _MAX_NODES = 100
@@ -21,13 +20,7 @@ _MAX_NODES = 100
 @click.command(name="import-batchai", epilog="Example: landfall import-batchai job.json --dataset photos")
 @click.argument("job", type=click.Path(path_type=Path), metavar="JOB")
 @dataset_option
-@click.option(
-    "--to",
-    "target",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Pipeline file to write, beside a clusters.yaml (default: pipelines/NAME.yaml).",
-)
+@target_option
 @click.option("--cluster", metavar="NAME", help="Cluster of clusters.yaml to train on (default: the first).")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object: the file, and what was not mapped.")
 def import_batchai(
@@ -42,37 +35,13 @@ def import_batchai(
     Exit status: 0 the file is written; 1 the job cannot become a pipeline; 2 wrong usage.
     """
     name = one_line(str(job))
-    imported = read_job(_content(job, name), name)
-    dataset = dataset or _dataset_of(job)
-    file = target or PIPELINES / f"{dataset}.yaml"
-    if file.exists():
-        raise CliError(f"{one_line(str(file))}: exists. Remove it, or pass another file to --to.")
-    if not file.parent.is_dir():
-        raise CliError(
-            f"{one_line(str(file.parent))}: there is no such folder. Create it, with a clusters.yaml in it."
-        )
+    imported = read_job(read_at_most(job, MAX_JOB_BYTES + 1, wanted="the JSON file that created the job"), name)
+    dataset = dataset or dataset_name(job.stem) or "batchai"
+    file = new_pipeline_file(target, dataset)
     machines = machines_of(file.parent, cluster)
     text = "\n".join([*_lines(imported, dataset, machines, name), ""])
-    try:
-        with file.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-    except OSError as error:
-        raise CliError(f"{one_line(str(file))}: cannot be written: {error.strerror}.") from error
+    write_new(file, text, otherwise=EXISTS)
     click.echo(_as_json(file, imported) if is_json else "\n".join(_report(file, imported)))
-
-
-def _content(job: Path, name: str) -> bytes:
-    try:
-        if job.exists() and not job.is_file():
-            raise CliError(f"{name}: is no file. Pass the JSON file that created the job.")
-        with job.open("rb") as stream:
-            return stream.read(MAX_JOB_BYTES + 1)
-    except OSError as error:
-        raise CliError(f"{name}: cannot be read: {error.strerror}.") from error
-
-
-def _dataset_of(job: Path) -> str:
-    return re.sub(r"[^a-z0-9_-]+", "-", job.stem.lower()).strip("-_")[:63] or "batchai"
 
 
 def _script_of(job: ImportedJob) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from cli.errors import CliError
+from cli.files import read_at_most, write_new
 from horovod_lint import MAX_NOTEBOOK_BYTES, NOTEBOOK_SUFFIX, ScriptError
 from horovod_lint.notebook import Cell, Notebook, Omission, read_notebook
 from shared.safe_text import one_line
@@ -66,8 +67,10 @@ def from_notebook(notebook: Path, output: Path | None, *, overwrite: bool, is_js
     Exit status: 0 the script is written; 1 it exists, or the notebook cannot be read; 2 wrong usage.
     """
     name = one_line(str(notebook))
+    if notebook.suffix.lower() != NOTEBOOK_SUFFIX:
+        raise CliError(f"{name}: the name of a notebook ends in {NOTEBOOK_SUFFIX}. Pass one.")
     try:
-        read = read_notebook(_content(notebook, name), name)
+        read = read_notebook(read_at_most(notebook, MAX_NOTEBOOK_BYTES + 1, wanted="a notebook"), name)
     except ScriptError as error:
         raise CliError(f"{error}.") from error
     text, left_out = script_of(read, notebook.name)
@@ -83,33 +86,17 @@ def from_notebook(notebook: Path, output: Path | None, *, overwrite: bool, is_js
     click.echo(f"Next: landfall lint {shown}")
 
 
-def _content(notebook: Path, name: str) -> bytes:
-    if notebook.suffix.lower() != NOTEBOOK_SUFFIX:
-        raise CliError(f"{name}: the name of a notebook ends in {NOTEBOOK_SUFFIX}. Pass one.")
-    try:
-        if notebook.exists() and not notebook.is_file():
-            raise CliError(f"{name}: is no file. Pass a notebook.")
-        with notebook.open("rb") as stream:
-            return stream.read(MAX_NOTEBOOK_BYTES + 1)
-    except OSError as error:
-        raise CliError(f"{name}: cannot be read: {error.strerror}.") from error
-
-
 def _write(path: Path, text: str, *, is_replaced: bool) -> None:
     """Write a file whole or not at all. Raises CliError where it exists."""
-    shown = one_line(str(path))
+    if not is_replaced:
+        write_new(path, text, otherwise="Pass --overwrite to replace it, or another file to --output.")
+        return
     try:
-        if not is_replaced:
-            with path.open("x", encoding="utf-8") as stream:
-                stream.write(text)
-            return
         aside = path.with_name(f".{path.name}.new")
         aside.write_text(text, encoding="utf-8")
         aside.replace(path)
-    except FileExistsError as error:
-        raise CliError(f"{shown}: exists. Pass --overwrite to replace it, or another file to --output.") from error
     except OSError as error:
-        raise CliError(f"{shown}: cannot be written: {error.strerror}.") from error
+        raise CliError(f"{one_line(str(path))}: cannot be written: {error.strerror}.") from error
 
 
 def script_of(notebook: Notebook, name: str) -> tuple[str, list[LeftOut]]:

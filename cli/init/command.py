@@ -14,6 +14,7 @@ import click
 
 from cli import PIPELINES
 from cli.errors import CliError
+from cli.files import write_new
 from cli.init.files import Files, find_files
 from cli.init.proposal import Facts, Proposal
 from cli.init.sampling import Sample, format_of, read_sample, stated_classes
@@ -39,18 +40,20 @@ dataset_option = click.option(
     metavar="NAME",
     help="Name of dataset and pipeline (default: the folder's or the file's name).",
 )
-
-
-@click.command(epilog="Example: landfall init shards --dataset photos")
-@click.argument("shards", nargs=-1, metavar="[PATH|URL ...]")
-@dataset_option
-@click.option(
+target_option = click.option(
     "--to",
     "target",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Pipeline file to write, beside a clusters.yaml (default: pipelines/NAME.yaml).",
 )
+EXISTS = "Remove it, or pass another file to --to."
+
+
+@click.command(epilog="Example: landfall init shards --dataset photos")
+@click.argument("shards", nargs=-1, metavar="[PATH|URL ...]")
+@dataset_option
+@target_option
 @click.option(
     "--cluster",
     metavar="NAME",
@@ -66,21 +69,27 @@ def init(shards: tuple[str, ...], dataset: str | None, target: Path | None, clus
     """
     files = find_files(shards or (".",))
     name = dataset or _name_of(shards)
-    file = target or PIPELINES / f"{name}.yaml"
+    file = new_pipeline_file(target, name)
+    proposal = Proposal(facts=_facts(name, files, shards, file.parent, cluster), ask=_ask)
+    write_new(file, proposal.text(), otherwise=EXISTS)
+    _report(file, proposal.marks, shards)
+
+
+def new_pipeline_file(target: Path | None, dataset: str) -> Path:
+    """Return the file to write. Raises CliError where it exists, or its folder does not."""
+    file = target or PIPELINES / f"{dataset}.yaml"
     if file.exists():
-        raise CliError(f"{one_line(str(file))}: exists. Remove it, or pass another file to --to.")
+        raise CliError(f"{one_line(str(file))}: exists. {EXISTS}")
     if not file.parent.is_dir():
         raise CliError(
             f"{one_line(str(file.parent))}: there is no such folder. Create it, with a clusters.yaml in it."
         )
-    proposal = Proposal(facts=_facts(name, files, shards, file.parent, cluster), ask=_ask)
-    text = proposal.text()
-    try:
-        with file.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-    except OSError as error:
-        raise CliError(f"{one_line(str(file))}: cannot be written: {error.strerror}.") from error
-    _report(file, proposal.marks, shards)
+    return file
+
+
+def dataset_name(text: str) -> str:
+    """Return a file's or folder's name as a dataset may be called, empty where nothing of it remains."""
+    return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-_")[:63]
 
 
 def _name_of(arguments: Sequence[str]) -> str:
@@ -88,8 +97,7 @@ def _name_of(arguments: Sequence[str]) -> str:
     first = arguments[0] if arguments else "."
     path = Path(first.partition("?")[0]) if "://" in first else Path(first).resolve()
     folder = path if path.is_dir() else path.parent
-    name = re.sub(r"[^a-z0-9_-]+", "-", folder.name.lower()).strip("-_")[:63]
-    return name or "data"
+    return dataset_name(folder.name) or "data"
 
 
 def _facts(name: str, files: Files, arguments: Sequence[str], folder: Path, cluster: str | None) -> Facts:

@@ -79,11 +79,7 @@ class ListVersion(ListedVersion[_Compared]):
             return False
         if file is not None and not file.checksums and written_at > facts.last_modified:
             return False
-        sizes: dict[str, list[int]] = note["sizes"]
-        if accepted is None:
-            accepted = self.services.ledger.accepted_in_bucket(self.version, shard.split, shard.bucket)
-        is_full = shard.split in sizes and accepted == sizes[shard.split][shard.bucket]
-        return is_full and self.are_full(sizes)
+        return self.is_full_with(shard, accepted, note["sizes"])
 
     def may_be_whole(self) -> bool:
         """See VersionLayout. Brings the verdicts in line with the list and notes with which counters it is whole."""

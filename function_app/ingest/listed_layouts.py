@@ -88,6 +88,13 @@ class ListedVersion(VersionLayout, Generic[L]):
             shards += [replace(row, index=n, num_shards=len(accepted)) for n, row in enumerate(accepted)]
         return sorted(shards, key=lambda row: (row.split, row.index))
 
+    def is_full_with(self, shard: ShardRecord, accepted: int | None, sizes: Mapping[str, list[int]]) -> bool:
+        """Whether all counters have these sizes; those of other buckets are read only if this shard fills its own."""
+        if accepted is None:
+            accepted = self.services.ledger.accepted_in_bucket(self.version, shard.split, shard.bucket)
+        is_full = shard.split in sizes and accepted == sizes[shard.split][shard.bucket]
+        return is_full and self.are_full(sizes)
+
     def splits(self) -> Iterator[SplitState]:
         """See VersionLayout."""
         listing = self._listing(self.services.ledger.shards(self.version))
@@ -180,11 +187,7 @@ class MarkedVersion(ListedVersion[Listing]):
         note = self._noted()
         if note is None or written_at > datetime.fromisoformat(note["newest_marker"]):
             return False
-        sizes: dict[str, list[int]] = note["sizes"]
-        if accepted is None:
-            accepted = self.services.ledger.accepted_in_bucket(self.version, shard.split, shard.bucket)
-        is_full = shard.split in sizes and accepted == sizes[shard.split][shard.bucket]
-        return is_full and self.are_full(sizes)
+        return self.is_full_with(shard, accepted, note["sizes"])
 
     def may_be_whole(self) -> bool:
         """See VersionLayout. Notes with which counters the version is whole."""

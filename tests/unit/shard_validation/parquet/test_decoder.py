@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from local_azure.processes import wait_until
 from shard_validation import DataRequirements, ReasonCode, ShardVerdict, SourceUnavailableError, validate_shard
 from shard_validation.parquet import decoder, decoding
 from shared.manifest import FeatureSpec
@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
 LABEL = FeatureSpec(name="label", kind="int64", maximum=99)
-DEADLINE_S = 120
 PARENT = """
 import os, signal, sys
 from shard_validation.parquet.decoder import Decoder
@@ -179,10 +178,7 @@ def test_it_ends_with_the_process_that_started_it() -> None:
         pid = int(parent.stdout.readline())
         assert Path(f"/proc/{pid}").exists()
         parent.kill()
-    deadline = time.monotonic() + DEADLINE_S
-    while Path(f"/proc/{pid}/exe").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not Path(f"/proc/{pid}/exe").exists(), what="the decoder ends")
 
 
 def test_rows_that_take_more_memory_than_there_is() -> None:

@@ -1,0 +1,35 @@
+"""Read files of people's, bounded, and write new ones without replacing any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli.errors import CliError
+from shared.safe_text import one_line
+
+
+def read_at_most(path: Path, max_bytes: int, *, wanted: str) -> bytes:
+    """Return the first bytes of a file. Raises CliError for anything else, which may have no end.
+
+    ``wanted`` is what to pass instead, such as "a notebook".
+    """
+    name = one_line(str(path))
+    try:
+        if path.exists() and not path.is_file():
+            raise CliError(f"{name}: is no file. Pass {wanted}.")
+        with path.open("rb") as stream:
+            return stream.read(max_bytes)
+    except OSError as error:
+        raise CliError(f"{name}: cannot be read: {error.strerror}.") from error
+
+
+def write_new(path: Path, text: str, *, otherwise: str) -> None:
+    """Write a file. Raises CliError where it exists, with what to do ``otherwise``, or cannot be written."""
+    name = one_line(str(path))
+    try:
+        with path.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError as error:
+        raise CliError(f"{name}: exists. {otherwise}") from error
+    except OSError as error:
+        raise CliError(f"{name}: cannot be written: {error.strerror}.") from error

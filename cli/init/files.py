@@ -13,6 +13,7 @@ import click
 
 from cli.errors import CliError
 from cli.validate.inputs import ShardInput, find_inputs
+from cli.validate.listed import read_table
 from shard_validation import COUNT_FILES
 from shard_validation.file_lists import MAX_LIST_BYTES, read_file_list
 from shared.safe_text import shown
@@ -66,12 +67,20 @@ def find_files(arguments: Sequence[str]) -> Files:
             f"{shown(found[0].label)}: is no shard, by its name; nor is any other file. "
             "Pack the data: landfall pack --help"
         )
+    folders = [Path(argument) for argument in arguments if "://" not in argument]
+    table = read_table(folders)
+    if table is not None:
+        shards = [shard for shard in shards if shard.name in table.files]
+        if not shards:
+            raise click.UsageError(f"{shown(found[0].label)}: the newest version of the Delta table has no file.")
     layout, splits = _layout([shard.name for shard in shards])
     try:
         by_split = _by_split((layout.shard(shard.name, splits).split, shard) for shard in shards)
     except ShardNameError as error:
         raise CliError(f"{shown(str(error))}. Other files are in such folders: {', '.join(splits)}.") from error
-    folders = [Path(argument) for argument in arguments if "://" not in argument]
+    if table is not None:
+        members = layout.model_dump(include={"patterns", "shares"}, exclude_defaults=True)
+        return Files(layout=Layout(kind="delta", **members), by_split=by_split, has_marker=True)
     has_marker = any((folder / layout.marker).is_file() for folder in folders)
     with_list = None if has_marker else _with_list(layout, folders)
     return Files(layout=with_list or layout, by_split=by_split, has_marker=has_marker or with_list is not None)

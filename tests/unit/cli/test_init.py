@@ -61,14 +61,14 @@ def test_images_in_class_folders_become_a_pipeline_on_defaults_alone(tmp_path: P
     status, output = run("pack", "images", tmp_path / "photos", "--to", tmp_path / "shards")
     assert (0, True) == (status, f"Next: landfall init {tmp_path / 'shards'}" in output.splitlines()[0])
     text, pipeline = written(tmp_path, tmp_path / "shards", "--dataset", "photos")
-    assert ("photos", 2, "train", "train") == (
+    assert ("photos", 2, "train", "validation") == (
         pipeline.dataset,
         pipeline.options.num_classes,
         pipeline.options.train_split,
         pipeline.options.validation_split,
     )
     assert "from dataset.json: cat, dog" in text
-    assert "CHECK: evaluated on what it is trained on; better: landfall pack" in text
+    assert "evaluated on what it is trained on" not in text
     status, output = run("validate", tmp_path / "shards", "--set", "--pipeline", tmp_path / "pipelines" / "made.yaml")
     assert (0, True) == (status, "accepted    all shards together" in output), output
 

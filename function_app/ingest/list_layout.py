@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from function_app.config.layouts import NoSplitError
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import NUM_BUCKETS, BlobFacts, ShardRecord, ShardState
-from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
+from function_app.domain.shard_paths import shard_place
 from function_app.ingest.listed_layouts import MAX_FILES, ListedVersion, Listing, StoredFile
 from function_app.ingest.rejections import add_first_rejection
 from function_app.ingest.stored_shards import accepted_rows, has_no_records, is_rejected_by_list, was_judged_for
@@ -30,7 +30,7 @@ from shard_validation.file_lists import (
     read_file_list,
     reason_against,
 )
-from shared.safe_text import shown
+from shared.shard_names import ShardName, ShardNameError
 
 MAX_KEPT_LISTS = 2
 """Lists that a process keeps: every verdict is compared with one, and one may name 100,000 files."""
@@ -48,7 +48,7 @@ class Compared(Listing):
     """None where there is no list, or none that can be read."""
     problems: Sequence[str] = ()
     """What is wrong with the list itself, in words."""
-    absent: Sequence[ShardPlace] = ()
+    absent: Sequence[ShardName] = ()
     """Listed files that are not in storage."""
     others: Sequence[StoredFile] = ()
     """Files in storage that the list does not name."""
@@ -62,7 +62,7 @@ class Compared(Listing):
         return [
             file.name
             for file in self.files
-            if file.facts.last_modified > written_at and not stated[file.name].checksums
+            if file.facts.last_modified > written_at and not (file.name in stated and stated[file.name].checksums)
         ]
 
 
@@ -89,10 +89,9 @@ class ListVersion(ListedVersion[Compared]):
             return False  # it was replaced: the event of the new list, or the sweep, compares everything
         if note is None or stated is None or self._settle(shard, stated):
             return False
-        file = stated.files.get(shard.name)
-        if file is not None and self._is_late(file, written_at, note):
-            return False
-        return self.is_full_with(shard, accepted, note["sizes"])
+        return not self._is_late(shard.name, written_at, stated, note) and self.is_full_with(
+            shard, accepted, note["sizes"]
+        )
 
     def may_be_whole(self) -> bool:
         """See VersionLayout. Brings the verdicts in line with the list and notes with which counters it is whole."""
@@ -132,7 +131,7 @@ class ListVersion(ListedVersion[Compared]):
 
     def _missing_of_split(self, split: str, files: list[StoredFile], listing: Compared) -> Iterator[str]:
         del files
-        yield from (place.shard.name for place in listing.absent if place.shard.split == split)
+        yield from (shard.name for shard in listing.absent if shard.split == split)
 
     def _unlisted(self, split: str, listing: Compared) -> Iterator[str]:
         yield from (file.name for file in listing.others if file.split == split)
@@ -150,53 +149,68 @@ class ListVersion(ListedVersion[Compared]):
 
     def _compared(self, found: Listing) -> Compared:
         listing = Compared(files=found.files, markers=found.markers)
+        there = {file.name for file in found.files}
         try:
             stated = self._stated(found)
+            members = {} if stated is None else stated.among(there)
         except FileListError as error:
             return replace(listing, problems=[str(error)])
         if stated is None:
             return listing
-        asked, problems = self._asked(stated)
+        asked, problems = self._asked(members.values())
         problems += self.problems_of(stated)
         if len(found.files) > MAX_FILES:
             problems.append(f"the folder has more than {MAX_FILES:,} files; delete those that are not listed")
-        there = {file.name for file in found.files}
+        files = [
+            as_stated(replace(file, split=asked[file.name].split), stated)
+            for file in found.files
+            if file.name in asked
+        ]
         return replace(
             listing,
-            files=[as_stated(file, stated) for file in found.files if file.name in asked],
+            files=files,
             others=[file for file in found.files if file.name not in asked],
-            absent=[place for name, place in asked.items() if name not in there],
+            absent=[shard for name, shard in asked.items() if name not in there],
             stated=stated,
-            problems=problems,
+            problems=[*problems, *self._wrong_totals(files, stated)],
         )
 
-    def _asked(self, stated: FileList) -> tuple[dict[str, ShardPlace], list[str]]:
+    def _asked(self, members: Iterable[StatedFile]) -> tuple[dict[str, ShardName], list[str]]:
         """Return the listed files that the pipeline asks for, and what is wrong with the others."""
-        asked, problems = dict[str, ShardPlace](), list[str]()
-        for file in stated.files.values():
+        asked, problems, data = dict[str, ShardName](), list[str](), self.pipeline.data
+        for file in members:
             try:
-                place = shard_place(f"{self.version}/{file.name}", self.services.pipelines)
-            except NotAShardError as error:
-                if isinstance(error.__cause__, NoSplitError):
-                    problems.append(f"{file.place}: {error}")
+                shard = data.layout.listed(file, data.splits)
+            except NoSplitError as error:
+                problems.append(f"{file.place}: {error}")
+            except ShardNameError:
                 continue
-            asked[file.name] = place
-            if file.split not in (None, place.shard.split):
-                problems.append(
-                    f"{file.place}: {shown(file.name)} is of split {place.shard.split} by its path, not of "
-                    f"{shown(file.split)}; move it, or correct the list or data.layout.patterns"
-                )
+            else:
+                if shard.split in data.splits:
+                    asked[file.name] = shard
         return asked, problems
 
+    def _wrong_totals(self, files: Sequence[StoredFile], stated: FileList) -> Iterator[str]:
+        """Yield the splits whose files are all accepted and together are not as the list states."""
+        for split in self.pipeline.data.splits:
+            rows = [file.accepted for file in files if file.split == split and not file.is_left_out]
+            accepted = [row for row in rows if row is not None]
+            if accepted and len(accepted) == len(rows):
+                problem = stated.wrong_total(split, sum(row.num_records for row in accepted))
+                yield from [problem] if problem else ()
+
     def _sizes(self, listing: Compared, rows: Sequence[ShardRecord]) -> dict[str, list[int]]:
-        """Return the counters of the whole version: the listed files, and others that were accepted."""
-        listed = {(file.split, file.index) for file in listing.files if not file.is_left_out}
-        listed |= {(place.shard.split, place.shard.index) for place in listing.absent}
+        """Return the counters of the whole version: the listed files, and others that were accepted.
+
+        Verdicts are counted in the split that paths say, see Layout.shard.
+        """
+        layout, splits = self.pipeline.data.layout, self.pipeline.data.splits
+        names = [file.name for file in listing.files if not file.is_left_out] + [file.name for file in listing.absent]
+        kept = [layout.shard(name, splits) for name in names]
+        listed = {(shard.split, shard.index) for shard in kept}
         accepted = {(row.split, row.index) for row in accepted_rows(rows, self.pipeline)}
         counts = Counter((split, index % NUM_BUCKETS) for split, index in listed | accepted)
-        return {
-            split: [counts[split, bucket] for bucket in range(NUM_BUCKETS)] for split in self.pipeline.data.splits
-        }
+        return {split: [counts[split, bucket] for bucket in range(NUM_BUCKETS)] for split in splits}
 
     # -- verdicts that the list changes ------------------------------------------------------------------------
     def _settle_all(self, found: Listing, stated: FileList) -> bool:
@@ -252,9 +266,12 @@ class ListVersion(ListedVersion[Compared]):
             )
         )
 
-    def _is_late(self, file: StatedFile, written_at: datetime, note: Mapping[str, Any]) -> bool:
+    def _is_late(self, name: str, written_at: datetime, stated: FileList, note: Mapping[str, Any]) -> bool:
         """Whether a file was written after the list, which states no checksum of it."""
-        return not file.checksums and written_at > datetime.fromisoformat(note["written_at"])
+        file = stated.files.get(name)
+        is_found = file is None and stated.find is not None
+        is_unsure = is_found or (file is not None and not file.checksums)
+        return is_unsure and written_at > datetime.fromisoformat(note["written_at"])
 
     def problems_of(self, stated: FileList) -> list[str]:
         """Return why the files cannot be read although they are as the list states."""
@@ -264,9 +281,8 @@ class ListVersion(ListedVersion[Compared]):
     def _read(self, facts: BlobFacts) -> FileList:
         """Return the list with this content. Raises FileListError, ServiceUnavailableError."""
         name = self.pipeline.data.layout.manifest
-        return self._kept(
-            (facts.path, facts.etag), lambda: read_file_list(name, self._content(facts, MAX_LIST_BYTES))
-        )
+        key = (facts.path, facts.etag)
+        return self._kept(key, lambda: read_file_list(name, self._content(facts, MAX_LIST_BYTES)))
 
     def _content(self, facts: BlobFacts, max_bytes: int) -> bytes:
         """Return the content of a blob, or its beginning, which is too long. Raises ServiceUnavailableError."""

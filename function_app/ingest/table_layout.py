@@ -78,8 +78,13 @@ class TableOfVersion(ListVersion):
         log = self._log(facts) if digest_of(facts.values()) == note["log"] else None
         return None if log is None else log.at(note["table_version"])
 
-    def _is_late(self, file: StatedFile, written_at: datetime, note: Mapping[str, Any]) -> bool:
-        del file, written_at, note  # a commit states the size and the records of each file, whenever it is copied
+    def _is_late(self, name: str, written_at: datetime, stated: FileList, note: Mapping[str, Any]) -> bool:
+        del (
+            name,
+            written_at,
+            stated,
+            note,
+        )  # a commit states the size and the records of each file, whenever it is copied
         return False
 
     def _log(self, files: Mapping[str, BlobFacts]) -> TableLog | None:

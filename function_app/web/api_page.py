@@ -32,14 +32,15 @@ def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {
                 "method": method.upper(),
                 "path": path,
-                "paragraphs": operation["description"].split("\n\n"),
+                "paragraphs": operation["description"].replace("`", "").split("\n\n"),
                 "parameters": [
                     {**one, "type": _type(one["schema"]), "required": one.get("required", False)}
                     for one in operation.get("parameters", ())
                 ],
                 "body": _type(body) if body else None,
                 "responses": [
-                    (status, one["description"], _answered(one)) for status, one in operation["responses"].items()
+                    (status, one["description"].replace("Successful Response", "Success."), _answered(one))
+                    for status, one in sorted(operation["responses"].items())
                 ],
             }
 

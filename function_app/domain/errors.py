@@ -60,6 +60,10 @@ class OverrideError(LandfallError):
     """An override is not allowed by the pipeline; the message names the field and its limit."""
 
 
+class OptionSweepError(LandfallError):
+    """An option sweep is too large, or not one of different runs; nothing was planned."""
+
+
 class IdempotencyKeyError(LandfallError):
     """An idempotency key was used before, for another request; nothing was changed."""
 

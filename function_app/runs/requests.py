@@ -31,7 +31,8 @@ from function_app.runs.script_check import (
 )
 from function_app.runs.submission import unspent_plan
 from function_app.services import RunServices
-from shared.job_arguments import TrainingOptions
+from shared.configuration import suggestion
+from shared.job_arguments import OptionsError, TrainingOptions
 from shared.manifest import SYNTHETIC, Manifest, fingerprint
 
 MAX_TEXT_CHARS = 200
@@ -74,11 +75,11 @@ def request_run(
     request = _keyed(key, version, overrides, forced_by)
     first = request.first_run(services) if request else None
     if first is not None:
-        _queue(first, services)
+        queue_run(first, services)
         return first, False
     pipeline = services.pipeline_of(version.dataset)
     options = overridden(pipeline, overrides)
-    generation = _closing(pipeline, version, services)
+    generation = closing_of(pipeline, version, services)
     check = check_script(pipeline, services.read_script)
     if forced_by is None:
         refuse_held(generation, services.ledger)
@@ -92,7 +93,7 @@ def request_run(
     run = planned if is_new else first or services.ledger.run(plan.run_id) or planned
     if is_new:
         _record_planned(run, overrides, check, services)
-    _queue(run, services)
+    queue_run(run, services)
     return run, is_new
 
 
@@ -105,7 +106,7 @@ def _keyed(
     return KeyedRequest(key=key, content=content)
 
 
-def _queue(run: RunRecord, services: RunServices) -> None:
+def queue_run(run: RunRecord, services: RunServices) -> None:
     """Send the run's request, also for an existing run: the handler that claimed it may have died before sending."""
     if run.state in AWAITING_SUBMISSION:
         request = TrainingRequest(
@@ -114,7 +115,8 @@ def _queue(run: RunRecord, services: RunServices) -> None:
         services.requests.send(request)
 
 
-def _closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
+def closing_of(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
+    """Return what a request trains on. Raises VersionNotWholeError."""
     if pipeline.data.is_synthetic:
         return synthetic_closing(pipeline, version, services)
     generation = services.ledger.latest_generation(version)
@@ -152,10 +154,16 @@ def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> TrainingOpti
         limit = pipeline.train.overrides.get(name)
         if limit is None:
             offered = ", ".join(sorted(pipeline.train.overrides)) or "none"
-            raise OverrideError(f"{name[:100]} cannot be overridden; pipeline {pipeline.pipeline} offers {offered}")
+            near = suggestion(name[:100], pipeline.train.overrides)
+            raise OverrideError(
+                f"{name[:100]} cannot be overridden; pipeline {pipeline.pipeline} offers {offered}{near}"
+            )
         _check_type(name, value, getattr(options, name))
         _check_limit(name, value, limit)
-    return replace(options, **{name: _like(getattr(options, name), value) for name, value in overrides.items()})
+    try:
+        return replace(options, **{name: _like(getattr(options, name), value) for name, value in overrides.items()})
+    except OptionsError as error:
+        raise OverrideError(f"these options do not fit each other: {error}") from error
 
 
 def _check_type(name: str, value: Any, own: Any) -> None:
@@ -165,11 +173,11 @@ def _check_type(name: str, value: Any, own: Any) -> None:
         raise OverrideError(f"{name}: expected {type(own).__name__}, got {str(value)[:100]!r}")
     if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
         raise OverrideError(f"{name}: expected at most {MAX_TEXT_CHARS} characters, got {len(value)}")
-    if isinstance(own, float) and not _is_finite(value):
+    if isinstance(own, float) and not is_finite(value):
         raise OverrideError(f"{name}: expected a finite number, got {str(value)[:100]}")
 
 
-def _is_finite(value: float) -> bool:
+def is_finite(value: float) -> bool:
     """Whether a number is finite as a float, which a whole number of 400 digits is not."""
     try:
         return math.isfinite(value)

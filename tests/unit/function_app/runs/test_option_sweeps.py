@@ -202,7 +202,7 @@ def test_a_canceled_sweep_ends_with_its_runs_and_registers_nothing() -> None:
 
 
 def test_a_run_that_was_added_behind_a_cancellation_is_canceled() -> None:
-    """Whoever added it had looked before."""
+    """The handler that added it had looked before."""
     world, sweep = swept_world()
     finish(world, sweep, BEST)
     second = runs_of(sweep, world.ledger)[1]

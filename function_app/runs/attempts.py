@@ -37,6 +37,7 @@ from function_app.domain.jobs import (
 )
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
+from function_app.ports import RunLedger
 from function_app.runs.admission import submit_again, what_lifts
 from function_app.runs.transitions import run_on_record
 from function_app.services import History, RunServices
@@ -157,7 +158,7 @@ def _verdict(run: RunRecord, finding: Finding, services: RunServices) -> Verdict
     if superseded := _why_superseded(run, services):
         return Verdict(remedy=Remedy.STOP, reason=superseded)
     ended = replace(run, ended_at=services.clock())
-    return decide_remedy(pipeline, finding, [*_earlier(run, services), ended])
+    return decide_remedy(pipeline, finding, [*attempts_of(run, services.ledger)[:-1], ended])
 
 
 def _why_superseded(run: RunRecord, services: RunServices) -> str | None:
@@ -167,9 +168,10 @@ def _why_superseded(run: RunRecord, services: RunServices) -> str | None:
     return f"its data are superseded by generation {latest.number}"
 
 
-def _earlier(run: RunRecord, services: RunServices) -> list[RunRecord]:
+def attempts_of(run: RunRecord, ledger: RunLedger) -> list[RunRecord]:
+    """Return a run after the attempts that it continues."""
     names = (f"{run.logical_run}-a{number}" for number in range(1, run.attempt))
-    return [found for name in names if (found := services.ledger.run(name)) is not None]
+    return [*(found for name in names if (found := ledger.run(name)) is not None), run]
 
 
 @dataclass(frozen=True, kw_only=True)

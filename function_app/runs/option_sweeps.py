@@ -20,6 +20,7 @@ from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.notify.outbox import add_notifications, deliver
 from function_app.ports import DocumentStore, RunLedger, RunsLedger
 from function_app.runs.admission import awaits_attempt, last_attempt, release
+from function_app.runs.comparison import Comparison, compared, member
 from function_app.runs.gate import GateError, read_report
 from function_app.runs.registration import check_completed, settle_completed
 from function_app.runs.transitions import run_on_record
@@ -163,19 +164,20 @@ def _settled(run: RunRecord, verdict: SweepVerdict, services: RunServices) -> Ru
 # -- one notification for all runs ----------------------------------------------------------------------------
 def _notify(sweep: OptionSweep, verdict: SweepVerdict, runs: Sequence[RunRecord], services: RunServices) -> bool:
     pipeline = services.pipelines.get(sweep.dataset)
-    if pipeline is not None:
+    recipients = set(pipeline.notify) if pipeline else set()
+    if len(services.ledger.notifications(sweep.sweep_id)) < len(recipients):
         outcome = "sweep_canceled" if verdict.is_canceled else "sweep_ended"
-        content = _content(sweep, verdict, runs)
+        content = _content(sweep, verdict, compared(runs, services))
         add_notifications(
-            pipeline.notify, subject=sweep.sweep_id, outcome=outcome, content=content, services=services
+            sorted(recipients), subject=sweep.sweep_id, outcome=outcome, content=content, services=services
         )
     return deliver(sweep.sweep_id, services)
 
 
-def _content(sweep: OptionSweep, verdict: SweepVerdict, runs: Sequence[RunRecord]) -> dict[str, Any]:
-    best = next((run for run in runs if run.state is RunState.REGISTERED), None)
+def _content(sweep: OptionSweep, verdict: SweepVerdict, comparison: Comparison) -> dict[str, Any]:
+    best = next((row.run for row in comparison.runs if row.run.state is RunState.REGISTERED), None)
     return {
-        "text": "\n".join([_headline(sweep, verdict, best), *_lines(sweep, runs)]),
+        "text": "\n".join([_headline(sweep, verdict, best), *_lines(sweep, comparison)]),
         "sweep_id": sweep.sweep_id,
         "pipeline": sweep.pipeline,
         "dataset": sweep.dataset,
@@ -185,16 +187,7 @@ def _content(sweep: OptionSweep, verdict: SweepVerdict, runs: Sequence[RunRecord
         "best": best.run_id if best else None,
         "model_name": best.model_name if best else None,
         "model_version": best.model_version if best else None,
-        "runs": [
-            {
-                "run_id": run.run_id,
-                "options": dict(planned.options),
-                "outcome": str(run.state),
-                "metrics": dict(run.metrics),
-                "reason": run.reason,
-            }
-            for planned, run in zip(sweep.runs, runs, strict=False)
-        ],
+        "runs": [member(row) for row in comparison.runs],
     }
 
 
@@ -208,13 +201,15 @@ def _headline(sweep: OptionSweep, verdict: SweepVerdict, best: RunRecord | None)
     return f"{start} has ended: {model} of run {best.run_id} is registered, {verdict.reason}."
 
 
-def _lines(sweep: OptionSweep, runs: Sequence[RunRecord]) -> Iterator[str]:
+def _lines(sweep: OptionSweep, comparison: Comparison) -> Iterator[str]:
+    """Yield a line for each run: its options, its metric, how it ended and what it took."""
     for number, planned in enumerate(sweep.runs):
         options = ", ".join(f"{name} {value}" for name, value in planned.options.items())
-        run = runs[number] if number < len(runs) else None
-        if run is None:
+        if number >= len(comparison.runs):
             yield f"{options}: not started"
             continue
-        metric = run.metrics.get(sweep.metric or "")
+        row = comparison.runs[number]
+        metric = row.metrics.get(sweep.metric or "")
         reached = "" if metric is None else f"{sweep.metric} {metric:.6g}, "
-        yield f"{options}: {reached}{run.state.replace('_', ' ')}"
+        cost = "" if row.cost is None else f", cost {row.cost:.2f}"
+        yield f"{options}: {reached}{row.run.state.replace('_', ' ')}, {row.node_hours:.2g} node-hours{cost}"

@@ -175,7 +175,7 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
     "--max-node-hours",
     type=click.FloatRange(min=0, min_open=True),
     metavar="HOURS",
-    help="Node-hours that a sweep's runs may take together: runs times nodes times time limit (required with a sweep).",
+    help="Node-hours that all runs of a sweep may take: runs times nodes times time limit (required with a sweep).",
 )
 @click.option(
     "--num-nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of each run of a sweep (default: 1)."

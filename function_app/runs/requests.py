@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from function_app.config.pipelines import Limit, Pipeline
 from function_app.domain.errors import (
+    IdempotencyKeyError,
     OverrideError,
     VersionNameError,
     VersionNotWholeError,
 )
 from function_app.domain.events import TrainingRequest
-from function_app.domain.jobs import planned_run
+from function_app.domain.jobs import digest, planned_run
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import AWAITING_SUBMISSION
 from function_app.ingest.closing import described
 from function_app.ingest.completeness import missing_shards, refusal_messages
 from function_app.runs.admission import refuse_held
 from function_app.runs.configuration import refuse_misfit
-from function_app.runs.request_keys import KeyedRequest
 from function_app.runs.script_check import (
     MAX_LISTED,
     ScriptCheck,
@@ -218,3 +220,42 @@ def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Run
         reason = "synthetic: the training generates its records, and there are no shards to wait for"
         services.history.record(str(version), "version_closed", reason, manifest=generation.manifest_path)
     return generation
+
+
+# -- idempotency keys: each belongs to the first request that used it ----------------------------------------
+MAX_CLAIM_BYTES = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedRequest:
+    """A request with its Idempotency-Key."""
+
+    key: str
+    content: Mapping[str, Any]
+    """Everything that was asked for; another content under the same key is an error."""
+
+    @property
+    def path(self) -> str:
+        """Path of the claim in the state container; a digest, because a key may contain dots and colons."""
+        return f"idempotency-keys/{hashlib.sha256(self.key.encode()).hexdigest()}.json"
+
+    def first_run(self, services: RunServices) -> RunRecord | None:
+        """Return the run to which this key led, None if there is none (yet). Raises IdempotencyKeyError."""
+        found = services.documents.read(self.path, max_bytes=MAX_CLAIM_BYTES)
+        if found is None:
+            return None
+        claim = json.loads(found)
+        if claim["request"] != digest(self.content):
+            raise IdempotencyKeyError(
+                f"Idempotency-Key {self.key} was used for another request, which led to run {claim['run_id']}; "
+                "use a new key for each request"
+            )
+        return services.ledger.run(claim["run_id"])
+
+    def claim(self, run_id: str, services: RunServices) -> RunRecord | None:
+        """Claim the key for the run that is about to be added; return the run of a caller that was faster.
+
+        A claim without a run is that of a caller that died: then this caller's run is added.
+        """
+        content = json.dumps({"key": self.key, "request": digest(self.content), "run_id": run_id}).encode()
+        return None if services.documents.write_once(self.path, content) else self.first_run(services)

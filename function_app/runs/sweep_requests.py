@@ -16,8 +16,7 @@ from function_app.domain.records import DatasetVersion, Generation
 from function_app.runs.admission import refuse_held
 from function_app.runs.configuration import refuse_misfit
 from function_app.runs.option_sweeps import document_path, read_sweep, start_run, verdict_of
-from function_app.runs.request_keys import KeyedRequest
-from function_app.runs.requests import closing_of, is_finite, overridden, queue_run
+from function_app.runs.requests import KeyedRequest, closing_of, is_finite, overridden, queue_run
 from function_app.runs.script_check import check_script, refuse_bad_script, with_script_errors
 from function_app.runs.submission import MAX_NAMES
 from function_app.services import RunServices

@@ -140,16 +140,14 @@ def with_arguments(pipeline: Pipeline, values: Mapping[str, Any]) -> Pipeline:
         if place is None:
             offered = ", ".join(sorted(known)) or "none"
             near = suggestion(name[:100], known)
-            raise OverrideError(f"{name[:100]} is not in train.arguments of the pipeline, which has {offered}{near}")
+            raise OverrideError(name, f" is not in train.arguments of the pipeline, which has {offered}{near}")
         flag, separator, own = words[place].partition("=")
         if not separator:
             own = words[place + 1] if place + 1 < len(words) else ""
         if not (
             _is_number(own) and isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value)
         ):
-            raise OverrideError(
-                f"{name[:100]}: expected a number in place of {own[:100]!r}, got {str(value)[:100]!r}"
-            )
+            raise OverrideError(name, f": expected a number in place of {own[:100]!r}, got {str(value)[:100]!r}")
         if separator:
             words[place] = f"{flag}={json.dumps(value)}"
         else:

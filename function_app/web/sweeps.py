@@ -10,6 +10,7 @@ from fastapi import Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from function_app.config.fields import MAX_NODES
+from function_app.domain.errors import OverrideError
 from function_app.domain.option_sweeps import MAX_RUNS, OptionSweep, SweepVerdict, option_sets
 from function_app.domain.run_states import RunState
 from function_app.runs.cancellation import cancel_sweep
@@ -152,7 +153,11 @@ def start_sweep(
         forced_by=forced_by,
         key=idempotency_key,
     )
-    sweep, is_new = request_sweep(request, services)
+    try:
+        sweep, is_new = request_sweep(request, services)
+    except OverrideError as error:
+        error.member = "grid" if error.name in body.grid else error.member
+        raise
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/api/sweeps/{sweep.sweep_id}"
     return OptionSweepBody.of(sweep, services)

@@ -87,6 +87,13 @@ def test_a_sweep_that_cannot_be_is_refused(change: dict[str, Any], status: int, 
     assert 1 == len(world.ledger.runs())
 
 
+def test_an_option_that_is_not_offered_is_shown_in_the_grid() -> None:
+    """The error points at it in the body."""
+    body = {**BODY, "grid": {"learning_rat": [0.1, 0.01]}}
+    (part,) = call(trained_world(), "POST", "/api/sweeps", json=body).json()["errors"]
+    assert ("#/grid/learning_rat", True) == (part["pointer"], "did you mean learning_rate?" in part["detail"])
+
+
 def test_a_key_of_another_request_is_refused() -> None:
     """As for runs."""
     world, headers = trained_world(), {"Idempotency-Key": "one"}

@@ -107,6 +107,11 @@ class ApiClient:
         # A proxy that repeats the request repeats its key, and so starts no second run.
         return self._object("POST", "/api/runs", json=body, headers={"Idempotency-Key": key or uuid.uuid4().hex})
 
+    def submit_sweep(self, dataset: str, version: str | None, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Request an option sweep and return it. Synthetic data have no version."""
+        body = {"dataset": dataset, **({} if version is None else {"version": version}), **asked}
+        return self._object("POST", "/api/sweeps", json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
+
     def cancel(self, run_id: str) -> dict[str, Any]:
         """Cancel a run; return it."""
         return self._object("POST", f"/api/runs/{quote(run_id, safe='')}/cancel")
@@ -144,16 +149,17 @@ def _refusal(url: str, response: httpx.Response) -> ApiError:
         message = f"{url} does not accept the key: pass --key or set LANDFALL_FUNCTION_KEY."
         return ApiError(message, status=response.status_code, code="unauthorized")
     answer = _json(response)
-    error = answer.get("error") if isinstance(answer, dict) else None
-    if isinstance(error, dict):
-        message = _with_details(str(error.get("message") or "no reason given"), error.get("details"))
-        return ApiError(message, status=response.status_code, code=str(error.get("code")))
+    if isinstance(answer, dict) and "code" in answer:
+        message = _with_errors(str(answer.get("detail") or "no reason given"), answer.get("errors"))
+        return ApiError(message, status=response.status_code, code=str(answer["code"]))
     body = one_line(response.text[:MAX_ANSWER_CHARS]) or "no body"
     return ApiError(f"{url} answered {response.status_code}: {body}", status=response.status_code, code="unknown")
 
 
-def _with_details(message: str, details: object) -> str:
-    lines = [one_line(str(d)) for d in details] if isinstance(details, list) else []
+def _with_errors(message: str, errors: object) -> str:
+    """Return the message, and below it what it does not say itself."""
+    parts = [str(e.get("detail")) for e in errors if isinstance(e, dict)] if isinstance(errors, list) else []
+    lines = [one_line(part) for part in parts if part not in message]
     return "\n".join([one_line(message), *(f"  {line[:MAX_ANSWER_CHARS]}" for line in lines)])
 
 

@@ -83,11 +83,22 @@ class Layout(Section):
         if not self.has_any_names and (self.patterns or self.shares or self.draw_by):
             raise ValueError("patterns, shares and draw_by need another kind, because names state the split")
         list_checksums(self.manifest)
+        self._check_patterns()
         if self.shares and abs(sum(self.shares.values()) - 1) > MAX_SHARE_ERROR:
             raise ValueError(f"shares must add up to 1, got {sum(self.shares.values()):g}")
         if self.draw_by is not None and not self.shares:
             raise ValueError("draw_by needs shares")
         return self
+
+    def _check_patterns(self) -> None:
+        """Raise ValueError for a pattern of every file before others, which would never count."""
+        splits = list(self.patterns)
+        every = next((number for number, pattern in enumerate(self.patterns.values()) if pattern == "*"), None)
+        if every is not None and splits[every + 1 :]:
+            later = ", ".join(splits[every + 1 :])
+            raise ValueError(
+                f"patterns: '*' of {splits[every]} matches every file, so none is left for {later}; write it last"
+            )
 
     @property
     def has_any_names(self) -> bool:

@@ -26,7 +26,9 @@ SWEEP = {
 }
 
 
-def submit(capsys: Capture, *words: str, answer: dict[str, Any] = SWEEP) -> tuple[int, str, str, list[Any]]:
+def submit(
+    capsys: Capture, *words: str, answer: dict[str, Any] = SWEEP
+) -> tuple[int | str | None, str, str, list[Any]]:
     """Run the command against a function app; return status, output, errors and what was sent."""
     seen: list[tuple[str, Any]] = []
     with served(answer, seen) as url:

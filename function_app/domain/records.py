@@ -93,6 +93,10 @@ class Generation:
     """The run that the closing started by itself; None until it is claimed."""
     guess: str | None = None
     """What it was guessed from that the version is whole; None where that is known."""
+    table_version: int | None = None
+    """The version of the Delta table that was closed; None for other layouts."""
+    is_rearranged: bool = False
+    """Whether the table has the records of the closing before, in other files."""
 
 
 def manifest_path(version: DatasetVersion, number: int, fingerprint: str) -> str:

@@ -277,7 +277,7 @@ def _line_up_earlier(pipeline: Pipeline, generation: Generation, services: RunSe
 
 
 def _owes_run(pipeline: Pipeline, closing: Generation, services: RunServices) -> bool:
-    return starts_run(pipeline, closing) and not is_blocked_by_drift(pipeline, closing, services)
+    return starts_run(pipeline, closing, services.ledger) and not is_blocked_by_drift(pipeline, closing, services)
 
 
 def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, services: RunServices) -> RunRecord:

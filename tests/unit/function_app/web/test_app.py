@@ -136,6 +136,7 @@ def test_the_api_describes_itself() -> None:
         ("/api/runs", "post"),
         ("/api/runs/{run_id}", "get"),
         ("/api/runs/{run_id}/cancel", "post"),
+        ("/api/compare", "get"),
         ("/api/sweeps", "post"),
         ("/api/sweeps/{sweep_id}", "get"),
         ("/api/sweeps/{sweep_id}/cancel", "post"),

@@ -96,7 +96,7 @@ def test_a_log_commands_no_terminal(answering: Callable[..., list[str]], capsys:
     [
         (part(problem="The job has written no log yet."), f"To wait for it: landfall logs {RUN} --rank 0 --follow"),
         (part(problem="The log cannot be read now: no role", has_ended=True), "no role"),
-        (httpx.Response(404, json={"error": {"code": "not_found", "message": "it has 4 ranks"}}), "it has 4 ranks"),
+        (httpx.Response(404, json={"code": "not_found", "detail": "it has 4 ranks"}), "it has 4 ranks"),
         (httpx.ConnectError("refused"), "cannot be reached"),
     ],
 )

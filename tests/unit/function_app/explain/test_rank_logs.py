@@ -102,7 +102,7 @@ def test_a_rank_that_is_not_there_is_refused_with_their_number() -> None:
     world, run_id = running()
     answer = call(world, "GET", f"/api/runs/{run_id}/logs?rank=2")
     assert (404, "not_found") == error(answer)
-    assert answer.json()["error"]["message"].endswith("has no rank 2: it has 2 ranks, 0 to 1")
+    assert answer.json()["detail"].endswith("has no rank 2: it has 2 ranks, 0 to 1")
     assert 404 == look(world, f"/runs/{run_id}?rank=2").status_code
     with pytest.raises(NotFoundError, match="run x does not exist"):
         read_rank_log("x", 0, 0, world.services)

@@ -159,7 +159,7 @@ def run(run_id: RunId, services: AppServices) -> RunBody:
     return RunBody.of(found, services.ledger.run_queue(), services.ledger.notifications(run_id))
 
 
-@router.get("/runs/{run_id}/logs", responses=_refusals(404, 422))
+@router.get("/runs/{run_id}/logs", responses=refusals(404, 422))
 def rank_log(
     run_id: RunId,
     services: AppServices,

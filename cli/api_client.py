@@ -116,7 +116,7 @@ class ApiClient:
         """Cancel a run; return it."""
         return self._object("POST", f"/api/runs/{quote(run_id, safe='')}/cancel")
 
-    def get(self, path: str, **parameters: str | int) -> dict[str, Any]:
+    def get(self, path: str, **parameters: str | int | list[str]) -> dict[str, Any]:
         """Return the answer to a GET."""
         return self._object("GET", path, params=parameters)
 

@@ -7,13 +7,19 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 
+from cli.api_client import ApiClient
 from cli.errors import CliError
 from cli.files import read_at_most
+from cli.options import RUN_ID, as_json_option, with_api
 
 MAX_FILE_BYTES = 1 << 20
+MAX_COLUMNS = 8
+"""Metrics of a comparison's table; --json has all of them."""
+MAX_CELL_CHARS = 40
 
 
 def read_value(text: str) -> Any:
@@ -79,4 +85,59 @@ def describe_sweep_request(sweep: Mapping[str, Any]) -> Iterator[str]:
     elif sweep["metric"]:
         better = "highest" if sweep["higher_is_better"] else "lowest"
         yield f"The run with the {better} {sweep['metric']} is registered, if it meets the pipeline's requirements."
-    yield f"To follow it: landfall why {name}. To cancel it: landfall cancel {name}"
+    yield f"To follow it: landfall compare {name}. To cancel it: landfall cancel {name}"
+
+
+@click.command(epilog="Example: landfall compare sweep-digits-2026-11-20-0123456789ab")
+@click.argument("runs", type=RUN_ID, nargs=-1, required=True, metavar="RUN|SWEEP...")
+@as_json_option
+@with_api
+def compare(client: ApiClient, runs: tuple[str, ...], *, as_json: bool) -> None:
+    """Show runs side by side: data and options that differ, metrics, time and cost.
+
+    The id of an option sweep stands for its runs, and says how the sweep stands.
+    """
+    found = client.get("/api/compare", run=list(runs))
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    for name in runs:
+        if name.startswith("sweep-"):
+            click.echo("\n".join(describe_sweep(client.get(f"/api/sweeps/{quote(name, safe='')}"))))
+    click.echo("\n".join(describe_comparison(found)))
+
+
+def describe_sweep(sweep: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how an option sweep stands."""
+    started = [run for run in sweep["runs"] if run["state"] is not None]
+    yield (
+        f"{sweep['sweep_id']}: {sweep['state']}, {len(started)} of {len(sweep['runs'])} runs started, "
+        f"at most {sweep['node_hours']:.4g} node-hours"
+    )
+    if sweep["best"]:
+        yield f"  best: {sweep['best']}, {sweep['reason']}"
+    elif sweep["reason"]:
+        yield f"  no model is registered: {sweep['reason']}"
+
+
+def describe_comparison(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a table with a line for each run, and then which run each line is."""
+    options, metrics, runs = found["options"], found["metrics"][:MAX_COLUMNS], found["runs"]
+    has_cost = any(run["cost"] is not None for run in runs)
+    heads = ["run", "state", *options, *metrics, "time", "node-hours", *(["cost"] if has_cost else [])]
+    rows = [heads]
+    for number, run in enumerate(runs, start=1):
+        cost = "" if run["cost"] is None else f"{run['cost']:.2f}"
+        values = [run["options"].get(name, "") for name in options]
+        values += [f"{run['metrics'][name]:.6g}" if name in run["metrics"] else "" for name in metrics]
+        time = f"{run['trained_s'] / 60:.1f} min"
+        row = [str(number), run["state"], *values, time, f"{run['node_hours']:.3g}", *([cost] if has_cost else [])]
+        rows.append([cell[:MAX_CELL_CHARS] for cell in row])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    for number, run in enumerate(runs, start=1):
+        model = f", model {run['model_name']} version {run['model_version']}" if run["model_name"] else ""
+        yield f"{number}: {run['run_id']} ({run['dataset']}/{run['version']}, generation {run['generation']}){model}"
+        if run["reason"]:
+            yield f"   {run['reason']}"

@@ -17,6 +17,8 @@ from function_app.domain.run_states import SETTLED, RunState
 
 MAX_RUNS = 32
 """Largest number of runs of one sweep: a decision reads all of them."""
+SWEEP_PREFIX = "sweep-"
+"""Prefix of the ids of option sweeps; no run's id begins with it."""
 ENDED = frozenset({*SETTLED, RunState.COMPLETED})
 """States of a run that has nothing left to train; a completed one waits for the comparison."""
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from function_app.domain.errors import NotFoundError, OptionSweepError
-from function_app.domain.option_sweeps import ENDED, MAX_RUNS
+from function_app.domain.option_sweeps import ENDED
 from function_app.domain.records import RunRecord
-from function_app.runs.admission import last_attempt
 from function_app.runs.attempts import attempts_of, spent_cost, spent_node_hours
 from function_app.runs.gate import GateError, read_report
 from function_app.services import RunServices
@@ -20,8 +18,6 @@ MAX_METRICS = 20
 MAX_VALUE_CHARS = 200
 MAX_NUMBER = 1e100
 """Larger numbers, infinity and NaN are left out."""
-IS_SWEEP = "sweep-"
-"""The beginning of an option sweep's id; that of a run is another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,21 +46,6 @@ class Comparison:
     options: tuple[str, ...]
     """The names of the options that differ."""
     metrics: tuple[str, ...]
-
-
-def compare(run_ids: Sequence[str], services: RunServices) -> Comparison:
-    """Compare the last attempts of some runs. Raises NotFoundError, and OptionSweepError for too many of them."""
-    names = tuple(dict.fromkeys(run_ids))
-    if len(names) > MAX_RUNS:
-        raise OptionSweepError(f"at most {MAX_RUNS} runs can be compared at once, got {len(names)}")
-    return compared([_on_record(name, services) for name in names], services)
-
-
-def _on_record(run_id: str, services: RunServices) -> RunRecord:
-    run = last_attempt(run_id, services.ledger)
-    if run is None:
-        raise NotFoundError(f"run {run_id} does not exist")
-    return run
 
 
 def compared(runs: Sequence[RunRecord], services: RunServices) -> Comparison:
@@ -109,7 +90,7 @@ def _reported(
     if run.state not in ENDED:
         return run.metrics, None, ()
     try:
-        report = read_report(run, services.run_outputs)
+        report = read_report(run, services.run_outputs, services.jobs)
     except GateError:
         return run.metrics, None, ()
     epochs = tuple(finite(epoch) for epoch in report.epochs if isinstance(epoch, Mapping))

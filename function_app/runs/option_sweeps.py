@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from function_app.domain.errors import NotFoundError
+from function_app.domain.errors import NotFoundError, OptionSweepError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import MENDABLE
-from function_app.domain.option_sweeps import ENDED, OptionSweep, SweepVerdict, verdict_on
+from function_app.domain.option_sweeps import ENDED, MAX_RUNS, SWEEP_PREFIX, OptionSweep, SweepVerdict, verdict_on
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.notify.outbox import add_notifications, deliver
@@ -139,7 +139,7 @@ def _passing(sweep: OptionSweep, runs: Sequence[RunRecord], services: RunService
         if run.state is not RunState.COMPLETED:
             continue
         try:
-            report = read_report(run, services.run_outputs)
+            report = read_report(run, services.run_outputs, services.jobs)
             check_completed(run, report, services)
         except GateError:
             continue
@@ -159,6 +159,28 @@ def _settled(run: RunRecord, verdict: SweepVerdict, services: RunServices) -> Ru
         better = f"run {verdict.best} is better: it is " if verdict.best else "its option sweep has ended: "
         beaten = f"{better}{verdict.reason}"
     return settle_completed(run, services, by=Actor.RECONCILIATION, beaten=beaten)
+
+
+def compare(names: Sequence[str], services: RunServices) -> Comparison:
+    """Compare the last attempts of some runs; the id of a sweep stands for its runs.
+
+    Raises NotFoundError, and OptionSweepError for too many of them.
+    """
+    runs: dict[str, RunRecord] = {}
+    for name in dict.fromkeys(names):
+        is_sweep = name.startswith(SWEEP_PREFIX)
+        found = runs_of(read_sweep(name, services.documents), services.ledger) if is_sweep else [_run(name, services)]
+        runs |= {run.run_id: run for run in found}
+        if len(runs) > MAX_RUNS:
+            raise OptionSweepError(f"at most {MAX_RUNS} runs can be compared at once")
+    return compared(list(runs.values()), services)
+
+
+def _run(run_id: str, services: RunServices) -> RunRecord:
+    run = last_attempt(run_id, services.ledger)
+    if run is None:
+        raise NotFoundError(f"run {run_id} does not exist")
+    return run
 
 
 # -- one notification for all runs ----------------------------------------------------------------------------

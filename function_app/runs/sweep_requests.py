@@ -11,7 +11,7 @@ from typing import Any
 from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.errors import LedgerConflictError, OptionSweepError, OverrideError
 from function_app.domain.jobs import TAG, Plan, digest, plan_run, spec_to_json, with_tags
-from function_app.domain.option_sweeps import OptionSweep, SweepRun, check_bound
+from function_app.domain.option_sweeps import SWEEP_PREFIX, OptionSweep, SweepRun, check_bound
 from function_app.domain.records import DatasetVersion, Generation
 from function_app.runs.admission import refuse_held
 from function_app.runs.configuration import refuse_misfit
@@ -204,7 +204,7 @@ def _unspent_id(names: Sequence[str], generation: Generation, request: SweepRequ
     readable = re.sub(r"[^a-zA-Z0-9_-]", "-", f"{version.dataset}-{version.version}")
     for number in range(MAX_NAMES):
         identity = {"runs": names, "generation": generation.number, "by": request.forced_by, "number": number}
-        sweep_id = f"sweep-{readable}-{digest(identity)[:12]}"
+        sweep_id = f"{SWEEP_PREFIX}{readable}-{digest(identity)[:12]}"
         verdict = verdict_of(sweep_id, services.ledger)
         if verdict is None or not verdict.is_spent:
             return sweep_id

@@ -1,4 +1,4 @@
-"""The routes of option sweeps, with their bodies."""
+"""The routes of option sweeps and of comparisons, with their bodies."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import uuid
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import Path, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from function_app.config.fields import MAX_NODES
 from function_app.domain.errors import OverrideError
 from function_app.domain.option_sweeps import MAX_RUNS, OptionSweep, SweepVerdict, option_sets
 from function_app.domain.run_states import RunState
 from function_app.runs.cancellation import cancel_sweep
-from function_app.runs.option_sweeps import read_sweep, runs_of, verdict_of
+from function_app.runs.comparison import ComparedRun
+from function_app.runs.option_sweeps import compare, read_sweep, runs_of, verdict_of
 from function_app.runs.requests import asked_version
 from function_app.runs.sweep_requests import SweepRequest, request_sweep
 from function_app.services import Services
@@ -27,6 +28,7 @@ MAX_NAMES = 20
 MAX_NODE_HOURS = 1e6
 
 SweepId = Annotated[str, Path(min_length=1, max_length=200, pattern=r"^sweep-[a-zA-Z0-9_-]+$")]
+ComparedId = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$")]
 Value = int | float | BoundedText | bool
 SWEEP_LOCATION = {"Location": {"description": "Path of the option sweep.", "schema": {"type": "string"}}}
 
@@ -115,6 +117,45 @@ class OptionSweepBody(BaseModel):
         )
 
 
+class ComparedRunBody(BaseModel):
+    """One run beside others: its last attempt, with the time and cost of all of them."""
+
+    run_id: str
+    dataset: str
+    version: str
+    generation: int
+    state: RunState
+    reason: str | None
+    sweep_id: str | None
+    model_name: str | None
+    model_version: str | None
+    options: dict[str, str] = Field(description="Those that differ among the runs.")
+    metrics: dict[str, float]
+    images_per_s: float | None
+    epochs: list[dict[str, float]] = Field(description="From the training report, which a run has at its end.")
+    trained_s: float = Field(description="Time on nodes, of all attempts so far.")
+    node_hours: float
+    cost: float | None = Field(description="At the prices in clusters.yaml; null where it has none.")
+
+    @classmethod
+    def of(cls, row: ComparedRun) -> Self:
+        """Return the body of a compared run."""
+        version = row.run.dataset_version
+        known = {name: getattr(row, name) for name in cls.model_fields if hasattr(row, name)}
+        known |= {
+            name: getattr(row.run, name) for name in cls.model_fields if hasattr(row.run, name) and name not in known
+        }
+        return cls(dataset=version.dataset, version=version.version, **known)
+
+
+class ComparisonBody(BaseModel):
+    """Runs side by side, in the order in which they were named."""
+
+    options: list[str] = Field(description="Names of the options that differ.")
+    metrics: list[str] = Field(description="Names of the metrics that any of them has.")
+    runs: list[ComparedRunBody]
+
+
 def _state(verdict: SweepVerdict | None) -> Literal["running", "ended", "canceled"]:
     if verdict is None:
         return "running"
@@ -174,3 +215,15 @@ def cancel_option_sweep(sweep_id: SweepId, services: AppServices) -> OptionSweep
     """Cancel an option sweep and its runs, and register no model; 409 if it has ended otherwise."""
     sweep = cancel_sweep(sweep_id, reason="canceled by a person over the API", services=services)
     return OptionSweepBody.of(sweep, services)
+
+
+@router.get("/compare", responses=refusals(404, 422))
+def comparison(
+    services: AppServices,
+    run: Annotated[list[ComparedId], Query(min_length=1, max_length=MAX_RUNS, description="Runs or option sweeps.")],
+) -> ComparisonBody:
+    """Show runs side by side: options that differ, metrics, time and cost; a sweep stands for its runs."""
+    found = compare(run, services)
+    return ComparisonBody(
+        options=list(found.options), metrics=list(found.metrics), runs=[ComparedRunBody.of(row) for row in found.runs]
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cli.sweeps import describe_comparison, describe_sweep
 from tests.support.terminal import landfall
 from tests.unit.cli.fake_function_app import served
 
@@ -25,7 +26,9 @@ SWEEP = {
 }
 
 
-def submit(capsys: Capture, *words: str, answer: dict[str, Any] = SWEEP) -> tuple[int, str, str, list[Any]]:
+def submit(
+    capsys: Capture, *words: str, answer: dict[str, Any] = SWEEP
+) -> tuple[int | str | None, str, str, list[Any]]:
     """Run the command against a function app; return status, output, errors and what was sent."""
     seen: list[tuple[str, Any]] = []
     with served(answer, seen) as url:
@@ -102,3 +105,64 @@ def test_a_sweep_is_canceled_by_its_id(capsys: Capture) -> None:
         seen,
         out.partition(",")[0],
     )
+
+
+COMPARED = {
+    "options": ["learning_rate"],
+    "metrics": ["val_accuracy"],
+    "runs": [
+        {
+            "run_id": f"landfall-{rate}-a1",
+            "dataset": "digits",
+            "version": "v1",
+            "generation": 1,
+            "state": state,
+            "reason": reason,
+            "model_name": "digits-cnn" if state == "registered" else None,
+            "model_version": "7",
+            "options": {"learning_rate": rate},
+            "metrics": metrics,
+            "trained_s": 90.0,
+            "node_hours": 0.025,
+            "cost": None,
+        }
+        for rate, state, metrics, reason in (
+            ("0.1", "not_registered", {"val_accuracy": 0.96}, "run landfall-0.01-a1 is better"),
+            ("0.01", "registered", {"val_accuracy": 0.98}, None),
+        )
+    ],
+}
+
+
+def test_a_comparison_is_a_table_with_a_line_for_each_run() -> None:
+    """What differs, what was reached, what it took; ids and reasons stand below, where they have room."""
+    assert [
+        "run  state           learning_rate  val_accuracy  time     node-hours",
+        "1    not_registered  0.1            0.96          1.5 min  0.025",
+        "2    registered      0.01           0.98          1.5 min  0.025",
+        "1: landfall-0.1-a1 (digits/v1, generation 1)",
+        "   run landfall-0.01-a1 is better",
+        "2: landfall-0.01-a1 (digits/v1, generation 1), model digits-cnn version 7",
+    ] == list(describe_comparison(COMPARED))
+
+
+@pytest.mark.parametrize(
+    ("members", "line"),
+    [
+        ({"state": "ended", "best": "landfall-1-a1", "reason": "the best"}, "  best: landfall-1-a1, the best"),
+        ({"state": "canceled", "best": None, "reason": "a person"}, "  no model is registered: a person"),
+        ({"best": None}, "sweep-digits-v1-0123: running, 1 of 2 runs started, at most 3 node-hours"),
+    ],
+)
+def test_a_sweep_says_how_it_stands(members: dict[str, Any], line: str) -> None:
+    """Before its comparison."""
+    sweep = {**SWEEP, **members, "runs": [{"state": "running"}, {"state": None}]}
+    assert line == list(describe_sweep(sweep))[-1]
+
+
+def test_compare_asks_for_all_runs_at_once(capsys: Capture) -> None:
+    """With --json it prints the answer as it is."""
+    words = ["landfall-1-a1", "landfall-2-a1", "--json"]
+    with served(COMPARED, []) as url:
+        status, out, _ = landfall(capsys, "compare", *words, "--url", url, "--key", "k")
+    assert (0, COMPARED) == (status, json.loads(out))

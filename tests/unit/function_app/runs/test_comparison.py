@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from function_app.domain.errors import NotFoundError, OptionSweepError
-from function_app.runs.comparison import compare, finite
+from function_app.runs.comparison import finite
+from function_app.runs.option_sweeps import compare
 from function_app.runs.requests import request_run
 from tests.support.world import VERSION, World, read_pipeline
-from tests.unit.function_app.runs.test_option_sweeps import SCRIPT
+from tests.unit.function_app.runs.test_option_sweeps import SCRIPT, finish, swept_world
 
 
 def two_runs(**overrides: float) -> tuple[World, list[str]]:
@@ -86,8 +88,20 @@ def test_runs_that_do_not_exist_or_are_too_many_are_refused() -> None:
     world, run_ids = two_runs(epochs=5)
     with pytest.raises(NotFoundError, match="run landfall-x-a1 does not exist"):
         compare([*run_ids, "landfall-x-a1"], world.services)
-    with pytest.raises(OptionSweepError, match="at most 32 runs can be compared at once, got 40"):
-        compare([f"landfall-{number}" for number in range(40)], world.services)
+    for number in range(40):
+        copy = replace(world.ledger.run_rows[run_ids[0]], run_id=f"landfall-{number}-a1")
+        world.ledger.add_run(copy)
+    with pytest.raises(OptionSweepError, match="at most 32 runs can be compared at once"):
+        compare([f"landfall-{number}-a1" for number in range(40)], world.services)
+
+
+def test_a_sweep_stands_for_its_runs() -> None:
+    """Those that are on record, each once."""
+    world, sweep = swept_world()
+    first, second = finish(world, sweep, 0.96)
+    comparison = compare([sweep.sweep_id, first.run_id], world.services)
+    assert [first.run_id, second.run_id] == [row.run.run_id for row in comparison.runs]
+    assert (("learning_rate",), {"val_accuracy": 0.96}) == (comparison.options, comparison.runs[0].metrics)
 
 
 def test_what_a_script_reports_is_shown_where_it_is_a_finite_number() -> None:

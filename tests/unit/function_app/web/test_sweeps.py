@@ -106,3 +106,30 @@ def test_an_unknown_sweep_is_not_found() -> None:
     """Its page of the API too."""
     for method, path in (("GET", "/api/sweeps/sweep-x"), ("POST", "/api/sweeps/sweep-x/cancel")):
         assert (404, "not_found") == error(call(World(), method, path))
+
+
+def test_runs_are_shown_side_by_side() -> None:
+    """By their ids, or by that of their sweep; options that differ, metrics, time and cost."""
+    world = trained_world()
+    sweep = call(world, "POST", "/api/sweeps", json=BODY).json()
+    for accuracy in (0.96, 0.98):
+        world.serve_requests()
+        run = world.ledger.runs()[0]
+        world.end_job(run, val_accuracy=accuracy)
+        world.follow(run)
+    run_ids = [run["run_id"] for run in sweep["runs"]]
+    by_runs = call(world, "GET", "/api/compare", params={"run": run_ids}).json()
+    assert by_runs == call(world, "GET", "/api/compare", params={"run": sweep["sweep_id"]}).json()
+    assert (["learning_rate"], ["val_accuracy"]) == (by_runs["options"], by_runs["metrics"])
+    assert [("0.1", 0.96, "not_registered"), ("0.01", 0.98, "registered")] == [
+        (run["options"]["learning_rate"], run["metrics"]["val_accuracy"], run["state"]) for run in by_runs["runs"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("run_ids", "status"),
+    [([], 422), (["landfall-x-a1"], 404), (["sweep-x"], 404), (["../x"], 422), (["x"] * 33, 422)],
+)
+def test_what_cannot_be_compared_is_refused(run_ids: list[str], status: int) -> None:
+    """Nothing, unknown runs, no ids, and too many."""
+    assert status == error(call(trained_world(), "GET", "/api/compare", params={"run": run_ids}))[0]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from PIL import Image
 
 from tests.examples.journeys import ended, landfall
@@ -44,19 +45,19 @@ def photos(folder: Path) -> None:
 
 
 def scans(folder: Path) -> None:
-    """The files of Spark 4: a folder for each value of the split, checksums of Hadoop, the marker."""
-    part = "part-{:05}-4c1f5e0a-9a51-4f0e-8d5b-0b8e9a7c2f11.c000.snappy.parquet"
-    places = {"train": range(200), "validation": range(200, NUM_IMAGES)}
-    for split, rows in places.items():
-        below = folder / "scans" / f"split={split}"
-        below.mkdir(parents=True)
-        for task in range(2):
-            mine = rows[task::2] if split == "train" else rows[task * 20 : task * 20 + 20]
-            table = pa.table({"image": [IMAGES[row] for row in mine], "label": [LABELS[row] for row in mine]})
-            pq.write_table(table, below / part.format(task), compression="snappy")
-            (below / f".{part.format(task)}.crc").write_bytes(b"crc\0")
-    (folder / "scans" / "_SUCCESS").touch()
-    (folder / "scans" / "._SUCCESS.crc").write_bytes(b"crc\0\0\0\2\0")
+    """The files that Spark wrote: a folder for each value of the split, checksums of Hadoop, the marker."""
+    shutil.copytree(REPOSITORY / "tests" / "fixtures" / "spark" / "scans", folder / "scans")
+
+
+def plates(folder: Path) -> None:
+    """A Delta table with a history: its rows were written, replaced, added to and compacted."""
+    splits = ["train" if row < 200 else "validation" for row in range(NUM_IMAGES)]
+    rows = pa.table({"image": IMAGES, "label": LABELS, "split": splits})
+    first, rest = rows.take([*range(150), *range(200, 230)]), rows.take([*range(150, 200), *range(230, 240)])
+    write_deltalake(folder / "plates", rows.take([7, 222]), partition_by=["split"])
+    write_deltalake(folder / "plates", first, mode="overwrite")
+    write_deltalake(folder / "plates", rest, mode="append")
+    DeltaTable(folder / "plates").optimize.compact()
 
 
 def signs(folder: Path) -> None:
@@ -82,10 +83,11 @@ def export(folder: Path) -> None:
 SOURCES: dict[str, tuple[Callable[[Path], None], str]] = {
     "A folder of images": (photos, "photos"),
     "A table of Spark": (scans, "scans"),
+    "A Delta table": (plates, "plates"),
     "A data set of Hugging Face": (signs, "signs"),
     "An export of pandas": (export, "export"),
 }
-FOLDERS = {"photos", "shards", "scans", "signs", "export"}
+FOLDERS = {"photos", "shards", "scans", "plates", "signs", "export"}
 
 
 def commands(heading: str) -> list[list[str]]:

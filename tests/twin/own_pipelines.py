@@ -11,19 +11,16 @@ OWN_SCRIPTS = Path(__file__).parent / "own_scripts"
 SOUND = (OWN_SCRIPTS / "small.py").read_text(encoding="utf-8")
 AVERAGING = "        tape = hvd.DistributedGradientTape(tape)\n"
 CARELESS = SOUND.replace(AVERAGING, "")
-KERAS_2 = (OWN_SCRIPTS / "keras2_fit.py").read_text(encoding="utf-8")
-LEGACY_KERAS = 'os.environ["TF_USE_LEGACY_KERAS"] = "1"\n'
 SCRIPTS = {
     "sound": SOUND,
     "careless": CARELESS,
     "printing": SOUND.replace(
         'arguments.report.write_text(json.dumps({"val_accuracy": accuracy}))', 'print(f"val_accuracy={accuracy}")'
     ),
-    "keras2": KERAS_2,
-    "keras3": KERAS_2.replace(LEGACY_KERAS, ""),
+    "keras3": (OWN_SCRIPTS / "keras2_fit.py").read_text(encoding="utf-8"),
     "estimator": (OWN_SCRIPTS / "tf1_estimator.py").read_text(encoding="utf-8"),
 }
-"""Scripts of users by the dataset that they train on; `keras3` is one for Keras 2 as it is."""
+"""Scripts of users by the dataset that they train on; `keras3` is one for Keras 2 on the image's Keras 3."""
 
 
 def write_own_pipelines(folder: Path) -> None:

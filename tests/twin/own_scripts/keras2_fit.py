@@ -5,7 +5,6 @@ import shutil
 import tempfile
 from typing import Any
 
-os.environ["TF_USE_LEGACY_KERAS"] = "1"
 import horovod.tensorflow.keras as hvd
 import tensorflow as tf
 
@@ -37,7 +36,7 @@ model.compile(
     metrics=["accuracy"],
     experimental_run_tf_function=False,
 )
-callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
+callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
 data = records("train").shard(hvd.size(), hvd.rank()).repeat().batch(5)
 model.fit(data, steps_per_epoch=30, epochs=3, callbacks=callbacks, verbose=2 if hvd.rank() == 0 else 0)
 _, accuracy = model.evaluate(records("validation").batch(100), verbose=0)

@@ -48,7 +48,6 @@ def test_a_bad_script_runs_where_it_is_forced(twin: TwinUnderTest) -> None:
 
 @pytest.mark.slow
 def test_a_script_that_only_prints_its_metrics_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
-    """A loop of its own and Keras 2's `fit`; each rank's log says where it ran, and the model what it was judged by."""
     """Each log says where its rank ran, and the history what was judged."""
     twin.upload("printing/v1", whole_version())
     run = twin.await_settled("printing/v1")

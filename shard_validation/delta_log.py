@@ -92,7 +92,7 @@ class TableLog:
                 break
             if _sizes(state) != seen and not is_passed_over(state, newest.files):
                 return replace(state, changes_data=changes_data, files=dict(state.files))
-        # With the same files, a closing is of other content: somebody wrote over a file.
+        # With the same files, a closing is of other content: that of a file was overwritten.
         return replace(newest, changes_data=changes_data or _sizes(newest) == seen)
 
     def newest(self) -> TableVersion:

@@ -38,9 +38,9 @@ from tests.crash.chain_model import (
     ListedChainModel,
     MarkedChainModel,
     QuietChainModel,
-    TableChainModel,
     walk,
 )
+from tests.crash.table_model import TableChainModel
 
 WALKS = range(24)
 """Enough to notice each missing safeguard below."""

@@ -82,7 +82,7 @@ def test_only_rearranged_files_leave_the_records_as_they_were() -> None:
 
 
 def test_other_content_in_the_same_files_is_no_rearrangement() -> None:
-    """A closing with the files of the one before is of content that somebody wrote over, which no commit states."""
+    """With the files of the closing before, the content of one was overwritten, which no commit states."""
     log = log_of([added()], [removed(), added("b.parquet")], [{"commitInfo": {}}])
     assert [True, True] == [log.next_after(after, lambda *_: False).changes_data for after in (1, 2)]
 

@@ -29,7 +29,7 @@ from function_app.services import RunServices
 
 MAX_DOCUMENT_BYTES = 16 << 20
 MAX_CONTENT_CHARS = 50_000
-"""Of a notification with all runs; a row of the outbox has room for twice as much."""
+"""Length of a notification with all runs; a row of the outbox has room for twice as much."""
 MAX_TEXT_CHARS = 4000
 
 

@@ -69,6 +69,7 @@ class ImportedJob:
     environment: dict[str, str] = field(default_factory=dict)
     timeout_s: int = WEEK_S
     shm_size: str = ""
+    distribution: str = "mpi"
     not_mapped: list[NotMapped] = field(default_factory=list)
 
     def leave(self, member: str, what: str, instead: str) -> None:
@@ -150,7 +151,15 @@ def _take_settings(job: ImportedJob, kit: str, settings: Mapping[str, Any], name
         _take_arguments(job, _words(_text(settings.get("commandLineArgs")), f"{kit}.commandLineArgs", name), kit)
     if not job.script:
         raise CliError(f"{name}: {kit} names no Python script. Landfall runs one; write a script that does the same.")
-    if kit in ("pyTorchSettings", "chainerSettings"):
+    if kit == "pyTorchSettings" and _text(settings.get("communicationBackend")).lower() != "mpi":
+        job.distribution = "pytorch"
+        job.leave(
+            kit,
+            f"PyTorch, connected by {_text(settings.get('communicationBackend')) or 'its own launcher'}",
+            "Let the script call init_process_group(init_method='env://'), and publish an image with PyTorch "
+            "(landfall publish --image).",
+        )
+    elif kit in ("pyTorchSettings", "chainerSettings"):
         job.leave(
             kit,
             f"{_MPI[kit]}, started with {_text(settings.get('communicationBackend')) or 'MPI'}",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local_azure.azure_ml.hosts import program
-from local_azure.azure_ml.nodes import Nodes
+from local_azure.azure_ml.nodes import Nodes, meeting_variables
 from local_azure.azure_ml.runs import Run
 from local_azure.azure_ml.service import JobFailure
 from local_azure.azure_ml.settings import Settings
@@ -38,7 +38,8 @@ class Launch:
 
 def launch_of(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path, nodes: Nodes) -> Launch:
     """Return what is started for a job."""
-    rank = program("local_azure.azure_ml.rank", str(staged.directory.user_logs), staged.command)
+    kind, local_size = spec.distribution or "", str(nodes.local_size)
+    rank = program("local_azure.azure_ml.rank", str(staged.directory.user_logs), kind, local_size, staged.command)
     folder = staged.directory.alias.parent
     return Launch(
         argv=nodes.placed([*_mpirun(spec, virtual_environment, nodes), *rank], folder),
@@ -80,6 +81,7 @@ def _environment(run: Run, spec: JobSpec, staged: Staged, virtual_environment: P
         "OMPI_ALLOW_RUN_AS_ROOT": "1",  # jobs of the service run as root in their container
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         **_service_variables(run, spec, nodes),
+        **meeting_variables(spec.distribution, nodes),
         **{f"AZURE_ML_INPUT_{name}": value for name, value in staged.inputs.items()},
         **{f"AZURE_ML_OUTPUT_{name}": value for name, value in staged.outputs.items()},
         **spec.environment_variables,

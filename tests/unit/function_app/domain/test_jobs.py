@@ -150,6 +150,19 @@ def test_a_script_of_the_users_is_run_as_a_file() -> None:
     assert "PYTHONPATH" not in plan_run(pipeline(), GENERATION, WORKSPACE).spec.environment_variables
 
 
+@pytest.mark.parametrize(("distribution", "processes"), [("pytorch", 4), ("tensorflow", 1)])
+def test_other_launchers_are_part_of_the_job_and_of_its_name(distribution: Any, processes: int) -> None:
+    """PyTorch has a process for each GPU, TensorFlow a worker for each node; the ledger's row keeps which."""
+    own = {"script": "scripts/mine.py", "num_nodes": 2}
+    plain = plan_run(on_size("Standard_NC96ads_A100_v4", 4, **own), GENERATION, WORKSPACE)
+    plan = plan_run(on_size("Standard_NC96ads_A100_v4", 4, **own, distribution=distribution), GENERATION, WORKSPACE)
+    assert (distribution, processes) == (plan.spec.distribution, plan.spec.processes_per_node)
+    assert f"--expected-world-size {2 * processes} --expected-nodes 2" in plan.spec.command
+    assert ("mpi", False) == (plain.spec.distribution, "distribution" in spec_to_json(plain.spec))
+    assert plan.spec == spec_from_json(spec_to_json(plan.spec))
+    assert plain.logical_run != plan.logical_run
+
+
 @pytest.mark.parametrize(
     ("placed", "expected"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from PIL import Image
 
 from shared.manifest import Manifest
-from tests.ranks.ranks import Observed, Outcome, observed, train
+from tests.ranks.ranks import DEADLINE_S, PROGRAMS, Observed, Outcome, observed, program, train
 from tests.ranks.versions import ClosedVersion, job_arguments
+from tests.support.processes import REPOSITORY, child_environment
 
 pytestmark = pytest.mark.distributed
 
@@ -104,6 +106,35 @@ def test_the_root_reports_progress_after_every_epoch(outcome: Outcome) -> None:
 def test_both_exports_are_there(outcome: Outcome) -> None:
     """Keras' own format and the SavedModel lie side by side."""
     assert {"model.keras", "saved_model"} <= {path.name for path in (outcome.output / "model").iterdir()}
+
+
+@pytest.mark.slow
+def test_the_script_of_the_page_on_serving_scores_as_the_training_evaluated(
+    outcome: Outcome, digits: ClosedVersion, tmp_path: Path
+) -> None:
+    """Single requests and files give the reported accuracy; larger images are cut as in training."""
+    page = (REPOSITORY / "docs" / "serving.md").read_text(encoding="utf-8")
+    (tmp_path / "score.py").write_text(page.split("```python\n")[1].split("```")[0], encoding="utf-8")
+    said = subprocess.run(
+        [str(PROGRAMS / "python"), program("served"), str(digits.folder), str(tmp_path)],
+        cwd=REPOSITORY,
+        env={
+            **child_environment(),
+            "PYTHONPATH": f"{REPOSITORY}:{tmp_path}",
+            "AZUREML_MODEL_DIR": str(outcome.output / "model"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert 0 == said.returncode, said.stderr
+    found = json.loads(said.stdout.splitlines()[-1])
+    assert outcome.report.metrics["val_accuracy"] == pytest.approx(found["accuracy"], abs=1e-6)
+    assert found["batch_is_online"]
+    assert found["centre_differs_by"] < 1e-3
+    assert found["no_image"]["error"].startswith("not an image: ")
+    assert {"error": "at most 64 images in a request, got 65"} == found["too_many"]
 
 
 def test_curves_are_a_picture(outcome: Outcome) -> None:

@@ -27,13 +27,13 @@ def examples(files: list[str]) -> Any:
     return tf.data.TFRecordDataset(files).map(parsed)
 
 
-class Model(tf.Module):
+class Model(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
     """One layer. Keras 3 does not train with this strategy, so the step is written out."""
 
     def __init__(self) -> None:
         self.weights = tf.Variable(tf.zeros((10, 10)))
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 10])])
+    @tf.function(input_signature=[tf.TensorSpec([None, 10])])  # type: ignore[untyped-decorator]
     def logits(self, images: Any) -> Any:
         """Return the score of each label."""
         return tf.matmul(images, self.weights)

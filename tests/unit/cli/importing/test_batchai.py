@@ -251,3 +251,11 @@ def test_a_hostile_job_makes_a_pipeline_and_nothing_else(tmp_path: Path) -> None
     shown = run(written(tmp_path, properties), "--to", tmp_path / "pipelines" / "made.yaml")[1]
     assert "\x1b" not in shown
     assert len(report["not_mapped"]) > 100
+
+
+@pytest.mark.parametrize(("backend", "distribution"), [("gloo", "pytorch"), ("mpi", "mpi")])
+def test_a_pytorch_job_keeps_its_launcher(tmp_path: Path, backend: str, distribution: str) -> None:
+    """Batch AI named the backend; under MPI a script asks Open MPI for its rank."""
+    settings = {"pythonScriptFilePath": "a.py", "communicationBackend": backend}
+    pipeline, report = imported(tmp_path, {"nodeCount": 2, "pyTorchSettings": settings})
+    assert (distribution, True) == (pipeline.train.distribution, "pyTorchSettings" in str(not_mapped(report)))

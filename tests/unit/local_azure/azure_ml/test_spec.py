@@ -26,7 +26,7 @@ def test_a_job_without_a_distribution_runs_once() -> None:
 def test_tensorflow_has_one_worker_for_each_instance() -> None:
     """Whether the job says so, or leaves it to the service; PyTorch's processes are stated for each."""
     tensorflow, pytorch = ({"distributionType": kind} for kind in ("TensorFlow", "PyTorch"))
-    stated = ({"workerCount": 2, "parameterServerCount": 0}, {})
+    stated: tuple[dict[str, int], ...] = ({"workerCount": 2, "parameterServerCount": 0}, {})
     specs = [properties(distribution={**tensorflow, **more}, resources={"instanceCount": 2}) for more in stated]
     specs.append(properties(distribution={**pytorch, "processCountPerInstance": 3}, resources={"instanceCount": 2}))
     seen = [(spec.distribution, spec.processes_per_instance) for spec in map(job_spec, specs)]

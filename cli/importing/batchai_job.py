@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cli.errors import CliError
+from function_app.config.environments import IMAGE
 from shared.safe_text import shown
 
 MAX_JOB_BYTES = 1 << 20
@@ -70,6 +71,8 @@ class ImportedJob:
     timeout_s: int = WEEK_S
     shm_size: str = ""
     distribution: str = "mpi"
+    image: str = ""
+    """By digest; empty: Landfall's."""
     not_mapped: list[NotMapped] = field(default_factory=list)
 
     def leave(self, member: str, what: str, instead: str) -> None:
@@ -336,12 +339,15 @@ def _leave_container(job: ImportedJob, container: Mapping[str, Any]) -> None:
     if isinstance(registry, dict):
         server = _text(registry.get("serverUrl"))
         image = "/".join(part for part in (server.rstrip("/"), _text(registry.get("image"))) if part)
-        job.leave(
-            "containerSettings.imageSourceRegistry",
-            image or "an image",
-            "A pipeline cannot name an image yet. Landfall's has TensorFlow 2.18, Keras 3, Horovod 0.28.1 and Open "
-            "MPI; publish one of your own with landfall publish --image.",
-        )
+        if IMAGE.fullmatch(image):
+            job.image = image
+        else:
+            job.leave(
+                "containerSettings.imageSourceRegistry",
+                image or "an image",
+                "A pipeline names an image by digest: write train.environment, {image: REPOSITORY@sha256:DIGEST}. "
+                "Without it, Landfall's has TensorFlow 2.18, Keras 3, Horovod 0.28.1 and Open MPI.",
+            )
         if registry.get("credentials") is not None:
             job.leave(
                 "containerSettings.imageSourceRegistry.credentials",
@@ -356,8 +362,8 @@ def _leave_preparation(job: ImportedJob, preparation: Mapping[str, Any]) -> None
         job.leave(
             "jobPreparation.commandLine",
             f"pip install {packages.strip()}",
-            "A pipeline cannot list pip requirements yet. Put them into an image (landfall publish --image); "
-            "Landfall's has Horovod.",
+            "List them, each with its version, in environments/<file>.txt, and write train.environment, "
+            "{requirements: environments/<file>.txt}; or use an image that has them. Landfall's has Horovod.",
         )
     rest = _PIP.sub("", command).strip(" ;&|")
     if rest:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from function_app.config.clusters import Clusters, Machines
+from function_app.config.environments import Environment, OwnEnvironment
 from function_app.config.fields import (
     MAX_NODES,
     ClusterName,
@@ -192,6 +193,8 @@ class Train(Section):
     distribution: Distribution = "mpi"
     """How Azure ML starts a script of your own: `mpi` (Horovod) and `pytorch` one process for each GPU, `tensorflow`
     one worker for each node. See docs/scripts.md."""
+    environment: Environment | None = None
+    """What the job runs in: an image, or packages that Landfall's image lacks. Null: Landfall's image."""
     cluster: ClusterName
     """Name of the cluster, which `clusters.yaml` describes."""
     num_nodes: int = Field(ge=1, le=MAX_NODES)
@@ -372,6 +375,8 @@ class Pipeline(Section):
     """How long something may take before a notification is sent."""
     _machines: Mapping[str, Machines] = PrivateAttr(default_factory=dict)
     """Cluster → what it has in this deployment, for the pipeline's own cluster and the other ones; set by `on`."""
+    _environment: OwnEnvironment | None = PrivateAttr(default=None)
+    """What `train.environment` says, with the content of its file; set by `within`."""
 
     @model_validator(mode="after")
     def _synthetic_data_are_declared(self) -> Self:
@@ -426,6 +431,17 @@ class Pipeline(Section):
         placed = self.model_copy()
         placed._machines = machines  # noqa: SLF001 (its own class)
         return placed
+
+    def within(self, environment: OwnEnvironment | None) -> Self:
+        """Return the pipeline with the environment that was read for it."""
+        placed = self.model_copy()
+        placed._environment = environment  # noqa: SLF001 (its own class)
+        return placed
+
+    @property
+    def environment(self) -> OwnEnvironment | None:
+        """The pipeline's own environment; None for Landfall's."""
+        return self._environment
 
     def _misfits(self, machines: Machines) -> Iterator[str]:
         """Yield what the pipeline asks of a cluster that it does not have."""

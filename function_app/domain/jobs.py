@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from function_app.config.environments import NAME as OWN_ENVIRONMENT
 from function_app.config.fields import Distribution
 from function_app.config.pipelines import Pipeline, is_own_script, processes_under
 from function_app.domain.records import Generation, RunRecord
@@ -218,6 +219,8 @@ def _logical_run(
         left_out |= {"arguments", "pass_paths"}
     if pipeline.train.distribution == "mpi":  # names stay as they were before there were others
         left_out |= {"distribution"}
+    if pipeline.train.environment is None:
+        left_out |= {"environment"}
     train = pipeline.train.model_dump(mode="json", exclude=left_out)
     machines = {
         "compute": pipeline.machines.cluster,
@@ -230,7 +233,7 @@ def _logical_run(
         "version": version.version,
         "fingerprint": generation.fingerprint,
         "train": {**train, **machines, "options": asdict(options)},
-        "environment": workspace.environment_id,
+        "environment": _environment_id(pipeline, workspace),
         "code": workspace.code_id,
         **({"again": again} if again is not None else {}),
     }
@@ -255,7 +258,7 @@ def _spec(
         display_name=f"{version} (generation {generation.number}, attempt 1)",
         experiment=f"{PREFIX}{version.dataset}",
         command=_command(pipeline, options),
-        environment_id=workspace.environment_id,
+        environment_id=_environment_id(pipeline, workspace),
         code_id=workspace.code_id,
         compute=machines.cluster,
         num_nodes=train.num_nodes,
@@ -275,6 +278,15 @@ def _spec(
         | {TRACEPARENT_TAG: traceparent},
         distribution=train.distribution,
     )
+
+
+def _environment_id(pipeline: Pipeline, workspace: Workspace) -> str:
+    """Return the id of the pipeline's own environment as `landfall publish` registers it, otherwise of Landfall's."""
+    if pipeline.environment is None:
+        return workspace.environment_id
+    environments, _, base = workspace.environment_id.partition("/environments/")
+    version = pipeline.environment.version(base.rpartition("/")[2])
+    return f"{environments}/environments/{OWN_ENVIRONMENT}/versions/{version}"
 
 
 def _command(pipeline: Pipeline, options: TrainingOptions) -> str:

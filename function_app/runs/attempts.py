@@ -114,6 +114,11 @@ def _why_final(remedy: Remedy, failure_class: FailureClass, run: RunRecord) -> s
             "the data are not to blame; check the cluster and its image (MPI, NVIDIA's driver, CUDA), then: "
             f"{submit_again(run)}"
         )
+    if failure_class is FailureClass.PACKAGES:
+        return (
+            "the data are not to blame; correct the packages of train.environment and run landfall publish, then: "
+            f"{submit_again(run)}"
+        )
     if failure_class is FailureClass.DATA_CHANGED:
         return f"to train on the data as they are: {submit_again(run)}"
     return f"{failure_class} is not tried again"

@@ -66,3 +66,12 @@ def test_a_rank_that_dies_ends_the_others_under_any_launcher(twin: TwinUnderTest
     twin.upload("widowed/v1", whole_version())
     run = twin.await_settled("widowed/v1")
     assert ("failed", "user_code", True) == (run["state"], run["failure_class"], "rank 1 is dead" in str(run)), run
+
+
+@pytest.mark.slow
+def test_packages_that_do_not_install_are_a_failure_of_their_own(twin: TwinUnderTest) -> None:
+    """Nothing was started; the notification says which package it is, and what to do."""
+    twin.upload("unpackable/v1", whole_version())
+    run = twin.await_settled("unpackable/v1")
+    assert ("failed", "packages") == (run["state"], run["failure_class"]), run
+    assert [True, True] == [words in str(run) for words in ("landfall-nosuch==1.0", "run landfall publish")], run

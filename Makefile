@@ -13,6 +13,8 @@ TWO_WORKERS := --numprocesses 2
 
 # A developer's sandbox or container may set this; the Functions worker would believe that it runs in Azure.
 unexport CONTAINER_NAME
+# The tests start hundreds of Python processes, each of which would compile the project's modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'

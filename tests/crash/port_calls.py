@@ -7,13 +7,14 @@ is known here before anybody thinks of it, and tests that go by these lists fail
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import function_app
@@ -207,8 +208,14 @@ def called(call: ast.Call) -> str:
 def site_of(frame: FrameType | None) -> str:
     """Name the function that calls: the innermost one of a flow, except the shared way to record an entry."""
     while frame is not None:
-        path, owner = Path(frame.f_code.co_filename), frame.f_code.co_qualname.partition(".<locals>")[0]
-        if path.parent in FLOWS and owner not in ("History.record", "<lambda>", "<genexpr>"):
-            return f"{path.stem}.{owner}"
+        if (site := _site_of_code(frame.f_code)) is not None:
+            return site
         frame = frame.f_back
     return "outside.the_steps"
+
+
+@functools.cache
+def _site_of_code(code: CodeType) -> str | None:
+    path, owner = Path(code.co_filename), code.co_qualname.partition(".<locals>")[0]
+    is_step = path.parent in FLOWS and owner not in ("History.record", "<lambda>", "<genexpr>")
+    return f"{path.stem}.{owner}" if is_step else None

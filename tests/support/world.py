@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -105,12 +106,22 @@ def clusters(**sizes: Any) -> Clusters:
     text = CLUSTERS
     if sizes:
         text = f"landfall-gpu: {{max_nodes: 100, sizes: [{json.dumps(sizes)}]}}"
+    return _parsed_clusters(text)
+
+
+@functools.cache
+def _parsed_clusters(text: str) -> Clusters:
     return Clusters(clusters=parse_clusters(text.encode(), "clusters.yaml"))
 
 
 def read_pipeline(text: str, name: str = "digits.yaml", on: Clusters | None = None) -> Pipeline:
     """A pipeline in a text, on the clusters of the tests."""
-    return parse_pipeline(text.encode(), name).on(on or clusters())
+    return _parsed(text, name).on(on or clusters())
+
+
+@functools.cache
+def _parsed(text: str, name: str) -> Pipeline:
+    return parse_pipeline(text.encode(), name)
 
 
 def own_script(text: str) -> str:
@@ -121,7 +132,7 @@ def own_script(text: str) -> str:
 
 def pipeline(on: Clusters | None = None, **changes: Any) -> Pipeline:
     """The pipeline of the tests, with members of its top level exchanged."""
-    return parse_pipeline(PIPELINE.encode(), "digits.yaml").model_copy(update=changes).on(on or clusters())
+    return _parsed(PIPELINE, "digits.yaml").model_copy(update=changes).on(on or clusters())
 
 
 def shard_content(*labels: int) -> bytes:

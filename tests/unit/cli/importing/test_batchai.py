@@ -106,7 +106,7 @@ def test_a_horovod_job_becomes_a_pipeline_that_can_be_checked(tmp_path: Path) ->
         in left["horovodSettings: --data=$AZ_BATCHAI_INPUT_SET"]
     )
     assert "train.environment" in left["containerSettings.imageSourceRegistry: https://mine.azurecr.io/horovod:1"]
-    assert "pip requirements" in left["jobPreparation.commandLine: pip install horovod==0.13.0 keras"]
+    assert "{requirements: environments" in left["jobPreparation.commandLine: pip install horovod==0.13.0 keras"]
     assert "Landfall does not know this member." == left["frobnicate: 1"]
     assert {
         *("environmentVariables", "secrets", "containerSettings.imageSourceRegistry.credentials", "cluster"),

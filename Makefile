@@ -13,7 +13,7 @@ TWO_WORKERS := --numprocesses 2
 
 # A developer's sandbox or container may set this; the Functions worker would believe that it runs in Azure.
 unexport CONTAINER_NAME
-# The tests start hundreds of Python processes, each of which would compile the project's modules anew.
+# The tests start hundreds of Python processes, each of which would compile the whole project again.
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets

@@ -144,16 +144,17 @@ def _refusal(url: str, response: httpx.Response) -> ApiError:
         message = f"{url} does not accept the key: pass --key or set LANDFALL_FUNCTION_KEY."
         return ApiError(message, status=response.status_code, code="unauthorized")
     answer = _json(response)
-    error = answer.get("error") if isinstance(answer, dict) else None
-    if isinstance(error, dict):
-        message = _with_details(str(error.get("message") or "no reason given"), error.get("details"))
-        return ApiError(message, status=response.status_code, code=str(error.get("code")))
+    if isinstance(answer, dict) and "code" in answer:
+        message = _with_errors(str(answer.get("detail") or "no reason given"), answer.get("errors"))
+        return ApiError(message, status=response.status_code, code=str(answer["code"]))
     body = one_line(response.text[:MAX_ANSWER_CHARS]) or "no body"
     return ApiError(f"{url} answered {response.status_code}: {body}", status=response.status_code, code="unknown")
 
 
-def _with_details(message: str, details: object) -> str:
-    lines = [one_line(str(d)) for d in details] if isinstance(details, list) else []
+def _with_errors(message: str, errors: object) -> str:
+    """Return the message, and below it what it does not say itself."""
+    parts = [str(e.get("detail")) for e in errors if isinstance(e, dict)] if isinstance(errors, list) else []
+    lines = [one_line(part) for part in parts if part not in message]
     return "\n".join([one_line(message), *(f"  {line[:MAX_ANSWER_CHARS]}" for line in lines)])
 
 

@@ -35,6 +35,7 @@ from function_app.domain.events import (
 
 if TYPE_CHECKING:
     from azure.functions import AsgiMiddleware
+    from starlette.responses import Response
 
 HOST_STORAGE = "AzureWebJobsStorage"
 METHODS = (
@@ -164,6 +165,16 @@ def _answer(status: int, members: dict[str, object]) -> HttpResponse:
     return HttpResponse(json.dumps(members), status_code=status, mimetype="application/json")
 
 
+@triggers.function_name("api_docs")
+@triggers.route("api/docs", methods=["GET"], auth_level=AuthLevel.ANONYMOUS)
+async def api_docs(req: HttpRequest) -> HttpResponse:
+    """Show the page that describes the API. It is the same for everyone, and the request has no part in it."""
+    from function_app.web.app import build_api_page
+
+    del req
+    return _passed_on(build_api_page())
+
+
 @triggers.function_name("http_api")
 @triggers.route("api/{*route}", methods=METHODS, auth_level=AuthLevel.FUNCTION)
 async def http_api(req: HttpRequest, context: Context) -> HttpResponse:
@@ -183,9 +194,19 @@ async def _handle(middleware: AsgiMiddleware, req: HttpRequest, context: Context
         answer: HttpResponse = await middleware.handle_async(req, context)
     except ValueError:
         # from the runtime, which decodes URL and headers; the web app itself lets no exception out
-        message = "the address or a header is malformed; both must be valid UTF-8"
-        return _answer(400, {"error": {"code": "malformed_request", "message": message, "details": []}})
+        from function_app.web.errors import MALFORMED, error_answer
+
+        refusal = error_answer(400, MALFORMED, "the address or a header is malformed; both must be valid UTF-8")
+        return _passed_on(refusal)
     return answer
+
+
+def _passed_on(answer: Response) -> HttpResponse:
+    """Return a response of the web app as the host takes it."""
+    headers = dict(answer.headers)
+    return HttpResponse(
+        bytes(answer.body), status_code=answer.status_code, headers=headers, mimetype=headers["content-type"]
+    )
 
 
 @cache

@@ -1,8 +1,8 @@
 """Lists of a version's files that come with the data: names and, where stated, sizes, checksums and counts.
 
-``SHA256SUMS`` and ``MD5SUMS`` as coreutils write them, CSV files, ``dataset.json`` of ``landfall pack``, and
-``dataset_info.json`` of TensorFlow Datasets. A list is written by others and may say anything, so its size and the
-number of its names are bounded, and every error names its line.
+``SHA256SUMS`` and ``MD5SUMS`` as coreutils write them, CSV files, ``dataset.json`` of ``landfall pack``,
+``dataset_info.json`` of TensorFlow Datasets, and the lists of the Hugging Face Hub. A list is written by others and
+may say anything, so its size and the number of its names are bounded, and every error names its line.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ TFDS_FILE = "dataset_info.json"
 TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 """Names that TensorFlow Datasets gives unless it states another template (``tensorflow_datasets/core/naming.py``)."""
 TFDS_DIGITS = 5
+README_FILE, INFOS_FILE = HUB_FILES = ("README.md", "dataset_infos.json")
+"""Lists of the Hugging Face Hub: see shard_validation/hub_lists.py."""
 _HEX_DIGITS = {"sha256": 64, "md5": 32, "crc32c": 8}
 HASHES = ("sha256", "md5")
 """Checksums that are taken only where a list may state them; CRC32C always is."""
@@ -81,6 +83,29 @@ class FileList:
     """Name of the list."""
     files: Mapping[str, StatedFile]
     """Path within the version → what is stated of it."""
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """Split → its number of records, where it is stated for the split as a whole."""
+    find: Callable[[Iterable[str]], Iterable[StatedFile]] | None = None
+    """Finds files that the list does not name, among those that are there; None where it names all."""
+
+    def among(self, names: Iterable[str]) -> Mapping[str, StatedFile]:
+        """Return the files of the version, those that are found among these names too. Raises FileListError."""
+        found = () if self.find is None else self.find(names)
+        return {**{file.name: file for file in found}, **self.files}
+
+    def wrong_total(self, split: str, num_records: int) -> str | None:
+        """Return why a split whose files have so many records together is not as stated; None where it is."""
+        stated = self.totals.get(split)
+        if stated is None and self.find is None:
+            return None
+        if stated is None:
+            return f"it states no number of records of split {split}; write its num_examples into dataset_info"
+        if stated == num_records:
+            return None
+        return (
+            f"split {split}: expected {stated} records (num_examples), got {num_records} in its files; upload the "
+            "files that differ or are missing, delete those that are superfluous, or correct the number"
+        )
 
 
 def reason_against(
@@ -108,13 +133,21 @@ def list_checksums(name: str) -> tuple[str, ...]:
     return _format(name)[1]
 
 
+def states_splits(name: str) -> bool:
+    """Whether a list of this name may state the split of each file."""
+    return _format(name)[0] is not _read_sums
+
+
 def read_file_list(name: str, content: bytes) -> FileList:
     """Read a list; its name says how. Raises FileListError."""
+    from shard_validation.hub_lists import HubList, read_hub_list
+
     read, _ = _format(name)
     if len(content) > MAX_LIST_BYTES:
         raise FileListError(f"{name}: more than {MAX_LIST_BYTES >> 20} MiB; name fewer files")
+    stated = HubList(files=read(name, content)) if read is not None else read_hub_list(name, content)
     files: dict[str, StatedFile] = {}
-    for file in read(name, content):
+    for file in stated.files:
         problem = _problem_of_name(file.name)
         if file.name in files:
             problem = f"{files[file.name].place} names it already"
@@ -123,24 +156,27 @@ def read_file_list(name: str, content: bytes) -> FileList:
         if problem is not None:
             raise FileListError(f"{name}: {file.place}: {shown(file.name[:MAX_NAME_CHARS])}: {problem}")
         files[file.name] = file
-    if not files:
+    if not files and stated.find is None:
         raise FileListError(f"{name}: it names no file")
-    return FileList(source=name, files=files)
+    return FileList(source=name, files=files, totals=stated.totals, find=stated.find)
 
 
 _Read = Callable[[str, bytes], Iterator[StatedFile]]
 
 
-def _format(name: str) -> tuple[_Read, tuple[str, ...]]:
+def _format(name: str) -> tuple[_Read | None, tuple[str, ...]]:
+    """Return how to read a list, and its checksums; None for those of the Hub, which say more than files."""
     if name in _JSON_FORMATS:
         return _read_json, ()
+    if name in HUB_FILES:
+        return None, ()
     lower = name.lower()
     if lower.endswith(".csv"):
         return _read_csv, HASHES
     for algorithm in HASHES:
         if algorithm in lower:
             return _read_sums, (algorithm,)
-    known = ", ".join(("SHA256SUMS", "MD5SUMS", *_JSON_FORMATS))
+    known = ", ".join(("SHA256SUMS", "MD5SUMS", *_JSON_FORMATS, *HUB_FILES))
     raise FileListError(f"{name}: how to read it is not known; name it {known}, or with the ending .csv")
 
 
@@ -280,8 +316,8 @@ def _landfall_files(name: str, members: Mapping[str, Any]) -> Iterator[StatedFil
                 name=str(shard["name"]),
                 place=place,
                 split=split,
-                size_bytes=_whole(name, place, "size_bytes", shard.get("size_bytes")),
-                num_records=_whole(name, place, "num_records", shard.get("num_records")),
+                size_bytes=whole_number(name, place, "size_bytes", shard.get("size_bytes")),
+                num_records=whole_number(name, place, "num_records", shard.get("num_records")),
                 checksums={} if crc is None else {"crc32c": _digest(name, place, "crc32c", str(crc))},
             )
 
@@ -305,7 +341,7 @@ def _tfds_files(name: str, members: Mapping[str, Any]) -> Iterator[StatedFile]:
                 name=_filled(str(split.get("filepathTemplate") or TFDS_TEMPLATE), values),
                 place=place,
                 split=of_split,
-                num_records=_whole(name, place, "shardLengths", length),
+                num_records=whole_number(name, place, "shardLengths", length),
             )
 
 
@@ -313,8 +349,8 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template)
 
 
-def _whole(name: str, place: str, member: str, value: object) -> int | None:
-    """Return a number of a JSON list, where protobuf writes it as a string."""
+def whole_number(name: str, place: str, member: str, value: object) -> int | None:
+    """Return a number of a list, also where it is written as a string. Raises FileListError."""
     if isinstance(value, (bool, float)):
         _refuse(name, place, f"{member}: {value!r} is not a whole number from 0")
     return None if value is None else _number(name, place, member, str(value))

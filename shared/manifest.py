@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast, get_args
 
+from shared.shard_names import SPLIT_KEY, split_in_name
+
 FORMAT_VERSION = 1
 SYNTHETIC: Literal["synthetic"] = "synthetic"
 """The format of synthetic data, which have no shards: the training generates the records."""
@@ -107,11 +109,22 @@ def _from_members(members: Mapping[str, Any]) -> Manifest:
 
 
 def fingerprint(shards: Iterable[ManifestShard]) -> str:
-    """Return the SHA-256 over the sorted (name, size, CRC32C) of the shards: the identity of the training data."""
+    """Return the SHA-256 over the sorted (name, size, CRC32C) of the shards: the identity of the training data.
+
+    The split of a shard counts too where its name does not say it: a list or a pipeline may change it.
+    """
     digest = hashlib.sha256()
-    for name, size_bytes, crc in sorted((s.name, s.size_bytes, s.crc32c) for s in shards):
-        digest.update(f"{name}\t{size_bytes}\t{crc}\n".encode())
+    for name, size_bytes, crc, split in sorted((s.name, s.size_bytes, s.crc32c, _unnamed_split(s)) for s in shards):
+        digest.update(f"{name}\t{size_bytes}\t{crc}{split}\n".encode())
     return digest.hexdigest()
+
+
+def _unnamed_split(shard: ManifestShard) -> str:
+    folders = shard.name.split("/")[:-1]
+    is_named = {shard.split, f"{SPLIT_KEY}{shard.split}"}.intersection(folders) or shard.split == split_in_name(
+        shard.name
+    )
+    return "" if is_named else f"\t{shard.split}"
 
 
 FeatureKind = Literal["int64", "float", "bytes"]

@@ -24,6 +24,14 @@ DATASET_MEANING = "1 to 63 lower-case letters, digits, - and _"
 VERSION_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 VERSION_MEANING = "1 to 64 letters, digits, . - and _"
 
+SPLIT_KEY = "split="
+"""Folder of a Hive partition that names the split, as Spark's ``partitionBy("split")`` writes it."""
+SPLIT_WORDS = {
+    "train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation",
+    "dev": "validation", "test": "test", "testing": "test", "eval": "test", "evaluation": "test",
+}  # fmt: skip
+"""Names of folders and files for splits → the split that the Hugging Face Hub takes them for."""
+
 _SPLIT = r"(?P<split>[A-Za-z][A-Za-z0-9_]{0,63})"
 _OF = r"(?P<index>\d{5,6})-of-(?P<count>\d{5,6})"
 _PATTERNS = (
@@ -64,6 +72,14 @@ def parse_shard_name(name: str) -> ShardName:
     if match is None:
         raise ShardNameError(f"{name!r} is not a shard name; name it like train-00003-of-00128.tfrecord")
     return _checked(name, match)
+
+
+def split_in_name(path: str) -> str | None:
+    """Return the split in a file's name with ``-of-N``, in whatever folder; None for another name."""
+    try:
+        return parse_shard_name(path.rpartition("/")[2]).split
+    except ShardNameError:
+        return None
 
 
 def _checked(name: str, match: re.Match[str]) -> ShardName:

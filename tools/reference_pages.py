@@ -92,8 +92,8 @@ written by any program and their events come in any order, twice or never.
   guess, and status, history and the tags of the model say so: use it where no marker can be written.
 
 With `marker`, `manifest` and `quiet`, the split of a file is, in this order: a folder named `train` or `split=train`;
-the first of `patterns` that matches its path; with `manifest`, the split in a name with `-of-N`; a draw by `shares`;
-or the only split. Files in a folder of a split that the
+the first of `patterns` that matches its path; with `manifest`, the split in a name with `-of-N`, then the split that
+the list states; a draw by `shares`; or the only split. Files in a folder of a split that the
 pipeline does not ask for, such as `test`, are ignored. So are names that begin with `_` or `.`, or end in `.crc`
 (`_started_…`, `_committed_…`, `_metadata`, everything below `_temporary`), and well-formed files without a record.
 A split that is drawn by a path changes when the files get other names; `draw_by` keeps what belongs together in one
@@ -120,6 +120,10 @@ With `manifest`, the name of the list says how it is read:
   `find . -name '*.parquet' -exec sha256sum {} + > SHA256SUMS`.
 - `dataset_info.json`, as TensorFlow Datasets writes it: the names of the shards and their numbers of records.
 - `dataset.json`, as `landfall pack` writes it: names, sizes, numbers of records and CRC32C.
+- `README.md` with the metadata of the Hugging Face Hub, as `push_to_hub` of `datasets` writes it: the files of each
+  split by `data_files` of `configs` (names, or at most 32 patterns such as `data/train-*`), without it by the Hub's
+  conventions; and `num_examples` of each split in `dataset_info`. `dataset_infos.json` states the same without
+  `data_files`. With several configs one must be `default`, or have `default: true`.
 - `….csv`: UTF-8, with a header of `name` and any of `split`, `size`, `records`, `sha256`, `md5`, `crc32c`. An empty
   cell states nothing.
 
@@ -131,8 +135,11 @@ data:
 ```
 
 What the list states of a file must hold. A file that differs is rejected (`differs_from_list`) with the line that
-it contradicts, as soon as both are there; a corrected file, or a list that agrees, takes that back. A `split` is
-compared with the one that follows from the path. Files that the list does not name are no part of the version:
+it contradicts, as soon as both are there; a corrected file, or a list that agrees, takes that back. A stated split
+decides where folder, patterns and name do not; where they do, it must be the same, and the version stays open until
+it is. So it does while the records of a split are not `num_examples`; `num_bytes` and `download_size` are sizes of
+other forms of the data, and not compared. A list that moves a file to another split opens the next generation, with
+the same files. Files that the list does not name are no part of the version:
 `landfall status` names them. Texts (`.md`, `.txt`, `.json`, `.yaml`, `.csv`, `.html`, `.pdf`) and files of splits
 that the pipeline does not ask for may be listed. A script of your own must read the files that the manifest names,
 not all in the folder. A new list opens the next generation. With a checksum for a file,

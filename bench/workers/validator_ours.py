@@ -26,7 +26,14 @@ def framing(path: str) -> int:
         return _num_records(source, None)
 
 
-def schema(path: str, size: int, encoding: str) -> int:
+class ByRanges:
+    """A file that is read as blobs are: by ranges, in chunks of the same size, and not by the library in C."""
+
+    def __init__(self, file: LocalFileSource) -> None:
+        self.name, self.size_bytes, self.read = file.name, file.size_bytes, file.read
+
+
+def schema(path: str, size: int, encoding: str, *, by_ranges: bool = False) -> int:
     """Check also two features of every example; return the records."""
     if encoding == "raw":
         image = FeatureSpec(name="image", kind="bytes", encoding="raw", dtype="uint8", shape=(size,))
@@ -35,7 +42,8 @@ def schema(path: str, size: int, encoding: str) -> int:
     else:
         image = FeatureSpec(name="image", kind="bytes", encoding="jpeg")
     with LocalFileSource(Path(path)) as source:
-        return _num_records(source, DataRequirements(features=(image, LABEL), images=ImagePolicy(decode="header")))
+        requirements = DataRequirements(features=(image, LABEL), images=ImagePolicy(decode="header"))
+        return _num_records(ByRanges(source) if by_ranges else source, requirements)
 
 
 def validate_blob(path: str) -> int:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.errors import CliError
 from cli.validate.inputs import ShardInput, find_inputs
 from shard_validation import COUNT_FILES
-from shard_validation.file_lists import MAX_LIST_BYTES, read_file_list
+from shard_validation.file_lists import (
+    HUB_FILES,
+    MAX_LIST_BYTES,
+    FileList,
+    FileListError,
+    list_checksums,
+    read_file_list,
+)
 from shared.safe_text import shown
-from shared.shard_names import ShardNameError, parse_shard_name
+from shared.shard_names import SPLIT_KEY, SPLIT_WORDS, ShardNameError, parse_shard_name
 
 if TYPE_CHECKING:
     from function_app.config.layouts import Layout
@@ -66,29 +73,49 @@ def find_files(arguments: Sequence[str]) -> Files:
             f"{shown(found[0].label)}: is no shard, by its name; nor is any other file. "
             "Pack the data: landfall pack --help"
         )
+    folders = [Path(argument) for argument in arguments if "://" not in argument]
     layout, splits = _layout([shard.name for shard in shards])
+    has_marker = any((folder / layout.marker).is_file() for folder in folders)
+    lists = [] if has_marker else list(_lists(folders))
+    for stated in lists:
+        if by_split := _by_list(stated, shards):
+            return Files(layout=_manifest(stated), by_split=by_split, has_marker=True)
     try:
         by_split = _by_split((layout.shard(shard.name, splits).split, shard) for shard in shards)
     except ShardNameError as error:
         raise CliError(f"{shown(str(error))}. Other files are in such folders: {', '.join(splits)}.") from error
-    folders = [Path(argument) for argument in arguments if "://" not in argument]
-    has_marker = any((folder / layout.marker).is_file() for folder in folders)
-    with_list = None if has_marker else _with_list(layout, folders)
-    return Files(layout=with_list or layout, by_split=by_split, has_marker=has_marker or with_list is not None)
+    if lists:
+        members = layout.model_dump(include={"patterns", "shares"}, exclude_defaults=True)
+        layout = _manifest(lists[0], **members)
+    return Files(layout=layout, by_split=by_split, has_marker=has_marker or bool(lists))
 
 
-def _with_list(layout: Layout, folders: Sequence[Path]) -> Layout | None:
-    """Return the layout with the file that lists the others; None where none can be read."""
+def _manifest(stated: FileList, **members: Any) -> Layout:
     from function_app.config.layouts import Layout
 
-    members = layout.model_dump(include={"patterns", "shares"}, exclude_defaults=True)
-    for path in (path for folder in folders for path in sorted(folder.glob("*")) if path.name not in COUNT_FILES):
-        with contextlib.suppress(ValueError, OSError):
-            found = Layout(kind="manifest", manifest=path.name, **members)
-            with path.open("rb") as file:
-                read_file_list(path.name, file.read(MAX_LIST_BYTES + 1))
-            return found
-    return None
+    return Layout(kind="manifest", manifest=stated.source, **members)
+
+
+def _lists(folders: Sequence[Path]) -> Iterator[FileList]:
+    """Yield the lists of files that can be read; the metadata of a README, which state least, come last."""
+    files = [file for folder in folders for file in folder.glob("*") if file.name not in COUNT_FILES]
+    for path in sorted(files, key=lambda file: (file.name in HUB_FILES, file)):
+        with contextlib.suppress(ValueError, OSError), path.open("rb") as file:
+            list_checksums(path.name)
+            yield read_file_list(path.name, file.read(MAX_LIST_BYTES + 1))
+
+
+def _by_list(stated: FileList, shards: Sequence[ShardInput]) -> dict[str, list[ShardInput]]:
+    """Return the shards by the splits that a list states; none where it does not state the split of each."""
+    by_name = {shard.name: shard for shard in shards}
+    try:
+        files = stated.among(by_name).values()
+        splits = sorted({file.split for file in files if file.split is not None})
+        members = [_manifest(stated).listed(file, splits) for file in files if file.name in by_name]
+    except (FileListError, ShardNameError):
+        return {}
+    is_stated = bool(splits) and all(file.split is not None for file in files)
+    return _by_split((member.split, by_name[member.name]) for member in members) if is_stated else {}
 
 
 def _stated_split(shard: ShardInput) -> str | None:
@@ -124,16 +151,12 @@ def _layout(paths: Sequence[str]) -> tuple[Layout, list[str]]:
 
 def _folder_of_split(path: str) -> str | None:
     """Return the split that a folder names, as `Layout.shard` finds it."""
-    from function_app.config.layouts import KNOWN_SPLITS, SPLIT_KEY
-
     folders = path.split("/")[:-1]
-    named = (f.removeprefix(SPLIT_KEY) for f in folders if f.startswith(SPLIT_KEY) or f in KNOWN_SPLITS)
+    named = (f.removeprefix(SPLIT_KEY) for f in folders if f.startswith(SPLIT_KEY) or f in SPLIT_WORDS)
     return next(named, None)
 
 
 def _first_word(path: str) -> str | None:
     """Return the split that a file's name begins with, such as that of `val-0.parquet`."""
-    from function_app.config.layouts import KNOWN_SPLITS
-
     word = re.match(r"[a-z]+(?![A-Za-z])", path.rpartition("/")[2])
-    return word[0] if word and word[0] in KNOWN_SPLITS else None
+    return word[0] if word and word[0] in SPLIT_WORDS else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -73,19 +74,30 @@ def deal(entries: Sequence[Entry], num_shards: int, *, seed: str) -> list[list[E
     return shards
 
 
-def split_off(entries: Sequence[Entry], share: float, *, seed: str) -> tuple[list[Entry], list[Entry]]:
-    """Return (train, validation); the validation gets the same share of each label, rounded."""
-    by_label: dict[int, list[Entry]] = {}
-    for entry in sorted(entries):
-        by_label.setdefault(entry.label, []).append(entry)
-    train: list[Entry] = []
-    validation: list[Entry] = []
-    for label, members in sorted(by_label.items()):
-        random.Random(f"{seed}/{label}").shuffle(members)  # noqa: S311 - an order, not a secret
-        num_validation = round(share * len(members))
-        validation += members[:num_validation]
-        train += members[num_validation:]
-    return train, validation
+def split_off(entries: Sequence[Entry], share: float, *, seed: int) -> dict[str, list[Entry]]:
+    """Return the splits train and, with a share, validation.
+
+    Each entry is drawn by its key and the seed alone: it stays in its split whatever else comes or goes. Only where
+    all would be in one split, the entry next to the limit is in the other one.
+    """
+
+    def position(entry: Entry) -> float:
+        digest = hashlib.sha256(f"{seed}/{entry.key}".encode("utf-8", "surrogatepass")).digest()
+        return int.from_bytes(digest[:8]) / 2**64
+
+    ordered = sorted(entries, key=position)
+    if not share or len(ordered) == 1:
+        return {"train": sorted(ordered)}
+    num_drawn = sum(position(entry) < share for entry in ordered)
+    num_drawn = min(max(num_drawn, 1), len(ordered) - 1)
+    return {"train": sorted(ordered[num_drawn:]), "validation": sorted(ordered[:num_drawn])}
+
+
+def note_of_draw(splits: Mapping[str, Sequence[Entry]], share: float, by: str) -> list[str]:
+    """Return a line about the entries that were drawn for the validation; no line where none were."""
+    num_drawn, total = len(splits.get("validation", ())), sum(map(len, splits.values()))
+    how = f"by {by} and --seed (--validation-share {share:g}; 0 for none)"
+    return [f"Drew {num_drawn:,} of {total:,} examples for the split validation, {how}."] if num_drawn else []
 
 
 def note(what: str, names: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from cli.progress import progress_bar
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
 
 DEFAULT_NUM_SHARDS = 8
+DEFAULT_SHARE = 0.1
 ROWS_FILE = ".landfall-pack.rows"
 """In the target folder while a table is packed: its values."""
 
@@ -73,9 +74,10 @@ _share = click.option(
     "--validation-share",
     type=click.FloatRange(0, 1, max_open=True),
     metavar="SHARE",
-    default=0.0,
+    default=DEFAULT_SHARE,
     callback=_checked_share,
-    help="Share of every class that becomes the split validation.",
+    help="Share that becomes the split validation where the source has none; 0 for none. An image is drawn by its "
+    "name and a row by its number, with --seed, so that it falls into the same split each time.",
 )
 
 
@@ -90,13 +92,16 @@ def pack() -> None:
 
 @pack.command(
     short_help="Pack a folder of images, one folder for each class.",
-    epilog="Example: landfall pack images photos --to shards --validation-share 0.1",
+    epilog="Example: landfall pack images photos --to shards",
 )
 @click.argument("folder", type=_FOLDER)
 @_common
 @_share
 def images(folder: Path, *, target: Path, shards: int, seed: int, validation_share: float) -> None:
-    """Pack FOLDER/<class>/*.jpg|png, or FOLDER/<split>/<class>/…; the bytes of the files are kept unchanged."""
+    """Pack FOLDER/<class>/*.jpg|png, or FOLDER/<split>/<class>/…; the bytes of the files are kept unchanged.
+
+    Without a folder of another split than train, a tenth of the images becomes the split validation.
+    """
     from cli.pack.images import find_images
 
     if target.resolve().is_relative_to(folder.resolve()):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.errors import CliError
-from cli.pack.collection import Entry, note, split_off
+from cli.pack.collection import Entry, note, note_of_draw, split_off
 from shard_validation.examples.message import Value
 from shared.manifest import FeatureSpec
 from shared.safe_text import one_line, shown
@@ -56,11 +56,14 @@ def find_images(root: Path, *, validation_share: float, seed: int) -> ImageFolde
     else:
         classes = tuple(f.name for f in folders)
         class_folders = folders
-        entries = entries_by_class(root, root, classes)
-        train, validation = split_off(entries, validation_share, seed=f"{seed}")
-        splits = {"train": train, **({"validation": validation} if validation_share else {})}
+        splits = {"train": entries_by_class(root, root, classes)}
+    drawn = list[str]()
+    if set(splits) == {"train"} and splits["train"]:
+        splits = split_off(splits["train"], validation_share, seed=seed)
+        drawn = note_of_draw(splits, validation_share, "their names")
     present = {entry.label for entries in splits.values() for entry in entries}
     notes = (
+        *drawn,
         *note("Classes without an image", [name for label, name in enumerate(classes) if label not in present]),
         *note(
             "Files left out because their names do not end in .jpg, .jpeg or .png", _not_images(root, class_folders)

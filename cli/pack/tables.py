@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import DISK_FULL, CliError
-from cli.pack.collection import Entry, split_off
+from cli.pack.collection import Entry, note_of_draw, split_off
 from shard_validation.examples.message import Value
 from shared.manifest import FeatureKind, FeatureSpec
 from shared.safe_text import shown
@@ -81,8 +81,7 @@ def read_table(path: Path, rows_file: Path, *, label: str | None, validation_sha
     entries = [Entry(f"{row:012d}", labels[row]) for row in range(table.num_rows)]
     if not entries:
         raise CliError(f"{path}: the table has no rows.")
-    train, validation = split_off(entries, validation_share, seed=f"{seed}")
-    splits = {"train": train, **({"validation": validation} if validation_share else {})}
+    splits = split_off(entries, validation_share, seed=seed)
     columns = {name: table.column(name) for name in table.column_names}
     return Table(
         splits=splits,
@@ -91,7 +90,10 @@ def read_table(path: Path, rows_file: Path, *, label: str | None, validation_sha
         columns=columns,
         label=label if classes else None,
         path=path,
-        notes=(f"Features: {_first([_described(feature) for feature in features])}.",),
+        notes=(
+            *note_of_draw(splits, validation_share, "their rows' numbers"),
+            f"Features: {_first([_described(feature) for feature in features])}.",
+        ),
         stamp=f"{facts.st_size} {facts.st_mtime_ns}",
     )
 

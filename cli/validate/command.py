@@ -17,7 +17,7 @@ import click
 from cli.progress import progress_bar
 from cli.validate.inputs import ShardInput, find_counts, find_inputs
 from cli.validate.judging import Judged, judge_all
-from cli.validate.listed import differences, read_list
+from cli.validate.listed import differences, listed_files, read_list
 from shard_validation import (
     MAX_COUNTS_BYTES,
     CountsError,
@@ -88,10 +88,13 @@ def validate(
             every.append(judged)
             _print(as_json(judged, read, with_statistics=statistics) if is_json else as_text(judged, read))
     stated = read_list(shards, data.layout) if is_set and data is not None else None
-    of_set = [judged for judged in every if stated is None or judged.shard.name in stated.files]
-    reasons = set_reasons(of_set, requirements, find_counts(shards), read) if is_set else []
+    listed = None
     if stated is not None and data is not None:
-        reasons += differences(every, stated, data.layout, data.splits)
+        listed = listed_files(stated, [judged.shard.name for judged in every], data)
+        read = listed.read
+    of_set = [judged for judged in every if listed is None or judged.shard.name in listed.shards]
+    reasons = set_reasons(of_set, requirements, find_counts(shards), read) if is_set else []
+    reasons += differences(every, listed) if listed is not None else []
     unfit = option_misfits(pipeline, every, read) if is_set and pipeline is not None else []
     if is_set:
         click.echo(set_as_json(reasons, unfit) if is_json else set_as_text(reasons, unfit))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,11 @@ from cli.validate.judging import Judged
 from shard_validation import Reason, ReasonCode
 from shard_validation.file_lists import MAX_LIST_BYTES, FileList, FileListError, read_file_list, reason_against
 from shared.safe_text import shown
-from shared.shard_names import ShardNameError
+from shared.shard_names import ShardName, ShardNameError
 
 if TYPE_CHECKING:
     from function_app.config.layouts import Layout
+    from function_app.config.pipelines import Data
 
 
 def read_list(arguments: Sequence[str], layout: Layout) -> FileList | None:
@@ -35,8 +37,47 @@ def read_list(arguments: Sequence[str], layout: Layout) -> FileList | None:
         raise click.UsageError(str(error)) from error
 
 
-def differences(every: Sequence[Judged], stated: FileList, layout: Layout, splits: Sequence[str]) -> list[Reason]:
-    """Return what is not as the list states: files that differ, that are missing, and that are of no split."""
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """The files that a list means."""
+
+    stated: FileList
+    shards: Mapping[str, ShardName]
+    """Those that the pipeline asks for, by their names."""
+    problems: Sequence[str]
+    """What is wrong with the list, in words."""
+
+    def read(self, name: str) -> ShardName:
+        """Return the shard of this name. Raises ShardNameError."""
+        if name not in self.shards:
+            raise ShardNameError(f"{name}: {self.stated.source} does not name it, or not as a file of the pipeline")
+        return self.shards[name]
+
+
+def listed_files(stated: FileList, names: Iterable[str], data: Data) -> Listed:
+    """Return the files that a list means, of these. Raises click.UsageError."""
+    from function_app.config.layouts import NoSplitError
+
+    shards, problems = dict[str, ShardName](), []
+    try:
+        files = stated.among(names)
+    except FileListError as error:
+        raise click.UsageError(str(error)) from error
+    for file in files.values():
+        try:
+            shard = data.layout.listed(file, data.splits)
+        except NoSplitError as error:
+            problems.append(f"{stated.source}: {file.place}: {error}")
+        except ShardNameError:
+            continue
+        else:
+            shards |= {file.name: shard} if shard.split in data.splits else {}
+    return Listed(stated=stated, shards=shards, problems=problems)
+
+
+def differences(every: Sequence[Judged], listed: Listed) -> list[Reason]:
+    """Return what is not as the list states: files that differ, are missing or of no split, and records of splits."""
+    stated = listed.stated
     reasons = [
         reason
         for judged in every
@@ -51,24 +92,21 @@ def differences(every: Sequence[Judged], stated: FileList, layout: Layout, split
             )
         )
     ]
-    there = {judged.shard.name for judged in every}
-    return reasons + [
-        _missing(name, stated) for name in stated.files if name not in there and _is_asked(name, layout, splits)
-    ]
+    there = {judged.shard.name: judged for judged in every}
+    reasons += [_reason(ReasonCode.DIFFERS_FROM_LIST, stated.source, problem) for problem in listed.problems]
+    missing = [name for name in listed.shards if name not in there]
+    for split in {} if missing else dict.fromkeys(shard.split for shard in listed.shards.values()):
+        verdicts = [there[name].verdict for name, shard in listed.shards.items() if shard.split == split]
+        total = sum(verdict.num_records for verdict in verdicts if verdict is not None)
+        if problem := stated.wrong_total(split, total):
+            reasons.append(_reason(ReasonCode.DIFFERS_FROM_LIST, stated.source, f"{stated.source}: {problem}"))
+    return reasons + [_missing(name, stated) for name in missing]
 
 
 def _missing(name: str, stated: FileList) -> Reason:
     message = f"{shown(name)}: is not there; {stated.source} names it in {stated.files[name].place}"
-    return Reason(code=ReasonCode.SET_SHARD_MISSING, shard=name, message=message)
+    return _reason(ReasonCode.SET_SHARD_MISSING, name, message)
 
 
-def _is_asked(name: str, layout: Layout, splits: Sequence[str]) -> bool:
-    from function_app.config.layouts import NoSplitError
-
-    try:
-        layout.shard(name, splits)
-    except NoSplitError:
-        return True
-    except ShardNameError:
-        return False
-    return True
+def _reason(code: ReasonCode, shard: str, message: str) -> Reason:
+    return Reason(code=code, shard=shard, message=message)

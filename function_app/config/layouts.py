@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 
@@ -17,15 +18,19 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from function_app.config.fields import Section, Split, matching
 from shard_validation import COUNT_FILES
-from shard_validation.file_lists import list_checksums
-from shared.shard_names import MAX_NAME_CHARS, DataFormat, ShardName, ShardNameError, parse_shard_name
+from shard_validation.file_lists import StatedFile, list_checksums, states_splits
+from shared.safe_text import shown
+from shared.shard_names import (
+    MAX_NAME_CHARS,
+    SPLIT_KEY,
+    SPLIT_WORDS,
+    DataFormat,
+    ShardName,
+    ShardNameError,
+    parse_shard_name,
+    split_in_name,
+)
 
-SPLIT_KEY = "split="
-"""Folder of a Hive partition that names the split, as Spark's ``partitionBy("split")`` writes it."""
-KNOWN_SPLITS = frozenset({
-    "train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval", "evaluation",
-})  # fmt: skip
-"""Folders of these names are splits, also where a pipeline does not ask for them: they must not end up in others."""
 DOCUMENTS = (".md", ".txt", ".json", ".yaml", ".yml", ".csv", ".html", ".pdf")
 """Endings of files that lie beside the shards and are often listed with them."""
 MAX_SHARE_ERROR = 1e-6
@@ -38,7 +43,11 @@ Pattern = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
 
 
 class NoSplitError(ShardNameError):
-    """Nothing says of which split a file is."""
+    """Nothing says of which split a file is, or its path and the list of the files contradict each other."""
+
+
+class _OtherSplitError(ShardNameError):
+    """The path says a split that the pipeline does not ask for."""
 
 
 class Layout(Section):
@@ -75,11 +84,22 @@ class Layout(Section):
                 "patterns, shares and draw_by need kind: marker, manifest or quiet, because names state the split"
             )
         list_checksums(self.manifest)
+        self._check_patterns()
         if self.shares and abs(sum(self.shares.values()) - 1) > MAX_SHARE_ERROR:
             raise ValueError(f"shares must add up to 1, got {sum(self.shares.values()):g}")
         if self.draw_by is not None and not self.shares:
             raise ValueError("draw_by needs shares")
         return self
+
+    def _check_patterns(self) -> None:
+        """Raise ValueError for a pattern of every file before others, which would never count."""
+        splits = list(self.patterns)
+        every = next((number for number, pattern in enumerate(self.patterns.values()) if pattern == "*"), None)
+        if every is not None and splits[every + 1 :]:
+            later = ", ".join(splits[every + 1 :])
+            raise ValueError(
+                f"patterns: '*' of {splits[every]} matches every file, so none is left for {later}; write it last"
+            )
 
     @property
     def has_any_names(self) -> bool:
@@ -145,28 +165,80 @@ class Layout(Section):
             data_format=_format(path),
         )
 
+    def listed(self, file: StatedFile, splits: Collection[str]) -> ShardName:
+        """Return the shard that a list means. Raises ShardNameError; NoSplitError where the list is to be corrected.
+
+        What the path says of the split must agree with the list. Where it says nothing, the list comes before a draw.
+        The list may state a split that the pipeline does not ask for.
+        """
+        try:
+            shard = self.shard(file.name, splits)
+            own = self._split_in_path(file.name, splits, by_list=file.split is not None)
+        except _OtherSplitError as error:
+            if file.split is not None and file.split in splits:
+                raise NoSplitError(
+                    f"{error}; the list says {shown(file.split)}: move the file, or correct it"
+                ) from error
+            raise
+        if own is not None and file.split not in (None, own):
+            raise NoSplitError(
+                f"{file.name} is of split {own} by its path, not of {shown(file.split)}; move it, or correct the "
+                "list or data.layout.patterns"
+            )
+        split = own or file.split or self._drawn_split(file.name, splits)
+        if split is None:
+            raise self._no_split(file.name)
+        return replace(shard, split=split)
+
     def _split_of(self, path: str, splits: Collection[str]) -> str:
+        split = self._split_in_path(path, splits, by_list=self._list_states_splits)
+        split = split or self._drawn_split(path, splits)
+        if split is None and splits and self._list_states_splits:
+            return next(iter(splits))  # where its verdict is kept: the list says the split, and may come later
+        if split is None:
+            raise self._no_split(path)
+        return split
+
+    @property
+    def _list_states_splits(self) -> bool:
+        return self.kind == "manifest" and states_splits(self.manifest)
+
+    def _split_in_path(self, path: str, splits: Collection[str], *, by_list: bool) -> str | None:
+        """Return the split that a path says; None where it says none.
+
+        ``by_list``: a list says the split, which may have another name there, such as validation of files in val/.
+        """
         *folders, _ = path.split("/")
         for folder in folders:
             split = folder.removeprefix(SPLIT_KEY)
             if split in splits:
                 return split
-            if folder.startswith(SPLIT_KEY) or folder in KNOWN_SPLITS:
-                raise ShardNameError(f"{path}: the pipeline asks for splits {', '.join(splits)}, not for {split}")
+            if folder.startswith(SPLIT_KEY) or folder in SPLIT_WORDS:
+                self._check_other(path, split, splits, by_list=by_list)
         for split, pattern in self.patterns.items():
             if fnmatchcase(path, pattern):
                 return split
-        if self.kind == "manifest" and (own := _split_in_name(path)) is not None:
+        if self.kind == "manifest" and (own := split_in_name(path)) is not None:
             if own in splits:
                 return own
-            raise ShardNameError(f"{path}: the pipeline asks for splits {', '.join(splits)}, not for {own}")
+            self._check_other(path, own, splits, by_list=by_list)
+        return None
+
+    def _check_other(self, path: str, split: str, splits: Collection[str], *, by_list: bool) -> None:
+        if not (by_list and SPLIT_WORDS.get(split) in splits):
+            raise _OtherSplitError(f"{path}: the pipeline asks for splits {', '.join(splits)}, not for {split}")
+
+    def _drawn_split(self, path: str, splits: Collection[str]) -> str | None:
+        """Return the split of a file of which nothing else says it: drawn, or the only one."""
         if self.shares:
-            return self._drawn(self._drawn_by(path, folders))
-        if len(splits) == 1 and not self.patterns:
-            return next(iter(splits))
-        raise NoSplitError(
-            f"{path} is of no split: put it into a folder named after a split, such as train/ or {SPLIT_KEY}train/, "
-            "or set data.layout.patterns or data.layout.shares"
+            return self._drawn(self._drawn_by(path, path.split("/")[:-1]))
+        return next(iter(splits)) if len(splits) == 1 and not self.patterns else None
+
+    def _no_split(self, path: str) -> NoSplitError:
+        in_list = ", let the list state its split" if self._list_states_splits else ""
+        return NoSplitError(
+            f"{path} is of no split: put it into a folder named after a split, such as train/ or {SPLIT_KEY}train/"
+            f"{in_list}, or set data.layout.patterns or data.layout.shares"
         )
 
     def _drawn_by(self, path: str, folders: Collection[str]) -> str:
@@ -215,14 +287,6 @@ def _check_path(path: str) -> None:
 def _is_hidden(name: str) -> bool:
     """Whether Spark ignores a name. The partitions of a column ``_c`` lie in ``_c=1``."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
-
-
-def _split_in_name(path: str) -> str | None:
-    """Return the split in a name with ``-of-N``, as TensorFlow Datasets and Hugging Face write it, too."""
-    try:
-        return parse_shard_name(path.rpartition("/")[2]).split
-    except ShardNameError:
-        return None
 
 
 def _format(path: str) -> DataFormat | None:

@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 
 from function_app.domain.errors import PipelineError
+from shard_validation.bounded_yaml import BoundedNodes, place_of
 from shared.safe_text import setting_value
 
 MAX_FILE_BYTES = 256 << 10
-MAX_DEPTH = 20
 
 
 def yaml_as_json(text: bytes, name: str) -> str:
@@ -57,21 +57,8 @@ def _lines(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, int]]:
         yield from _lines(value, (*path, name))
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without aliases (their expansion is not bounded), duplicate keys (the last one would win) and dates."""
-
-    depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.YAMLError(f"aliases are not allowed, {_place(event.start_mark)}")
-        if self.depth >= MAX_DEPTH:
-            raise yaml.YAMLError(f"nested more than {MAX_DEPTH} levels deep")
-        self.depth += 1
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
+class _Loader(BoundedNodes, yaml.SafeLoader):
+    """YAML without aliases, duplicate keys (the last one would win) and dates."""
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 (PyYAML's own)
         try:
@@ -79,20 +66,20 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, LookupError) as error:  # PyYAML's own, where a value does not fit its tag
             tag = node.tag.removeprefix("tag:yaml.org,2002:")
             raise yaml.YAMLError(
-                f"{setting_value(node.value)} is not a value of !!{tag}, {_place(node.start_mark)}"
+                f"{setting_value(node.value)} is not a value of !!{tag}, {place_of(node.start_mark)}"
             ) from error
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 (PyYAML's own)
         if not isinstance(node, yaml.MappingNode):
-            raise yaml.YAMLError(f"expected a mapping, {_place(node.start_mark)}")
+            raise yaml.YAMLError(f"expected a mapping, {place_of(node.start_mark)}")
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag != "tag:yaml.org,2002:str":
                 raise yaml.YAMLError(
-                    f"keys must be texts, got {setting_value(str(key.value))}, {_place(key.start_mark)}"
+                    f"keys must be texts, got {setting_value(str(key.value))}, {place_of(key.start_mark)}"
                 )
             if key.value in seen:
-                raise yaml.YAMLError(f"key {setting_value(key.value)} is repeated, {_place(key.start_mark)}")
+                raise yaml.YAMLError(f"key {setting_value(key.value)} is repeated, {place_of(key.start_mark)}")
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
@@ -106,7 +93,7 @@ def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
     text = str(loader.construct_scalar(node))
     if _AMBIGUOUS.fullmatch(text):
         meant = "write a number without leading zeros, _ and :, or a text in quotes"
-        raise yaml.YAMLError(f"{setting_value(text)} is ambiguous: {meant}, {_place(node.start_mark)}")
+        raise yaml.YAMLError(f"{setting_value(text)} is ambiguous: {meant}, {place_of(node.start_mark)}")
     is_int = node.tag == "tag:yaml.org,2002:int"
     number: int | float = loader.construct_yaml_int(node) if is_int else loader.construct_yaml_float(node)
     return number
@@ -120,7 +107,3 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _date_as_text)
 _Loader.add_constructor("tag:yaml.org,2002:int", _number)
 _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT_1_2, list("-+.0123456789"))
-
-
-def _place(mark: Any) -> str:
-    return f"line {mark.line + 1}, column {mark.column + 1}"

@@ -59,6 +59,10 @@ class VersionQuarantinedError(LandfallError):
 class OverrideError(LandfallError):
     """An override is not allowed by the pipeline; the message names the field and its limit."""
 
+    def __init__(self, name: str, problem: str = "") -> None:
+        super().__init__(f"{name[:100]}{problem}")
+        self.name = name
+
 
 class IdempotencyKeyError(LandfallError):
     """An idempotency key was used before, for another request; nothing was changed."""

@@ -16,14 +16,21 @@ from typing import Any
 from function_app.config.layouts import NoSplitError
 from function_app.domain.errors import ServiceUnavailableError
 from function_app.domain.records import NUM_BUCKETS, BlobFacts, ShardRecord, ShardState
-from function_app.domain.shard_paths import NotAShardError, ShardPlace, shard_place
+from function_app.domain.shard_paths import shard_place
 from function_app.ingest.listed_layouts import MAX_FILES, ListedVersion, Listing, StoredFile
 from function_app.ingest.rejections import add_first_rejection
 from function_app.ingest.stored_shards import accepted_rows, has_no_records, is_rejected_by_list, was_judged_for
 from function_app.notify.outbox import deliver
 from shard_validation import Reason, SourceError
-from shard_validation.file_lists import MAX_LIST_BYTES, FileList, FileListError, read_file_list, reason_against
-from shared.safe_text import shown
+from shard_validation.file_lists import (
+    MAX_LIST_BYTES,
+    FileList,
+    FileListError,
+    StatedFile,
+    read_file_list,
+    reason_against,
+)
+from shared.shard_names import ShardName, ShardNameError
 
 MAX_KEPT_LISTS = 2
 """Lists that a process keeps: every verdict is compared with one, and one may name 100,000 files."""
@@ -39,7 +46,7 @@ class _Compared(Listing):
     """None where there is no list, or none that can be read."""
     problems: Sequence[str] = ()
     """What is wrong with the list itself, in words."""
-    absent: Sequence[ShardPlace] = ()
+    absent: Sequence[ShardName] = ()
     """Listed files that are not in storage."""
     others: Sequence[StoredFile] = ()
     """Files in storage that the list does not name."""
@@ -53,7 +60,7 @@ class _Compared(Listing):
         return [
             file.name
             for file in self.files
-            if file.facts.last_modified > written_at and not stated[file.name].checksums
+            if file.facts.last_modified > written_at and not (file.name in stated and stated[file.name].checksums)
         ]
 
 
@@ -77,7 +84,8 @@ class ListVersion(ListedVersion[_Compared]):
         file = stated.files.get(shard.name)
         if self._settle(shard, stated):
             return False
-        if file is not None and not file.checksums and written_at > facts.last_modified:
+        is_found = file is None and stated.find is not None
+        if (is_found or (file is not None and not file.checksums)) and written_at > facts.last_modified:
             return False
         return self.is_full_with(shard, accepted, note["sizes"])
 
@@ -119,7 +127,7 @@ class ListVersion(ListedVersion[_Compared]):
 
     def _missing_of_split(self, split: str, files: list[StoredFile], listing: _Compared) -> Iterator[str]:
         del files
-        yield from (place.shard.name for place in listing.absent if place.shard.split == split)
+        yield from (shard.name for shard in listing.absent if shard.split == split)
 
     def _unlisted(self, split: str, listing: _Compared) -> Iterator[str]:
         yield from (file.name for file in listing.others if file.split == split)
@@ -135,50 +143,65 @@ class ListVersion(ListedVersion[_Compared]):
         listing = _Compared(files=found.files, markers=found.markers)
         if "" not in found.markers:
             return listing
+        there = {file.name for file in found.files}
         try:
             stated = self._read(found.markers[""])
+            members = stated.among(there)
         except FileListError as error:
             return replace(listing, problems=[str(error)])
-        asked, problems = self._asked(stated)
+        asked, problems = self._asked(members.values())
         if len(found.files) > MAX_FILES:
             problems.append(f"the folder has more than {MAX_FILES:,} files; delete those that are not listed")
-        there = {file.name for file in found.files}
+        files = [
+            _as_stated(replace(file, split=asked[file.name].split), stated)
+            for file in found.files
+            if file.name in asked
+        ]
         return replace(
             listing,
-            files=[_as_stated(file, stated) for file in found.files if file.name in asked],
+            files=files,
             others=[file for file in found.files if file.name not in asked],
-            absent=[place for name, place in asked.items() if name not in there],
+            absent=[shard for name, shard in asked.items() if name not in there],
             stated=stated,
-            problems=problems,
+            problems=[*problems, *self._wrong_totals(files, stated)],
         )
 
-    def _asked(self, stated: FileList) -> tuple[dict[str, ShardPlace], list[str]]:
+    def _asked(self, members: Iterable[StatedFile]) -> tuple[dict[str, ShardName], list[str]]:
         """Return the listed files that the pipeline asks for, and what is wrong with the others."""
-        asked, problems = dict[str, ShardPlace](), list[str]()
-        for file in stated.files.values():
+        asked, problems, data = dict[str, ShardName](), list[str](), self.pipeline.data
+        for file in members:
             try:
-                place = shard_place(f"{self.version}/{file.name}", self.services.pipelines)
-            except NotAShardError as error:
-                if isinstance(error.__cause__, NoSplitError):
-                    problems.append(f"{file.place}: {error}")
+                shard = data.layout.listed(file, data.splits)
+            except NoSplitError as error:
+                problems.append(f"{file.place}: {error}")
+            except ShardNameError:
                 continue
-            asked[file.name] = place
-            if file.split not in (None, place.shard.split):
-                problems.append(
-                    f"{file.place}: {shown(file.name)} is of split {place.shard.split} by its path, not of "
-                    f"{shown(file.split)}; move it, or correct the list or data.layout.patterns"
-                )
+            else:
+                if shard.split in data.splits:
+                    asked[file.name] = shard
         return asked, problems
 
+    def _wrong_totals(self, files: Sequence[StoredFile], stated: FileList) -> Iterator[str]:
+        """Yield the splits whose files are all accepted and together are not as the list states."""
+        for split in self.pipeline.data.splits:
+            rows = [file.accepted for file in files if file.split == split and not file.is_left_out]
+            accepted = [row for row in rows if row is not None]
+            if accepted and len(accepted) == len(rows):
+                problem = stated.wrong_total(split, sum(row.num_records for row in accepted))
+                yield from [problem] if problem else ()
+
     def _sizes(self, listing: _Compared, rows: Sequence[ShardRecord]) -> dict[str, list[int]]:
-        """Return the counters of the whole version: the listed files, and others that were accepted."""
-        listed = {(file.split, file.index) for file in listing.files if not file.is_left_out}
-        listed |= {(place.shard.split, place.shard.index) for place in listing.absent}
+        """Return the counters of the whole version: the listed files, and others that were accepted.
+
+        Verdicts are counted in the split that paths say, see Layout.shard.
+        """
+        layout, splits = self.pipeline.data.layout, self.pipeline.data.splits
+        names = [file.name for file in listing.files if not file.is_left_out] + [file.name for file in listing.absent]
+        kept = [layout.shard(name, splits) for name in names]
+        listed = {(shard.split, shard.index) for shard in kept}
         accepted = {(row.split, row.index) for row in accepted_rows(rows, self.pipeline)}
         counts = Counter((split, index % NUM_BUCKETS) for split, index in listed | accepted)
-        return {
-            split: [counts[split, bucket] for bucket in range(NUM_BUCKETS)] for split in self.pipeline.data.splits
-        }
+        return {split: [counts[split, bucket] for bucket in range(NUM_BUCKETS)] for split in splits}
 
     # -- verdicts that the list changes ------------------------------------------------------------------------
     def _settle_all(self, found: Listing, stated: FileList) -> bool:

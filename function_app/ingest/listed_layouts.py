@@ -85,7 +85,7 @@ class ListedVersion(VersionLayout, Generic[L]):
             accepted = [row for row in verdicts if row is not None]
             if not accepted or len(accepted) < len(verdicts):
                 return None
-            shards += [replace(row, index=n, num_shards=len(accepted)) for n, row in enumerate(accepted)]
+            shards += [replace(row, split=split, index=n, num_shards=len(accepted)) for n, row in enumerate(accepted)]
         return sorted(shards, key=lambda row: (row.split, row.index))
 
     def is_full_with(self, shard: ShardRecord, accepted: int | None, sizes: Mapping[str, list[int]]) -> bool:

@@ -84,23 +84,33 @@ def data_in_storage(run: RunRecord, services: RunServices) -> StoredShards:
         return StoredShards(replaced=(str(error),))
     if not shards:
         return StoredShards()
-    rows = sorted(services.ledger.shards(run.dataset_version), key=lambda row: row.state is ShardState.ACCEPTED)
-    by_name = {(row.split, row.name): row for row in rows}  # accepted ones count where a file has had two positions
     stored = _stored(run.dataset_version, services.shards)
+    by_name = _by_name(services.ledger.shards(run.dataset_version), stored)
     found = _Differences()
     for shard in shards:
-        found.add(shard, by_name.get((shard.split, shard.name)), stored.get(shard.name))
+        found.add(shard, by_name.get(shard.name), stored.get(shard.name))
     beside = _beside(run, shards, stored, services)
     return StoredShards(
         gone=tuple(found.gone),
         replaced=tuple(found.replaced),
         unjudged=tuple(found.unjudged),
-        added=tuple(
-            one.name for one in beside if not has_no_records(by_name.get((one.split, one.name)), stored[one.name])
-        ),
+        added=tuple(one.name for one in beside if not has_no_records(by_name.get(one.name), stored[one.name])),
         etags=_digest([*shards, *beside], stored),
         written_at=max((stored[one.name].last_modified for one in shards if one.name in stored), default=None),
     )
+
+
+def _by_name(rows: Iterable[ShardRecord], stored: Mapping[str, BlobFacts]) -> dict[str, ShardRecord]:
+    """Return the verdict on each file: where it has had two positions, that on its content, or an accepted one.
+
+    The split of a verdict says nothing here: a list may state another one.
+    """
+
+    def rank(row: ShardRecord) -> tuple[bool, bool]:
+        facts = stored.get(row.name)
+        return facts is not None and facts.etag == row.etag, row.state is ShardState.ACCEPTED
+
+    return {row.name: row for row in sorted(rows, key=rank)}
 
 
 @dataclass(frozen=True)

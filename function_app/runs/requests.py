@@ -152,7 +152,7 @@ def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> TrainingOpti
         limit = pipeline.train.overrides.get(name)
         if limit is None:
             offered = ", ".join(sorted(pipeline.train.overrides)) or "none"
-            raise OverrideError(f"{name[:100]} cannot be overridden; pipeline {pipeline.pipeline} offers {offered}")
+            raise OverrideError(name, f" cannot be overridden; pipeline {pipeline.pipeline} offers {offered}")
         _check_type(name, value, getattr(options, name))
         _check_limit(name, value, limit)
     return replace(options, **{name: _like(getattr(options, name), value) for name, value in overrides.items()})
@@ -162,11 +162,11 @@ def _check_type(name: str, value: Any, own: Any) -> None:
     """Check a value against the type of the pipeline's own value: an int is a float, a bool is no int."""
     accepted = (int, float) if isinstance(own, float) else type(own)
     if isinstance(value, bool) != isinstance(own, bool) or not isinstance(value, accepted):
-        raise OverrideError(f"{name}: expected {type(own).__name__}, got {str(value)[:100]!r}")
+        raise OverrideError(name, f": expected {type(own).__name__}, got {str(value)[:100]!r}")
     if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
-        raise OverrideError(f"{name}: expected at most {MAX_TEXT_CHARS} characters, got {len(value)}")
+        raise OverrideError(name, f": expected at most {MAX_TEXT_CHARS} characters, got {len(value)}")
     if isinstance(own, float) and not _is_finite(value):
-        raise OverrideError(f"{name}: expected a finite number, got {str(value)[:100]}")
+        raise OverrideError(name, f": expected a finite number, got {str(value)[:100]}")
 
 
 def _is_finite(value: float) -> bool:
@@ -179,11 +179,11 @@ def _is_finite(value: float) -> bool:
 
 def _check_limit(name: str, value: Any, limit: Limit) -> None:
     if limit.allowed and value not in limit.allowed:
-        raise OverrideError(f"{name}: expected one of {list(limit.allowed)}, got {value!r}")
+        raise OverrideError(name, f": expected one of {list(limit.allowed)}, got {value!r}")
     if limit.minimum is not None and value < limit.minimum:
-        raise OverrideError(f"{name}: expected at least {limit.minimum}, got {value}")
+        raise OverrideError(name, f": expected at least {limit.minimum}, got {value}")
     if limit.maximum is not None and value > limit.maximum:
-        raise OverrideError(f"{name}: expected at most {limit.maximum}, got {value}")
+        raise OverrideError(name, f": expected at most {limit.maximum}, got {value}")
 
 
 def _like(own: Any, value: Any) -> Any:

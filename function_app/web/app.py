@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import cache
 
 from fastapi import FastAPI
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from function_app.services import Services
 from function_app.web.actions import actions
-from function_app.web.errors import add_error_handlers, error_answer
+from function_app.web.api_page import api_page
+from function_app.web.errors import add_error_handlers, codes, document_problems, error_answer
 from function_app.web.pages import add_page_errors, pages
 from function_app.web.routes import router
 
@@ -21,11 +24,24 @@ MAX_BODY_BYTES = 64 << 10
 
 def build_web_app(services: Callable[[], Services]) -> ASGIApp:
     """Return the web app; requests call ``services`` when they need them, so a misconfigured app still answers."""
-    app = FastAPI(title="Landfall", version="0.1.0", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None)
+    app = _api()
     app.state.services = services
+    return Guard(app)
+
+
+@cache
+def build_api_page() -> Response:
+    """Return the page that describes the API."""
+    return api_page(_api().openapi(), codes())
+
+
+def _api() -> FastAPI:
+    app = FastAPI(title="Landfall", version="0.1.0", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None)
     app.include_router(router)
     add_error_handlers(app)
-    return Guard(app)
+    document = app.openapi
+    app.openapi = cache(lambda: document_problems(document()))  # type: ignore[method-assign]  # as FastAPI's documentation says
+    return app
 
 
 def build_pages_app(services: Callable[[], Services]) -> ASGIApp:

@@ -57,18 +57,27 @@ class RunRequest(BaseModel):
     )
 
 
-class ErrorBody(BaseModel):
-    """An error."""
+class ProblemPart(BaseModel):
+    """One thing that is wrong, and where in the request."""
 
-    code: str
-    message: str
-    details: list[str] = Field(default_factory=list)
+    detail: str
+    pointer: str | None = Field(
+        default=None, description="Place in the body, as a JSON Pointer (RFC 6901) after `#`: `#/overrides/epochs`."
+    )
+    parameter: str | None = Field(default=None, description="Name of the parameter or header.")
 
 
-class Error(BaseModel):
-    """The body of every error response."""
+class Problem(BaseModel):
+    """The body of every error response: problem details as RFC 9457 defines them."""
 
-    error: ErrorBody
+    type: str = Field(description="Reference that identifies the kind of problem; it ends with the code.")
+    title: str = Field(description="The kind of problem in words, always the same.")
+    status: int
+    detail: str = Field(description="What is wrong with this request, and what to do.")
+    code: str = Field(description="Name of the kind of problem, for programs.")
+    errors: list[ProblemPart] = Field(
+        default_factory=list, description="Each thing that is wrong, if there are several."
+    )
 
 
 class ReasonBody(BaseModel):

@@ -1,9 +1,11 @@
-"""Error responses of the API: one shape, stable codes, and no stack traces."""
+"""Error responses of the API: problem details (RFC 9457) with stable codes and no stack traces."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -29,14 +31,16 @@ from function_app.domain.errors import (
     VersionNotWholeError,
     VersionQuarantinedError,
 )
-from function_app.web.bodies import NOT_UNICODE
+from function_app.web.bodies import NOT_UNICODE, Problem, ProblemPart
 from function_app.web.routes import router
 from shared.errors import LandfallError
 from shared.safe_text import mask_secrets, one_line
 
 logger = logging.getLogger(__name__)
 
-MAX_DETAILS = 1000
+MAX_ERRORS = 1000
+MAX_IN_MESSAGE = 3
+PROBLEM_JSON = "application/problem+json"
 MALFORMED = "malformed_request"
 """Code of requests that cannot even be read."""
 
@@ -55,15 +59,51 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     ReplayRefusedError: (409, "replay_refused"),
     ServiceUnavailableError: (503, "service_unavailable"),
 }
+OTHER_CODES = {
+    MALFORMED: 400,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "body_too_large": 413,
+    "invalid_request": 422,
+    "internal": 500,
+    "misconfigured": 503,
+}
+"""Code → status of what is found out before or beside the errors of the domain."""
 
 
 def error_answer(
-    status: int, code: str, message: str, details: Sequence[str] = (), headers: Mapping[str, str] | None = None
+    status: int, code: str, message: str, errors: Sequence[ProblemPart] = (), headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """Return an error response. Its texts repeat requests, so they are shown without secrets and on one line."""
-    shown = [one_line(mask_secrets(detail)) for detail in details[:MAX_DETAILS]]
-    body = {"error": {"code": code, "message": one_line(mask_secrets(message)), "details": shown}}
-    return JSONResponse(body, status_code=status, headers=headers)
+    problem = Problem(
+        type=f"/api/docs#{code}",
+        title=code.replace("_", " ").capitalize(),
+        status=status,
+        detail=_shown(message),
+        code=code,
+        errors=[part.model_copy(update={"detail": _shown(part.detail)}) for part in errors[:MAX_ERRORS]],
+    )
+    body = problem.model_dump(exclude_none=True)
+    return JSONResponse(body, status_code=status, headers=headers, media_type=PROBLEM_JSON)
+
+
+def _shown(text: str) -> str:
+    return one_line(mask_secrets(text))
+
+
+def codes() -> dict[str, int]:
+    """Return every code with its status."""
+    return OTHER_CODES | {code: status for status, code in STATUSES.values()}
+
+
+def document_problems(document: dict[str, Any]) -> dict[str, Any]:
+    """Give the error responses of an OpenAPI document their media type; FastAPI knows one type for all responses."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                if status >= "400" and "content" in response:
+                    response["content"] = {PROBLEM_JSON: response["content"]["application/json"]}
+    return document
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -91,31 +131,52 @@ async def _landfall_error(_: Request, error: Exception) -> JSONResponse:
     status, code = next((value for kind, value in STATUSES.items() if isinstance(error, kind)), (0, ""))
     if not status:
         return internal_error(error)
-    return error_answer(status, code, str(error), _details(error))
+    return error_answer(status, code, str(error), _parts(error))
 
 
-def _details(error: Exception) -> Sequence[str]:
+def _parts(error: Exception) -> list[ProblemPart]:
+    if isinstance(error, OverrideError):
+        return [ProblemPart(detail=str(error), pointer=_pointer(("overrides", error.name)))]
+    if isinstance(error, IdempotencyKeyError):
+        return [ProblemPart(detail=str(error), parameter="Idempotency-Key")]
     if isinstance(error, ScriptRefusedError):
-        return error.findings
+        return [ProblemPart(detail=finding) for finding in error.findings]
     if isinstance(error, ConfigurationError):
-        return error.problems
-    return error.missing if isinstance(error, VersionNotWholeError) else ()
+        return [ProblemPart(detail=problem) for problem in error.problems]
+    return [ProblemPart(detail=shard) for shard in error.missing] if isinstance(error, VersionNotWholeError) else []
 
 
 async def _invalid_request(_: Request, error: Exception) -> JSONResponse:
     found = error.errors() if isinstance(error, RequestValidationError) else []
-    details = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in found]
+    parts = [_invalid_part(one["loc"], one["msg"]) for one in found]
     if any(one["type"] == NOT_UNICODE for one in found):
-        return error_answer(400, MALFORMED, "the body contains text that is not valid Unicode", details)
-    return error_answer(422, "invalid_request", "the request is not valid; see the details", details)
+        return error_answer(400, MALFORMED, "the body contains text that is not valid Unicode", parts)
+    message = "; ".join(part.detail for part in parts[:MAX_IN_MESSAGE]) or "the request is not valid"
+    return error_answer(422, "invalid_request", message, parts)
+
+
+def _invalid_part(place: Sequence[str | int], message: str) -> ProblemPart:
+    """Return one of pydantic's errors, whose place begins with the part of the request: `("body", "dataset")`."""
+    source, *path = place
+    if source != "body":
+        name = ".".join(map(str, path))
+        return ProblemPart(detail=f"{source} {name}: {message}", parameter=name)
+    if path and isinstance(path[0], int):  # where the text of the body stops being JSON
+        return ProblemPart(detail=f"body, character {path[0]}: {message}")
+    return ProblemPart(detail=f"{'.'.join(map(str, path)) or 'body'}: {message}", pointer=_pointer(path))
+
+
+def _pointer(path: Sequence[str | int]) -> str:
+    """Return a JSON Pointer as the fragment of a URI."""
+    return "#" + "".join(f"/{quote(str(part).replace('~', '~0').replace('/', '~1'))}" for part in path)
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    codes = {400: MALFORMED, 404: "not_found", 405: "method_not_allowed"}
     message = str(getattr(error, "detail", "")) or "the request failed"
+    names = {status: code for code, status in OTHER_CODES.items()}
     headers = {"Allow": _allowed_methods(request)} if status == HTTP_405_METHOD_NOT_ALLOWED else None
-    return error_answer(status, codes.get(status, "http_error"), message, headers=headers)
+    return error_answer(status, names.get(status, "http_error"), message, headers=headers)
 
 
 def _allowed_methods(request: Request) -> str:

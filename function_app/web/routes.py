@@ -25,10 +25,10 @@ from function_app.web.bodies import (
     DeadLetterBody,
     DeadLettersBody,
     DeadLetterSummary,
-    Error,
     HistoryBody,
     HoldBody,
     PipelinesBody,
+    Problem,
     RequestedSweepBody,
     RunBody,
     RunRequest,
@@ -63,7 +63,7 @@ IdempotencyKey = Annotated[
 
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the description of error responses for the OpenAPI document."""
-    return {status: {"model": Error, "description": REFUSALS[status]} for status in statuses}
+    return {status: {"model": Problem, "description": REFUSALS[status]} for status in statuses}
 
 
 REFUSALS = {

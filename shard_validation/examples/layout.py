@@ -36,6 +36,8 @@ _COPIED_BYTES = 16 << 10
 """Larger byte values are returned as views of the payload; more bytes of numbers have no layout."""
 MIN_WALKED_BYTES = 32 << 10
 """From this size, walking is cheaper than the runtime, which copies the values and serializes them to compare."""
+MIN_TOGETHER = 32
+"""Fewer examples are checked faster one by one than at once."""
 _FLOAT_BYTES = 4
 _MAX_VARINT_BYTES = 9
 """The longest encoding of a number that is not negative."""
@@ -48,7 +50,7 @@ class NotPlainError(ValueError):
     """The payload is not encoded as writers do it, or is not worth a layout."""
 
 
-class _Span(NamedTuple):
+class Span(NamedTuple):
     """Where one byte value, or all numbers of a feature, lie."""
 
     name: str
@@ -124,7 +126,7 @@ def compile_walk(specs: Sequence[FeatureSpec]) -> ReadValues:
     def read(payload: Payload) -> Sequence[Values] | None:
         values: list[Any] = [None] * len(specs)
         try:
-            for span in _few_spans(payload):
+            for span in few_spans(payload):
                 found = _read(payload, span)
                 place = places.get(span.name)
                 if place is None:
@@ -139,7 +141,7 @@ def compile_walk(specs: Sequence[FeatureSpec]) -> ReadValues:
     return read
 
 
-def _read(payload: Payload, span: _Span) -> Sequence[Any]:
+def _read(payload: Payload, span: Span) -> Sequence[Any]:
     """Return the values in a span. Raises NotPlainError, for integers even where the feature is not needed."""
     if span.kind == "float":
         return struct.unpack_from(f"<{span.size // _FLOAT_BYTES}f", payload, span.start)
@@ -153,7 +155,7 @@ class _Split:
     """A payload split by `struct` into fields: alternately the bytes between the values, and the values."""
 
     def __init__(self, example: bytes) -> None:
-        self.spans: dict[str, list[_Span]] = {}
+        self.spans: dict[str, list[Span]] = {}
         self.around: list[int] = []
         """Fields that are not values."""
         self.first: dict[str, int] = {}
@@ -161,7 +163,7 @@ class _Split:
         self.integers: list[int] = []
         """Fields of integers, which are checked even where the feature is not needed: they may be malformed."""
         layout, num_fields, position = ["<"], 0, 0
-        for span in _few_spans(example):
+        for span in few_spans(example):
             layout.append(f"{span.start - position}s{_format(span)}")
             self.around.append(num_fields)
             self.spans.setdefault(span.name, []).append(span)
@@ -174,17 +176,17 @@ class _Split:
         self.unpack = struct.Struct("".join([*layout, f"{len(example) - position}s"])).unpack
 
 
-def _num_fields(span: _Span) -> int:
+def _num_fields(span: Span) -> int:
     if span.kind == "float":
         return span.size // _FLOAT_BYTES
     return 0 if _is_viewed(span) else 1
 
 
-def _is_viewed(span: _Span) -> bool:
+def _is_viewed(span: Span) -> bool:
     return span.kind == "bytes" and span.size > _COPIED_BYTES
 
 
-def _format(span: _Span) -> str:
+def _format(span: Span) -> str:
     if span.kind == "float":
         return f"{span.size // _FLOAT_BYTES}f"
     return f"{span.size}{'x' if _is_viewed(span) else 's'}"
@@ -228,43 +230,44 @@ def _integers(content: bytes) -> list[int]:
     return values
 
 
-def _few_spans(example: Payload) -> list[_Span]:
+def few_spans(example: Payload) -> list[Span]:
+    """Return where the values of a plain example lie. Raises NotPlainError, also where there are many."""
     spans = list(islice(_spans(example), _MAX_SPANS + 1))
     if len(spans) > _MAX_SPANS or any(span.kind != "bytes" and span.size > _COPIED_BYTES for span in spans):
         raise NotPlainError
     return spans
 
 
-def _spans(example: Payload) -> Iterator[_Span]:
+def _spans(example: Payload) -> Iterator[Span]:
     """Yield the spans of the values in order. Raises NotPlainError."""
-    position = _inside(example, 0, len(example), _FIRST, to_end=True)[0]
+    position = inside(example, 0, len(example), _FIRST, to_end=True)[0]
     names: set[str] = set()
     while position < len(example):
-        entry, position = _inside(example, position, len(example), _FIRST)
-        key_start, key_stop = _inside(example, entry, position, _FIRST)
+        entry, position = inside(example, position, len(example), _FIRST)
+        key_start, key_stop = inside(example, entry, position, _FIRST)
         name = bytes(example[key_start:key_stop]).decode()
         if name in names:
             raise NotPlainError
         names.add(name)
-        feature, _ = _inside(example, key_stop, position, _SECOND, to_end=True)
+        feature, _ = inside(example, key_stop, position, _SECOND, to_end=True)
         yield from _spans_of_feature(example, name, feature, position)
 
 
-def _spans_of_feature(example: Payload, name: str, feature: int, end: int) -> Iterator[_Span]:
+def _spans_of_feature(example: Payload, name: str, feature: int, end: int) -> Iterator[Span]:
     kind = _KINDS.get(example[feature]) if feature < end else None
     if kind is None:
         raise NotPlainError
-    start, _ = _inside(example, feature, end, example[feature], to_end=True)
+    start, _ = inside(example, feature, end, example[feature], to_end=True)
     if start == end:
         raise NotPlainError
     while start < end:
-        value, start = _inside(example, start, end, _FIRST, to_end=kind != "bytes")
+        value, start = inside(example, start, end, _FIRST, to_end=kind != "bytes")
         if kind != "bytes" and (value == start or (kind == "float" and (start - value) % _FLOAT_BYTES)):
             raise NotPlainError
-        yield _Span(name, kind, value, start)
+        yield Span(name, kind, value, start)
 
 
-def _inside(example: Payload, position: int, end: int, tag: int, *, to_end: bool = False) -> tuple[int, int]:
+def inside(example: Payload, position: int, end: int, tag: int, *, to_end: bool = False) -> tuple[int, int]:
     """Return start and end of the content of a length-delimited field. Raises NotPlainError."""
     if position >= end or example[position] != tag:
         raise NotPlainError

@@ -6,7 +6,9 @@ Source of the layout: shared/record_framing.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -27,13 +29,16 @@ from shared.record_framing import (
 
 ReportFault = Callable[[Fault, int, int], None]
 """Takes a fault, the record's index and its byte offset."""
+CheckMany = Callable[[Chunk, "array[int]", int], Iterator[tuple[int, int, Fault]] | None]
+"""Takes consecutive records, the sizes of their payloads, and the index of the first. Returns their faults, with the
+index and the offset of each record; None where the records are to be checked one by one."""
 
 _HEADER = struct.Struct("<QI")
 _TRAILER_AND_HEADER = struct.Struct("<IQI")
 _TRAILER = struct.Struct("<I")
 _LENGTH = struct.Struct("<Q")
 _MAX_KNOWN_LENGTHS = 4096
-_BATCH_RECORDS = 256
+_BATCH_RECORDS = 1024
 _COPIED_BYTES = 1 << 10
 """Smaller payloads are copied: a view costs more than so few bytes."""
 _REMEMBERED_BYTES = 32 << 10
@@ -63,6 +68,7 @@ class RecordFraming:
         limits: Limits,
         report: ReportFault,
         check_payload: PayloadCheck | None = None,
+        check_many: CheckMany | None = None,
         *,
         offset: int = 0,
         num_records: int = 0,
@@ -75,6 +81,7 @@ class RecordFraming:
         self._limits = limits
         self._report = report
         self._check_payload = check_payload
+        self._check_many = check_many or _one_by_one
         self.max_payload_bytes = limits.max_record_bytes
         """Longest payload that is not reported because of its length."""
         if check_payload is not None:
@@ -102,10 +109,20 @@ class RecordFraming:
     def take_sound(self, stretch: SoundStretch) -> None:
         """Check the payloads of whole records whose framing and CRCs were found to be sound."""
         if self._check_payload is not None:
-            self._check_sound(self._check_payload, stretch.content(), stretch.ends())
+            content, ends = stretch.content(), stretch.ends()
+            sizes = (end - begin - FRAME_OVERHEAD_BYTES for begin, end in pairwise((0, *ends)))
+            if not self._check_together(content, sizes):
+                self._check_sound(self._check_payload, content, ends)
         self.num_payload_bytes += stretch.num_payload_bytes
         self.num_records += stretch.num_records
         self.offset += stretch.num_bytes
+
+    def _check_together(self, records: Chunk, sizes: Iterable[int]) -> bool:
+        """Check consecutive sound records at once. Returns whether that was possible."""
+        faults = self._check_many(records, array("q", sizes), self.num_records)
+        for index, begin, fault in faults or ():
+            self._report(fault, index, self.offset + begin)
+        return faults is not None
 
     def _check_sound(self, check_payload: PayloadCheck, records: memoryview, ends: list[int]) -> None:
         begin = 0
@@ -153,7 +170,7 @@ class RecordFraming:
             self._last_length = length
             if not payloads:
                 return position
-            self._check_batch(payloads, stored_crcs, position - begin)
+            self._check_batch(payloads, stored_crcs, chunk[begin:position])
 
     def _is_ordinary(self, length: int, length_crc: int) -> bool:
         """Whether a header has a matching CRC and an acceptable length."""
@@ -163,12 +180,14 @@ class RecordFraming:
             self._known_lengths[length] = length_crc
         return True
 
-    def _check_batch(self, payloads: list[Chunk], stored_crcs: list[int], num_bytes: int) -> None:
-        """Check the CRCs of consecutive records, ``num_bytes`` with their framing, and the sound payloads."""
+    def _check_batch(self, payloads: list[Chunk], stored_crcs: list[int], records: Chunk) -> None:
+        """Check the CRCs of consecutive records, and the sound payloads."""
+        num_bytes = len(records)
         crcs = list(map(crc32c, payloads))
-        are_sound = are_masked(crcs, stored_crcs)
-        if not are_sound or self._check_payload is not None:
-            self._check_each(payloads, crcs, stored_crcs if not are_sound else None)
+        if not are_masked(crcs, stored_crcs):
+            self._check_each(payloads, crcs, stored_crcs)
+        elif self._check_payload is not None and not self._check_together(records, map(len, payloads)):
+            self._check_each(payloads, crcs, None)
         if num_bytes >= _REMEMBERED_BYTES * len(payloads):
             self._remember(payloads, crcs)
         self.num_payload_bytes += num_bytes - FRAME_OVERHEAD_BYTES * len(payloads)
@@ -305,6 +324,10 @@ class StraddlingRecord:
         self._num_payload_bytes += len(piece)
         if self._keeps_payload:
             self._pieces.append(bytes(piece))
+
+
+def _one_by_one(_records: Chunk, _sizes: array[int], _index: int) -> None:
+    """Check no records together."""
 
 
 _unpack_next = _TRAILER_AND_HEADER.unpack_from

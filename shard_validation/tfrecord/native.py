@@ -30,8 +30,6 @@ _MAX_RECORDS = 16_384
 """Records in one stretch: with small records, the list of their ends would outgrow the records."""
 _NUM_HELD = 2
 """Stretches that each thread may read before the first of them was checked."""
-_LARGE_BYTES = 16 << 10
-"""Smaller examples are checked faster by the thread that has just taken their CRC: they are in its cache."""
 
 
 @runtime_checkable
@@ -94,12 +92,9 @@ def sound_stretches(
 ) -> Iterator[SoundStretch]:
     """Yield sound records from ``start`` to the end, or to the first record that framing.py must check.
 
-    ``held`` keeps their content for the caller; where the first record is small, nothing is yielded then.
-    Raises SourceChangedError at the end of a file that has changed.
+    ``held`` keeps their content for the caller. Raises SourceChangedError at the end of a file that has changed.
     """
     reading = _Reading(source, start, native, max_payload, held=held)
-    if held and reading.find_end(wanted=1) < _LARGE_BYTES:
-        return
     try:
         for stretch in reading.stretches():
             yield stretch

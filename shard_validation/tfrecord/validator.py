@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from array import array
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 from crc32c import crc32c
 
 from shard_validation.content import Chunk, read_ahead
-from shard_validation.features import compile_payload_check
+from shard_validation.examples.layout import MIN_TOGETHER
+from shard_validation.features import PayloadCheck, compile_payload_check
 from shard_validation.reasons import Fault, FaultError, ReasonCode
-from shard_validation.requirements import Limits
-from shard_validation.tfrecord.framing import FramingLostError, RecordFraming
+from shard_validation.requirements import DataRequirements, Limits
+from shard_validation.tfrecord.framing import CheckMany, FramingLostError, RecordFraming
 from shard_validation.tfrecord.native import FileSource, SoundStretch, native_records, sound_stretches
-from shard_validation.validate import Paused, ShardVerdict, Task
+from shard_validation.validate import Paused, ShardStatistics, ShardVerdict, Task
 from shared.crc import combined_crc32c
 from shared.record_framing import GZIP_MAGIC, Compression
 
@@ -262,5 +264,26 @@ def _too_long(position: int, size_bytes: int) -> Fault:
 
 def _framing(task: Task, offset: int, num_records: int) -> RecordFraming:
     requirements = task.requirements
-    check = compile_payload_check(requirements, task.statistics) if requirements.features else None
-    return RecordFraming(requirements.limits, task.report, check, offset=offset, num_records=num_records)
+    check = many = None
+    if requirements.features:
+        check = compile_payload_check(requirements, task.statistics)
+        many = _compile_check_of_many(requirements, task.statistics, check)
+    return RecordFraming(requirements.limits, task.report, check, many, offset=offset, num_records=num_records)
+
+
+def _compile_check_of_many(
+    requirements: DataRequirements, statistics: ShardStatistics, check_payload: PayloadCheck
+) -> CheckMany:
+    """Return a check of many examples; it loads numpy once there are many."""
+    many: list[CheckMany] = []
+
+    def check(records: Chunk, sizes: array[int], index: int) -> Iterator[tuple[int, int, Fault]] | None:
+        if len(sizes) < MIN_TOGETHER:
+            return None
+        if not many:
+            from shard_validation.examples.many import ManyExamples
+
+            many.append(ManyExamples(requirements, statistics, check_payload).faults)
+        return many[0](records, sizes, index)
+
+    return check

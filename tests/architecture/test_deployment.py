@@ -20,6 +20,7 @@ pytestmark = pytest.mark.processes
 
 PACKAGES = ("function_app", "shard_validation", "horovod_lint", "shared")
 FUNCTIONS = [
+    "api_docs",
     "health",
     "http_api",
     "pages",
@@ -147,9 +148,9 @@ def test_the_host_file_has_no_block_that_the_host_ignores() -> None:
 
 
 def test_every_function_has_a_thread_where_one_instance_runs_all() -> None:
-    """As in the twin; a person's sweep must not make `health` wait. The HTTP API needs no thread of the worker."""
+    """As in the twin; a person's sweep must not make `health` wait. The HTTP API and its page need no thread."""
     example = json.loads((ROOT / "local.settings.json.example").read_text(encoding="utf-8"))["Values"]
-    at_once = len(FUNCTIONS) - 1
+    at_once = len(FUNCTIONS) - 2
     assert at_once <= FUNCTION_THREADS == int(example["PYTHON_THREADPOOL_THREAD_COUNT"])
 
 

@@ -61,7 +61,7 @@ def scans(folder: Path) -> None:
 
 def signs(folder: Path) -> None:
     """Two splits, as the library `datasets` writes them."""
-    from datasets import ClassLabel, Dataset, Features  # type: ignore[import-untyped]
+    from datasets import ClassLabel, Dataset, Features
     from datasets import Image as ImageFeature
 
     columns = {"image": [{"bytes": content, "path": None} for content in IMAGES], "label": LABELS}

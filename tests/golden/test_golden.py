@@ -60,11 +60,11 @@ def http_errors() -> Any:
         "misconfigured": _answers([("GET", "/api/runs", b"")], _raising(ProblemsError("x"))),
     }
     mapped = [_answers([("GET", "/api/runs", b"")], _raising(kind("x"))) for kind in STATUSES]
-    codes = sorted([answer.status_code, answer.json()["error"]["code"]] for (answer,) in mapped)
+    codes = sorted([answer.status_code, answer.json()["code"]] for (answer,) in mapped)
     return {
         "mapped": codes,
-        "members": sorted(asked["unknown_path"][0].json()["error"]),
-        **{name: [answer.status_code, answer.json()["error"]["code"]] for name, (answer,) in asked.items()},
+        "members": sorted(asked["unknown_path"][0].json()),
+        **{name: [answer.status_code, answer.json()["code"]] for name, (answer,) in asked.items()},
     }
 
 

@@ -41,7 +41,11 @@ def test_a_model_by_name_gives_finite_logits_of_every_class(name: str, shape: tu
 
 @pytest.mark.parametrize(
     ("name", "size", "weights"),
-    [("ResNet50", 224, 25_636_712), ("VGG16", 224, 138_357_544), ("InceptionV3", 299, 23_851_784)],
+    [
+        ("ResNet50", 224, 25_636_712),
+        pytest.param("VGG16", 224, 138_357_544, marks=pytest.mark.slow),
+        pytest.param("InceptionV3", 299, 23_851_784, marks=pytest.mark.slow),
+    ],
 )
 def test_the_architectures_are_the_published_ones(name: str, size: int, weights: int) -> None:
     """A thousand classes: to the weight what Keras' table of applications says."""
@@ -121,7 +125,17 @@ def test_the_submitter_knows_every_model() -> None:
     assert {"small_cnn", *application_names().values()} == set(MODELS)
 
 
-@pytest.mark.parametrize("name", ["small_cnn", "VGG16", "MobileNet", "Xception", "InceptionV3", "MobileNetV3Small"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "small_cnn",
+        "VGG16",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("MobileNet", "Xception", "InceptionV3", "MobileNetV3Small")
+        ),
+    ],
+)
 def test_the_submitter_knows_the_smallest_image_of_a_model(name: str) -> None:
     """One pixel less, and the model cannot be built."""
     size = MODELS[name]
@@ -138,7 +152,12 @@ def test_images_that_are_too_small_are_refused_in_words() -> None:
 
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [("VGG16", "caffe"), ("MobileNet", "tf"), ("DenseNet121", "torch"), ("ResNet50V2", "tf")],
+    [
+        ("VGG16", "caffe"),
+        ("ResNet50V2", "tf"),
+        pytest.param("MobileNet", "tf", marks=pytest.mark.slow),
+        pytest.param("DenseNet121", "torch", marks=pytest.mark.slow),
+    ],
 )
 def test_pixels_are_normalised_as_keras_does_it_for_this_architecture(name: str, mode: str) -> None:
     """The first layers of the model are keras.applications' preprocessing, so the export takes plain images."""

@@ -79,6 +79,59 @@ MISTAKES = (
         "name it SHA256SUMS",
     ),
     Mistake("[train, validation]", "[train]\n  layout: {manifest: MD5SUMS}", "data.layout", "needs kind: manifest"),
+    Mistake("  drift:", "  layout: markers\n  drift:", "data.layout.kind", "must be 'names', 'marker'"),
+    Mistake(
+        "  drift:", "  layout: {kind: marker, markers: DONE}\n  drift:", "data.layout.markers", "did you mean marker"
+    ),
+    Mistake(
+        "  drift:", "  layout: {kind: quiet, marker: DONE}\n  drift:", "data.layout", "marker needs kind: marker"
+    ),
+    Mistake(
+        "  drift:", "  layout: {kind: marker, marker: a/b}\n  drift:", "data.layout.marker", "a file name of letters"
+    ),
+    Mistake(
+        "  drift:", "  layout: {kind: marker, quiet_s: 600}\n  drift:", "data.layout", "quiet_s needs kind: quiet"
+    ),
+    Mistake(
+        "  drift:",
+        "  layout: {kind: quiet, quiet_s: 5}\n  drift:",
+        "data.layout.quiet_s",
+        "greater than or equal to 60",
+    ),
+    Mistake("  drift:", "  layout: {kind: manifest, manifest: readme.md}\n  drift:", "data.layout", "README.md"),
+    Mistake(
+        "  drift:", "  layout: {kind: manifest, manifest: sums.txt}\n  drift:", "data.layout", "name it SHA256SUMS"
+    ),
+    Mistake(
+        "  drift:", "  layout: {patterns: {train: 't*'}}\n  drift:", "data.layout", "because names state the split"
+    ),
+    Mistake(
+        "  drift:", "  layout: {kind: marker, draw_by: patient}\n  drift:", "data.layout", "draw_by needs shares"
+    ),
+    Mistake(
+        "  drift:",
+        "  layout: {kind: marker, shares: {train: 0.9, validation: 0.2}}\n  drift:",
+        "data.layout",
+        "shares must add up to 1, got 1.1",
+    ),
+    Mistake(
+        "  drift:",
+        "  layout: {kind: marker, shares: {train: 0.9, test: 0.1}}\n  drift:",
+        "data",
+        "layout.shares: test is not in splits",
+    ),
+    Mistake(
+        "  drift:",
+        "  layout: {kind: marker, patterns: {val: 'v*'}}\n  drift:",
+        "data",
+        "layout.patterns: val is not in",
+    ),
+    Mistake(
+        "  drift:",
+        "  layout: {kind: marker, patterns: {train: '*', validation: 'v*'}}\n  drift:",
+        "data.layout",
+        "patterns: '*' of train matches every file, so none is left for validation; write it last",
+    ),
     Mistake("[train, validation]", "[]", "data", "name at least one, such as train"),
     Mistake("kind: int64", "kind: int", "data.features.label.kind", "must be 'int64', 'float' or 'bytes'"),
     Mistake("encoding: png", "encoding: gif", "data.features.image.encoding", "must be 'jpeg', 'png'"),

@@ -58,7 +58,7 @@ def test_a_submission_carries_its_overrides() -> None:
 
 def test_a_refusal_is_the_message_of_the_function_app() -> None:
     """Code and message come from the answer."""
-    body = {"error": {"code": "not_found", "message": "There is no run x.", "details": ["looked in the ledger"]}}
+    body = {"code": "not_found", "detail": "There is no run x.", "errors": [{"detail": "looked in the ledger"}]}
     with FunctionApp(404, body).client() as client, pytest.raises(ApiError) as caught:
         client.run("x")
     expected = (404, "not_found", "There is no run x.\n  looked in the ledger")
@@ -104,7 +104,7 @@ def test_a_run_is_canceled_by_name() -> None:
 
 def test_a_terminal_obeys_no_refusal(capsys: pytest.CaptureFixture[str]) -> None:
     """An error message's escapes are spelt out, like those of any answer."""
-    with served({"error": {"message": "no \x1b]0;title\x07"}}, status=400) as url:
+    with served({"code": "x", "detail": "no \x1b]0;title\x07"}, status=400) as url:
         _, _, err = landfall(capsys, "runs", "--url", url)
     assert "Error: no \\x1b]0;title\\x07\n" == err
 

@@ -117,7 +117,7 @@ def test_answers_of_another_service_are_harmless(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     """Error bodies: in the API's shape and in any other."""
-    body = {"error": {"code": HOSTILE, "message": HOSTILE, "details": [HOSTILE]}}
+    body = {"code": HOSTILE, "detail": HOSTILE, "errors": [{"detail": HOSTILE + HOSTILE}]}
     for app in (FunctionApp(500, body), FunctionApp(500, text=HOSTILE)):
         monkeypatch.setattr("cli.options.ApiClient", lambda *_, app=app: app.client())
         status, out, err = landfall(capsys, *command, "--url", URL)
@@ -206,9 +206,9 @@ def test_an_error_of_the_api_repeats_nothing_that_commands_a_terminal() -> None:
         f"runs/{name}",
         f"dead-letters/{name}",
     ):
-        body = call(World(), "GET", f"/api/{path}").json()["error"]
-        assert not COMMANDS.search("".join([body["message"], *body["details"]])), path
-        assert "\n" not in body["message"]
+        body = call(World(), "GET", f"/api/{path}").json()
+        assert not COMMANDS.search("".join([body["detail"], *(part["detail"] for part in body["errors"])])), path
+        assert "\n" not in body["detail"]
 
 
 def test_what_people_are_sent_is_harmless() -> None:

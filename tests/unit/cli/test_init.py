@@ -61,14 +61,14 @@ def test_images_in_class_folders_become_a_pipeline_on_defaults_alone(tmp_path: P
     status, output = run("pack", "images", tmp_path / "photos", "--to", tmp_path / "shards")
     assert (0, True) == (status, f"Next: landfall init {tmp_path / 'shards'}" in output.splitlines()[0])
     text, pipeline = written(tmp_path, tmp_path / "shards", "--dataset", "photos")
-    assert ("photos", 2, "train", "train") == (
+    assert ("photos", 2, "train", "validation") == (
         pipeline.dataset,
         pipeline.options.num_classes,
         pipeline.options.train_split,
         pipeline.options.validation_split,
     )
     assert "from dataset.json: cat, dog" in text
-    assert "CHECK: evaluated on what it is trained on; better: landfall pack" in text
+    assert "evaluated on what it is trained on" not in text
     status, output = run("validate", tmp_path / "shards", "--set", "--pipeline", tmp_path / "pipelines" / "made.yaml")
     assert (0, True) == (status, "accepted    all shards together" in output), output
 
@@ -138,6 +138,13 @@ def test_parquet_and_compressed_shards_are_read_too(tmp_path: Path) -> None:
     assert "tfrecord" == written(tmp_path, folder)[1].data.format
 
 
+HUB_README = """---
+dataset_info:
+  splits:
+  - {name: train, num_bytes: 1, num_examples: 80}
+  - {name: test, num_bytes: 1, num_examples: 80}
+---
+"""
 PART = "part-00000-5d3fa7c1-c000.snappy.parquet"
 LAYOUTS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, int], str]] = {
     "spark": (
@@ -151,6 +158,18 @@ LAYOUTS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, int], str]] 
         {"kind": "manifest", "manifest": "files.csv", "patterns": {"test": "test[!a-z]*", "train": "train[!a-z]*"}},
         {"train": 2, "test": 1},
         "kind: manifest  # files.csv is there",
+    ),
+    "stated": (
+        ("a.parquet", "b.parquet", "c.parquet", "splits.csv"),
+        {"kind": "manifest", "manifest": "splits.csv"},
+        {"train": 2, "test": 1},
+        "kind: manifest  # splits.csv is there",
+    ),
+    "hub": (
+        ("data/train-00000-of-00001.parquet", "data/test-00000-of-00001.parquet", "README.md"),
+        {"kind": "manifest", "manifest": "README.md"},
+        {"train": 1, "test": 1},
+        "kind: manifest  # README.md is there",
     ),
     "flat": (
         ("train-a.parquet", "train-b.parquet", "test.parquet", "train.crc"),
@@ -213,11 +232,15 @@ def test_files_of_any_names_get_a_layout(tmp_path: Path, layout: str) -> None:
             pq.write_table(pa.table(rows), folder / name)
         if name.endswith(".csv"):
             (folder / name).write_text("\n".join(["name", *(n for n in names if n.endswith(".parquet"))]))
+        if name == "splits.csv":
+            (folder / name).write_text("name,split\na.parquet,train\nb.parquet,train\nc.parquet,test\n")
+        if name == "README.md" and layout == "hub":
+            (folder / name).write_text(HUB_README)
     text, pipeline = written(tmp_path, folder)
     assert (section, words in text) == (pipeline.data.layout.to_json(), True), text
     paths = [name for name in names if name.endswith(".parquet")]
     splits = [pipeline.data.layout.shard(path, pipeline.data.splits).split for path in paths]
-    assert num_shards == Counter(splits)
+    assert layout == "stated" or num_shards == Counter(splits)
     assert list(num_shards) == list(pipeline.data.splits)
     status, output = run("validate", folder, "--set", "--pipeline", tmp_path / "pipelines" / "made.yaml")
     assert (0, True) == (status, "accepted    all shards together" in output), output

@@ -34,7 +34,16 @@ def test_exactly_one_name_is_an_app() -> None:
 def test_the_functions_are_those_that_the_deployment_wires() -> None:
     """Event subscriptions, queues and settings name them."""
     queued = ["shard_uploaded", "shard_uploaded_bulk", "training_requested"]
-    assert [*queued, "run_changed", "reconcile", "sweep_requested", "health", "http_api", "pages"] == list(bindings())
+    assert [
+        *queued,
+        "run_changed",
+        "reconcile",
+        "sweep_requested",
+        "health",
+        "api_docs",
+        "http_api",
+        "pages",
+    ] == list(bindings())
 
 
 def test_queue_triggers_read_the_queues_of_the_host_account() -> None:
@@ -54,8 +63,17 @@ def test_the_timer_takes_its_schedule_from_a_setting() -> None:
 def test_health_and_the_pages_are_open_and_the_api_is_not() -> None:
     """A load balancer and a browser have no key; the pages ask for a person themselves."""
     found = bindings()
-    seen = [(found[n]["route"], found[n]["authLevel"]) for n in ("health", "http_api", "pages")]
-    assert [("api/health", "ANONYMOUS"), ("api/{*route}", "FUNCTION"), ("{*page}", "ANONYMOUS")] == seen
+    seen = [(found[n]["route"], found[n]["authLevel"]) for n in ("health", "api_docs", "http_api", "pages")]
+    anonymous = [("api/health", "ANONYMOUS"), ("api/docs", "ANONYMOUS")]
+    assert [*anonymous, ("api/{*route}", "FUNCTION"), ("{*page}", "ANONYMOUS")] == seen
+
+
+def test_the_page_of_the_api_is_shown_without_a_key() -> None:
+    """It is the same for everyone, with the headers of every page."""
+    (docs,) = (one for one in build_app().get_functions() if one.get_function_name() == "api_docs")
+    answer: HttpResponse = asyncio.run(docs.get_user_function()(HttpRequest("GET", "/api/docs", body=b"")))
+    assert (200, "text/html; charset=utf-8") == (answer.status_code, answer.mimetype)
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
 
 
 @pytest.mark.parametrize("path", ["/api/runs", "//api/runs", "/%61pi/runs", "/x/../api/runs", "/api%2Fruns"])
@@ -85,8 +103,9 @@ def test_a_request_that_the_runtime_cannot_decode_is_malformed(url: str, headers
     (api,) = (one for one in build_app().get_functions() if one.get_function_name() == "http_api")
     request = HttpRequest("GET", url, headers=headers, body=b"")
     answer: HttpResponse = asyncio.run(api.get_user_function()(request, None))
-    body = json.loads(answer.get_body())["error"]
-    assert (400, "malformed_request", []) == (answer.status_code, body["code"], body["details"])
+    body = json.loads(answer.get_body())
+    assert (400, "malformed_request", []) == (answer.status_code, body["code"], body["errors"])
+    assert "application/problem+json" == answer.mimetype
 
 
 def test_an_encoded_line_break_reaches_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,5 +117,5 @@ def test_an_encoded_line_break_reaches_the_api(monkeypatch: pytest.MonkeyPatch) 
     request = HttpRequest("GET", "http://host/api/why/digits/v1/a%0Ab", headers={}, body=b"")
     answer: HttpResponse = asyncio.run(api.get_user_function()(request, None))
     _middleware.cache_clear()
-    message = json.loads(answer.get_body())["error"]["message"]
+    message = json.loads(answer.get_body())["detail"]
     assert (404, True) == (answer.status_code, message.startswith("digits/v1/a\\nb matches no pipeline"))

@@ -68,7 +68,7 @@ def test_each_finding_has_the_command_that_mends_it(capsys: pytest.CaptureFixtur
 
 def test_an_app_that_does_not_answer_is_the_finding(capsys: pytest.CaptureFixture[str]) -> None:
     """It has what the app said, and the command that says more."""
-    refusal = {"error": {"code": "misconfigured", "message": "LANDFALL_WORKSPACE is not set", "details": []}}
+    refusal = {"code": "misconfigured", "detail": "LANDFALL_WORKSPACE is not set", "errors": []}
     with served(refusal, status=503) as url:
         status, out, _ = landfall(capsys, "doctor", "--url", url, "--key", "k")
     assert (1, "WRONG      function app  " + url + ": LANDFALL_WORKSPACE is not set") == (status, out.splitlines()[0])

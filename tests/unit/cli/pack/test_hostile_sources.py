@@ -96,11 +96,13 @@ def test_files_that_are_left_out_are_reported(capsys: Capture, tmp_path: Path) -
     for hidden in (".DS_Store", "Thumbs.db"):
         (source / "dog" / hidden).write_bytes(b"")
     status, out, _ = landfall(capsys, "pack", "images", source, "--to", tmp_path / "shards", "--shards", 1)
+    drawn, *others = out.splitlines()[1:]
+    assert "Drew 1 of 24 examples for the split validation, by their names and --seed" in drawn
     assert [
         "Classes without an image: 1, such as empty.",
         "Files left out because their names do not end in .jpg, .jpeg or .png: 2, such as cat/notes.txt.",
         "Images left out because they are in no folder of a class: 1, such as stray.png.",
-    ] == out.splitlines()[1:]
+    ] == others
     assert 0 == status
 
 

@@ -15,6 +15,7 @@ from cli.pack.collection import Entry, deal, split_off
 from tests.support.pack_sources import cifar_batch, records, write_cifar, write_imagenet, write_images, write_table
 from tests.support.terminal import landfall
 
+NO_DRAW = ("--validation-share", 0)
 SOURCES: dict[str, tuple[Callable[[Path], Path], list[str], dict[str, int]]] = {
     "images": (write_images, ["--validation-share", "0.25"], {"train": 18, "validation": 6}),
     "cifar10": (write_cifar, [], {"train": 100, "test": 20}),
@@ -162,14 +163,14 @@ def test_resumes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     broken = source / "dog" / "7.png"
     content = broken.read_bytes()
     broken.write_bytes(content[:30])
-    status, _, err = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
+    status, _, err = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6, *NO_DRAW)
     assert (1, True) == (
         status,
         f"Error: {source}/dog/7.png: would be rejected (image_truncated): image: expected" in err,
     )
     finished = {p.name: p.stat().st_ino for p in target.glob("*.tfrecord")}
     broken.write_bytes(content)
-    status, _, _ = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6)
+    status, _, _ = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 6, *NO_DRAW)
     assert 0 == status
     assert finished == {name: (target / name).stat().st_ino for name in finished}
     assert 0 < len(finished) < len(list(target.glob("*.tfrecord"))) == 6
@@ -195,18 +196,31 @@ def test_nothing_finished_is_nothing_lost(capsys: pytest.CaptureFixture[str], tm
     source, target = write_images(tmp_path / "source"), tmp_path / "shards"
     broken = source / "cat" / "0.JPEG"
     broken.write_bytes(broken.read_bytes()[:100])
-    status, _, err = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 1)
+    status, _, err = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 1, *NO_DRAW)
     assert (1, True) == (status, "would be rejected (image_truncated): image: expected" in err)
     broken.unlink()
-    status, out, _ = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 1)
+    status, out, _ = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 1, *NO_DRAW)
     assert (0, True) == (status, "Packed 23 examples into 1 shards" in out)
 
 
-def test_a_share_too_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A split without an example is reported as such, and not as a folder without images."""
-    source = write_images(tmp_path / "source")
-    status, _, err = landfall(capsys, "pack", "images", source, "--to", tmp_path / "x", "--validation-share", "0.001")
-    assert (1, True) == (status, "Split validation: has no example. Is --validation-share too small" in err)
+def test_images_in_class_folders_get_a_validation_on_defaults(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Also where train is the only folder of a split; not where there is another one."""
+    classes = write_images(tmp_path / "source")
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "train").symlink_to(classes)
+    (tmp_path / "both").mkdir()
+    for split in ("train", "test"):
+        (tmp_path / "both" / split).symlink_to(classes)
+    packed = []
+    for source in (classes, tmp_path / "alone", tmp_path / "both"):
+        target = tmp_path / f"{source.name}-shards"
+        status, out, err = landfall(capsys, "pack", "images", source, "--to", target, "--shards", 2)
+        splits = json.loads((target / "dataset.json").read_text())["splits"]
+        packed.append((status, err, sorted(splits), "examples for the split validation, by their names" in out))
+    drawn, stated = (0, "", ["train", "validation"], True), (0, "", ["test", "train"], False)
+    assert [drawn, drawn, stated] == packed
 
 
 def test_other_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -259,9 +273,23 @@ def test_deal() -> None:
     assert shards == deal(entries[::-1], 10, seed="0")
 
 
-def test_split_off() -> None:
-    """Every label gives the same share, and nothing is lost."""
-    entries = [Entry(f"{i:03d}", i % 4) for i in range(80)]
-    train, validation = split_off(entries, 0.25, seed="0")
-    assert [5] * 4 == [sum(e.label == label for e in validation) for label in range(4)]
-    assert sorted(entries) == sorted(train + validation)
+def test_an_example_stays_in_its_split_whatever_else_there_is() -> None:
+    """It is drawn by its name and the seed; a larger share adds examples to the validation."""
+    entries = [Entry(f"{i:04d}", i % 4) for i in range(2000)]
+    splits, fewer, larger = (
+        split_off(some, share, seed=0) for some, share in ((entries, 0.1), (entries[::-3], 0.1), (entries, 0.2))
+    )
+    assert sorted(entries) == sorted(splits["train"] + splits["validation"])
+    assert 160 < len(splits["validation"]) < 240
+    assert set(fewer["validation"]) < set(splits["validation"]) < set(larger["validation"])
+    assert set(fewer["train"]) < set(splits["train"])
+    assert splits != split_off(entries, 0.1, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("num", "share", "sizes"), [(1, 0.1, (1, 0)), (2, 0.001, (1, 1)), (3, 0.999, (1, 2)), (9, 0, (9, 0))]
+)
+def test_both_splits_have_an_example_where_there_are_two(num: int, share: float, sizes: tuple[int, int]) -> None:
+    """A small folder can be packed on defaults."""
+    splits = split_off([Entry(str(i), 0) for i in range(num)], share, seed=0)
+    assert sizes == (len(splits["train"]), len(splits.get("validation", ())))

@@ -83,7 +83,7 @@ class Deployment:
         path = unquote(request.url.path)
         self.requests.append(f"{request.method} {path}")
         if self.requests[-1] == self.fails_at:
-            return httpx.Response(400, json={"error": {"code": "broken", "message": "the app is broken"}})
+            return httpx.Response(400, json={"code": "broken", "detail": "the app is broken"})
         if self.requests[-1] == self.interrupts_at and self.requests.count(self.interrupts_at) == 1:
             raise KeyboardInterrupt
         if self.seconds < self.down_until_s and path != "/api/health":
@@ -131,7 +131,7 @@ class Deployment:
     def _version(self) -> tuple[int, Any]:
         uploaded = [name for name in self.data.blobs if name.endswith(".tfrecord")]
         if len(uploaded) < 2:
-            return 404, {"error": {"code": "not_found", "message": "unknown"}}
+            return 404, {"code": "not_found", "detail": "unknown"}
         number = 0 if self.rejected else 1
         split = {"accepted": number, "num_rejected": len(self.rejected), "rejected": self.rejected}
         splits = {"train": split, "validation": {"accepted": 1, "num_rejected": 0, "rejected": []}}

@@ -64,9 +64,11 @@ def call(world: World, method: str, path: str, **request: Any) -> httpx.Response
 
 def error(answer: httpx.Response) -> tuple[int, str]:
     """Return status and code of an error response, after checking its shape."""
-    members = answer.json()["error"]
-    assert {"code", "message", "details"} == set(members)
-    assert members["message"]
+    members = answer.json()
+    assert "application/problem+json" == answer.headers["Content-Type"]
+    assert {"type", "title", "status", "detail", "code", "errors"} == set(members)
+    assert (answer.status_code, f"/api/docs#{members['code']}") == (members["status"], members["type"])
+    assert members["detail"]
     return answer.status_code, members["code"]
 
 

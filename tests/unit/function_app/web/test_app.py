@@ -9,7 +9,8 @@ import pytest
 
 from function_app.domain.errors import ServiceUnavailableError, SettingsError
 from function_app.services import Services
-from function_app.web.app import MAX_BODY_BYTES
+from function_app.web.app import MAX_BODY_BYTES, build_api_page
+from function_app.web.errors import codes
 from tests.support.world import World
 from tests.unit.function_app.web.client import ask, call, error
 
@@ -74,7 +75,7 @@ def test_an_error_that_quotes_a_lone_surrogate_spells_it_out() -> None:
     """An answer is UTF-8 wherever its message comes from."""
     answer = ask(_raising(ServiceUnavailableError("blob \ud800 did not answer")), "GET", "/api/runs")
     assert (503, "service_unavailable") == error(answer)
-    assert "blob \\ud800 did not answer" == answer.json()["error"]["message"]
+    assert "blob \\ud800 did not answer" == answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -144,6 +145,65 @@ def test_the_api_describes_itself() -> None:
     } == routes
     run = document["paths"]["/api/runs"]["post"]["responses"]
     assert ["200", "202", "400", "401", "404", "405", "409", "413", "422", "500", "503"] == sorted(run)
-    assert {"#/components/schemas/Error"} == {
-        run[status]["content"]["application/json"]["schema"]["$ref"] for status in run if status > "401"
+    assert {"#/components/schemas/Problem"} == {
+        run[status]["content"]["application/problem+json"]["schema"]["$ref"] for status in run if status > "401"
     }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        (
+            "POST",
+            "/api/runs",
+            {"dataset": 7},
+            {"detail": "dataset: Input should be a valid string", "pointer": "#/dataset"},
+        ),
+        (
+            "POST",
+            "/api/runs",
+            {"dataset": "d", "a/b~": 1},
+            {"detail": "a/b~: Extra inputs are not permitted", "pointer": "#/a~1b~0"},
+        ),
+        (
+            "POST",
+            "/api/runs",
+            {"dataset": "digits", "version": "v1", "overrides": {"epochs": 0}},
+            {"detail": "epochs: expected at least 1, got 0", "pointer": "#/overrides/epochs"},
+        ),
+        (
+            "GET",
+            "/api/runs?limit=0",
+            None,
+            {"detail": "query limit: Input should be greater than or equal to 1", "parameter": "limit"},
+        ),
+    ],
+)
+def test_a_problem_names_the_place_in_the_request(
+    method: str, path: str, body: Any, expected: dict[str, str]
+) -> None:
+    """A member of the body by its JSON Pointer, a parameter by its name."""
+    world = World()
+    world.finish(world.upload_version())
+    answer = call(world, method, path, json=body)
+    assert 422 == error(answer)[0]
+    assert [expected] == answer.json()["errors"]
+    assert expected["detail"] in answer.json()["detail"]
+
+
+def test_text_that_is_not_json_is_shown_its_place() -> None:
+    """By its character, since there is no member to name."""
+    answer = call(
+        World(), "POST", "/api/runs", content=b'{"dataset": x}', headers={"Content-Type": "application/json"}
+    )
+    assert ["body, character 12: JSON decode error"] == [part["detail"] for part in answer.json()["errors"]]
+
+
+def test_the_page_of_the_api_shows_every_request_problem_and_body() -> None:
+    """Each kind of problem has the anchor that its type ends with."""
+    text = bytes(build_api_page().body).decode()
+    document = call(World(), "GET", "/api/openapi.json").json()
+    for path, operations in document["paths"].items():
+        assert all(f"<code>{method.upper()} {path}</code>" in text for method in operations)
+    assert all(f'id="body-{name}"' in text for name in document["components"]["schemas"])
+    assert all(f'id="{code}"' in text for code in codes())

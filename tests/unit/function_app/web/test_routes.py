@@ -173,7 +173,7 @@ def test_a_run_on_an_incomplete_version_is_a_conflict_that_lists_missing_shards(
     world.upload_shards(TRAIN_SHARDS[0])
     answer = call(world, "POST", "/api/runs", json={"dataset": "digits", "version": "v1"})
     assert (409, "version_not_whole") == error(answer)
-    assert "train-00001-of-00002" == answer.json()["error"]["details"][0]
+    assert "train-00001-of-00002" == answer.json()["errors"][0]["detail"]
 
 
 class Stubborn(MemoryJobs):
@@ -213,7 +213,7 @@ def test_what_cannot_be_canceled_is_an_error(run_id: str | None, status: int, co
     world = World()
     run = world.finish(world.upload_version())
     answer = call(world, "POST", f"/api/runs/{run_id or run.run_id}/cancel")
-    assert (status, code) == (answer.status_code, answer.json()["error"]["code"])
+    assert (status, code) == (answer.status_code, answer.json()["code"])
 
 
 def forced(world: World, **request: Any) -> tuple[int, str]:
@@ -248,7 +248,7 @@ def test_a_key_that_was_used_for_another_request_is_refused(*, force: bool) -> N
     others = [{"overrides": {"epochs": 6}, "force": force}, {"overrides": {"epochs": 5}, "force": not force}]
     answers = [keyed(world, "abc", **other) for other in others]
     assert [(422, "idempotency_key_reused")] * 2 == [error(answer) for answer in answers]
-    assert first.json()["run_id"] in answers[0].json()["error"]["message"]
+    assert first.json()["run_id"] in answers[0].json()["detail"]
     assert 2 == len(world.ledger.runs())
 
 
@@ -328,8 +328,8 @@ def test_quarantined_data_are_refused_with_409() -> None:
     answer = call(world, "POST", "/api/runs", json=body)
     assert (409, "version_quarantined", True) == (
         answer.status_code,
-        answer.json()["error"]["code"],
-        run.run_id in answer.json()["error"]["message"],
+        answer.json()["code"],
+        run.run_id in answer.json()["detail"],
     )
 
 
@@ -341,9 +341,9 @@ def test_a_bad_script_is_answered_with_its_findings() -> None:
     script = b"import horovod.tensorflow as hvd\nprint(hvd.rank())\n"
     world.services = replace(world.services, read_script=lambda _: script)
     answer = call(world, "POST", "/api/runs", json={"dataset": "digits", "version": "v1"})
-    refusal = answer.json()["error"]
-    details = ["scripts/mine.py:2: missing_init: rank is called, but hvd.init() never"]
-    assert (422, "script_refused", details) == (answer.status_code, refusal["code"], refusal["details"])
+    refusal = answer.json()
+    errors = [{"detail": "scripts/mine.py:2: missing_init: rank is called, but hvd.init() never"}]
+    assert (422, "script_refused", errors) == (answer.status_code, refusal["code"], refusal["errors"])
 
 
 def test_the_form_of_a_subject_decides_its_kind() -> None:

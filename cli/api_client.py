@@ -107,11 +107,16 @@ class ApiClient:
         # A proxy that repeats the request repeats its key, and so starts no second run.
         return self._object("POST", "/api/runs", json=body, headers={"Idempotency-Key": key or uuid.uuid4().hex})
 
+    def submit_sweep(self, dataset: str, version: str | None, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Request an option sweep and return it. Synthetic data have no version."""
+        body = {"dataset": dataset, **({} if version is None else {"version": version}), **asked}
+        return self._object("POST", "/api/sweeps", json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
+
     def cancel(self, run_id: str) -> dict[str, Any]:
         """Cancel a run; return it."""
         return self._object("POST", f"/api/runs/{quote(run_id, safe='')}/cancel")
 
-    def get(self, path: str, **parameters: str | int) -> dict[str, Any]:
+    def get(self, path: str, **parameters: str | int | list[str]) -> dict[str, Any]:
         """Return the answer to a GET."""
         return self._object("GET", path, params=parameters)
 

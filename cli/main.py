@@ -102,6 +102,7 @@ COMMANDS = {
     "status": LazyCommand("cli.status", "status", "Show the shards, data and runs of a dataset version."),
     "submit": LazyCommand("cli.runs", "submit", "Request a training run on a complete dataset version."),
     "runs": LazyCommand("cli.runs", "runs", "List the newest runs."),
+    "compare": LazyCommand("cli.sweeps", "compare", "Show runs side by side."),
     "release": LazyCommand("cli.runs", "release", "Lift the hold on a dataset version."),
     "cancel": LazyCommand("cli.runs", "cancel", "Cancel a run."),
     "run": LazyCommand("cli.runs", "run", "Show one run."),

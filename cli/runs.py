@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +22,7 @@ from cli.options import (
     running_twin_of_this_clone,
     with_api,
 )
+from cli.sweeps import SweepOption, describe_sweep_request, read_value, sweep_members
 
 
 @click.command(epilog="Example: landfall runs --dataset digits --limit 5")
@@ -67,6 +68,8 @@ def describe_run(run: Mapping[str, Any]) -> Iterator[str]:
     if run.get("waiting"):
         yield f"  {run['waiting']}"
     yield f"  attempt: {run['attempt']}"
+    if run.get("sweep_id"):
+        yield f"  run {run['sweep_number']} of option sweep {run['sweep_id']}"
     if run.get("failure_class"):
         yield f"  failure: {run['failure_class']}, remedy: {run['remedy']}"
     if run.get("next_run_id"):
@@ -141,16 +144,7 @@ class OverrideOption(click.ParamType[tuple[str, Any]]):
         key, separator, text = str(value).partition("=")
         if not separator or not key:
             self.fail(f"{value!r} is not KEY=VALUE, such as epochs=3.", param, ctx)
-        try:
-            parsed = json.loads(text)
-        except (ValueError, RecursionError):
-            parsed = text
-        return key, parsed if isinstance(parsed, (int, bool)) or _is_finite(parsed) else text
-
-
-def _is_finite(parsed: Any) -> bool:
-    """Whether a value is a number that JSON can carry; Python's parser also takes NaN and 1e999."""
-    return isinstance(parsed, float) and math.isfinite(parsed)
+        return key, read_value(text)
 
 
 @click.command(epilog="Example: landfall submit digits/2026-11-20 --set epochs=3")
@@ -164,14 +158,53 @@ def _is_finite(parsed: Any) -> bool:
 )
 @click.option("--force", is_flag=True, help="Train again on data that was trained on, or with a script that has "
               "errors.")  # fmt: skip
+@click.option(
+    "--sweep",
+    "grid",
+    type=SweepOption(),
+    multiple=True,
+    help="Train once with each of several values of an option, and register the best model (default: one run). "
+    "Repeatable: then with each combination.",
+)
+@click.option(
+    "--sweep-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Train once with each set of options in a JSON file, a list of objects, instead of --sweep (default: none).",
+)
+@click.option(
+    "--max-node-hours",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="HOURS",
+    help="Node-hours that all runs of a sweep may take: runs times nodes times time limit (required with a sweep).",
+)
+@click.option(
+    "--num-nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of each run of a sweep (default: 1)."
+)
 @with_api
 def submit(
-    client: ApiClient, target: tuple[str, str | None], overrides: tuple[tuple[str, Any], ...], *, force: bool
+    client: ApiClient,
+    target: tuple[str, str | None],
+    overrides: tuple[tuple[str, Any], ...],
+    *,
+    force: bool,
+    grid: tuple[tuple[str, list[Any]], ...],
+    sweep_file: Path | None,
+    max_node_hours: float | None,
+    num_nodes: int | None,
 ) -> None:
     """Request a training run on a complete dataset version, or on synthetic data: DATASET alone.
 
     Without --force, a request that was made before leads to the run that it started then.
+
+    With --sweep or --sweep-file it requests an option sweep: several runs, of which the best one is registered.
     """
+    if grid or sweep_file:
+        asked = {"overrides": dict(overrides), "force": force, "num_nodes": num_nodes or 1}
+        asked |= sweep_members(grid, sweep_file, max_node_hours)
+        click.echo("\n".join(describe_sweep_request(client.submit_sweep(*target, asked))))
+        return
+    if max_node_hours or num_nodes:
+        raise click.UsageError("--max-node-hours and --num-nodes belong to a sweep: add --sweep or --sweep-file.")
     run = client.submit(*target, dict(overrides), force=force)
     click.echo("\n".join(describe_request(run, "/".join(filter(None, target)))))
 
@@ -206,14 +239,19 @@ def release(client: ApiClient, target: tuple[str, str], *, as_json: bool) -> Non
 
 
 @click.command(epilog="Example: landfall cancel landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")
-@click.argument("run_id", type=RUN_ID)
+@click.argument("run_id", type=RUN_ID, metavar="RUN|SWEEP")
 @as_json_option
 @with_api
 def cancel(client: ApiClient, run_id: str, *, as_json: bool) -> None:
     """Cancel a run in any state. No further attempt starts afterwards, nor a run of the same version that waited.
 
-    Other versions that wait are trained, unless the pipeline has `when_busy: latest`.
+    Other versions that wait are trained, unless the pipeline has `when_busy: latest`. An option sweep is canceled
+    with all its runs, and registers no model.
     """
+    if run_id.startswith("sweep-"):
+        sweep = client.post(f"/api/sweeps/{quote(run_id, safe='')}/cancel")
+        click.echo(json.dumps(sweep, indent=2) if as_json else f"{run_id} is canceled, and registers no model.")
+        return
     run = client.cancel(run_id)
     if as_json:
         click.echo(json.dumps(run, indent=2))

@@ -60,7 +60,8 @@ def describe_version(version: Mapping[str, Any]) -> Iterator[str]:
     yield from _drift(version)
     for run in version["runs"]:
         note = run.get("waiting") or (run.get("reason") if run["state"] == "suppressed" else None)
-        yield f"  run {run['run_id']}: {run['state']}{f': {note}' if note else ''}"
+        sweep = f" (run {run['sweep_number']} of option sweep {run['sweep_id']})" if run.get("sweep_id") else ""
+        yield f"  run {run['run_id']}: {run['state']}{sweep}{f': {note}' if note else ''}"
 
 
 def _split(name: str, split: Mapping[str, Any]) -> Iterator[str]:

@@ -46,6 +46,7 @@ from shard_validation import (
     validate_shard,
     validate_shard_within,
 )
+from shard_validation.delta_log import TableLog
 from shard_validation.file_lists import FileList
 from shared.safe_text import mask_secrets, one_line, shown
 
@@ -97,8 +98,8 @@ class NotifyServices:
     clock: Clock = utcnow
     telemetry_sink: TelemetrySink | None = None
     """Where spans and metrics go; None: nowhere."""
-    kept_lists: dict[tuple[str, str], FileList] = field(default_factory=dict)
-    """Path and ETag → list of a version's files, of those that were read last."""
+    kept_lists: dict[tuple[str, str], FileList | TableLog] = field(default_factory=dict)
+    """Path and ETag → list of a version's files, or log of a table, of those that were read last."""
     claim_lease: timedelta = timedelta(seconds=180)
     """How long one handler may take to submit or to deliver. It exceeds the clients' timeouts with all their retries,
     so an expired lease means that its holder died."""

@@ -148,7 +148,7 @@ def read_file_list(name: str, content: bytes) -> FileList:
     stated = HubList(files=read(name, content)) if read is not None else read_hub_list(name, content)
     files: dict[str, StatedFile] = {}
     for file in stated.files:
-        problem = _problem_of_name(file.name)
+        problem = problem_of_name(file.name)
         if file.name in files:
             problem = f"{files[file.name].place} names it already"
         elif len(files) >= MAX_FILES:
@@ -180,7 +180,8 @@ def _format(name: str) -> tuple[_Read | None, tuple[str, ...]]:
     raise FileListError(f"{name}: how to read it is not known; name it {known}, or with the ending .csv")
 
 
-def _problem_of_name(name: str) -> str | None:
+def problem_of_name(name: str) -> str | None:
+    """Return why a file's path is none that a list may name; None where it may."""
     parts = name.split("/")
     if not name.isprintable() or "\\" in name:
         return "a path has printable characters, and / instead of a backslash between folders"
@@ -195,16 +196,17 @@ def _lines(name: str, content: bytes) -> Iterator[tuple[int, str]]:
     """Yield number and text of the lines that are not empty."""
     for number, line in enumerate(io.BytesIO(content), start=1):
         if len(line) > MAX_LINE_BYTES or number > MAX_LINES:
-            _refuse(name, number, f"a list has at most {MAX_LINES:,} lines of {MAX_LINE_BYTES:,} bytes")
+            refuse(name, number, f"a list has at most {MAX_LINES:,} lines of {MAX_LINE_BYTES:,} bytes")
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
-            _refuse(name, number, "it is not UTF-8; write the list as UTF-8")
+            refuse(name, number, "it is not UTF-8; write the list as UTF-8")
         if text.strip():
             yield number, text
 
 
-def _refuse(name: str, place: int | str, problem: str) -> NoReturn:
+def refuse(name: str, place: int | str, problem: str) -> NoReturn:
+    """Raise FileListError for a place of a list, such as the number of a line."""
     where = f"line {place}" if isinstance(place, int) else place
     raise FileListError(f"{name}: {where}: {problem}")
 
@@ -215,10 +217,10 @@ def _read_sums(name: str, content: bytes) -> Iterator[StatedFile]:
     for number, line in _lines(name, content):
         match = _SUM.fullmatch(line) or _TAGGED_SUM.fullmatch(line)
         if match is None:
-            _refuse(name, number, f"expected a checksum, two spaces and a file's name, got {shown(line[:80])}")
+            refuse(name, number, f"expected a checksum, two spaces and a file's name, got {shown(line[:80])}")
         tagged = match.groupdict().get("algorithm") or algorithm
         if tagged.lower() != algorithm:
-            _refuse(name, number, f"expected {algorithm.upper()}, as the list's name says, got {shown(tagged[:20])}")
+            refuse(name, number, f"expected {algorithm.upper()}, as the list's name says, got {shown(tagged[:20])}")
         digest = _digest(name, number, algorithm, match["digest"])
         path = _unescaped(name, number, match["name"]) if match["escaped"] else match["name"]
         yield StatedFile(name=path.removeprefix("./"), place=f"line {number}", checksums={algorithm: digest})
@@ -227,7 +229,7 @@ def _read_sums(name: str, content: bytes) -> Iterator[StatedFile]:
 def _unescaped(name: str, line: int, text: str) -> str:
     def replaced(match: re.Match[str]) -> str:
         if match[0] not in _ESCAPES:
-            _refuse(name, line, f"{shown(match[0])} is no escape of coreutils")
+            refuse(name, line, f"{shown(match[0])} is no escape of coreutils")
         return _ESCAPES[match[0]]
 
     return re.sub(r"\\.?", replaced, text, flags=re.DOTALL)
@@ -249,7 +251,7 @@ def _read_csv(name: str, content: bytes) -> Iterator[StatedFile]:
         for row in rows:
             yield _row(name, numbers[-1], columns, row)
     except csv.Error as error:
-        _refuse(name, numbers[-1], f"it is no CSV: {error}")
+        refuse(name, numbers[-1], f"it is no CSV: {error}")
 
 
 def _check_columns(name: str, columns: Iterable[str]) -> None:
@@ -257,14 +259,14 @@ def _check_columns(name: str, columns: Iterable[str]) -> None:
     unknown = [column for column in every if column not in _COLUMNS]
     if unknown:
         known = ", ".join(_COLUMNS)
-        _refuse(name, 1, f"{shown(unknown[0][:80])!r} is not a known column; write a header of these: {known}")
+        refuse(name, 1, f"{shown(unknown[0][:80])!r} is not a known column; write a header of these: {known}")
     if "name" not in every or len(set(every)) < len(every):
-        _refuse(name, 1, "the header needs the column name, and each column once")
+        refuse(name, 1, "the header needs the column name, and each column once")
 
 
 def _row(name: str, line: int, columns: list[str], row: list[str]) -> StatedFile:
     if len(row) != len(columns):
-        _refuse(name, line, f"expected {len(columns)} columns, got {len(row)}")
+        refuse(name, line, f"expected {len(columns)} columns, got {len(row)}")
     cells = {column: cell.strip() for column, cell in zip(columns, row, strict=True) if cell.strip()}
     return StatedFile(
         name=cells.get("name", "").removeprefix("./"),
@@ -284,14 +286,14 @@ def _number(name: str, place: int | str, column: str, text: str | None) -> int |
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) <= MAX_NUMBER):
-        _refuse(name, place, f"{column}: {shown(text[:40])!r} is not a whole number from 0")
+        refuse(name, place, f"{column}: {shown(text[:40])!r} is not a whole number from 0")
     return int(text)
 
 
 def _digest(name: str, place: int | str, algorithm: str, text: str) -> str:
     digest, length = text.lower(), _HEX_DIGITS[algorithm]
     if re.fullmatch(r"[0-9a-f]*", digest) is None or len(digest) != length:
-        _refuse(name, place, f"{algorithm}: expected {length} hexadecimal digits, got {shown(text[:80])!r}")
+        refuse(name, place, f"{algorithm}: expected {length} hexadecimal digits, got {shown(text[:80])!r}")
     return digest
 
 
@@ -352,7 +354,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
 def whole_number(name: str, place: str, member: str, value: object) -> int | None:
     """Return a number of a list, also where it is written as a string. Raises FileListError."""
     if isinstance(value, (bool, float)):
-        _refuse(name, place, f"{member}: {value!r} is not a whole number from 0")
+        refuse(name, place, f"{member}: {value!r} is not a whole number from 0")
     return None if value is None else _number(name, place, member, str(value))
 
 

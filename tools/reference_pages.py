@@ -87,12 +87,14 @@ written by any program and their events come in any order, twice or never.
   accepted.
 - `manifest`: files as with `marker`. The version is whole when every file that a list in its folder names is accepted
   and is as the list states.
+- `delta`: the version's folder is a Delta table. Each commit of its log `_delta_log` says which files there are: once
+  all of them are accepted and are as it states, they are the version's next generation.
 - `quiet`: files as with `marker`. The version is taken for whole when every listed file is accepted and none was
   written or deleted for `quiet_s`. Only the sweep sees that, so it takes up to one of its periods longer. It is a
   guess, and status, history and the tags of the model say so: use it where no marker can be written.
 
-With `marker`, `manifest` and `quiet`, the split of a file is, in this order: a folder named `train` or `split=train`;
-the first of `patterns` that matches its path; with `manifest`, the split in a name with `-of-N`, then the split that
+With all kinds but `names`, the split of a file is, in this order: a folder named `train` or `split=train`; the first
+of `patterns` that matches its path; with `manifest`, the split in a name with `-of-N`, then the split that
 the list states; a draw by `shares`; or the only split. Files in a folder of a split that the
 pipeline does not ask for, such as `test`, are ignored. So are names that begin with `_` or `.`, or end in `.crc`
 (`_started_…`, `_committed_…`, `_metadata`, everything below `_temporary`), and well-formed files without a record.
@@ -149,6 +151,31 @@ copy the list last. A list has at most 32 MiB and 100,000 files; paths are relat
 SHA-256 and MD5 are taken while a shard is validated (with a CSV, both). A shard whose validation was paused, which
 happens beyond 256 MiB and a minute, is read once more for them. The property Content-MD5 of a blob is not used: it
 may be what the uploader claims.
+
+With `delta`, a table is written to the version's folder, as by
+`write_deltalake("az://datasets/scans/main", frame, mode="append", partition_by=["split"])`, or it is uploaded:
+
+- Each commit is a generation, in the order of the log; `landfall status` and the history name the table's version.
+  What a commit states of a file, its size and number of records, must hold, as with a list.
+- The first closing starts a run, `on_change` says whether the later ones do. If several commits close together, such
+  as those of a table that is uploaded with its history, only the newest is trained on. A commit that only rearranges
+  files (`OPTIMIZE`) is a generation that starts no run.
+- A commit is passed over if it names a file that a later commit removes and that was rejected or is no longer there
+  (`VACUUM`), if it has no file of a split, or if more than 100 later ones wait. One that changes no file is no
+  generation.
+- Copy the log after the files and the first commit last, as `landfall upload` does; the writers of Delta tables write
+  the log last by themselves. A commit that is renamed into place (Spark on storage with folders) is seen by the next
+  sweep.
+- Tables with a column mapping, files with deletion vectors (`REORG TABLE … APPLY (PURGE)` rewrites them) and other
+  features that change what readers must do are not trained on; `landfall status` says which.
+
+```yaml
+data:
+  format: parquet
+  splits: [train, validation]
+  layout: delta
+on_change: train
+```
 """
 CLUSTERS_HEAD = """
 ## clusters.yaml

@@ -13,6 +13,7 @@ import click
 
 from cli.errors import CliError
 from cli.validate.inputs import ShardInput, find_inputs
+from cli.validate.listed import read_table
 from shard_validation import COUNT_FILES
 from shard_validation.file_lists import (
     HUB_FILES,
@@ -74,8 +75,16 @@ def find_files(arguments: Sequence[str]) -> Files:
             "Pack the data: landfall pack --help"
         )
     folders = [Path(argument) for argument in arguments if "://" not in argument]
+    table = read_table(folders)
+    if table is not None:
+        shards = [shard for shard in shards if shard.name in table.files]
+        if not shards:
+            raise click.UsageError(f"{shown(found[0].label)}: the newest version of the Delta table has no file.")
     layout, splits = _layout([shard.name for shard in shards])
-    has_marker = any((folder / layout.marker).is_file() for folder in folders)
+    if table is not None:
+        members = layout.model_dump(include={"patterns", "shares"}, exclude_defaults=True)
+        layout = Layout(kind="delta", **members)
+    has_marker = table is not None or any((folder / layout.marker).is_file() for folder in folders)
     lists = [] if has_marker else list(_lists(folders))
     for stated in lists:
         if by_split := _by_list(stated, shards):

@@ -114,7 +114,7 @@ class Proposal:
             return
         yield "  layout:"
         what = f"what writes the data must write {layout.marker} last, as `landfall upload` does"
-        there = layout.manifest if layout.kind == "manifest" else layout.marker
+        there = {"manifest": layout.manifest, "delta": "the log of a Delta table"}.get(layout.kind, layout.marker)
         yield f"    kind: {layout.kind}  " + (f"# {there} is there" if self.facts.has_marker else self._mark(what))
         if layout.kind == "manifest":
             yield f"    manifest: {layout.manifest}"

@@ -16,7 +16,7 @@ import click
 from cli.api_client import ApiClient, ApiError
 from cli.errors import CliError
 from cli.options import DATASET_VERSION, OR_A_TWIN, TwinAddress, function_app_options, running_twin_of_this_clone
-from cli.upload.uploader import ShardUploader, listed, upload_all
+from cli.upload.uploader import ShardUploader, listed, upload_all, upload_in_turn
 from shared.safe_text import one_line, public_url
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def upload(
     of this clone.
 
     Where the pipeline's `data.layout` has a marker or a list of files, folders are uploaded with all that is in them,
-    and the marker or the list is written last.
+    and the marker, the list or the log of a Delta table is written last.
 
     Several shards are uploaded at a time. An upload that was interrupted is continued by the same command: shards
     that are there already are left alone, and of a large one only the missing blocks are sent.
@@ -71,12 +71,15 @@ def upload(
     intake = ask_for_intake(target[0], url, key, twin)
     shards = find_shards(sources, intake)
     file_list = shards.pop(intake.manifest or "", None)
+    log = {name: shards.pop(name) for name in sorted(shards, reverse=True) if intake.is_of_log(name)}
     refuse_ignored(shards, target[1], intake=intake)
     version = "/".join(target)
     with open_uploader(account, container) as uploader:
         num_there = upload_all(uploader, list(shards.values()), target, names=list(shards), overwrite=overwrite)
         if intake.marker:
             uploader.mark(f"{version}/{intake.marker}", is_new=num_there < len(shards))
+        # The first commit comes last: until then none can be read, so the app sees all of them at once.
+        upload_in_turn(uploader, log, target, overwrite=overwrite)
         if intake.manifest:
             _upload_list(uploader, file_list, f"{version}/{intake.manifest}")
     there = f" ({num_there} were there already)" if num_there else ""
@@ -113,7 +116,7 @@ def _files_of(source: Path, intake: Intake) -> Iterator[tuple[str, Path]]:
     elif intake.takes_folders:
         for file in sorted(source.rglob("*")):
             name = file.relative_to(source).as_posix()
-            if file.is_file() and not intake.is_left_behind(name):
+            if file.is_file() and (intake.is_of_log(name) or not intake.is_left_behind(name)):
                 yield name, file
     else:
         shown_ones = [file for file in sorted(source.iterdir()) if not file.name.startswith(".")]
@@ -143,6 +146,10 @@ class Intake:
     def manifest(self) -> str | None:
         """The name of the list of a version's files, None where there is none."""
         return self._layout.manifest if self._layout.kind == "manifest" else None
+
+    def is_of_log(self, name: str) -> bool:
+        """Whether a file is of the log of a Delta table."""
+        return self._layout.kind == "delta" and self._layout.is_marker(name)
 
     @property
     def takes_folders(self) -> bool:

@@ -67,6 +67,20 @@ def upload_all(
     return len(shards) - len(left)
 
 
+def upload_in_turn(
+    uploader: ShardUploader, files: Mapping[str, Path], target: tuple[str, str], *, overwrite: bool
+) -> None:
+    """Upload files by their names within the version, one after the other; leave alone those that are there.
+
+    Raises CliError.
+    """
+    folder = "/".join(target)
+    paths = {f"{folder}/{name}": file for name, file in files.items()}
+    left = paths if overwrite or not paths else dict(_not_there(paths, uploader.existing(f"{folder}/")))
+    for path, file in left.items():
+        uploader.upload(file, path, lambda _: None, overwrite=overwrite)
+
+
 def _not_there(paths: Mapping[str, Path], existing: Mapping[str, str | None]) -> Iterator[tuple[str, Path]]:
     """Yield the shards to upload. Raises CliError where one exists with another content, before any is uploaded."""
     others = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ import click
 
 from cli.validate.judging import Judged
 from shard_validation import Reason, ReasonCode
+from shard_validation.delta_log import LOG_FOLDER, MAX_LOG_BYTES, TableVersion, read_log
 from shard_validation.file_lists import MAX_LIST_BYTES, FileList, FileListError, read_file_list, reason_against
 from shared.safe_text import shown
 from shared.shard_names import ShardName, ShardNameError
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 def read_list(arguments: Sequence[str], layout: Layout) -> FileList | None:
     """Return the list in one of these folders; None where the layout has none. Raises click.UsageError."""
+    if layout.kind == "delta":
+        table = read_table([Path(argument) for argument in arguments])
+        if table is None:
+            raise click.UsageError(f"{LOG_FOLDER}, the log of the Delta table, is in none of the folders.")
+        return table
     if layout.kind != "manifest":
         return None
     found = [path for argument in arguments if (path := Path(argument) / layout.manifest).is_file()]
@@ -35,6 +41,33 @@ def read_list(arguments: Sequence[str], layout: Layout) -> FileList | None:
             return read_file_list(layout.manifest, file.read(MAX_LIST_BYTES + 1))
     except (OSError, FileListError) as error:
         raise click.UsageError(str(error)) from error
+
+
+def read_table(folders: Sequence[Path]) -> TableVersion | None:
+    """Return the newest version of the Delta table in one of these folders; None where there is none.
+
+    Raises click.UsageError for a log or a table that cannot be read.
+    """
+    for folder in folders:
+        log = {f"{LOG_FOLDER}/{path.name}": path for path in sorted((folder / LOG_FOLDER).glob("*"))}
+        try:
+            found = read_log({name: path.stat().st_size for name, path in log.items()}, _content_of(log))
+        except (OSError, FileListError) as error:
+            raise click.UsageError(str(error)) from error
+        if found is not None:
+            newest = found.newest()
+            if problems := [*newest.problems, *filter(None, [found.problem])]:
+                raise click.UsageError(f"{LOG_FOLDER}: version {newest.version}: {problems[0]}")
+            return newest
+    return None
+
+
+def _content_of(files: Mapping[str, Path]) -> Callable[[str], bytes]:
+    def read(name: str) -> bytes:
+        with files[name].open("rb") as file:
+            return file.read(MAX_LOG_BYTES + 1)
+
+    return read
 
 
 @dataclass(frozen=True, kw_only=True)

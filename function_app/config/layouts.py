@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from function_app.config.fields import Section, Split, matching
 from shard_validation import COUNT_FILES
+from shard_validation.delta_log import LOG_FOLDER, is_of_log
 from shard_validation.file_lists import StatedFile, list_checksums, states_splits
 from shared.safe_text import shown
 from shared.shard_names import (
@@ -53,11 +54,11 @@ class _OtherSplitError(ShardNameError):
 class Layout(Section):
     """How the files of a version lie, and what says that it is whole."""
 
-    kind: Literal["names", "marker", "manifest", "quiet"] = "names"
+    kind: Literal["names", "marker", "manifest", "delta", "quiet"] = "names"
     """What says that a version is whole: `names`, the `-of-N` in the name of each shard; `marker`, a file that is
     written after the shards, as Spark, Hadoop, Databricks and Dask do it; `manifest`, a file that lists the shards,
-    such as SHA256SUMS; or `quiet`, that no file changes for a while, which is a guess. With the last three, the names
-    and folders of shards are free."""
+    such as SHA256SUMS; `delta`, the log of a Delta table, each commit of which is a generation; or `quiet`, that no
+    file changes for a while, which is a guess. With all but `names`, the names and folders of shards are free."""
     marker: FileName = "_SUCCESS"
     """With `marker`: the name of that file. It counts for the files in and below its folder that are not newer."""
     manifest: FileName = "SHA256SUMS"
@@ -80,9 +81,7 @@ class Layout(Section):
             if field in self.model_fields_set and self.kind != kind:
                 raise ValueError(f"{field} needs kind: {kind}")
         if not self.has_any_names and (self.patterns or self.shares or self.draw_by):
-            raise ValueError(
-                "patterns, shares and draw_by need kind: marker, manifest or quiet, because names state the split"
-            )
+            raise ValueError("patterns, shares and draw_by need another kind, because names state the split")
         list_checksums(self.manifest)
         self._check_patterns()
         if self.shares and abs(sum(self.shares.values()) - 1) > MAX_SHARE_ERROR:
@@ -115,6 +114,11 @@ class Layout(Section):
         """Return the fields that differ from the defaults, and the kind, from which the layout can be made again."""
         return {"kind": self.kind, **self.model_dump(exclude_defaults=True)}
 
+    @property
+    def has_list(self) -> bool:
+        """Whether a list says which files there are, and what each of them is."""
+        return self.kind in {"manifest", "delta"}
+
     def check_splits(self, splits: Collection[str]) -> None:
         """Raise ValueError where the layout speaks of splits that the pipeline does not have."""
         for field, named in (("patterns", self.patterns), ("shares", self.shares)):
@@ -123,7 +127,8 @@ class Layout(Section):
 
     def may_hold_shards(self, folders: Collection[str]) -> bool:
         """Whether folders below a version may hold its shards."""
-        return not folders or (self.has_any_names and not any(map(_is_hidden, folders)))
+        is_log = self.kind == "delta" and list(folders) == [LOG_FOLDER]
+        return not folders or is_log or (self.has_any_names and not any(map(_is_hidden, folders)))
 
     def is_left_behind(self, path: str) -> bool:
         """Whether a path within a version is what programs that write data leave behind, or hidden."""
@@ -137,6 +142,8 @@ class Layout(Section):
         """Whether a path within a version is that of a marker, or of the list of its files."""
         if self.kind == "manifest":
             return path == self.manifest
+        if self.kind == "delta":
+            return is_of_log(path)
         *folders, name = path.split("/")
         return self.kind == "marker" and name == self.marker and self.may_hold_shards(folders)
 

@@ -62,6 +62,12 @@ class OverrideError(LandfallError):
     def __init__(self, name: str, problem: str = "") -> None:
         super().__init__(f"{name[:100]}{problem}")
         self.name = name
+        self.member = "overrides"
+        """The member of the request that has it."""
+
+
+class OptionSweepError(LandfallError):
+    """An option sweep is too large, or not one of different runs; nothing was planned."""
 
 
 class IdempotencyKeyError(LandfallError):

@@ -52,6 +52,9 @@ class Remedy(StrEnum):
 RETRYING = frozenset({Remedy.RESUME, Remedy.WAIT, Remedy.SMALLER_BATCH, Remedy.OTHER_SIZE})
 """Remedies that are another attempt."""
 
+MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED, FailureClass.MISSING_RESOURCES})
+"""Failures after which the same request may lead to a model."""
+
 REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.PREEMPTED: Remedy.RESUME,
     FailureClass.NO_CAPACITY: Remedy.OTHER_SIZE,

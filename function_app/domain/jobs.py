@@ -155,6 +155,11 @@ def signed_plan(logical_run: str, attempt: int, unsigned: JobSpec) -> Plan:
     return Plan(logical_run=logical_run, attempt=attempt, spec=signed, spec_hash=spec_hash)
 
 
+def with_tags(plan: Plan, tags: Mapping[str, str]) -> Plan:
+    """Return a plan whose job has more tags."""
+    return signed_plan(plan.logical_run, plan.attempt, replace(plan.spec, tags={**plan.spec.tags, **tags}))
+
+
 def planned_run(
     plan: Plan,
     pipeline: Pipeline,

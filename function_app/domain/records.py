@@ -93,6 +93,10 @@ class Generation:
     """The run that the closing started by itself; None until it is claimed."""
     guess: str | None = None
     """What it was guessed from that the version is whole; None where that is known."""
+    table_version: int | None = None
+    """The version of the Delta table that was closed; None for other layouts."""
+    is_rearranged: bool = False
+    """Whether the table has the records of the closing before, in other files."""
 
 
 def manifest_path(version: DatasetVersion, number: int, fingerprint: str) -> str:
@@ -167,6 +171,10 @@ class RunRecord:
     asked_at: datetime | None = None
     """When the version closed that started this run, or when a person requested it: its place in line. Later attempts
     keep it; None in rows of earlier releases."""
+    sweep_id: str | None = None
+    """The option sweep that the run belongs to: then its model is registered if it is the best one."""
+    sweep_number: int | None = None
+    """Number of the run in its option sweep, from 1."""
     revision: str = ""
     """The ledger's mark of this state of the row; every write changes it."""
 
@@ -318,4 +326,5 @@ def is_unfinished(run: RunRecord) -> bool:
     """Whether a run still needs care: it is not settled, or people have not been notified of its end."""
     if run.state not in SETTLED:
         return True
-    return run.notified_at is None and run.next_run_id is None and run.state is not RunState.SUPPRESSED
+    is_silent = run.state is RunState.SUPPRESSED and run.sweep_id is None  # a sweep goes on, or ends, with its runs
+    return run.notified_at is None and run.next_run_id is None and not is_silent

@@ -42,7 +42,8 @@ class QueueEntry:
     waiting_since: datetime
     """Since when this place in line is taken, by this run or by one that it replaced."""
     continues: bool = False
-    """Whether an earlier attempt has trained: it goes first, and no other version takes its place."""
+    """Whether an earlier attempt, or an earlier run of its option sweep, has trained: it goes first, and no other
+    version takes its place."""
 
     @classmethod
     def of(cls, run: RunRecord) -> QueueEntry:
@@ -55,7 +56,7 @@ class QueueEntry:
             generation=run.generation,
             asked_at=run.asked_at or run.created_at,
             waiting_since=run.asked_at or run.created_at,
-            continues=run.attempt > 1,
+            continues=run.attempt > 1 or (run.sweep_number or 1) > 1,
         )
 
     @property

@@ -35,7 +35,7 @@ def awaited_of(described: VersionDescription, services: Services) -> Iterator[st
     version = described.dataset_version
     if described.generation is None:
         yield from _awaited_of_open(described)
-    elif described.generation.auto_run_id is None and starts_run(described.pipeline, described.generation):
+    elif _owes_run(described, services):
         yield (
             f"the run of generation {described.generation.number}: its request is in the queue training-requested, "
             "or the next sweep sends it"
@@ -49,6 +49,12 @@ def awaited_of(described: VersionDescription, services: Services) -> Iterator[st
         yield from (f"run {run.run_id}: {text}" for text in awaited_of_run(run, services))
     yield from _unsent(str(version), services)
     yield from _dead_letters(lambda subject: subject == str(version) or subject.startswith(f"{version}/"), services)
+
+
+def _owes_run(described: VersionDescription, services: Services) -> bool:
+    closing = described.generation
+    is_unclaimed = closing is not None and closing.auto_run_id is None
+    return closing is not None and is_unclaimed and starts_run(described.pipeline, closing, services.ledger)
 
 
 def awaited_of_run(run: RunRecord, services: Services) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from function_app.domain.errors import LogUnreadableError, NotFoundError, ServiceUnavailableError
@@ -12,6 +12,7 @@ from function_app.domain.records import NotificationRecord, RunRecord
 from function_app.domain.run_states import SETTLED, RunState
 from function_app.explain.pending import awaited_of_run
 from function_app.runs.attempts import spent_cost, spent_node_hours
+from function_app.runs.comparison import as_if_ended, finite
 from function_app.services import Services
 from shared.errors import LandfallError
 from shared.progress import PREFIX, parse_progress
@@ -22,8 +23,6 @@ MAX_LOG_LINES = 200
 MAX_LINE_CHARS = 1000
 MAX_EPOCHS = 1000
 MAX_ATTEMPTS = 20
-MAX_NUMBER = 1e100
-"""Larger numbers, infinity and NaN are left out."""
 
 Epoch = Mapping[str, float]
 """``epoch`` and what was measured: ``loss``, ``accuracy``, ``val_loss``, ``val_accuracy``, ``images_per_s``."""
@@ -75,7 +74,7 @@ def describe_run(run_id: str, services: Services) -> RunDescription:
     ended, newest = _progress(log)
     reported = _reported(run, services) if run.state in SETTLED else {}
     epochs = {**ended, **reported}
-    spent = [_as_if_ended(each, now) for each in attempts]
+    spent = [as_if_ended(each, now) for each in attempts]
     pipeline = services.pipelines.get(run.dataset_version.dataset)
     return RunDescription(
         run=run,
@@ -101,11 +100,6 @@ def _attempts(run: RunRecord, services: Services) -> Iterator[RunRecord]:
             return
         if attempt is not None:
             yield attempt
-
-
-def _as_if_ended(run: RunRecord, now: datetime) -> RunRecord:
-    """Return a run whose nodes are paid until now; one that waits for nodes costs nothing."""
-    return replace(run, ended_at=now) if run.ended_at is None and run.started_at is not None else run
 
 
 def _phases(run: RunRecord, now: datetime) -> Iterator[Phase]:
@@ -146,7 +140,7 @@ def _progress(log: Iterable[str]) -> tuple[dict[int, Epoch], Epoch | None]:
     ended: dict[int, Epoch] = {}
     newest: Epoch | None = None
     for progress in filter(None, map(parse_progress, log)):
-        numbers = _numbers(asdict(progress))
+        numbers = finite(asdict(progress))
         if "epoch" in numbers:
             newest = numbers
             ended.setdefault(int(numbers["epoch"]), numbers)
@@ -161,14 +155,5 @@ def _reported(run: RunRecord, services: Services) -> dict[int, Epoch]:
         epochs = () if content is None else TrainingReport.from_json(content).epochs
     except (TrainingReportError, LandfallError):
         return {}
-    found = [_numbers(epoch) for epoch in epochs if isinstance(epoch, Mapping)]
+    found = [finite(epoch) for epoch in epochs if isinstance(epoch, Mapping)]
     return {int(epoch["epoch"]): epoch for epoch in found if "epoch" in epoch}
-
-
-def _numbers(members: Mapping[str, object]) -> Epoch:
-    """Return the members that are finite numbers: a script may write anything."""
-    found: dict[str, float] = {}
-    for name, value in members.items():
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER:
-            found[name] = float(value)
-    return found

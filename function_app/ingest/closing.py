@@ -13,10 +13,10 @@ from function_app.domain.errors import LedgerConflictError, ServiceUnavailableEr
 from function_app.domain.events import TrainingRequest
 from function_app.domain.records import DatasetVersion, Generation, HistoryEntry, ShardRecord, manifest_path
 from function_app.ingest.drift import is_blocked_by_drift
-from function_app.ingest.layouts import layout_of
+from function_app.ingest.layouts import VersionLayout, Whole, layout_of
 from function_app.ingest.stored_shards import CLOCK_SKEW, accepted_rows
 from function_app.notify.outbox import add_notifications, deliver
-from function_app.ports import HistoryLedger
+from function_app.ports import HistoryLedger, VersionLedger
 from function_app.services import IngestServices
 from function_app.telemetry import Span
 from shard_validation import (
@@ -65,7 +65,8 @@ def close_if_whole(
     if not layout_of(pipeline, version, services).may_be_last(shard, accepted, written_at):
         return
     latest = services.ledger.latest_generation(version)
-    if latest is not None and shard.validated_at < latest.closed_at - CLOCK_SKEW:
+    is_late = latest is not None and shard.validated_at < latest.closed_at - CLOCK_SKEW
+    if latest is not None and is_late and latest.table_version is None:  # a table may have more to close
         # A late duplicate: the closing includes this verdict. Only its follow-up may have been interrupted.
         follow_up(pipeline, latest, services)
         return
@@ -73,32 +74,44 @@ def close_if_whole(
 
 
 def close_version(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> Generation | None:
-    """Close a version if every shard of every required split is accepted. Return its generation, or None."""
-    if not layout_of(pipeline, version, services).may_be_whole():
-        return None
-    generation = _generation(pipeline, version, services)
-    if generation is not None:
-        follow_up(pipeline, generation, services)
-    return generation
+    """Close a version if every shard of every required split is accepted. Return its generation, or None.
+
+    Of a Delta table, all versions that can be closed are, in their order; what follows is that of the newest.
+    """
+    layout = layout_of(pipeline, version, services)
+    while layout.may_be_whole():
+        generation, found = _generation(pipeline, version, services, layout)
+        if found is not None and not found.is_newest:
+            layout = layout_of(pipeline, version, services, after=found.table_version)
+            continue
+        if generation is not None:
+            follow_up(pipeline, generation, services)
+        return generation
+    return None
 
 
-def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestServices) -> Generation | None:
-    """Return the generation of the current shards, new or existing; None where the set is incomplete or refused."""
+def _generation(
+    pipeline: Pipeline, version: DatasetVersion, services: IngestServices, layout: VersionLayout
+) -> tuple[Generation | None, Whole | None]:
+    """Return the generation of the current shards, new or existing, and what it is of.
+
+    There is none where the set is refused, and neither where it is incomplete.
+    """
     for _ in range(MAX_TRIES):
         # Read before the verdicts: if another handler closes the version between the two reads, the number is taken
         # and this one reads the verdicts again. In the other order older verdicts would become a newer generation.
         latest = services.ledger.latest_generation(version)
-        rows = layout_of(pipeline, version, services).whole(services.ledger.shards(version))
-        if rows is None:
-            return None
+        found = layout.whole(services.ledger.shards(version))
+        if found is None:
+            return None, None
+        rows = found.shards
         manifest = _manifest(pipeline, version, rows, number=latest.number + 1 if latest else 1)
         if latest is not None and latest.fingerprint == manifest.fingerprint:
-            return latest
+            return latest, found
         formats = {row.name: row.content_format for row in rows if row.content_format is not None}
         if refuse_set(pipeline, manifest, formats, services):
-            return None
-        guess = layout_of(pipeline, version, services).guess
-        generation = replace(described(manifest, services.clock()), guess=guess)
+            return None, found
+        generation = _closing(manifest, found, services.clock())
         services.documents.write_once(generation.manifest_path, manifest.to_json().encode())
         if warnings := _warnings(pipeline, manifest):
             # Before the row: a process that dies here is repeated, one that dies after the row is not.
@@ -109,7 +122,7 @@ def _generation(pipeline: Pipeline, version: DatasetVersion, services: IngestSer
             _record_closing(generation, [warning.message for warning in warnings], services)
             if warnings:
                 deliver(str(version), services)
-            return generation
+            return generation, found
     raise LedgerConflictError(
         f"{version}: other handlers closed it {MAX_TRIES} times in a row; the next delivery or sweep tries again"
     )
@@ -171,6 +184,15 @@ def described(manifest: Manifest, closed_at: datetime) -> Generation:
     )
 
 
+def _closing(manifest: Manifest, found: Whole, closed_at: datetime) -> Generation:
+    return replace(
+        described(manifest, closed_at),
+        guess=found.guess,
+        table_version=found.table_version,
+        is_rearranged=found.is_rearranged,
+    )
+
+
 def _warnings(pipeline: Pipeline, manifest: Manifest) -> list[Reason]:
     """Return what is unusual in a set that can be trained."""
     requirements = replace(pipeline.data.requirements(), counts="ignore")
@@ -194,11 +216,12 @@ def _trace_closing(generation: Generation, rows: list[ShardRecord], services: In
 def _record_closing(generation: Generation, warnings: list[str], services: IngestServices) -> None:
     warned = f"; {len(warnings)} warnings: {warnings[0]}" if warnings else ""
     guessed = f"; a guess: {generation.guess}" if generation.guess else ""
+    table = f", version {generation.table_version} of the table" if generation.table_version is not None else ""
     services.history.record(
         str(generation.dataset_version),
         "version_closed" if generation.number == 1 else "version_changed",
         f"whole with {generation.num_shards} shards and {generation.num_records} records: "
-        f"generation {generation.number}{guessed}{warned}",
+        f"generation {generation.number}{table}{guessed}{warned}",
         fingerprint=generation.fingerprint,
         manifest=generation.manifest_path,
         **({"warnings": warnings[:MAX_LISTED_REASONS]} if warnings else {}),
@@ -209,15 +232,27 @@ def _record_closing(generation: Generation, warnings: list[str], services: Inges
         services.history.record(str(generation.dataset_version), "generation_superseded", reason)
 
 
-def starts_run(pipeline: Pipeline, generation: Generation) -> bool:
-    """Whether a closing of uploaded shards starts a run by itself, where its data do not drift."""
-    return generation.num_shards > 0 and (generation.number == 1 or pipeline.on_change != "notify")
+def starts_run(pipeline: Pipeline, generation: Generation, ledger: VersionLedger) -> bool:
+    """Whether a closing of uploaded shards starts a run by itself, where its data do not drift.
+
+    One that only rearranges a table's files starts none, unless it stands for a closing that has not started its run.
+    """
+    if generation.number == 1 or generation.table_version is None:
+        return generation.num_shards > 0 and (generation.number == 1 or pipeline.on_change != "notify")
+    earlier = [each for each in ledger.generations(generation.dataset_version) if each.number < generation.number]
+    if not any(each.auto_run_id for each in earlier):
+        return True
+    before = max(earlier, key=lambda each: each.number)
+    if generation.is_rearranged:
+        return before.auto_run_id is None and starts_run(pipeline, before, ledger)
+    return pipeline.on_change != "notify"
 
 
 def follow_up(pipeline: Pipeline, generation: Generation, services: IngestServices) -> None:
     """Request the training, or notify people of the change, as the pipeline says. Safe to repeat."""
-    if not starts_run(pipeline, generation):
-        _notify_of_change(pipeline, generation, services)
+    if not starts_run(pipeline, generation, services.ledger):
+        if not generation.is_rearranged:
+            _notify_of_change(pipeline, generation, services)
     elif generation.auto_run_id is None or services.ledger.run(generation.auto_run_id) is None:
         if is_blocked_by_drift(pipeline, generation, services):
             return

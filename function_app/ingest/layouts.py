@@ -40,12 +40,30 @@ class SplitState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Whole:
+    """What a closing of a whole version is of."""
+
+    shards: list[ShardRecord]
+    """With their indices, by split and index."""
+    guess: str | None = None
+    """What the wholeness is guessed from; None where it is known."""
+    table_version: int | None = None
+    """The version of a Delta table; None for other layouts."""
+    is_rearranged: bool = False
+    """Whether the records are those of the closing before, in other files."""
+    is_newest: bool = True
+    """Whether it is known of no later version of the table."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class VersionLayout(ABC):
     """A version as its layout sees it."""
 
     pipeline: Pipeline
     version: DatasetVersion
     services: IngestServices | RunServices
+    after: int | None = None
+    """Up to which version of a Delta table nothing more can be closed; None for other layouts."""
 
     @abstractmethod
     def may_be_last(self, shard: ShardRecord, accepted: int | None, written_at: datetime) -> bool:
@@ -59,17 +77,12 @@ class VersionLayout(ABC):
         """Whether it is worth to read all verdicts."""
 
     @abstractmethod
-    def whole(self, rows: Iterable[ShardRecord]) -> list[ShardRecord] | None:
-        """Return the shards of the whole version with their indices, by split and index; None if it is not whole."""
+    def whole(self, rows: Iterable[ShardRecord]) -> Whole | None:
+        """Return what a closing would be of; None if the version is not whole."""
 
     @abstractmethod
     def splits(self) -> Iterator[SplitState]:
         """Yield the state of each required split."""
-
-    @property
-    def guess(self) -> str | None:
-        """What the version's wholeness is guessed from; None where it is known."""
-        return None
 
     def are_full(self, sizes: _Sizes) -> bool:
         """Whether all counters have these sizes."""
@@ -100,7 +113,7 @@ class NamedVersion(VersionLayout):
             for split in splits
         })  # fmt: skip
 
-    def whole(self, rows: Iterable[ShardRecord]) -> list[ShardRecord] | None:
+    def whole(self, rows: Iterable[ShardRecord]) -> Whole | None:
         """See VersionLayout. Rejects shards that were deleted."""
         accepted = accepted_rows(rows, self.pipeline)
         if not self._is_complete(accepted):
@@ -110,7 +123,7 @@ class NamedVersion(VersionLayout):
             reject_gone(stored.gone, self.services)
             logger.info(f"{self.version} is not closed: {stored.problem}", extra={"action": "closing_awaits_shards"})
             return None  # The next verdict closes it: an upload of a deleted shard, or that of the new content.
-        return accepted
+        return Whole(shards=accepted)
 
     def splits(self) -> Iterator[SplitState]:
         """See VersionLayout."""
@@ -137,13 +150,16 @@ def _size_of(bucket: int, num_shards: int) -> int:
     return len(range(bucket, num_shards, NUM_BUCKETS))
 
 
-def layout_of(pipeline: Pipeline, version: DatasetVersion, services: IngestServices | RunServices) -> VersionLayout:
-    """Return a version as the layout of its pipeline sees it."""
+def layout_of(
+    pipeline: Pipeline, version: DatasetVersion, services: IngestServices | RunServices, after: int | None = None
+) -> VersionLayout:
+    """Return a version as the layout of its pipeline sees it; see `VersionLayout.after`."""
     kinds: dict[str, type[VersionLayout]] = {"names": NamedVersion}
     if pipeline.data.layout.has_any_names:
         from function_app.ingest.list_layout import ListVersion
         from function_app.ingest.listed_layouts import MarkedVersion, QuietVersion
+        from function_app.ingest.table_layout import TableOfVersion
 
-        kinds |= {"marker": MarkedVersion, "manifest": ListVersion, "quiet": QuietVersion}
+        kinds |= {"marker": MarkedVersion, "manifest": ListVersion, "delta": TableOfVersion, "quiet": QuietVersion}
     kind = kinds[pipeline.data.layout.kind]
-    return kind(pipeline=pipeline, version=version, services=services)
+    return kind(pipeline=pipeline, version=version, services=services, after=after)

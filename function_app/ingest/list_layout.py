@@ -8,10 +8,10 @@ compares once more, so events in any order lead to the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from function_app.config.layouts import NoSplitError
 from function_app.domain.errors import ServiceUnavailableError
@@ -37,9 +37,11 @@ MAX_KEPT_LISTS = 2
 MAX_PROBLEMS = 5
 """Problems of a list that are named at once."""
 
+_Read = TypeVar("_Read")
+
 
 @dataclass(frozen=True, kw_only=True)
-class _Compared(Listing):
+class Compared(Listing):
     """What storage lists, beside what the version's list states. ``files`` are those that the list names."""
 
     stated: FileList | None = None
@@ -54,7 +56,7 @@ class _Compared(Listing):
     @property
     def newer(self) -> list[str]:
         """Files that were written after the list, which states no checksum of them."""
-        if self.stated is None:
+        if self.stated is None or "" not in self.markers:
             return []
         written_at, stated = self.markers[""].last_modified, self.stated.files
         return [
@@ -64,30 +66,32 @@ class _Compared(Listing):
         ]
 
 
-class ListVersion(ListedVersion[_Compared]):
+class ListVersion(ListedVersion[Compared]):
     """Files of any names, whole when all that a list names are there and as it states.
 
     When the list comes, it is noted with which counters the version is whole, so that a verdict after it only
     compares its own, see MarkedVersion.
     """
 
+    list_meaning = "the list of the version's files"
+
+    @property
+    def list_name(self) -> str:
+        """Path of the list within the version."""
+        return self.pipeline.data.layout.manifest
+
     def may_be_last(self, shard: ShardRecord, accepted: int | None, written_at: datetime) -> bool:
         """See VersionLayout. Rejects a shard that differs from the list."""
         note = self._noted()
-        if note is None:
-            return False
-        facts = self._facts_of(note)
         try:
-            stated = self._read(facts)
+            stated = None if note is None else self._noted_list(note)
         except (FileListError, ServiceUnavailableError):
             return False  # it was replaced: the event of the new list, or the sweep, compares everything
-        file = stated.files.get(shard.name)
-        if self._settle(shard, stated):
+        if note is None or stated is None or self._settle(shard, stated):
             return False
-        is_found = file is None and stated.find is not None
-        if (is_found or (file is not None and not file.checksums)) and written_at > facts.last_modified:
-            return False
-        return self.is_full_with(shard, accepted, note["sizes"])
+        return not self._is_late(shard.name, written_at, stated, note) and self.is_full_with(
+            shard, accepted, note["sizes"]
+        )
 
     def may_be_whole(self) -> bool:
         """See VersionLayout. Brings the verdicts in line with the list and notes with which counters it is whole."""
@@ -99,61 +103,66 @@ class ListVersion(ListedVersion[_Compared]):
         if self._settle_all(found, listing.stated):
             rows = list(self.services.ledger.shards(self.version))
             listing = self._listing(rows)
-        sizes, facts = self._sizes(listing, rows), found.markers[""]
-        note = {
-            "list": facts.etag,
-            "size_bytes": facts.size_bytes,
-            "written_at": facts.last_modified.isoformat(),
-            "sizes": sizes,
-        }
+        sizes = self._sizes(listing, rows)
+        note = {**self._note_of(listing), "sizes": sizes}
         if note != self._noted():
             self._note(note)
         return self.are_full(sizes)
 
-    def _is_final(self, listing: _Compared) -> bool:
+    def _note_of(self, listing: Compared) -> dict[str, Any]:
+        """Return by what a later verdict finds the list again."""
+        facts = listing.markers[""]
+        return {"list": facts.etag, "size_bytes": facts.size_bytes, "written_at": facts.last_modified.isoformat()}
+
+    def _is_final(self, listing: Compared) -> bool:
         return listing.stated is not None and not (listing.problems or listing.absent or listing.newer)
 
-    def _is_counted(self, listing: _Compared) -> bool:
+    def _is_counted(self, listing: Compared) -> bool:
         return listing.stated is not None
 
-    def _missing_of_all(self, listing: _Compared) -> Iterator[str]:
-        name = self.pipeline.data.layout.manifest
-        if "" not in listing.markers:
-            yield f"{name}, the list of the version's files"
+    def _missing_of_all(self, listing: Compared) -> Iterator[str]:
+        name = self.list_name
+        if not listing.markers:
+            yield f"{name}, {self.list_meaning}"
         yield from (f"{name}, corrected: {problem}" for problem in listing.problems[:MAX_PROBLEMS])
         if newer := listing.newer:
             more = f" and {len(newer) - 1:,} more" if len(newer) > 1 else ""
             yield f"{name}, written again: it is older than {newer[0]}{more} and states no checksum"
 
-    def _missing_of_split(self, split: str, files: list[StoredFile], listing: _Compared) -> Iterator[str]:
+    def _missing_of_split(self, split: str, files: list[StoredFile], listing: Compared) -> Iterator[str]:
         del files
         yield from (shard.name for shard in listing.absent if shard.split == split)
 
-    def _unlisted(self, split: str, listing: _Compared) -> Iterator[str]:
+    def _unlisted(self, split: str, listing: Compared) -> Iterator[str]:
         yield from (file.name for file in listing.others if file.split == split)
 
-    def _listing(self, rows: Iterable[ShardRecord]) -> _Compared:
+    def _listing(self, rows: Iterable[ShardRecord]) -> Compared:
         return self._compared(self._found(rows))
 
     def _found(self, rows: Iterable[ShardRecord]) -> Listing:
         """Return what storage lists; a verdict without the digests that a list may state counts for none."""
         return self._in_storage(row for row in rows if was_judged_for(row, self.pipeline.data.layout))
 
-    def _compared(self, found: Listing) -> _Compared:
-        listing = _Compared(files=found.files, markers=found.markers)
-        if "" not in found.markers:
-            return listing
+    def _stated(self, found: Listing) -> FileList | None:
+        """Return the list; None where there is none. Raises FileListError."""
+        return self._read(found.markers[""]) if "" in found.markers else None
+
+    def _compared(self, found: Listing) -> Compared:
+        listing = Compared(files=found.files, markers=found.markers)
         there = {file.name for file in found.files}
         try:
-            stated = self._read(found.markers[""])
-            members = stated.among(there)
+            stated = self._stated(found)
+            members = {} if stated is None else stated.among(there)
         except FileListError as error:
             return replace(listing, problems=[str(error)])
+        if stated is None:
+            return listing
         asked, problems = self._asked(members.values())
+        problems += self.problems_of(stated)
         if len(found.files) > MAX_FILES:
             problems.append(f"the folder has more than {MAX_FILES:,} files; delete those that are not listed")
         files = [
-            _as_stated(replace(file, split=asked[file.name].split), stated)
+            as_stated(replace(file, split=asked[file.name].split), stated)
             for file in found.files
             if file.name in asked
         ]
@@ -190,7 +199,7 @@ class ListVersion(ListedVersion[_Compared]):
                 problem = stated.wrong_total(split, sum(row.num_records for row in accepted))
                 yield from [problem] if problem else ()
 
-    def _sizes(self, listing: _Compared, rows: Sequence[ShardRecord]) -> dict[str, list[int]]:
+    def _sizes(self, listing: Compared, rows: Sequence[ShardRecord]) -> dict[str, list[int]]:
         """Return the counters of the whole version: the listed files, and others that were accepted.
 
         Verdicts are counted in the split that paths say, see Layout.shard.
@@ -235,33 +244,56 @@ class ListVersion(ListedVersion[_Compared]):
         return True
 
     # -- reading the list --------------------------------------------------------------------------------------
-    def _facts_of(self, note: dict[str, Any]) -> BlobFacts:
-        return BlobFacts(
-            path=f"{self.version}/{self.pipeline.data.layout.manifest}",
-            etag=note["list"],
-            size_bytes=note["size_bytes"],
-            last_modified=datetime.fromisoformat(note["written_at"]),
+    def _kept(self, key: tuple[str, str], read: Callable[[], _Read]) -> _Read:
+        """Return a list with this path and content, read now or before."""
+        kept: dict[tuple[str, str], Any] = self.services.kept_lists
+        found: _Read | None = kept.get(key)
+        if found is None:
+            found = read()
+            for old in list(kept)[: len(kept) + 1 - MAX_KEPT_LISTS]:
+                kept.pop(old, None)  # another thread may have done it
+            kept[key] = found
+        return found
+
+    def _noted_list(self, note: Mapping[str, Any]) -> FileList | None:
+        """Return the list of a note, None if it is another one now. Raises FileListError, ServiceUnavailableError."""
+        return self._read(
+            BlobFacts(
+                path=f"{self.version}/{self.pipeline.data.layout.manifest}",
+                etag=note["list"],
+                size_bytes=note["size_bytes"],
+                last_modified=datetime.fromisoformat(note["written_at"]),
+            )
         )
+
+    def _is_late(self, name: str, written_at: datetime, stated: FileList, note: Mapping[str, Any]) -> bool:
+        """Whether a file was written after the list, which states no checksum of it."""
+        file = stated.files.get(name)
+        is_found = file is None and stated.find is not None
+        is_unsure = is_found or (file is not None and not file.checksums)
+        return is_unsure and written_at > datetime.fromisoformat(note["written_at"])
+
+    def problems_of(self, stated: FileList) -> list[str]:
+        """Return why the files cannot be read although they are as the list states."""
+        del stated
+        return []
 
     def _read(self, facts: BlobFacts) -> FileList:
         """Return the list with this content. Raises FileListError, ServiceUnavailableError."""
-        kept, key = self.services.kept_lists, (facts.path, facts.etag)
-        stated = kept.get(key)
-        if stated is None:
-            name = self.pipeline.data.layout.manifest
-            try:
-                source = self.services.shards.open(facts)
-                content = source.read(0, min(facts.size_bytes, MAX_LIST_BYTES + 1)) if facts.size_bytes else b""
-            except SourceError as error:
-                raise ServiceUnavailableError(f"{facts.path} could not be read: {error}") from error
-            stated = read_file_list(name, content)
-            for old in list(kept)[: len(kept) + 1 - MAX_KEPT_LISTS]:
-                kept.pop(old, None)  # another thread may have done it
-            kept[key] = stated
-        return stated
+        name = self.pipeline.data.layout.manifest
+        key = (facts.path, facts.etag)
+        return self._kept(key, lambda: read_file_list(name, self._content(facts, MAX_LIST_BYTES)))
+
+    def _content(self, facts: BlobFacts, max_bytes: int) -> bytes:
+        """Return the content of a blob, or its beginning, which is too long. Raises ServiceUnavailableError."""
+        try:
+            source = self.services.shards.open(facts)
+            return source.read(0, min(facts.size_bytes, max_bytes + 1)) if facts.size_bytes else b""
+        except SourceError as error:
+            raise ServiceUnavailableError(f"{facts.path} could not be read: {error}") from error
 
 
-def _as_stated(file: StoredFile, stated: FileList) -> StoredFile:
+def as_stated(file: StoredFile, stated: FileList) -> StoredFile:
     """Return a file with the verdict that it has beside the list."""
     row = file.row
     if row is None or row.etag != file.facts.etag:

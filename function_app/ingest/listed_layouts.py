@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from function_app.config.layouts import folders_above
 from function_app.domain.records import NUM_BUCKETS, BlobFacts, ShardRecord, ShardState
 from function_app.domain.shard_paths import NotAShardError, shard_place
-from function_app.ingest.layouts import SplitState, VersionLayout
+from function_app.ingest.layouts import SplitState, VersionLayout, Whole
 from function_app.ingest.stored_shards import accepted_rows, has_no_records
 from function_app.notify.messages import in_words
 from shared.shard_names import MAX_SHARDS_PER_SPLIT
@@ -56,7 +56,7 @@ class Listing:
     files: list[StoredFile]
     """In the order of their names; one more than `MAX_FILES` where there are too many."""
     markers: Mapping[str, BlobFacts]
-    """Folder within the version → its marker."""
+    """Folder within the version → its marker; for a Delta table, path within the version → file of its log."""
 
     @property
     def covered(self) -> list[StoredFile]:
@@ -74,7 +74,7 @@ L = TypeVar("L", bound=Listing)
 class ListedVersion(VersionLayout, Generic[L]):
     """Files of any names: storage's listing says which there are, and is compared with the verdicts."""
 
-    def whole(self, rows: Iterable[ShardRecord]) -> list[ShardRecord] | None:
+    def whole(self, rows: Iterable[ShardRecord]) -> Whole | None:
         """See VersionLayout. Indices follow from the order of the names."""
         listing = self._listing(rows)
         if len(listing.files) > MAX_FILES or not self._is_final(listing):
@@ -86,7 +86,12 @@ class ListedVersion(VersionLayout, Generic[L]):
             if not accepted or len(accepted) < len(verdicts):
                 return None
             shards += [replace(row, split=split, index=n, num_shards=len(accepted)) for n, row in enumerate(accepted)]
-        return sorted(shards, key=lambda row: (row.split, row.index))
+        return self._closing_of(sorted(shards, key=lambda row: (row.split, row.index)), listing)
+
+    def _closing_of(self, shards: list[ShardRecord], listing: L) -> Whole:
+        """Return what a closing with these shards would be of."""
+        del listing
+        return Whole(shards=shards)
 
     def is_full_with(self, shard: ShardRecord, accepted: int | None, sizes: Mapping[str, list[int]]) -> bool:
         """Whether all counters have these sizes; those of other buckets are read only if this shard fills its own."""
@@ -149,7 +154,7 @@ class ListedVersion(VersionLayout, Generic[L]):
         for facts in self.services.shards.list(prefix):
             name = facts.path.removeprefix(prefix)
             if layout.is_marker(name):
-                markers[name.rpartition("/")[0]] = facts
+                markers[name if layout.kind == "delta" else name.rpartition("/")[0]] = facts
             try:
                 shard = shard_place(facts.path, self.services.pipelines).shard
             except NotAShardError:
@@ -252,10 +257,10 @@ class QuietVersion(ListedVersion[Listing]):
     Only the sweep can see that, by two listings; it notes since when the listing is the same.
     """
 
-    @property
-    def guess(self) -> str | None:
+    def _closing_of(self, shards: list[ShardRecord], listing: Listing) -> Whole:
         """See VersionLayout."""
-        return f"no file had changed for {in_words(self.pipeline.data.layout.quiet_s)}"
+        del listing
+        return Whole(shards=shards, guess=f"no file had changed for {in_words(self.pipeline.data.layout.quiet_s)}")
 
     def may_be_last(self, shard: ShardRecord, accepted: int | None, written_at: datetime) -> bool:
         """See VersionLayout. No verdict can be the last one."""

@@ -173,7 +173,7 @@ def is_rejected_by_list(row: ShardRecord) -> bool:
 def was_judged_for(row: ShardRecord, layout: Layout) -> bool:
     """Whether a verdict has all that a layout asks for. One from before the pipeline's layout was changed may not."""
     if is_rejected_by_list(row):
-        return layout.kind == "manifest"
+        return layout.has_list
     return row.state is not ShardState.ACCEPTED or set(layout.digests) <= set(row.digests or ())
 
 

@@ -64,7 +64,7 @@ def handle_upload(upload: Upload, services: IngestServices) -> None:
         _suppress(upload.path, reason, services, event_id=upload.event_id)
         return
     if marked := marked_version(upload.path, services.pipelines):
-        is_list = marked[0].data.layout.kind == "manifest"
+        is_list = marked[0].data.layout.has_list
         checked = _checked_again(*marked, services)
         services.history.record(upload.path, "list_written" if is_list else "marker_written", checked)
         return
@@ -128,7 +128,7 @@ def first_verdict(upload: Upload, services: IngestServices) -> FirstVerdict | No
         return None
     try:
         place = shard_place(path, pipelines)
-        has_list = place.pipeline.data.layout.kind == "manifest"  # each verdict is compared with it
+        has_list = place.pipeline.data.layout.has_list  # each verdict is compared with it
         has_trace = services.telemetry_sink is not None and is_traced(place.shard.index, place.shard.num_shards)
         if has_list or has_trace:
             return None

@@ -37,6 +37,7 @@ from function_app.domain.jobs import (
 )
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
+from function_app.ports import RunLedger
 from function_app.runs.admission import submit_again, what_lifts
 from function_app.runs.transitions import run_on_record
 from function_app.services import History, RunServices
@@ -162,7 +163,7 @@ def _verdict(run: RunRecord, finding: Finding, services: RunServices) -> Verdict
     if superseded := _why_superseded(run, services):
         return Verdict(remedy=Remedy.STOP, reason=superseded)
     ended = replace(run, ended_at=services.clock())
-    return decide_remedy(pipeline, finding, [*_earlier(run, services), ended])
+    return decide_remedy(pipeline, finding, [*attempts_of(run, services.ledger)[:-1], ended])
 
 
 def _why_superseded(run: RunRecord, services: RunServices) -> str | None:
@@ -172,9 +173,10 @@ def _why_superseded(run: RunRecord, services: RunServices) -> str | None:
     return f"its data are superseded by generation {latest.number}"
 
 
-def _earlier(run: RunRecord, services: RunServices) -> list[RunRecord]:
+def attempts_of(run: RunRecord, ledger: RunLedger) -> list[RunRecord]:
+    """Return a run after the attempts that it continues."""
     names = (f"{run.logical_run}-a{number}" for number in range(1, run.attempt))
-    return [found for name in names if (found := services.ledger.run(name)) is not None]
+    return [*(found for name in names if (found := ledger.run(name)) is not None), run]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +201,7 @@ def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRe
         return Verdict(remedy=Remedy.STOP, reason=f"{len(attempts)} of {pipeline.attempts.max} attempts were made")
     timeout_s, bound = _time_left(pipeline, attempts, machines)
     if timeout_s < MIN_ATTEMPT_S:
-        return Verdict(remedy=Remedy.STOP, reason=f"nothing is left of attempts.{bound}")
+        return Verdict(remedy=Remedy.STOP, reason=f"nothing is left of {bound}")
     number = len(attempts) + 1
     reason = f"attempt {number} of at most {pipeline.attempts.max}: {remedy}"
     return Verdict(remedy=remedy, reason=reason, timeout_s=timeout_s, machines=machines)
@@ -234,14 +236,17 @@ def _time_left(pipeline: Pipeline, attempts: Sequence[RunRecord], machines: Mach
     """Return the next attempt's time limit in seconds, and which bound of the pipeline sets it."""
     limits: Attempts = pipeline.attempts
     last = attempts[-1]
-    left = [(float(pipeline.train.timeout_s), "timeout_s")]
+    left = [(float(pipeline.train.timeout_s), "train.timeout_s")]
+    if last.sweep_id is not None:  # what the sweep was allowed counts each run with its first time limit
+        hours = float(attempts[0].spec["timeout_s"]) * last.num_nodes / _HOUR_S - spent_node_hours(attempts)
+        left.append((hours / last.num_nodes * _HOUR_S, "the run's share of what its option sweep was allowed"))
     if limits.max_node_hours is not None:
         hours = limits.max_node_hours - spent_node_hours(attempts)
-        left.append((hours / last.num_nodes * _HOUR_S, "max_node_hours"))
+        left.append((hours / last.num_nodes * _HOUR_S, "attempts.max_node_hours"))
     price = _price(pipeline, machines.cluster if machines else str(last.spec["compute"]))
     if limits.max_cost is not None and price:
         money = limits.max_cost - spent_cost(pipeline, attempts)
-        left.append((money / price / last.num_nodes * _HOUR_S, "max_cost"))
+        left.append((money / price / last.num_nodes * _HOUR_S, "attempts.max_cost"))
     seconds, bound = min(left)
     return int(seconds), bound
 
@@ -300,6 +305,8 @@ def _following(run: RunRecord, services: RunServices) -> RunRecord:
         state_since=now,
         state=RunState.PLANNED,
         forced_by=run.forced_by,
+        sweep_id=run.sweep_id,
+        sweep_number=run.sweep_number,
         data_etags=run.data_etags,
         num_nodes=plan.spec.num_nodes,
         world_size=plan.spec.num_nodes * plan.spec.processes_per_node,

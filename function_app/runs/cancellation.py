@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from function_app.domain.errors import NotFoundError, RunEndedError
+from function_app.domain.option_sweeps import OptionSweep, SweepVerdict
 from function_app.domain.records import GENERATION, PERSON, RunRecord
 from function_app.domain.run_states import SETTLED, Actor, RunState
 from function_app.runs.admission import last_attempt
 from function_app.runs.ending import ask_cancel, end_run, mark_canceled
 from function_app.runs.following import FOLLOWED, follow_run
+from function_app.runs.option_sweeps import claim_verdict, go_on, has_ended, read_sweep, runs_of
 from function_app.services import RunServices
 
 
@@ -28,6 +32,23 @@ def cancel_run(run_id: str, *, canceled_by: str, reason: str, services: RunServi
         ask_cancel(run, services.jobs)
         return follow_run(run, services)
     return end_run(run, services, by=by)
+
+
+def cancel_sweep(sweep_id: str, *, reason: str, services: RunServices) -> OptionSweep:
+    """Cancel an option sweep and its runs; repeating it changes nothing.
+
+    Raises NotFoundError, and RunEndedError where it has ended otherwise.
+    """
+    sweep = read_sweep(sweep_id, services.documents)
+    verdict = claim_verdict(sweep, SweepVerdict(reason=reason, is_canceled=True), services)
+    if not verdict.is_canceled:
+        raise RunEndedError(f"option sweep {sweep_id} cannot be canceled: it has ended: {verdict.reason}")
+    for run in runs_of(sweep, services.ledger):
+        if not has_ended(run):
+            with suppress(RunEndedError):  # it has ended meanwhile
+                cancel_run(run.run_id, canceled_by=PERSON, reason=verdict.reason, services=services)
+    go_on(sweep_id, services)
+    return sweep
 
 
 def cancel_superseded(run: RunRecord, services: RunServices) -> None:

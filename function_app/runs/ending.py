@@ -13,6 +13,7 @@ from function_app.notify.messages import notify_of_run
 from function_app.ports import JobService
 from function_app.runs.admission import awaits_attempt, hold_data, release
 from function_app.runs.attempts import spent_cost, spent_node_hours, start_attempt
+from function_app.runs.option_sweeps import go_on, has_ended, verdict_of
 from function_app.runs.transitions import change_run
 from function_app.services import RunServices
 from function_app.telemetry import Span
@@ -38,11 +39,30 @@ def end_run(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
     if run.state is RunState.LOST and run.notified_at is None:
         ask_cancel(run, services.jobs)  # a job that is given up must not train on unseen
     release(run, services, by=by)
-    if run.state is RunState.SUPPRESSED or run.notified_at is not None or not notify_of_run(run, services):
+    if not _is_notified(run, services):
         return run
     now = services.clock()
     _trace(run, services)
     return change_run(services.ledger, run, lambda row: None if row.notified_at else replace(row, notified_at=now))
+
+
+def _is_notified(run: RunRecord, services: RunServices) -> bool:
+    """Notify people of a run's end; True where that is done now. A run of a sweep has its part in the sweep's end."""
+    if run.notified_at is not None:
+        return False
+    if run.sweep_id is not None:
+        return go_on(run.sweep_id, services)
+    return run.state is not RunState.SUPPRESSED and notify_of_run(run, services)
+
+
+def obey_sweep(run: RunRecord, services: RunServices) -> RunRecord:
+    """Cancel a run whose sweep was canceled: that handler may have died before it came here."""
+    if run.sweep_id is None or run.cancel_requested_at is not None or has_ended(run):
+        return run
+    verdict = verdict_of(run.sweep_id, services.ledger)
+    if verdict is None or not verdict.is_canceled:
+        return run
+    return mark_canceled(run, PERSON, verdict.reason, services)
 
 
 def _trace(run: RunRecord, services: RunServices) -> None:

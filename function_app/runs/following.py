@@ -15,7 +15,8 @@ from function_app.ingest.stored_shards import written_since_submission
 from function_app.ports import JobService
 from function_app.runs.admission import release
 from function_app.runs.attempts import JobLog, changed_data_members, failure_members, record_remedy
-from function_app.runs.ending import ask_cancel, end_run, mark_canceled
+from function_app.runs.ending import ask_cancel, end_run, mark_canceled, obey_sweep
+from function_app.runs.option_sweeps import settle_in_sweep
 from function_app.runs.registration import settle_completed
 from function_app.runs.transitions import move_run
 from function_app.services import RunServices
@@ -73,10 +74,11 @@ def handle_run_event(run_id: str, services: RunServices) -> None:
 
 def follow_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.RECONCILIATION) -> RunRecord:
     """Bring a run, as it was just read, up to date with Azure ML, and do what follows from its end."""
+    run = obey_sweep(run, services)
     if run.state in FOLLOWED:
         run = _look(run, services, by)
     if run.state is RunState.COMPLETED and not services.outage(run.dataset_version.dataset):
-        run = settle_completed(run, services, by=by)
+        run = settle_completed(run, services, by=by) if run.sweep_id is None else settle_in_sweep(run, services)
     return end_run(run, services, by=by)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from function_app.config.pipelines import Register
 from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import TAG, ModelRegistration
@@ -38,18 +39,18 @@ MAX_HOSTS = 100
 MAX_HOST_CHARS = 64
 
 
-def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> RunRecord:
-    """Register the model of a completed run if the gate allows it. Raises ServiceUnavailableError to try again."""
+def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten: str | None = None) -> RunRecord:
+    """Register the model of a completed run if the gate allows it. Raises ServiceUnavailableError to try again.
+
+    ``beaten`` says why it is not registered although the gate would allow it.
+    """
     metrics: dict[str, float] = {}
     report = None
     try:
         report = read_report(run, services.run_outputs)
         metrics = dict(report.metrics)
-        _check_data(run)
-        check_machines(run, report)
-        register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
-        check_contents(run, report)
-        superseded = check_superseded(run, register, services.ledger)
+        register, superseded = check_completed(run, report, services)
+        _refuse_beaten(beaten)
         registration = _registration(run, register.model, report, superseded, _guess(run, services))
         parent = services.telemetry.below(place_of_run(run.dataset_version, run.run_id))
         with services.telemetry.span(
@@ -67,6 +68,20 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor) -> Run
     members = {"model_name": registration.name, "model_version": registration.version, "metrics": metrics}
     run = run if superseded is None else replace(run, reason=f"trained on superseded data: {superseded}")
     return _settled(run, RunState.REGISTERED, text, services, by=by, report=report, **members)
+
+
+def _refuse_beaten(beaten: str | None) -> None:
+    if beaten is not None:
+        raise GateError(beaten)
+
+
+def check_completed(run: RunRecord, report: TrainingReport, services: RunServices) -> tuple[Register, str | None]:
+    """Return what to register, and which generation superseded the run's. Raises GateError."""
+    _check_data(run)
+    check_machines(run, report)
+    register = check_gate(services.pipelines.get(run.dataset_version.dataset), report)
+    check_contents(run, report)
+    return register, check_superseded(run, register, services.ledger)
 
 
 def _reported_machines(report: TrainingReport) -> dict[str, Any]:
@@ -130,6 +145,7 @@ def _registration(
         **({"forced": "true"} if run.forced_by is not None else {}),
         **({"complete_by_guess": guess} if guess is not None else {}),
         **({"superseded": superseded} if superseded is not None else {}),
+        **({"sweep_id": run.sweep_id} if run.sweep_id is not None else {}),
         **_script_errors(run),
     }
     return ModelRegistration(

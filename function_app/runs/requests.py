@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from function_app.config.pipelines import Limit, Pipeline
 from function_app.domain.errors import (
+    IdempotencyKeyError,
     OverrideError,
     VersionNameError,
     VersionNotWholeError,
 )
 from function_app.domain.events import TrainingRequest
-from function_app.domain.jobs import planned_run
+from function_app.domain.jobs import digest, planned_run
 from function_app.domain.records import DatasetVersion, Generation, RunRecord
 from function_app.domain.run_states import AWAITING_SUBMISSION
 from function_app.ingest.closing import described
 from function_app.ingest.completeness import missing_shards, refusal_messages
 from function_app.runs.admission import refuse_held
 from function_app.runs.configuration import refuse_misfit
-from function_app.runs.request_keys import KeyedRequest
 from function_app.runs.script_check import (
     MAX_LISTED,
     ScriptCheck,
@@ -31,7 +33,8 @@ from function_app.runs.script_check import (
 )
 from function_app.runs.submission import unspent_plan
 from function_app.services import RunServices
-from shared.job_arguments import TrainingOptions
+from shared.configuration import suggestion
+from shared.job_arguments import OptionsError, TrainingOptions
 from shared.manifest import SYNTHETIC, Manifest, fingerprint
 
 MAX_TEXT_CHARS = 200
@@ -74,11 +77,11 @@ def request_run(
     request = _keyed(key, version, overrides, forced_by)
     first = request.first_run(services) if request else None
     if first is not None:
-        _queue(first, services)
+        queue_run(first, services)
         return first, False
     pipeline = services.pipeline_of(version.dataset)
     options = overridden(pipeline, overrides)
-    generation = _closing(pipeline, version, services)
+    generation = closing_of(pipeline, version, services)
     check = check_script(pipeline, services.read_script)
     if forced_by is None:
         refuse_held(generation, services.ledger)
@@ -92,7 +95,7 @@ def request_run(
     run = planned if is_new else first or services.ledger.run(plan.run_id) or planned
     if is_new:
         _record_planned(run, overrides, check, services)
-    _queue(run, services)
+    queue_run(run, services)
     return run, is_new
 
 
@@ -105,7 +108,7 @@ def _keyed(
     return KeyedRequest(key=key, content=content)
 
 
-def _queue(run: RunRecord, services: RunServices) -> None:
+def queue_run(run: RunRecord, services: RunServices) -> None:
     """Send the run's request, also for an existing run: the handler that claimed it may have died before sending."""
     if run.state in AWAITING_SUBMISSION:
         request = TrainingRequest(
@@ -114,7 +117,8 @@ def _queue(run: RunRecord, services: RunServices) -> None:
         services.requests.send(request)
 
 
-def _closing(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
+def closing_of(pipeline: Pipeline, version: DatasetVersion, services: RunServices) -> Generation:
+    """Return what a request trains on. Raises VersionNotWholeError."""
     if pipeline.data.is_synthetic:
         return synthetic_closing(pipeline, version, services)
     generation = services.ledger.latest_generation(version)
@@ -152,10 +156,16 @@ def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> TrainingOpti
         limit = pipeline.train.overrides.get(name)
         if limit is None:
             offered = ", ".join(sorted(pipeline.train.overrides)) or "none"
-            raise OverrideError(name, f" cannot be overridden; pipeline {pipeline.pipeline} offers {offered}")
+            near = suggestion(name[:100], pipeline.train.overrides)
+            raise OverrideError(name, f" cannot be overridden; pipeline {pipeline.pipeline} offers {offered}{near}")
         _check_type(name, value, getattr(options, name))
         _check_limit(name, value, limit)
-    return replace(options, **{name: _like(getattr(options, name), value) for name, value in overrides.items()})
+    try:
+        return replace(options, **{name: _like(getattr(options, name), value) for name, value in overrides.items()})
+    except OptionsError as error:
+        raise OverrideError(
+            next(iter(overrides), "options"), f": these options do not fit each other: {error}"
+        ) from error
 
 
 def _check_type(name: str, value: Any, own: Any) -> None:
@@ -165,11 +175,11 @@ def _check_type(name: str, value: Any, own: Any) -> None:
         raise OverrideError(name, f": expected {type(own).__name__}, got {str(value)[:100]!r}")
     if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
         raise OverrideError(name, f": expected at most {MAX_TEXT_CHARS} characters, got {len(value)}")
-    if isinstance(own, float) and not _is_finite(value):
+    if isinstance(own, float) and not is_finite(value):
         raise OverrideError(name, f": expected a finite number, got {str(value)[:100]}")
 
 
-def _is_finite(value: float) -> bool:
+def is_finite(value: float) -> bool:
     """Whether a number is finite as a float, which a whole number of 400 digits is not."""
     try:
         return math.isfinite(value)
@@ -210,3 +220,42 @@ def synthetic_closing(pipeline: Pipeline, version: DatasetVersion, services: Run
         reason = "synthetic: the training generates its records, and there are no shards to wait for"
         services.history.record(str(version), "version_closed", reason, manifest=generation.manifest_path)
     return generation
+
+
+# -- idempotency keys: each belongs to the first request that used it ----------------------------------------
+MAX_CLAIM_BYTES = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedRequest:
+    """A request with its Idempotency-Key."""
+
+    key: str
+    content: Mapping[str, Any]
+    """Everything that was asked for; another content under the same key is an error."""
+
+    @property
+    def path(self) -> str:
+        """Path of the claim in the state container; a digest, because a key may contain dots and colons."""
+        return f"idempotency-keys/{hashlib.sha256(self.key.encode()).hexdigest()}.json"
+
+    def first_run(self, services: RunServices) -> RunRecord | None:
+        """Return the run to which this key led, None if there is none (yet). Raises IdempotencyKeyError."""
+        found = services.documents.read(self.path, max_bytes=MAX_CLAIM_BYTES)
+        if found is None:
+            return None
+        claim = json.loads(found)
+        if claim["request"] != digest(self.content):
+            raise IdempotencyKeyError(
+                f"Idempotency-Key {self.key} was used for another request, which led to run {claim['run_id']}; "
+                "use a new key for each request"
+            )
+        return services.ledger.run(claim["run_id"])
+
+    def claim(self, run_id: str, services: RunServices) -> RunRecord | None:
+        """Claim the key for the run that is about to be added; return the run of a caller that was faster.
+
+        A claim without a run is that of a caller that died: then this caller's run is added.
+        """
+        content = json.dumps({"key": self.key, "request": digest(self.content), "run_id": run_id}).encode()
+        return None if services.documents.write_once(self.path, content) else self.first_run(services)

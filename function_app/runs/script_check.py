@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from function_app.config.pipelines import Pipeline, is_own_script
 from function_app.domain.errors import ScriptRefusedError
-from function_app.domain.jobs import TAG, Plan, signed_plan
+from function_app.domain.jobs import TAG, Plan, with_tags
 from function_app.domain.records import RunRecord
 from function_app.services import ReadScript, RunServices
 from horovod_lint import ScriptError
@@ -95,8 +95,7 @@ def with_script_errors(plan: Plan, check: ScriptCheck) -> Plan:
     """Tag a forced job with the errors of its script."""
     if not check.codes:
         return plan
-    tags = {**plan.spec.tags, SCRIPT_ERRORS_TAG: ",".join(check.codes)[:_MAX_TAG_CHARS]}
-    return signed_plan(plan.logical_run, plan.attempt, replace(plan.spec, tags=tags))
+    return with_tags(plan, {SCRIPT_ERRORS_TAG: ",".join(check.codes)[:_MAX_TAG_CHARS]})
 
 
 def _worded(script: str, finding: Finding) -> str:

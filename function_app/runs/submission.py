@@ -16,8 +16,8 @@ from function_app.domain.errors import (
     SubmissionRefusedError,
 )
 from function_app.domain.events import TrainingRequest
-from function_app.domain.failures import FailureClass, Remedy
-from function_app.domain.jobs import TAG, Plan, plan_run, planned_run, signed_plan, spec_from_json
+from function_app.domain.failures import MENDABLE, FailureClass, Remedy
+from function_app.domain.jobs import TAG, Plan, plan_run, planned_run, spec_from_json, with_tags
 from function_app.domain.records import Generation, RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.closing import CLOSED, starts_run
@@ -28,7 +28,7 @@ from function_app.runs.admission import admit, last_attempt, release, why_held
 from function_app.runs.attempts import bad_script_members, final_members, record_remedy, refusal_members
 from function_app.runs.cancellation import cancel_superseded
 from function_app.runs.configuration import misfit, other_contract
-from function_app.runs.ending import ask_cancel, end_run
+from function_app.runs.ending import ask_cancel, end_run, obey_sweep
 from function_app.runs.script_check import script_refusal
 from function_app.runs.transitions import change_run, move_run
 from function_app.services import RunServices
@@ -45,8 +45,6 @@ MAX_EARLIER = 50
 """Versions that one request puts in line before its own: each takes as long as a request."""
 MAX_RUNS = 1000
 """Runs of a dataset that are searched for those that are not in line."""
-MENDABLE = frozenset({FailureClass.CONFIGURATION, FailureClass.DATA_CHANGED, FailureClass.MISSING_RESOURCES})
-"""Failures after which the same request may lead to a model."""
 TRAINED = frozenset({RunState.COMPLETED, RunState.REGISTERED, RunState.NOT_REGISTERED})
 """States of runs whose training would have the same result again."""
 
@@ -66,6 +64,8 @@ def submit_run(run: RunRecord, services: RunServices, *, by: Actor = Actor.SUBMI
     Raises ServiceUnavailableError where Azure ML did not answer: the claim is given back, and another delivery or the
     sweep tries again.
     """
+    if run.sweep_id is not None:
+        run = obey_sweep(run, services)
     etags, written_at = run.data_etags, None
     if run.state is RunState.PLANNED:
         stored = _to_submit(run, services, by)
@@ -277,7 +277,7 @@ def _line_up_earlier(pipeline: Pipeline, generation: Generation, services: RunSe
 
 
 def _owes_run(pipeline: Pipeline, closing: Generation, services: RunServices) -> bool:
-    return starts_run(pipeline, closing) and not is_blocked_by_drift(pipeline, closing, services)
+    return starts_run(pipeline, closing, services.ledger) and not is_blocked_by_drift(pipeline, closing, services)
 
 
 def claim_run(pipeline: Pipeline, generation: Generation, *, trigger: str, services: RunServices) -> RunRecord:
@@ -317,16 +317,9 @@ def unspent_plan(
         plan = plan_run(pipeline, generation, services.workspace, options=options, again=again or None)
         run = last_attempt(plan.run_id, services.ledger)
         if run is None or not _is_spent(run, generation, services.ledger):
-            return _tagged(plan) if forced_by else plan
+            return with_tags(plan, {FORCED_TAG: "true"}) if forced_by else plan
     raise LedgerConflictError(
         f"{generation.dataset_version}: the same training was given up {MAX_NAMES} times; request it with force"
-    )
-
-
-def _tagged(plan: Plan) -> Plan:
-    """Tag the job of a forced run."""
-    return signed_plan(
-        plan.logical_run, plan.attempt, replace(plan.spec, tags={**plan.spec.tags, FORCED_TAG: "true"})
     )
 
 

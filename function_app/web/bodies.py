@@ -268,6 +268,8 @@ class RunBody(BaseModel):
     failure_class: str | None = Field(description="Why the attempt failed; see docs/attempts.md for the classes.")
     remedy: str | None = Field(description="What was decided about a failed attempt; see docs/attempts.md.")
     next_run_id: str | None = Field(description="The attempt that continues this one.")
+    sweep_id: str | None = Field(description="The option sweep to which the run belongs.")
+    sweep_number: int | None = Field(description="Number of the run in its option sweep, from 1.")
     outputs: dict[str, str] = Field(
         description="Folders to which the job writes: report, model and checkpoints, each as an azureml:// URI."
     )

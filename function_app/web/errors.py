@@ -20,6 +20,7 @@ from function_app.domain.errors import (
     IdempotencyKeyError,
     LedgerConflictError,
     NotFoundError,
+    OptionSweepError,
     OverrideError,
     PipelineOutOfServiceError,
     ProblemsError,
@@ -50,6 +51,7 @@ STATUSES: dict[type[LandfallError], tuple[int, str]] = {
     VersionNameError: (422, "version_name"),
     VersionNotWholeError: (409, "version_not_whole"),
     VersionQuarantinedError: (409, "version_quarantined"),
+    OptionSweepError: (422, "option_sweep_refused"),
     OverrideError: (422, "override_not_allowed"),
     IdempotencyKeyError: (422, "idempotency_key_reused"),
     RunEndedError: (409, "run_has_ended"),
@@ -136,7 +138,7 @@ async def _landfall_error(_: Request, error: Exception) -> JSONResponse:
 
 def _parts(error: Exception) -> list[ProblemPart]:
     if isinstance(error, OverrideError):
-        return [ProblemPart(detail=str(error), pointer=_pointer(("overrides", error.name)))]
+        return [ProblemPart(detail=str(error), pointer=_pointer((error.member, error.name)))]
     if isinstance(error, IdempotencyKeyError):
         return [ProblemPart(detail=str(error), parameter="Idempotency-Key")]
     if isinstance(error, ScriptRefusedError):

@@ -61,7 +61,7 @@ IdempotencyKey = Annotated[
 ]
 
 
-def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the description of error responses for the OpenAPI document."""
     return {status: {"model": Problem, "description": REFUSALS[status]} for status in statuses}
 
@@ -98,16 +98,16 @@ NO_KEY = "The function key is missing or wrong. The Functions host answers this,
 RUN_LOCATION = {"Location": {"description": "Path of the run.", "schema": {"type": "string"}}}
 SWEEP_LOCATION = {"Location": {"description": "Path of the result.", "schema": {"type": "string"}}}
 
-router = APIRouter(prefix="/api", responses={401: {"description": NO_KEY}, **_refusals(400, 405, 413, 500, 503)})
+router = APIRouter(prefix="/api", responses={401: {"description": NO_KEY}, **refusals(400, 405, 413, 500, 503)})
 
 
-@router.get("/datasets/{dataset}/{version}", responses=_refusals(404, 422))
+@router.get("/datasets/{dataset}/{version}", responses=refusals(404, 422))
 def dataset_version(dataset: DatasetName, version: VersionName, services: AppServices) -> VersionBody:
     """Show a dataset version: its accepted, missing and rejected shards, and its runs."""
     return VersionBody.of(describe_version(DatasetVersion(dataset=dataset, version=version), services))
 
 
-@router.post("/datasets/{dataset}/{version}/release", responses=_refusals(404, 422))
+@router.post("/datasets/{dataset}/{version}/release", responses=refusals(404, 422))
 def release(dataset: DatasetName, version: VersionName, services: AppServices) -> HoldBody:
     """Lift the hold on the latest generation of a version, whose data made a run fail.
 
@@ -135,7 +135,7 @@ def doctor(services: AppServices) -> Diagnosis:
     return examine(services)
 
 
-@router.get("/runs", responses=_refusals(422))
+@router.get("/runs", responses=refusals(422))
 def runs(
     services: AppServices,
     limit: Annotated[int, Query(ge=1, le=MAX_RUNS)] = 100,
@@ -146,7 +146,7 @@ def runs(
     return RunsBody(runs=[RunBody.of(run, queue) for run in found])
 
 
-@router.get("/runs/{run_id}", responses=_refusals(404, 422))
+@router.get("/runs/{run_id}", responses=refusals(404, 422))
 def run(run_id: RunId, services: AppServices) -> RunBody:
     """Show the state of a run, how it ended, and its notifications."""
     found = services.ledger.run(run_id)
@@ -161,7 +161,7 @@ def run(run_id: RunId, services: AppServices) -> RunBody:
     responses={
         202: {"description": "A new run.", "headers": RUN_LOCATION},
         200: {"model": RunBody, "description": "The run that was requested before.", "headers": RUN_LOCATION},
-        **_refusals(404, 409, 422),
+        **refusals(404, 409, 422),
     },
 )
 def start_run(
@@ -188,7 +188,7 @@ def start_run(
     responses={
         202: {"description": "The job is being canceled."},
         200: {"model": RunBody, "description": "The run has ended canceled."},
-        **_refusals(404, 409, 422),
+        **refusals(404, 409, 422),
     },
 )
 def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
@@ -202,7 +202,7 @@ def cancel(run_id: RunId, services: AppServices, response: Response) -> RunBody:
     return RunBody.of(found, services.ledger.run_queue())
 
 
-@router.get("/why/{subject:any_text}", responses=_refusals(404, 422))
+@router.get("/why/{subject:any_text}", responses=refusals(404, 422))
 def why(subject: Subject, services: AppServices) -> HistoryBody:
     """Show the history of <dataset>/<version>, of a run id or of a blob's path, and what it waits for."""
     return HistoryBody.of(history_of(subject, services))
@@ -218,7 +218,7 @@ def reconcile(services: AppServices, response: Response) -> RequestedSweepBody:
     return RequestedSweepBody.of(request_sweep(services))
 
 
-@router.get("/reconcile", responses=_refusals(404))
+@router.get("/reconcile", responses=refusals(404))
 def requested_sweep(services: AppServices) -> RequestedSweepBody:
     """Show the last sweep that was requested: `queued`, `running`, `done`, or `failed` with what failed."""
     found = latest_sweep(services)
@@ -227,14 +227,14 @@ def requested_sweep(services: AppServices) -> RequestedSweepBody:
     return RequestedSweepBody.of(found)
 
 
-@router.get("/dead-letters", responses=_refusals(422))
+@router.get("/dead-letters", responses=refusals(422))
 def dead_letters(services: AppServices, limit: Annotated[int, Query(ge=1, le=MAX_LETTERS)] = 100) -> DeadLettersBody:
     """List dead letters; the next sweep adds those that are still in the queues."""
     letters = services.ledger.dead_letters(limit=limit)
     return DeadLettersBody(dead_letters=[DeadLetterSummary.of(letter) for letter in letters])
 
 
-@router.get("/dead-letters/{dead_letter_id}", responses=_refusals(404, 422))
+@router.get("/dead-letters/{dead_letter_id}", responses=refusals(404, 422))
 def dead_letter(dead_letter_id: DeadLetterId, services: AppServices) -> DeadLetterBody:
     """Show a dead letter with its payload."""
     letter = services.ledger.dead_letter(dead_letter_id)
@@ -243,7 +243,7 @@ def dead_letter(dead_letter_id: DeadLetterId, services: AppServices) -> DeadLett
     return DeadLetterBody.of(letter)
 
 
-@router.post("/dead-letters/{dead_letter_id}/replay", responses=_refusals(404, 409, 422))
+@router.post("/dead-letters/{dead_letter_id}/replay", responses=refusals(404, 409, 422))
 def replay_dead_letter(dead_letter_id: DeadLetterId, services: AppServices) -> DeadLetterBody:
     """Deliver a dead letter again. This is safe at any time: the current state is checked first."""
     return DeadLetterBody.of(replay(dead_letter_id, services))

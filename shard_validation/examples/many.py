@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator
+from heapq import merge
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -49,13 +51,11 @@ class ManyExamples:
         columns.are_read &= stops - starts <= MIN_SCANNED_BYTES
         for begin, end in _runs(columns.are_read):
             if columns.are_read[begin] and end - begin >= MIN_TOGETHER:
-                found: list[tuple[int, int, Fault]] = []
-                for place, values in columns.values.items():
+                found = []
+                for place, values in sorted(columns.values.items()):
                     rows = begin + np.flatnonzero(columns.are_present[place][begin:end])
-                    faults = self._columns[place].faults(content, values[rows], rows, index)
-                    found += ((row, place, fault) for row, fault in faults)
-                found.sort(key=lambda each: each[:2])
-                yield from ((row, fault) for row, _, fault in found)
+                    found.append(self._columns[place].faults(content, values[rows], rows, index))
+                yield from merge(*found, key=itemgetter(0))  # one by one: all of them might not fit into memory
                 continue
             for row in range(begin, end):
                 for fault in self._check(content[starts[row] : stops[row]], index + row) or ():
@@ -88,7 +88,7 @@ class _Column:
         if not len(values) or self._are_sound(values):
             return
         is_bytes = self._spec.kind == "bytes"
-        for row, value in zip(rows.tolist(), values.tolist(), strict=True):
+        for row, value in zip(rows.tolist(), map(_to_list, values), strict=True):
             of_row = [content[value[0] : value[0] + value[1]]] if is_bytes else value
             fault = self._check(of_row, index + row)
             if fault is not None:
@@ -114,7 +114,7 @@ class _Column:
             spec.maximum is not None and highest > spec.maximum
         ):
             return False
-        if spec.allowed and not set(spec.allowed).issuperset(numbers.ravel().tolist()):
+        if spec.allowed and not all(map(set(spec.allowed).issuperset, map(_to_list, numbers.T))):
             return False
         if spec.kind == "int64" and not spec.shape:
             self._count(numbers[:, 0], are_small=lowest >= 0 and highest < MAX_DISTINCT)
@@ -134,6 +134,11 @@ class _Column:
         found, first, times = np.unique(numbers, return_index=True, return_counts=True)
         for place in np.argsort(first).tolist():
             self._statistics.count(str(found[place]), int(times[place]))
+
+
+def _to_list(numbers: Any) -> list[Any]:
+    listed: list[Any] = numbers.tolist()
+    return listed
 
 
 def _has_two_zeros(numbers: Any, lowest: float, highest: float) -> bool:

@@ -25,7 +25,8 @@ _MAX_FAILURES = 64
 _MAX_FAILURES_AT_ONCE = 4
 _MAX_FIXED_BYTES = 4 << 10
 """Bytes of an example that are not byte values; they are copied."""
-_MAX_INTEGERS = 64
+_MAX_INTEGERS = 256
+"""Of an example; each takes eight bytes in a column."""
 _MAX_LENGTH_BYTES = 4
 _LONGEST_INTEGER = 10
 """Bytes of a negative number; the last of them is 1."""
@@ -185,6 +186,8 @@ class Pattern:
                 self._integers[span.name] = self._learn_integers(example, span, mask)
             elif span.kind == "float":
                 mask[span.start : span.stop] = bytes(span.size)
+        if len(list(self._all_integers())) > _MAX_INTEGERS:
+            raise NotPlainError
         lengths_of_values, self._lengths = self._learn_lengths(example, values, mask)
         ends = [*(value.start for value in values), len(example)]
         self._segments = [
@@ -260,7 +263,7 @@ class Pattern:
             if num_bytes >= _LONGEST_INTEGER:
                 mask[position] = 0xFF
             is_shortest = num_bytes == 1 or 0 < example[position] < (0x80 if num_bytes < _LONGEST_INTEGER else 2)
-            if not is_shortest or num_bytes > _LONGEST_INTEGER or len(varints) == _MAX_INTEGERS:
+            if not is_shortest or num_bytes > _LONGEST_INTEGER:
                 raise NotPlainError
             varints.append(self._varint(start, position + 1))
             start = position + 1

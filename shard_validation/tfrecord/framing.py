@@ -38,7 +38,7 @@ _TRAILER_AND_HEADER = struct.Struct("<IQI")
 _TRAILER = struct.Struct("<I")
 _LENGTH = struct.Struct("<Q")
 _MAX_KNOWN_LENGTHS = 4096
-_BATCH_RECORDS = 1024
+_BATCH_RECORDS = 4096
 _COPIED_BYTES = 1 << 10
 """Smaller payloads are copied: a view costs more than so few bytes."""
 _REMEMBERED_BYTES = 32 << 10

@@ -11,10 +11,10 @@ from azure.core.exceptions import AzureError
 
 from cli.errors import CliError
 from function_app.domain.errors import ServiceUnavailableError
+from function_app.domain.failures import MENDABLE
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import SETTLED
 from function_app.ports import Ledger
-from function_app.runs.submission import MENDABLE
 from local_azure.azure_ml.faults import LifeFault
 from tests.chaos.ends import VERSION, Ends
 from tests.chaos.evidence import ask_azure_ml

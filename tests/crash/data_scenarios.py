@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -169,6 +170,58 @@ def listed_wrongly(serve: Serve) -> list[Step]:
     ]
 
 
+def commit(version: int, added: Mapping[str, bytes], *removed: str) -> bytes:
+    """A commit of a Delta table. The files of these tests have a record for each label."""
+    size = len(shard_content(0))
+    actions: list[dict[str, Any]] = [{"commitInfo": {"version": version}}]
+    actions += [{"remove": {"path": name, "dataChange": True}} for name in removed]
+    actions += [
+        {
+            "add": {
+                "path": name,
+                "size": len(content),
+                "dataChange": True,
+                "stats": json.dumps({"numRecords": len(content) // size}),
+            }
+        }
+        for name, content in added.items()
+    ]
+    return "\n".join(map(json.dumps, actions)).encode()
+
+
+def log_of(version: int) -> str:
+    """Path of a commit within the table."""
+    return f"_delta_log/{version:020}.json"
+
+
+def committed(serve: Serve) -> list[Step]:
+    """A table's first commit overtakes the events of two files; one of them is not as stated at first."""
+    first, second, last = CONTENT
+    wrong = shard_content(7, 7, 7)
+    return [
+        *upload(second, CONTENT[second]),
+        lambda world: world.put(last, CONTENT[last]),
+        *upload(first, wrong),
+        *upload(log_of(0), commit(0, CONTENT)),
+        lambda world: world.deliver(f"{VERSION}/{last}"),
+        *upload(first, CONTENT[first]),
+        serve,
+    ]
+
+
+def committed_again(serve: Serve) -> list[Step]:
+    """The table is overwritten in part, and then its files are rearranged."""
+    first, second, _ = CONTENT
+    more, joined = {"train-more": shard_content(3, 4)}, {"train-joined": shard_content(0, 1, 3, 4)}
+    return [
+        *(step for name, content in more.items() for step in upload(name, content)),
+        *upload(log_of(1), commit(1, more, first)),
+        *(step for name, content in joined.items() for step in upload(name, content)),
+        *upload(log_of(2), commit(2, joined, second, *more).replace(b'"dataChange": true', b'"dataChange": false')),
+        serve,
+    ]
+
+
 def uploaded_unserved(_: Serve) -> list[Step]:
     """A version is uploaded while its pipeline's file cannot be used."""
     return uploads(*ALL_SHARDS)
@@ -204,6 +257,8 @@ DATA = (
     Scenario(name="listed", steps=listed, prepare=with_layout(kind="manifest")),
     # the timer that comes instead of a lost step also sums up the rejections
     Scenario(name="listed wrongly", steps=listed_wrongly, prepare=with_layout(kind="manifest"), survives_loss=False),
+    Scenario(name="committed", steps=committed, prepare=with_layout(kind="delta")),
+    Scenario(name="committed again", steps=committed_again, prelude=committed, prepare=with_layout(kind="delta")),
     Scenario(name="quiet", steps=uploaded_unserved, prepare=with_layout(kind="quiet", quiet_s=600)),
 )
 

@@ -15,6 +15,7 @@ from tests.crash.data_scenarios import DATA, SCRIPTS
 from tests.crash.process import Step
 from tests.crash.rare_scenarios import RARE
 from tests.crash.scenario import Scenario, Serve, asked, changed, keyed, retrain, trained, upload, uploads
+from tests.crash.sweep_scenarios import SWEEPS
 from tests.crash.watched_scenarios import WATCHED
 from tests.support.world import ALL_SHARDS, VERSION, WEBHOOK, World
 
@@ -134,7 +135,7 @@ BASIC = (
 )
 
 IN_MEMORY = (Scenario(name="a name that cannot be listed", steps=unlistable), *SCRIPTS)
-SCENARIOS = (*BASIC, *RARE, *WATCHED, *DATA, *IN_MEMORY)
+SCENARIOS = (*BASIC, *RARE, *SWEEPS, *WATCHED, *DATA, *IN_MEMORY)
 SURVIVING_LOSS = [scenario for scenario in SCENARIOS if scenario.survives_loss]
 IN_STORAGE = {scenario.name: scenario for scenario in SCENARIOS if scenario not in IN_MEMORY}
 """By name, those that are also run on real storage: a check of scripts makes no requests of its own, and a

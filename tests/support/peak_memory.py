@@ -25,6 +25,8 @@ from shared.record_framing import frame_record
 LABELS = FeatureSpec(name="label", kind="int64", shape=(None,))
 LABEL = FeatureSpec(name="label", kind="int64")
 IMAGE = FeatureSpec(name="image", kind="bytes")
+SCORES = tuple(FeatureSpec(name=f"score{i:02}", kind="float", maximum=1.0) for i in range(60))
+NUMBERS = FeatureSpec(name="numbers", kind="float", shape=(900,), maximum=1.0)
 PNG = FeatureSpec(name="image", kind="bytes", encoding="image")
 
 
@@ -101,6 +103,16 @@ def progressive_jpeg() -> ShardSource:
     return Repeated(frame_record(encode_example({"label": 1, "image": buffer.getvalue()})), 3)
 
 
+def many_faults() -> ShardSource:
+    """Small examples, thousands of which are checked at once, with a fault in every feature."""
+    return Repeated(frame_record(encode_example({spec.name: 7.5 for spec in SCORES})), 9500)
+
+
+def many_faulty_numbers() -> ShardSource:
+    """Examples of many numbers, checked at once, that are all out of range."""
+    return Repeated(frame_record(encode_example({"numbers": [7.5] * 900})), 5000)
+
+
 def file_of_large_examples() -> ShardSource:
     """A file, which is read ahead in several stretches, of the longest records that fit into a stretch."""
     frame = frame_record(encode_example({"label": 1, "image": bytes(ROOM_BYTES - 100)}))
@@ -157,6 +169,8 @@ CASES: dict[str, tuple[Callable[[], ShardSource], DataRequirements]] = {
     "gzip_bomb": (gzip_bomb, DataRequirements(features=(LABEL, IMAGE))),
     "large_image": (large_image, DataRequirements(features=(PNG,), images=ImagePolicy(decode="all"))),
     "progressive_jpeg": (progressive_jpeg, DataRequirements(features=(PNG,), images=ImagePolicy(decode="all"))),
+    "many_faults": (many_faults, DataRequirements(features=SCORES)),
+    "many_faulty_numbers": (many_faulty_numbers, DataRequirements(features=(NUMBERS,))),
     "file_of_large_examples": (file_of_large_examples, DataRequirements(features=(LABEL, IMAGE))),
     "file_of_swelling_examples": (file_of_swelling_examples, DataRequirements(features=(LABELS,))),
     "parquet_of_images": (parquet_of_images, DataRequirements(features=(LABEL, IMAGE))),

@@ -338,7 +338,8 @@ class World:
     def end_job(self, run: RunRecord, status: str = "Completed", **metrics: float) -> None:
         """Let the job end, with a report where it completed."""
         if status == "Completed":
-            self.write_report(run, metrics or {"val_accuracy": 0.97})
+            machines = {"world_size": run.world_size, "num_nodes": run.num_nodes} if run.sweep_id else {}
+            self.write_report(run, metrics or {"val_accuracy": 0.97}, **machines)
         self.jobs.become(run.run_id, status)
 
     def write_report(self, run: RunRecord, metrics: Mapping[str, float], **members: Any) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from deltalake import write_deltalake
 
 from cli.main import landfall
 from function_app.config.pipeline_files import load_pipeline
@@ -136,6 +137,32 @@ def test_parquet_and_compressed_shards_are_read_too(tmp_path: Path) -> None:
         (folder / name).write_bytes(gzip.compress(framed([with_image(n % 2) for n in range(9)])))
     (tmp_path / "pipelines" / "made.yaml").unlink()
     assert "tfrecord" == written(tmp_path, folder)[1].data.format
+
+
+def test_a_delta_table_is_proposed_as_what_its_newest_version_is(tmp_path: Path) -> None:
+    """Files that were replaced do not count; the same files are validated as a set."""
+    folder = tmp_path / "table"
+    rows = [
+        {"image": image_bytes("PNG", (8, 8)), "label": n % 3, "split": "train" if n > 9 else "test"}
+        for n in range(30)
+    ]
+    old = [{"image": b"", "label": 7, "split": "dev"}]
+    for content in (old, rows):
+        write_deltalake(folder, pa.Table.from_pylist(content), mode="overwrite", partition_by=["split"])
+    text, pipeline = written(tmp_path, folder)
+    assert ("delta", ("train", "test"), 3) == (
+        pipeline.data.layout.kind,
+        pipeline.data.splits,
+        pipeline.options.num_classes,
+    )
+    assert "kind: delta  # the log of a Delta table is there" in text
+    shutil.rmtree(folder / "split=dev")
+    options = ("--set", "--jobs", 1, "--pipeline", tmp_path / "pipelines" / "made.yaml")
+    assert 0 == run("validate", folder, *map(str, options))[0]
+    next((folder / "split=test").glob("*.parquet")).unlink()
+    assert "is not there; _delta_log names it in version 1" in run("validate", folder, *map(str, options))[1]
+    (folder / "_delta_log" / f"{0:020}.json").unlink()
+    assert "the first commit of the table, is not there" in run("validate", folder, *map(str, options))[1]
 
 
 HUB_README = """---

@@ -14,8 +14,15 @@ from tests.support.processes import REPOSITORY, child_environment
 
 MAX_RESIDENT_BYTES = 150_000_000
 MAX_DECODER_BYTES = 250_000_000
-REJECTED = {"gzip_bomb"}
-SLOW = {"large_examples", "large_image", "long_records", "file_of_swelling_examples", "parquet_of_images"}
+REJECTED = {"gzip_bomb", "many_faults", "many_faulty_numbers"}
+SLOW = {
+    "large_examples",
+    "many_faults",
+    "large_image",
+    "long_records",
+    "file_of_swelling_examples",
+    "parquet_of_images",
+}
 """Cases whose memory is bounded by the same code as that of a case in the gate."""
 
 pytestmark = [

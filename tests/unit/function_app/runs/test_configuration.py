@@ -94,8 +94,9 @@ def test_a_request_is_refused_with_what_to_change(changes: dict[str, Any], probl
     world = mistaken(**changes)
     body = {"dataset": "digits", "version": "v1", "force": force}
     answer = call(world, "POST", "/api/runs", json=body)
-    error = answer.json()["error"]
-    assert (422, "configuration", [problem]) == (answer.status_code, error["code"], error["details"])
+    body = answer.json()
+    details = [part["detail"] for part in body["errors"]]
+    assert (422, "configuration", [problem]) == (answer.status_code, body["code"], details)
 
 
 def test_an_override_is_checked_with_the_data() -> None:

@@ -1,0 +1,153 @@
+"""The log of a Delta table: read as `deltalake` reads it, and refused in words where it is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from shard_validation.delta_log import MAX_COMMITS, MAX_LOG_BYTES, TableLog, read_log
+from shard_validation.file_lists import FileListError
+
+PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+
+
+def name(version: int) -> str:
+    """Path of a commit."""
+    return f"_delta_log/{version:020d}.json"
+
+
+def added(path: str = "a.parquet", size: object = 7, **more: Any) -> dict[str, Any]:
+    """An action that adds a file."""
+    return {"add": {"path": path, "size": size, "dataChange": True, "stats": '{"numRecords": 3}', **more}}
+
+
+def removed(path: str = "a.parquet", **more: Any) -> dict[str, Any]:
+    """An action that removes a file."""
+    return {"remove": {"path": path, "dataChange": True, **more}}
+
+
+def log_of(*commits: list[Any] | bytes) -> TableLog:
+    """Read a log of these commits."""
+    lines = [c if isinstance(c, bytes) else "\n".join(map(json.dumps, c)).encode() for c in commits]
+    contents = {name(version): content for version, content in enumerate(lines)}
+    log = read_log({path: len(content) for path, content in contents.items()}, contents.__getitem__)
+    assert log is not None
+    return log
+
+
+def test_every_version_is_as_deltalake_reads_it(tmp_path: Path) -> None:
+    """Names with escapes, sizes, numbers of records: appended to, overwritten, compacted, restored."""
+    rows = pa.table({"split": ["train", "a b%:é"], "x": [1, 2]})
+    for mode in ("append", "append", "overwrite"):
+        write_deltalake(tmp_path, rows, mode=mode, partition_by=["split"])
+    write_deltalake(tmp_path, rows, mode="append")
+    DeltaTable(tmp_path).optimize.compact()
+    DeltaTable(tmp_path).restore(1)
+    files = {f"_delta_log/{path.name}": path for path in (tmp_path / "_delta_log").glob("*")}
+    log = read_log({n: p.stat().st_size for n, p in files.items()}, lambda n: files[n].read_bytes())
+    assert log is not None
+    for version in range(6):
+        state = log.at(version)
+        actions = DeltaTable(tmp_path, version=version).get_add_actions(flatten=True)
+        assert state is not None
+        stated = {(file.size_bytes, file.num_records) for file in state.files.values()}
+        there = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
+        assert set(zip(*(actions[c].to_pylist() for c in ("size_bytes", "num_records")), strict=True)) == stated
+        assert (len(actions), True) == (len(state.files), set(state.files) <= there)
+
+
+def test_a_version_that_changes_no_file_is_no_next_one() -> None:
+    """The newest one is returned where nothing follows."""
+    log = log_of([PROTOCOL, added()], [{"commitInfo": {}}], [added("b.parquet")], [{"txn": {"appId": "x"}}])
+    assert [0, 2, 3] == [log.next_after(after, lambda *_: False).version for after in (None, 0, 2)]
+
+
+def test_a_version_that_is_passed_over_is_followed_by_the_next() -> None:
+    """The newest is never passed over."""
+    log = log_of([PROTOCOL, added()], [added("b.parquet")], [added("c.parquet")])
+    assert 1 == log.next_after(None, lambda state, _: state.version < 1).version
+    assert 2 == log.next_after(None, lambda *_: True).version
+
+
+def test_only_rearranged_files_leave_the_records_as_they_were() -> None:
+    """Unless something else has changed since the version that is asked about."""
+    still: dict[str, Any] = {"dataChange": False}
+    log = log_of([added()], [added("b.parquet")], [removed(**still), added("c.parquet", **still)])
+    assert [False, True] == [log.next_after(after, lambda s, _: s.version < 2).changes_data for after in (1, 0)]
+
+
+def test_a_commit_that_is_missing_is_named() -> None:
+    """Later ones are not read."""
+    log = read_log({name(0): 1, name(2): 1}, lambda _: json.dumps(added()).encode())
+    assert log is not None
+    assert ("_delta_log/00000000000000000001.json is not there, and later ones are", 1) == (
+        log.problem,
+        len(log.commits),
+    )
+    with pytest.raises(FileListError, match="the first commit of the table, is not there"):
+        read_log({name(1): 1}, lambda _: b"")
+    assert read_log({"_delta_log/_last_checkpoint": 1}, lambda _: b"") is None
+
+
+@pytest.mark.parametrize(
+    ("actions", "problem"),
+    [
+        ([{"protocol": {"minReaderVersion": 4}}], "readers of version 4"),
+        ([{"protocol": {"minReaderVersion": 3, "readerFeatures": ["v9"]}}], "reader feature v9"),
+        ([{"metaData": {"configuration": {"delta.columnMapping.mode": "name"}}}], "column mapping (name)"),
+        ([added(deletionVector={"storageType": "u"})], "a.parquet has a deletion vector"),
+    ],
+)
+def test_what_readers_would_have_to_do_is_refused_by_name(actions: list[Any], problem: str) -> None:
+    """As long as it lasts: a later commit may take it back."""
+    taken_back = [
+        removed(),
+        {"protocol": {"minReaderVersion": 3, "readerFeatures": ["deletionVectors", "columnMapping"]}},
+        {"metaData": {"configuration": {"delta.columnMapping.mode": "none"}}},
+    ]
+    log = log_of(actions, taken_back)
+    first = log.at(0)
+    assert first is not None
+    assert (1, True, ()) == (len(first.problems), problem in first.problems[0], tuple(log.newest().problems))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"{", "line 1: it is no action"),
+        (b"[" * 100_000, "line 1: it is no action"),
+        (b'\n{"add": {"path": 7, "size": 1}}', "line 2: it is no action"),
+        (b'{"add": {"path": "a", "size": null}}', "size is not stated"),
+        (b'{"add": {"path": "a", "size": true}}', "True is not a whole number"),
+        (b'{"add": {"path": "a", "size": -1}}', "not a whole number"),
+        (b'{"add": {"path": "../a", "size": 1}}', "relative to the version's folder"),
+        (b'{"add": {"path": "abfss://c@x/a", "size": 1}}', "relative to the version's folder"),
+        (b'{"add": {"path": "a%0A", "size": 1}}', "printable characters"),
+        (b'{"add": {"path": "a", "size": 1, "stats": "{\\"numRecords\\": 1.5}"}}', "1.5 is not a whole number"),
+        (b'{"protocol": {"minReaderVersion": "3"}}', "it is no action"),
+        (b'{"add": {"path": "a", "size": 1}}\n' * 2, "line 2: a is added twice"),
+    ],
+)
+def test_a_log_that_is_none_is_refused_with_its_line(content: bytes, problem: str) -> None:
+    """Whatever was written there."""
+    with pytest.raises(FileListError, match=r"_delta_log/0{20}\.json: ") as refused:
+        log_of(content)
+    assert problem in str(refused.value)
+
+
+def test_statistics_may_be_missing_or_broken() -> None:
+    """They are optional."""
+    log = log_of([added("a", stats=None), added("b", stats="{"), added("c", stats="[]"), added("d", stats=7)])
+    assert {None} == {file.num_records for file in log.newest().files.values()}
+
+
+@pytest.mark.parametrize("sizes", [[MAX_LOG_BYTES, 1], [0] * (MAX_COMMITS + 1)])
+def test_a_log_that_is_too_large_is_refused_before_it_is_read(sizes: list[int]) -> None:
+    """By what storage says of its files."""
+    with pytest.raises(FileListError, match="without a checkpoint"):
+        read_log({name(number): size for number, size in enumerate(sizes)}, lambda _: pytest.fail("was read"))

@@ -70,8 +70,8 @@ def test_a_rank_that_dies_ends_the_others_under_any_launcher(twin: TwinUnderTest
 
 @pytest.mark.slow
 def test_packages_that_do_not_install_are_a_failure_of_their_own(twin: TwinUnderTest) -> None:
-    """Nothing was started; the notification says which package it is, and what to do."""
+    """Nothing was started; the reason says which package it is."""
     twin.upload("unpackable/v1", whole_version())
     run = twin.await_settled("unpackable/v1")
     assert ("failed", "packages") == (run["state"], run["failure_class"]), run
-    assert [True, True] == [words in str(run) for words in ("landfall-nosuch==1.0", "run landfall publish")], run
+    assert "landfall-nosuch==1.0" in run["reason"], run

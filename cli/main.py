@@ -106,6 +106,7 @@ COMMANDS = {
     "release": LazyCommand("cli.runs", "release", "Lift the hold on a dataset version."),
     "cancel": LazyCommand("cli.runs", "cancel", "Cancel a run."),
     "run": LazyCommand("cli.runs", "run", "Show one run."),
+    "logs": LazyCommand("cli.logs", "logs", "Show or follow the log of a rank."),
     "why": LazyCommand("cli.status", "why", "Show the history of a version or run and what it waits for."),
     "reconcile": LazyCommand("cli.reconcile", "reconcile", "Run the sweep now."),
     "dead-letters": LazyCommand("cli.reconcile", "dead_letters", "List, show and replay dead letters."),

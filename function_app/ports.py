@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from function_app.domain.events import QueuedMessage, TrainingRequest
-from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
+from function_app.domain.jobs import JobSpec, JobStatus, LogPart, ModelRegistration
 from function_app.domain.records import (
     BlobFacts,
     DatasetVersion,
@@ -382,6 +382,13 @@ class JobService(Protocol):
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """Return the end of the root's log, None where there is none (yet). Raises LogUnreadableError."""
+        ...
+
+    def log_part(self, name: str, *, rank: int, after: int | None, max_bytes: int) -> LogPart | None:
+        """Return bytes of a rank's log from byte ``after`` on, or its end for None; None where there is no log (yet).
+
+        Raises LogUnreadableError.
+        """
         ...
 
 

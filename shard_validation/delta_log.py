@@ -92,7 +92,8 @@ class TableLog:
                 break
             if _sizes(state) != seen and not is_passed_over(state, newest.files):
                 return replace(state, changes_data=changes_data, files=dict(state.files))
-        return replace(newest, changes_data=changes_data)
+        # With the same files, a closing is of other content: that of a file was overwritten.
+        return replace(newest, changes_data=changes_data or _sizes(newest) == seen)
 
     def newest(self) -> TableVersion:
         """Return the newest version."""

@@ -1,12 +1,17 @@
-"""Progress lines: how the root tells a follower where the training is, one JSON object on a line of its log."""
+"""Lines for those who follow a log, each with one JSON object: where the training is, and where a rank runs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 PREFIX = "LANDFALL_PROGRESS "
 MAX_LINE_CHARS = 4096
+RANK_PREFIX = "LANDFALL_RANK "
+MAX_RANK_LINE_CHARS = 16384
+MAX_HOSTS = 128
+MAX_NAME_CHARS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,3 +44,57 @@ def parse_progress(line: str) -> Progress | None:
         return Progress(**json.loads(text.removeprefix(PREFIX)))
     except (ValueError, TypeError, RecursionError):  # the last one where brackets are nested deeply
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankPlace:
+    """Where a rank runs."""
+
+    rank: int
+    world_size: int
+    node: int
+    """Number of its node, from 0."""
+    host: str
+    nodes: tuple[str, ...] = ()
+    """Addresses of the job's nodes, as the launcher names them."""
+    met: tuple[str, ...] = ()
+    """Hosts whose ranks it has met; none before they have met, and in a user's own script."""
+
+    def to_line(self) -> str:
+        """Return one log line."""
+        return RANK_PREFIX + json.dumps(asdict(self))
+
+    def in_words(self) -> str:
+        """Return the same for people."""
+        words = f"rank {self.rank} of {self.world_size} on host {self.host} (node {self.node})"
+        if self.met:
+            return f"{words}, has met the ranks of {', '.join(self.met)}"
+        return f"{words}, nodes of the job: {', '.join(self.nodes)}" if self.nodes else words
+
+
+def parse_rank_place(line: str) -> RankPlace | None:
+    """Return the place that a log line states, or None for any other line, also a garbled one."""
+    text = line.strip()
+    if not text.startswith(RANK_PREFIX) or len(text) > MAX_RANK_LINE_CHARS:
+        return None
+    try:
+        place = RankPlace(**json.loads(text.removeprefix(RANK_PREFIX)))
+        return RankPlace(
+            rank=int(place.rank),
+            world_size=int(place.world_size),
+            node=int(place.node),
+            host=str(place.host)[:MAX_NAME_CHARS],
+            nodes=_names(place.nodes),
+            met=_names(place.met),
+        )
+    except (ValueError, TypeError, RecursionError, OverflowError):
+        return None
+
+
+def latest_place(lines: Iterable[str]) -> RankPlace | None:
+    """Return the last place that the lines of a log state."""
+    return next((place for line in reversed([*lines]) if (place := parse_rank_place(line))), None)
+
+
+def _names(stated: Iterable[object]) -> tuple[str, ...]:
+    return tuple(str(name)[:MAX_NAME_CHARS] for name in stated)[:MAX_HOSTS]

@@ -14,7 +14,7 @@ MAX_TEXT_CHARS = 200
 """Longest text that `shown` returns unescaped: text from a hostile file must not fill the ledger."""
 MAX_VALUE_CHARS = 36
 """Longest value of a setting that a message repeats: a GUID; keys and signatures are longer."""
-SEVERAL_LINES = frozenset({"log_tail", "payload"})
+SEVERAL_LINES = frozenset({"log_tail", "log_text", "payload"})
 """Members of JSON objects whose texts have several lines; each line is printed with an indent."""
 INDENT = "    "
 

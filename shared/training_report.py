@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -77,3 +78,21 @@ def _check_metrics(metrics: Mapping[str, Any]) -> None:
     for name, value in metrics.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise ValueError(f"metric {name} is {value!r}; it must be a finite number")
+
+
+_NAME, _NUMBER = r"[A-Za-z_][A-Za-z0-9_]{0,63}", r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?"
+_PAIR = re.compile(rf"({_NAME})=({_NUMBER})")
+_PRINTED = re.compile(rf"{_NAME}={_NUMBER}(?:(?:, ?| ){_NAME}={_NUMBER})*")
+MAX_PRINTED_CHARS = 1000
+MAX_PRINTED_METRICS = 100
+
+
+def printed_metrics(log: str) -> dict[str, float]:
+    """Return metrics from lines of nothing but ``val_accuracy=0.93, val_loss=0.2``; the last value of each counts."""
+    found: dict[str, float] = {}
+    for line in log.splitlines():
+        if len(line) <= MAX_PRINTED_CHARS and _PRINTED.fullmatch(line.strip()):
+            values = {name: float(value) for name, value in _PAIR.findall(line)}
+            found |= {name: value for name, value in values.items() if math.isfinite(value)}
+            found = dict(list(found.items())[:MAX_PRINTED_METRICS])
+    return found

@@ -155,7 +155,7 @@ may be what the uploader claims.
 With `delta`, a table is written to the version's folder, as by
 `write_deltalake("az://datasets/scans/main", frame, mode="append", partition_by=["split"])`, or it is uploaded:
 
-- Each commit is a generation, in the order of the log; `landfall status` and the history name the table's version.
+- Each commit is a generation, in the order of the log; the history names the table's version.
   What a commit states of a file, its size and number of records, must hold, as with a list.
 - The first closing starts a run, `on_change` says whether the later ones do. If several commits close together, such
   as those of a table that is uploaded with its history, only the newest is trained on. A commit that only rearranges

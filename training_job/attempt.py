@@ -22,6 +22,7 @@ from training_job.evaluation import check_exported, evaluate, export
 from training_job.job import Job
 from training_job.liveness.interruptions import StopRequest
 from training_job.liveness.liveness import DAMAGE_PLACE
+from training_job.machines import announce
 from training_job.metrics import Sums
 from training_job.reporting.communication import communication
 from training_job.reporting.report import curves, make_report, model_card
@@ -34,6 +35,7 @@ _TRAINING_METRICS = ("loss", "accuracy", "top5_accuracy", "auc")
 def run(job: Job, stop: StopRequest) -> None:
     """Train on this rank, together with the others. Raises TrainingError."""
     session = open_session(job, stop)
+    announce(session.hosts)
     try:
         train(session)
         finish(session)

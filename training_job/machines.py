@@ -8,6 +8,7 @@ script: ``python -m training_job.machines scripts/mine.py --data … (see Script
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,12 +19,15 @@ from typing import NoReturn
 
 from shared.exit_codes import ExitCode
 from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE, JobArguments, ScriptArguments
+from shared.progress import MAX_HOSTS, RankPlace
 from training_job.errors import MissingResourcesError, TrainingError, print_error
 from training_job.process_environment import launched, launched_rank
 
 SIMULATED_DEVICE = "simulated"
 """What a rank of the local twin computes on in place of a GPU: the cores of this machine."""
 LOOK_WITHIN_S = 300.0
+NODES = "AZ_BATCH_HOST_LIST"
+"""Variable in which Azure ML names the addresses of the job's nodes, separated by commas."""
 _COUNT_GPUS = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
 
 
@@ -54,6 +58,21 @@ def nodes_in_use(world_size: int, connected: int) -> int:
 def simulated_device() -> str | None:
     """Return the device of a rank of the local twin whose node has a simulated GPU for each rank, otherwise None."""
     return SIMULATED_DEVICE if int(os.environ.get(SIMULATED_GPUS, "0")) >= launched_local_size() else None
+
+
+def announce(met: Sequence[str] = ()) -> None:
+    """Print where this rank runs, for those who read its log, and the hosts whose ranks it has met."""
+    rank, local_size = launched_rank(), launched_local_size()
+    nodes = tuple(dict.fromkeys(filter(None, os.environ.get(NODES, "").split(","))))
+    place = RankPlace(
+        rank=rank,
+        world_size=launched_world_size(),
+        node=rank // max(1, local_size),
+        host=socket.gethostname(),
+        nodes=nodes[:MAX_HOSTS],
+        met=tuple(dict.fromkeys(met))[:MAX_HOSTS],
+    )
+    print(place.to_line(), flush=True)
 
 
 def check_launch(arguments: Expected) -> None:
@@ -104,6 +123,7 @@ def main(argv: Sequence[str]) -> int:
     script, *words = argv
     try:
         arguments = ScriptArguments.from_argv(words)
+        announce()
         check_launch(arguments)
         if arguments.expected_device == "gpu" and simulated_device() is None and _is_first_of_node():
             check_devices_of_node(launched_local_size())

@@ -19,7 +19,7 @@ from training_job import process_environment
 from training_job.errors import TrainingError, print_error
 from training_job.job import Job, prepare
 from training_job.liveness.interruptions import StopRequest
-from training_job.machines import check_launch
+from training_job.machines import announce, check_launch
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,6 +28,7 @@ def main(argv: Sequence[str]) -> int:
     stop.listen()
     try:
         arguments = JobArguments.from_argv(argv)
+        announce()
         check_launch(arguments)
         job = prepare(arguments, process_environment.launched_world_size())
         if arguments.expected_device == "gpu":

@@ -14,7 +14,7 @@ from function_app.adapters.azure_ml_pace import Pace
 from function_app.adapters.connections import credential
 from function_app.domain.errors import ServiceUnavailableError, SubmissionRefusedError
 from function_app.domain.failures import NAME_TAKEN
-from function_app.domain.jobs import SPEC_HASH_TAG, JobSpec, JobStatus, ModelRegistration, Workspace
+from function_app.domain.jobs import SPEC_HASH_TAG, JobSpec, JobStatus, LogPart, ModelRegistration, Workspace
 from shared.errors import LandfallError
 
 if TYPE_CHECKING:
@@ -167,6 +167,16 @@ class AzureMLJobs:
         """See JobService."""
         with self._client.errors(f"read the log of job {name}"):
             return self._client.logs.tail(self._client.get(), name, max_bytes=max_bytes)
+
+    def log_part(self, name: str, *, rank: int, after: int | None, max_bytes: int) -> LogPart | None:
+        """See JobService. One GET, and two of storage."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with self._client.errors(f"read the log of job {name}"):
+            try:
+                return self._client.logs.part(self._client.get(), name, rank=rank, after=after, max_bytes=max_bytes)
+            except ResourceNotFoundError:  # the run history does not know it, or not yet
+                return None
 
     def _met(self, spec: JobSpec) -> JobStatus:
         """Return the job that has this name if it is the same one. Raises SubmissionRefusedError where it is not."""

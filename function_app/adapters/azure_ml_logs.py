@@ -1,4 +1,4 @@
-"""The end of a job's log: at its signed address, or in the workspace's storage as the app's identity.
+"""The logs of a job's ranks: at their signed addresses, or in the workspace's storage as the app's identity.
 
 A workspace whose storage takes no keys may give addresses that cannot be read, or none. Then the log is read where
 Azure ML keeps it: ``ExperimentRun/dcid.<job>/user_logs/…`` of the container of the workspace's artifacts.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from function_app.adapters.connections import client_options, credential
 from function_app.domain.errors import LogUnreadableError
+from function_app.domain.jobs import LogPart
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 
 ARTIFACTS = "workspaceartifactstore"
 """The datastore that each workspace has for its artifacts."""
-ROOT_LOG = re.compile(r"user_logs/std_log(?:_process_0+)?\.txt|user_logs/std_log\D*0*\.txt")
-"""The logs of rank 0; a job with one process has only ``std_log.txt``."""
-MAX_LOGS = 1000
+MAX_LOGS = 5000
 """Log files that are listed: the root's is among the first by name."""
 _NO_ADDRESS = frozenset({401, 403, 404, 409})
 """Statuses of an address without a signature: storage without keys, or that says nothing to strangers."""
@@ -38,27 +37,34 @@ class JobLogs:
 
     def tail(self, client: MLClient, name: str, *, max_bytes: int) -> str | None:
         """Return the end of the root's log, None where there is none. Raises LogUnreadableError."""
+        part = self.part(client, name, rank=0, after=None, max_bytes=max_bytes)
+        return None if part is None else part.content.decode(errors="replace")
+
+    def part(self, client: MLClient, name: str, *, rank: int, after: int | None, max_bytes: int) -> LogPart | None:
+        """Return bytes of a rank's log, as JobService.log_part does. Raises LogUnreadableError."""
         from azure.core.exceptions import HttpResponseError
 
         addresses: dict[str, str] = getattr(run_details(client, name), "log_files", None) or {}
-        root = _root_log(addresses)
-        if root is not None:
+        log = log_of(rank, addresses)
+        if log is not None:
             try:
-                return _tail_at(addresses[root], max_bytes)
+                return _part_at(addresses[log], after, max_bytes)
             except HttpResponseError as error:
                 if error.status_code not in _NO_ADDRESS:
                     raise
-        return self._from_storage(client, name, max_bytes)
+        return self._from_storage(client, name, rank, after, max_bytes)
 
-    def _from_storage(self, client: MLClient, name: str, max_bytes: int) -> str | None:
+    def _from_storage(
+        self, client: MLClient, name: str, rank: int, after: int | None, max_bytes: int
+    ) -> LogPart | None:
         from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
         folder = f"ExperimentRun/dcid.{name}/"
         with self._container(client) as container:
             try:
                 names = container.list_blob_names(name_starts_with=f"{folder}user_logs/")
-                root = _root_log(each.removeprefix(folder) for each in itertools.islice(names, MAX_LOGS))
-                return None if root is None else _tail(container.get_blob_client(folder + root), max_bytes)
+                log = log_of(rank, (each.removeprefix(folder) for each in itertools.islice(names, MAX_LOGS)))
+                return None if log is None else _part(container.get_blob_client(folder + log), after, max_bytes)
             except ResourceNotFoundError:
                 return None
             except HttpResponseError as error:
@@ -93,26 +99,29 @@ def run_details(client: MLClient, name: str) -> Any:
     return client.jobs._runs_operations.get_run_details(name)  # noqa: SLF001 (a contract test covers the call)
 
 
-def _root_log(names: Iterable[str]) -> str | None:
-    """Return the root's log, otherwise the first log that the user's code wrote."""
+def log_of(rank: int, names: Iterable[str]) -> str | None:
+    """Return the name of a rank's log; for the root otherwise the first log that the user's code wrote.
+
+    ``std_log_process_03.txt`` is that of rank 3; a job with one process has only ``std_log.txt``.
+    """
     known = sorted(names)
-    roots = [name for name in known if ROOT_LOG.fullmatch(name)]
-    others = [name for name in known if name.startswith("user_logs/")]
-    return next(iter([*roots, *others]), None)
+    own = re.compile(rf"user_logs/std_log\D*0*{rank or ''}\.txt")
+    others = [name for name in known if name.startswith("user_logs/")] if rank == 0 else []
+    return next(iter([*(name for name in known if own.fullmatch(name)), *others]), None)
 
 
-def _tail_at(url: str, max_bytes: int) -> str:
+def _part_at(url: str, after: int | None, max_bytes: int) -> LogPart:
     """Read a blob by its signed address."""
     from azure.storage.blob import BlobClient, ExponentialRetry
 
     with BlobClient.from_blob_url(url, **client_options(ExponentialRetry, retry_total=2)) as blob:
-        return _tail(blob, max_bytes)
+        return _part(blob, after, max_bytes)
 
 
-def _tail(blob: BlobClient, max_bytes: int) -> str:
-    size_bytes = blob.get_blob_properties().size
-    if not size_bytes:
-        return ""
-    start = max(0, size_bytes - max_bytes)
-    content: bytes = blob.download_blob(start, max_bytes).readall()
-    return content.decode(errors="replace")
+def _part(blob: BlobClient, after: int | None, max_bytes: int) -> LogPart:
+    size = blob.get_blob_properties().size
+    start = max(0, size - max_bytes) if after is None else min(after, size)
+    if start == size:
+        return LogPart(content=b"", start=start, size=size)
+    content: bytes = blob.download_blob(start, min(max_bytes, size - start)).readall()
+    return LogPart(content=content, start=start, size=size)

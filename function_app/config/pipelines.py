@@ -120,6 +120,10 @@ class Data(Section):
             raise ValueError("synthetic data have no splits, features and layout, because nothing is uploaded")
         if not self.is_synthetic and not self.splits:
             raise ValueError("splits is required: name at least one, such as train")
+        if self.layout.kind == "delta" and self.format != "parquet":
+            raise ValueError(
+                f"layout delta needs format: parquet, which the files of Delta tables have, not {self.format}"
+            )
         self.layout.check_splits(self.splits)
         return self
 

@@ -96,6 +96,8 @@ class Finding:
 
     failure_class: FailureClass
     evidence: str
+    fix: str = ""
+    """What mends it, where the evidence says more than the class."""
 
 
 EXIT_CODES: Mapping[int, tuple[FailureClass, str]] = {
@@ -176,10 +178,38 @@ LOG_RULES: tuple[_ServiceRule, ...] = (
             r"|^OSError: \[Errno 5\]|^shared\.output_files\.OutputFileError:"
         ),
     ),
+    (FailureClass.USER_CODE, r"DataLossError: Unable to open table file"),  # weights or a checkpoint, never a shard
     (FailureClass.DATA, r"DataLossError|corrupted record at|crc mismatch"),
     (FailureClass.USER_CODE, r"^Traceback \(most recent call last\)"),
 )
 """Applied to log and message, in this order: a rank without memory makes the others lose their connection."""
+
+
+SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
+    (
+        frozenset({2}),
+        r"^\S+: error: (?:unrecognized arguments|the following arguments are required|ambiguous option|argument )",
+        "let the script know what it is started with, or correct train.arguments or train.pass_paths",
+    ),
+    (
+        frozenset({1}),
+        r"^(?:ModuleNotFoundError: |ImportError: cannot import name)",
+        "add the package to the job's image, or a module of your own to the folder of the published code",
+    ),
+    (
+        frozenset({1, 2}),
+        r"^(?:FileNotFoundError: |\S*NotFoundError: .*No such file|ValueError: File not found:|.*: can't open file )",
+        "provide the file that the script opens: it starts in the folder of the published code",
+    ),
+    (
+        frozenset({126, 127}),
+        r"^.*(?:command not found|No such file or directory|Permission denied|exec format error)",
+        "take an image that has Python on its PATH, and no entry point that ends by itself",
+    ),
+)
+"""Exit codes of Python or a shell, what a script ended of, and what mends it: never the data."""
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception)\b.*", re.MULTILINE)
+"""The line of a traceback that names the exception."""
 
 
 def classify(evidence: Evidence) -> Finding:
@@ -187,6 +217,7 @@ def classify(evidence: Evidence) -> Finding:
     rules: tuple[Callable[[Evidence], Finding | None], ...] = (
         _by_service,
         _by_memory,
+        _by_script,
         _by_exit_code,
         _by_log,
         _by_end,
@@ -208,6 +239,17 @@ def _by_service(evidence: Evidence) -> Finding | None:
 def _by_memory(evidence: Evidence) -> Finding | None:
     """Look for memory before the exit code: the reported rank may be one that another rank's death ended."""
     return _first_match(LOG_RULES[:1], _text(evidence), "the log says")
+
+
+def _by_script(evidence: Evidence) -> Finding | None:
+    """Look for what a script or its image lacks: in its last exception, or in what argparse and the shell say."""
+    found = _EXIT.search(evidence.error)
+    text = next(reversed(_RAISED.findall(evidence.log_tail)), evidence.log_tail)
+    for exits, pattern, fix in SCRIPT_RULES:
+        if found is not None and int(found[1]) in exits and (line := re.search(pattern, text, re.MULTILINE)):
+            words = f"the log says: {_line_of(text, line)}"
+            return Finding(failure_class=FailureClass.CONFIGURATION, evidence=words, fix=fix)
+    return None
 
 
 def _by_exit_code(evidence: Evidence) -> Finding | None:

@@ -100,6 +100,17 @@ class JobStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LogPart:
+    """Some bytes of a rank's log."""
+
+    content: bytes
+    start: int
+    """Where they begin in the log."""
+    size: int
+    """Bytes that the log has so far."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelRegistration:
     """A model version to register. The version is explicit, so repeating the call changes nothing."""
 

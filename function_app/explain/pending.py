@@ -136,13 +136,19 @@ def _end(run: RunRecord, _: Services) -> str:
     return f"the end of its job, running since {_time(run.started_at or run.state_since)}{bound}"
 
 
+def _decision(run: RunRecord, _: Services) -> str:
+    if run.sweep_id is not None:
+        return f"the other runs of option sweep {run.sweep_id}: once all have ended, the best one is registered"
+    return "its requirements: its training report is read, and its model registered or not"
+
+
 _NEXT: Mapping[RunState, Callable[[RunRecord, Services], str]] = {
     RunState.PLANNED: _turn,
     RunState.SUBMITTING: _claim,
     RunState.SUBMITTED: _nodes,
     RunState.QUEUED: _nodes,
     RunState.RUNNING: _end,
-    RunState.COMPLETED: lambda *_: "its requirements: its training report is read, and its model registered or not",
+    RunState.COMPLETED: _decision,
 }
 """What a run waits for in each state that is not an end."""
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from function_app.domain.errors import LogUnreadableError, NotFoundError, ServiceUnavailableError
+from function_app.domain.errors import NotFoundError, ServiceUnavailableError
 from function_app.domain.jobs import report_path, spec_from_json
 from function_app.domain.records import NotificationRecord, RunRecord
-from function_app.domain.run_states import SETTLED, RunState
+from function_app.domain.run_states import SETTLED
 from function_app.explain.pending import awaited_of_run
+from function_app.explain.rank_logs import check_rank, lines_of, log_part, place_of, ranks_of
 from function_app.runs.attempts import spent_cost, spent_node_hours
 from function_app.runs.comparison import as_if_ended, finite
 from function_app.services import Services
 from shared.errors import LandfallError
-from shared.progress import PREFIX, parse_progress
+from shared.progress import PREFIX, RANK_PREFIX, RankPlace, parse_progress
 from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError
 
 MAX_LOG_BYTES = 256 << 10
@@ -23,6 +24,7 @@ MAX_LOG_LINES = 200
 MAX_LINE_CHARS = 1000
 MAX_EPOCHS = 1000
 MAX_ATTEMPTS = 20
+_NOT_SHOWN = (PREFIX, RANK_PREFIX)
 
 Epoch = Mapping[str, float]
 """``epoch`` and what was measured: ``loss``, ``accuracy``, ``val_loss``, ``val_accuracy``, ``images_per_s``."""
@@ -53,8 +55,13 @@ class RunDescription:
     """Those that have ended."""
     newest: Epoch | None
     """The newest progress line: also ``step`` and ``epochs``, the number of epochs in all; None without any."""
+    rank: int
+    """Whose log this is."""
+    num_ranks: int
+    place: RankPlace | None
+    """Where the rank says that it runs."""
     log: tuple[str, ...]
-    """The last lines of the root's log, without progress lines."""
+    """The last lines of the rank's log, without progress lines."""
     log_problem: str | None
     """Why the log cannot be shown."""
     node_hours: float
@@ -64,14 +71,15 @@ class RunDescription:
     notifications: tuple[NotificationRecord, ...]
 
 
-def describe_run(run_id: str, services: Services) -> RunDescription:
-    """Return what ledger, training report and log say. Raises NotFoundError."""
+def describe_run(run_id: str, services: Services, *, rank: int = 0) -> RunDescription:
+    """Return what ledger, training report and logs say, with the log of one rank. Raises NotFoundError."""
     run = services.ledger.run(run_id)
     if run is None:
         raise NotFoundError(f"run {run_id} does not exist")
+    check_rank(run, rank)
     now, attempts = services.clock(), tuple(_attempts(run, services))
-    log, problem = _log(run, services)
-    ended, newest = _progress(log)
+    log, place, problem = _log(run, rank, services)
+    ended, newest = _progress(log if rank == 0 else _log(run, 0, services)[0])
     reported = _reported(run, services) if run.state in SETTLED else {}
     epochs = {**ended, **reported}
     spent = [as_if_ended(each, now) for each in attempts]
@@ -84,7 +92,10 @@ def describe_run(run_id: str, services: Services) -> RunDescription:
         phases=tuple(_phases(run, now)),
         epochs=tuple(epochs[number] for number in sorted(epochs))[-MAX_EPOCHS:],
         newest=newest,
-        log=tuple(line[:MAX_LINE_CHARS] for line in log if not line.startswith(PREFIX))[-MAX_LOG_LINES:],
+        rank=rank,
+        num_ranks=ranks_of(run),
+        place=place,
+        log=tuple(line[:MAX_LINE_CHARS] for line in log if not line.startswith(_NOT_SHOWN))[-MAX_LOG_LINES:],
         log_problem=problem,
         node_hours=spent_node_hours(spent),
         cost=(spent_cost(pipeline, spent) or None) if pipeline else None,
@@ -119,17 +130,15 @@ def _phases(run: RunRecord, now: datetime) -> Iterator[Phase]:
         yield Phase(name=name, since=since, until=until, duration_s=duration_s)
 
 
-def _log(run: RunRecord, services: Services) -> tuple[list[str], str | None]:
-    """Return the lines of the log, or why there are none."""
-    if run.submitted_at is None or run.state is RunState.SUPPRESSED:
-        return [], "The job has not been submitted, so it has no log."
+def _log(run: RunRecord, rank: int, services: Services) -> tuple[Sequence[str], RankPlace | None, str | None]:
+    """Return the last lines of a rank's log, where it runs, and why there are none."""
+    kept = (run.log_tail or "").splitlines() if rank == 0 else []
     try:
-        text = services.jobs.log_tail(run.run_id, max_bytes=MAX_LOG_BYTES)
-    except (LogUnreadableError, ServiceUnavailableError) as error:
-        return (run.log_tail or "").splitlines(), f"The log cannot be read now: {error}"
-    if text is None:
-        return (run.log_tail or "").splitlines(), "The job has written no log yet."
-    return text.splitlines(), None
+        part, problem = log_part(run, rank, None, MAX_LOG_BYTES, services)
+        place = place_of(run, rank, part, services)
+    except ServiceUnavailableError as error:
+        return kept, None, f"The log cannot be read now: {error}"
+    return (kept if part is None else lines_of(part)), place, problem
 
 
 def _progress(log: Iterable[str]) -> tuple[dict[int, Epoch], Epoch | None]:

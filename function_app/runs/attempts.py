@@ -90,26 +90,25 @@ def final_members(
     run: RunRecord, failure_class: FailureClass, problem: str, *, fix: str | None = None
 ) -> dict[str, Any]:
     """Return the same for a run that ends for a reason that the data are not to blame for, and ``fix`` mends."""
-    finding = Finding(failure_class=failure_class, evidence=problem)
-    reason = _why_final(Remedy.STOP, finding.failure_class, run)
-    if fix is not None:
-        reason = f"the data are not to blame; {fix}, then: {submit_again(run)}"
-    return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
+    finding = Finding(failure_class=failure_class, evidence=problem, fix=fix or "")
+    return _members(finding, Verdict(remedy=Remedy.STOP, reason=_why_final(Remedy.STOP, finding, run)))
 
 
 def changed_data_members(run: RunRecord, changed: str, services: RunServices) -> dict[str, Any]:
     """Return the same for a run whose shards were written or deleted since its submission, whatever its job says."""
     finding = Finding(failure_class=FailureClass.DATA_CHANGED, evidence=changed)
     superseded = _why_superseded(run, services)
-    reason = superseded or _why_final(Remedy.STOP, finding.failure_class, run)
+    reason = superseded or _why_final(Remedy.STOP, finding, run)
     return _members(finding, Verdict(remedy=Remedy.STOP, reason=reason))
 
 
-def _why_final(remedy: Remedy, failure_class: FailureClass, run: RunRecord) -> str:
+def _why_final(remedy: Remedy, finding: Finding, run: RunRecord) -> str:
+    failure_class = finding.failure_class
     if remedy is Remedy.QUARANTINE:
         return what_lifts(run.dataset_version)
-    if failure_class is FailureClass.CONFIGURATION:
-        return f"the data are not to blame; correct the pipeline's file, then: {submit_again(run)}"
+    if finding.fix or failure_class is FailureClass.CONFIGURATION:
+        fix = finding.fix or "correct the pipeline's file"
+        return f"the data are not to blame; {fix}, then: {submit_again(run)}"
     if failure_class is FailureClass.MISSING_RESOURCES:
         return (
             "the data are not to blame; check the cluster and its image (MPI, NVIDIA's driver, CUDA), then: "
@@ -196,7 +195,7 @@ def decide_remedy(pipeline: Pipeline, finding: Finding, attempts: Sequence[RunRe
     wanted = pipeline.attempts.remedies.get(finding.failure_class, REMEDIES[finding.failure_class])
     remedy, machines = _possible(wanted, finding.failure_class, pipeline, attempts)
     if remedy not in RETRYING:
-        return Verdict(remedy=remedy, reason=_why_final(remedy, finding.failure_class, attempts[-1]))
+        return Verdict(remedy=remedy, reason=_why_final(remedy, finding, attempts[-1]))
     if len(attempts) >= pipeline.attempts.max:
         return Verdict(remedy=Remedy.STOP, reason=f"{len(attempts)} of {pipeline.attempts.max} attempts were made")
     timeout_s, bound = _time_left(pipeline, attempts, machines)

@@ -90,7 +90,7 @@ def _reported(
     if run.state not in ENDED:
         return run.metrics, None, ()
     try:
-        report = read_report(run, services.run_outputs)
+        report = read_report(run, services.run_outputs, services.jobs)
     except GateError:
         return run.metrics, None, ()
     epochs = tuple(finite(epoch) for epoch in report.epochs if isinstance(epoch, Mapping))

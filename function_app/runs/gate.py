@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from function_app.config.pipelines import Pipeline, Register, Requirement
-from function_app.domain.errors import DocumentTooLargeError
+from function_app.domain.errors import DocumentTooLargeError, LogUnreadableError
 from function_app.domain.failures import FailureClass
 from function_app.domain.jobs import JobSpec, expected_device, report_path, runs_own_script, spec_from_json
 from function_app.domain.records import RunRecord
-from function_app.ports import DocumentStore, VersionLedger
+from function_app.ports import DocumentStore, JobService, VersionLedger
 from shared.errors import LandfallError
-from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError
+from shared.training_report import MAX_REPORT_BYTES, TrainingReport, TrainingReportError, printed_metrics
 
+MAX_LOG_BYTES = 256 << 10
+"""The end of a log in which printed metrics are looked for."""
 MAX_SHOWN_CHARS = 50
 """Length to which a value of a report is cut in a reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedReport(TrainingReport):
+    """What a user's script printed, which wrote no report."""
 
 
 class GateError(LandfallError):
@@ -48,23 +57,44 @@ def check_superseded(run: RunRecord, register: Register, ledger: VersionLedger) 
     return superseded
 
 
-def read_report(run: RunRecord, run_outputs: DocumentStore) -> TrainingReport:
-    """Return the report of a completed run. Raises GateError where it is missing, damaged or about other data."""
+def read_report(run: RunRecord, run_outputs: DocumentStore, jobs: JobService) -> TrainingReport:
+    """Return the report of a completed run; without a file, of the metrics that a user's script printed.
+
+    Raises GateError where it is missing, damaged or about other data.
+    """
     spec = spec_from_json(run.spec)
+    own = runs_own_script(spec.command)
     path = report_path(spec)
     try:
         text = run_outputs.read(path, max_bytes=MAX_REPORT_BYTES)
     except DocumentTooLargeError as error:
         raise GateError(str(error)) from error
+    missing = f"the job completed without a training report: there is no {path} in the runs container"
     if text is None:
-        raise GateError(f"the job completed without a training report: there is no {path} in the runs container")
+        if own:
+            return _printed(run, spec, jobs, missing)
+        raise GateError(missing)
     try:
-        report = TrainingReport.from_json(text, plain=_plain(run, spec) if runs_own_script(spec.command) else None)
+        report = TrainingReport.from_json(text, plain=_plain(run, spec) if own else None)
     except TrainingReportError as error:
         raise GateError(f"{path}: {error}") from error
     if report.fingerprint != run.fingerprint:
         raise GateError(f"{path}: expected data {run.fingerprint[:12]}, got {report.fingerprint[:12]}")
     return report
+
+
+def _printed(run: RunRecord, spec: JobSpec, jobs: JobService, missing: str) -> TrainingReport:
+    """Return the report that rank 0's log makes up. Raises GateError."""
+    try:
+        metrics = printed_metrics(jobs.log_tail(run.run_id, max_bytes=MAX_LOG_BYTES) or "")
+    except LogUnreadableError as error:
+        raise GateError(f"{missing}, and rank 0's log cannot be read: {error}") from error
+    if not metrics:
+        raise GateError(
+            f"{missing}, and no line such as val_accuracy=0.93 in rank 0's log; let the script write "
+            '{"val_accuracy": 0.93} to the file that LANDFALL_REPORT names, or print such a line'
+        )
+    return PrintedReport(**{**vars(_plain(run, spec)), "metrics": metrics})
 
 
 def _plain(run: RunRecord, spec: JobSpec) -> TrainingReport:

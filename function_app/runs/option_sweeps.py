@@ -139,7 +139,7 @@ def _passing(sweep: OptionSweep, runs: Sequence[RunRecord], services: RunService
         if run.state is not RunState.COMPLETED:
             continue
         try:
-            report = read_report(run, services.run_outputs)
+            report = read_report(run, services.run_outputs, services.jobs)
             check_completed(run, report, services)
         except GateError:
             continue

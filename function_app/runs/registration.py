@@ -12,7 +12,7 @@ from typing import Any
 from function_app.config.pipelines import Register
 from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.failures import FailureClass
-from function_app.domain.jobs import TAG, ModelRegistration
+from function_app.domain.jobs import TAG, ModelRegistration, runs_own_script, spec_from_json
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import Actor, RunState
 from function_app.ingest.stored_shards import CLOCK_SKEW
@@ -20,6 +20,7 @@ from function_app.runs.admission import submit_again
 from function_app.runs.attempts import final_members
 from function_app.runs.gate import (
     GateError,
+    PrintedReport,
     check_contents,
     check_gate,
     check_machines,
@@ -47,7 +48,7 @@ def settle_completed(run: RunRecord, services: RunServices, *, by: Actor, beaten
     metrics: dict[str, float] = {}
     report = None
     try:
-        report = read_report(run, services.run_outputs)
+        report = read_report(run, services.run_outputs, services.jobs)
         metrics = dict(report.metrics)
         register, superseded = check_completed(run, report, services)
         _refuse_beaten(beaten)
@@ -142,6 +143,7 @@ def _registration(
         "code": str(run.spec["code_id"]).rpartition("/codes/")[2],
         "environment": str(run.spec["environment_id"]).rpartition("/environments/")[2],
         "metrics": json.dumps(report.metrics, sort_keys=True)[:256],
+        **_metrics_from(run, report),
         **({"forced": "true"} if run.forced_by is not None else {}),
         **({"complete_by_guess": guess} if guess is not None else {}),
         **({"superseded": superseded} if superseded is not None else {}),
@@ -155,6 +157,13 @@ def _registration(
         description=f"Trained on {run.dataset_version} by {run.run_id}",
         tags={TAG + name: value for name, value in lineage.items()},
     )
+
+
+def _metrics_from(run: RunRecord, report: TrainingReport) -> dict[str, str]:
+    """Return where the metrics of a user's script come from."""
+    if not runs_own_script(spec_from_json(run.spec).command):
+        return {}
+    return {"metrics_from": "the log of rank 0" if isinstance(report, PrintedReport) else "the report file"}
 
 
 def _script_errors(run: RunRecord) -> dict[str, str]:
@@ -176,7 +185,7 @@ def _settled(
     members["reason"] = reason if state is RunState.NOT_REGISTERED else run.reason
     run, moved = move_run(services.ledger, run, state, by=by, now=services.clock(), **members)
     if moved:
-        machines = {} if report is None else _reported_machines(report)
+        machines = {} if report is None else {**_reported_machines(report), **_metrics_from(run, report)}
         services.history.record(run.run_id, f"run_{state}", reason, by=by, **machines)
         if report is not None:
             _trace_training(run, report, services.telemetry)

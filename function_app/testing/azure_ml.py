@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from function_app.domain.errors import SubmissionRefusedError
 from function_app.domain.failures import NAME_TAKEN
-from function_app.domain.jobs import JobSpec, JobStatus, ModelRegistration
+from function_app.domain.jobs import JobSpec, JobStatus, LogPart, ModelRegistration
 from function_app.domain.records import NotificationRecord
 
 UNKNOWN_COMPUTE = "400/UserError/BadArgument/UnknownTargetType"
@@ -24,6 +24,7 @@ class MemoryJobs:
     """Names in the order of the calls, repeated calls included."""
     statuses: dict[str, JobStatus] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
+    """Logs of rank 0 by the job's name, and of rank n by ``name/n``."""
     refusal: str | None = None
     """Where set, every submission raises it."""
     deleted_computes: set[str] = field(default_factory=set)
@@ -76,8 +77,18 @@ class MemoryJobs:
 
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """See JobService."""
-        log = self.logs.get(name)
-        return None if log is None else log.encode()[-max_bytes:].decode(errors="replace")
+        part = self.log_part(name, rank=0, after=None, max_bytes=max_bytes)
+        return None if part is None else part.content.decode(errors="replace")
+
+    def log_part(self, name: str, *, rank: int, after: int | None, max_bytes: int) -> LogPart | None:
+        """See JobService."""
+        log = self.logs.get(f"{name}/{rank}" if rank else name)
+        if log is None:
+            return None
+        content = log.encode(errors="surrogateescape")
+        size = len(content)
+        start = max(0, size - max_bytes) if after is None else min(after, size)
+        return LogPart(content=content[start : start + max_bytes], start=start, size=size)
 
 
 @dataclass(kw_only=True)

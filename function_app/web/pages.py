@@ -28,7 +28,7 @@ from function_app.web.bodies import PipelinesBody
 from function_app.web.drawing import charts, shard_grid
 from function_app.web.errors import STATUSES
 from function_app.web.rendering import STATIC, histogram, page, static_file
-from function_app.web.routes import DatasetName, RunId, VersionName
+from function_app.web.routes import DatasetName, Rank, RunId, VersionName
 from function_app.web.sign_in import Person, Role, SignInError, signed_in
 from shared.errors import LandfallError
 
@@ -138,9 +138,9 @@ def shard_page(
 
 
 @pages.get("/runs/{run_id}")
-def run_page(run_id: RunId, view: PageView) -> Response:
-    """Show a run: its timeline, curves, log, attempts and cost."""
-    described = describe_run(run_id, view.services)
+def run_page(run_id: RunId, view: PageView, rank: Rank = 0) -> Response:
+    """Show a run: its timeline, curves, attempts and cost, and the log of one rank."""
+    described = describe_run(run_id, view.services, rank=rank)
     is_live = not described.is_settled or described.run.notified_at is None
     return view.show("run.html", is_live=is_live, described=described, charts=charts(described.epochs))
 

@@ -15,6 +15,7 @@ from function_app.domain.run_states import RunState
 from function_app.explain.description import describe_version
 from function_app.explain.doctor import Diagnosis, examine
 from function_app.explain.history import why as history_of
+from function_app.explain.rank_logs import RankLog, read_rank_log
 from function_app.runs.admission import release_data
 from function_app.runs.cancellation import cancel_run
 from function_app.runs.requests import asked_version, request_run
@@ -40,6 +41,8 @@ MAX_RUNS = 1000
 MAX_LETTERS = 1000
 MAX_SUBJECT_CHARS = 1200
 """A blob's name has at most 1,024 characters."""
+MAX_RANK = 1_000_000
+MAX_LOG_OFFSET = 2**53
 HTTP = "http"
 """The trigger of runs that are requested here."""
 
@@ -54,6 +57,7 @@ AppServices = Annotated[Services, Depends(_services)]
 DatasetName = Annotated[str, Path(min_length=1, max_length=63)]
 VersionName = Annotated[str, Path(min_length=1, max_length=64)]
 RunId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$")]
+Rank = Annotated[int, Query(ge=0, le=MAX_RANK, description="Number of the rank, from 0.")]
 DeadLetterId = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[0-9a-f]+$")]
 Subject = Annotated[str, Path(min_length=1, max_length=MAX_SUBJECT_CHARS)]
 IdempotencyKey = Annotated[
@@ -153,6 +157,20 @@ def run(run_id: RunId, services: AppServices) -> RunBody:
     if found is None:
         raise NotFoundError(f"run {run_id} does not exist")
     return RunBody.of(found, services.ledger.run_queue(), services.ledger.notifications(run_id))
+
+
+@router.get("/runs/{run_id}/logs", responses=refusals(404, 422))
+def rank_log(
+    run_id: RunId,
+    services: AppServices,
+    rank: Rank = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_LOG_OFFSET, description="`next` of the answer before.")] = 0,
+) -> RankLog:
+    """Show whole lines of a rank's log, at most 256 KiB; ask again with `after` until `has_ended`.
+
+    Secrets are masked. A byte within a line stands for the beginning of the next one.
+    """
+    return read_rank_log(run_id, rank, after, services)
 
 
 @router.post(

@@ -149,11 +149,13 @@ def _check_arguments(view: View) -> Iterator[Finding]:
 
 
 # -- report_not_written
+_METRIC = re.compile(r"[A-Za-z_]\w*=")
+"""The beginning of a line that reports a metric, as in ``print(f"val_accuracy={value}")``."""
 _RUNS_OTHER_CODE = ("subprocess", "runpy", "importlib", "multiprocessing")
 
 
 def _check_report(view: View) -> Iterator[Finding]:
-    """Find scripts in which nothing is called a report; modules of the author may write one."""
+    """Find scripts in which nothing is called or printed as a report; modules of the author may do that."""
     trainings = training_calls(view)
     if not view.machine.registers or not trainings or view.modules.own:
         return
@@ -165,7 +167,7 @@ def _check_report(view: View) -> Iterator[Finding]:
 
 def _names_report(node: ast.AST) -> bool:
     texts = (getattr(node, name, None) for name in ("id", "attr", "arg", "name", "value", "module"))
-    return any(isinstance(text, str) and "report" in text.lower() for text in texts)
+    return any(isinstance(text, str) and ("report" in text.lower() or _METRIC.match(text)) for text in texts)
 
 
 def _known_options(view: View) -> set[str] | None:

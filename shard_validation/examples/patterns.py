@@ -26,7 +26,7 @@ _MAX_FAILURES_AT_ONCE = 4
 _MAX_FIXED_BYTES = 4 << 10
 """Bytes of an example that are not byte values; they are copied."""
 _MAX_INTEGERS = 256
-"""Of an example; each takes eight bytes in a column."""
+"""The most in one example; each takes eight bytes in a column."""
 _MAX_LENGTH_BYTES = 4
 _LONGEST_INTEGER = 10
 """Bytes of a negative number; the last of them is 1."""

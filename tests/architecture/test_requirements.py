@@ -16,7 +16,9 @@ from tests.architecture.trees import OUR_PACKAGES, ROOT, Import, imports_of
 TRAINING = ROOT / "training_job" / "environment"
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[a-z,-]+\])?==(?P<version>[A-Za-z0-9.!+_-]+)")
 REQUIREMENT_FILES = sorted([*ROOT.glob("requirements*.txt"), *TRAINING.glob("requirements*.txt")])
-TRAINING_ONLY = {"tensorflow", "tensorflow_datasets", "keras", "horovod", "matplotlib", "mlflow"}
+APART = {"pyspark"}
+"""Wrote a fixture once, in an environment of its own."""
+TRAINING_ONLY = {*APART, "tensorflow", "tensorflow_datasets", "keras", "horovod", "matplotlib", "mlflow"}
 TESTS = {"pytest", "tensorflow-datasets"}
 DISTRIBUTION_OF = {"PIL": "pillow", "yaml": "pyyaml", "mlflow": "mlflow-skinny"}
 """For an environment that this interpreter cannot ask."""

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from function_app.domain.records import RunRecord
 from shard_validation import Reason, ReasonCode
-from shared.progress import Progress
+from shared.progress import Progress, RankPlace
 from tests.support.browser import ADDRESS, served
 from tests.support.world import VERSION, World
 from tests.unit.function_app.web.client import look
@@ -105,6 +105,30 @@ def test_a_page_follows_its_run_and_keeps_what_a_person_opened(browser: Browser)
         expect(page.get_by_role("region", name="Epochs")).to_be_visible()
         expect(page.get_by_role("link", name="digits/v1")).to_be_focused()
         watched.check()
+
+
+def test_a_page_shows_the_log_of_the_rank_that_a_person_chose(browser: Browser) -> None:
+    """And goes on with it; of many ranks, one is named."""
+    world, run = busy_world()
+    place = RankPlace(rank=1, world_size=2, node=1, host="node-b", met=("node-a", "node-b"))
+    world.jobs.logs[f"{run.run_id}/1"] = f"{place.to_line()}\nthe second rank\n"
+    with served(browser, lambda path: look(world, path)) as watched:
+        page = watched.page
+        page.clock.install()
+        page.goto(f"{ADDRESS}/runs/{run.run_id}")
+        page.get_by_role("link", name="Rank 1").click()
+        expect(page.get_by_role("heading", name="Log of rank 1")).to_be_visible()
+        expect(page.get_by_text("rank 1 of 2 on host node-b (node 1)")).to_be_visible()
+        world.jobs.logs[f"{run.run_id}/1"] += "and goes on\n"
+        page.clock.run_for(60_000)
+        expect(page.get_by_text("and goes on")).to_be_visible()
+        watched.look("rank")
+        world.ledger.run_rows[run.run_id] = replace(run, spec={**run.spec, "num_nodes": 40})
+        page.goto(f"{ADDRESS}/runs/{run.run_id}")
+        page.get_by_label("Rank").fill("1")
+        page.get_by_role("button", name="Show").click()
+        expect(page.get_by_text("and goes on")).to_be_visible()
+        watched.look("ranks")
 
 
 def test_a_page_says_since_when_it_is_old(browser: Browser) -> None:

@@ -85,6 +85,8 @@ class DataOwner:
     write: Callable[[str, str, bytes | None], object]
     """Takes dataset, shard and content; None deletes the shard."""
     dice: random.Random
+    seal: Callable[[str], object] = lambda _: None
+    """Called after each change of a dataset."""
     uploaded: set[tuple[str, str]] = field(default_factory=set)
     made: Counter[str] = field(default_factory=Counter)
     """Number of changes by the state of the version's newest run."""
@@ -115,6 +117,7 @@ class DataOwner:
             if changes and self.dice.random() < chance:
                 for name, content in changes.popleft().contents.items():
                     self.write(dataset, name, content)
+                self.seal(dataset)
                 self.made[state_in_words(run)] += 1
 
     def _is_due(self, dataset: str, change: Change, run: RunRecord | None) -> bool:

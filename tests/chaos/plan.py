@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,22 @@ from shared.manifest import ManifestShard, fingerprint
 from shared.record_framing import frame_record
 from tests.chaos.changes import Change, draw_changes, last_contents
 from tests.chaos.faults import NEED_SEVERAL_NODES, PlannedFault, deal_faults
+from tests.chaos.layouts import layout_of, split_of
 from tests.chaos.report import ChaosError
 
 RECORDS_PER_SHARD = 3
 NUM_LABELS = 10
 UPLOADS_AT_ONCE = 10
+SPLITS = ("train", "validation")
+FIRST, LAST = "chaos-000", "chaos-~"
+"""A dataset whose files have the names of `-of-N`."""
 STUB = Path(__file__).with_name("stub_job.py")
 PIPELINE = """pipeline: {dataset}
 dataset: {dataset}
 data:
   format: tfrecord
   splits: [train, validation]
+  layout: {layout}
   features:
     label: {{kind: int64, minimum: 0, maximum: 9}}
     number: {{kind: int64, minimum: 0}}
@@ -99,35 +105,50 @@ class ChaosPlan:
 
     def uploads(self) -> list[tuple[str, str, bytes]]:
         """Return dataset, shard and content of every blob of every version, in upload order."""
-        blobs = [(dataset, name, self.content(name, 0)) for dataset in self.datasets for name in self.shard_names()]
+        blobs = [
+            (dataset, name, self.content(name, 0, dataset))
+            for dataset in self.datasets
+            for name in self.shard_names(dataset)
+        ]
         self.dice("uploads").shuffle(blobs)
-        return blobs
+        # Files that nothing ends come without a pause, which would be taken for their end.
+        return sorted(blobs, key=lambda blob: blob[0] if layout_of(blob[0]).may_lose_files else LAST)
 
     def changes(self) -> dict[str, list[Change]]:
         """Return what happens to the uploaded shards of each disturbed dataset, in order."""
         dice = self.dice("changes")
         disturbed = sorted(dice.sample(self.datasets, round(self.changed_fraction * self.versions)))
-        return {dataset: draw_changes(dice, self.shard_names(), self.content) for dataset in disturbed}
+        return {
+            dataset: draw_changes(dice, self.shard_names(dataset), partial(self.content, dataset=dataset))
+            for dataset in disturbed
+        }
 
     def last_contents(self) -> dict[str, dict[str, bytes]]:
         """Return the shards that each dataset has in the end; those that stay deleted are missing."""
-        first, changes = {name: self.content(name, 0) for name in self.shard_names()}, self.changes()
-        return {dataset: last_contents(first, changes.get(dataset, ())) for dataset in self.datasets}
+        changes = self.changes()
+        return {
+            dataset: last_contents(
+                {name: self.content(name, 0, dataset) for name in self.shard_names(dataset)}, changes.get(dataset, ())
+            )
+            for dataset in self.datasets
+        }
 
     def last_fingerprints(self) -> dict[str, str | None]:
-        """Return the fingerprint of each dataset's last shards; None where one is missing."""
+        """Return the fingerprint of each dataset's last shards; None where one is missing that keeps it open."""
         last = self.last_contents()
-        return {name: fingerprint_of(last[name]) if len(last[name]) == self.shards else None for name in last}
+        return {name: fingerprint_of(last[name]) if self._is_whole(name, last[name]) else None for name in last}
 
-    def content(self, name: str, shift: int) -> bytes:
+    def _is_whole(self, dataset: str, last: Mapping[str, bytes]) -> bool:
+        has_all_splits = len({split_of(name) for name in last}) == len(SPLITS)
+        return len(last) == self.shards or (layout_of(dataset).may_lose_files and has_all_splits)
+
+    def content(self, name: str, shift: int, dataset: str = FIRST) -> bytes:
         """Return a shard's content; another ``shift`` gives other labels and the same size."""
-        return content(self.shard_names().index(name), shift)
+        return content(self.shard_names(dataset).index(name), shift)
 
-    def shard_names(self) -> list[str]:
+    def shard_names(self, dataset: str = FIRST) -> list[str]:
         """Return the shard names of a version."""
-        train = self.shards - 1
-        names = [f"train-{index:05d}-of-{train:05d}.tfrecord" for index in range(train)]
-        return [*names, "validation-00000-of-00001.tfrecord"]
+        return layout_of(dataset).shard_names(self.shards)
 
     def event_faults(self, topic: str) -> Mapping[str, Any]:
         """Return the faults that the Event Grid emulator applies to a topic."""
@@ -166,10 +187,10 @@ def crcs_of(contents: Mapping[str, bytes]) -> dict[str, str]:
 
 def fingerprint_of(contents: Mapping[str, bytes]) -> str:
     """Return what a closing of these shards would have."""
-    unused = {"split": "", "index": 0, "num_shards": 0, "num_records": 0}
+    unused = {"index": 0, "num_shards": 0, "num_records": 0}
     crcs = crcs_of(contents)
     return fingerprint(
-        ManifestShard(name=name, size_bytes=len(content), crc32c=crcs[name], **unused)  # type: ignore[arg-type]
+        ManifestShard(name=name, split=split_of(name), size_bytes=len(content), crc32c=crcs[name], **unused)
         for name, content in contents.items()
     )
 
@@ -186,6 +207,7 @@ def write_pipelines(folder: Path, plan: ChaosPlan) -> Path:
     for dataset, (on_change, reads) in zip(plan.datasets, kinds, strict=False):
         text = PIPELINE.format(
             dataset=dataset,
+            layout=layout_of(dataset).section,
             on_change=on_change,
             reads=reads,
             timeout_s=TIMEOUT_S,

@@ -15,6 +15,7 @@ from function_app.domain.run_states import SETTLED, RunState
 from local_azure.azure_ml.faults import FAULTS, AnswerFault, fault_named
 from tests.chaos.evidence import Evidence, Model
 from tests.chaos.faults import ENDS, PlannedFault
+from tests.chaos.layouts import LAYOUTS
 from tests.chaos.plan import NUM_LABELS, ChaosPlan, crcs_of
 from tests.chaos.report import Finding
 from tests.chaos.storm import Damage
@@ -65,8 +66,9 @@ def false_models(plan: ChaosPlan, evidence: Evidence) -> int:
     """Return the number of models whose checksums are not those of the contents that their lineage names."""
     bytes_of = {
         (name, crcs_of({name: content})[name]): content
-        for name in plan.shard_names()
-        for content in (plan.content(name, shift) for shift in range(NUM_LABELS))
+        for dataset in plan.datasets[: len(LAYOUTS)]
+        for name in plan.shard_names(dataset)
+        for content in (plan.content(name, shift, dataset) for shift in range(NUM_LABELS))
     }
 
     def is_true(model: Model) -> bool:

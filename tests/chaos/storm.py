@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -21,8 +21,9 @@ from tests.chaos.changes import DataOwner
 from tests.chaos.ends import Ends
 from tests.chaos.evidence import TOPICS
 from tests.chaos.faults import PlannedFault, call_fault, storage_faults
+from tests.chaos.layouts import layout_of
 from tests.chaos.people import People
-from tests.chaos.plan import UPLOADS_AT_ONCE, ChaosPlan
+from tests.chaos.plan import RECORDS_PER_SHARD, UPLOADS_AT_ONCE, ChaosPlan
 from tests.chaos.report import ChaosError
 from tests.chaos.storage_proxy import StorageProxy, no_faults
 from tests.support.twin import TwinUnderTest
@@ -70,13 +71,17 @@ class Storm:
     say: Callable[[str], None]
     """Prints one line of progress."""
     damage: Damage = field(default_factory=Damage)
+    files: defaultdict[str, dict[str, bytes]] = field(default_factory=lambda: defaultdict(dict))
+    """Dataset → its files in storage."""
     owner: DataOwner = field(init=False)
     ends: Ends = field(init=False)
     people: People = field(init=False)
     faults: list[PlannedFault] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.owner = DataOwner(changes=self.plan.changes(), write=self._write, dice=self.plan.dice("owner"))
+        self.owner = DataOwner(
+            changes=self.plan.changes(), write=self._write, dice=self.plan.dice("owner"), seal=self._seal
+        )
         self.damage.changes = self.owner.made
         self.ends = Ends(fingerprints=self.plan.last_fingerprints(), ledger=self.ledger)
         self.faults = self.plan.job_faults()
@@ -158,12 +163,23 @@ class Storm:
         for dataset, name, content in some:
             self._write(dataset, name, content)
             self.owner.uploaded.add((dataset, name))
+        for dataset in dict.fromkeys(dataset for dataset, _, _ in some):
+            self._seal(dataset)
         return bool(some)
+
+    def _seal(self, dataset: str) -> None:
+        """Write what ends a version, where its layout has that, once all of its files are there."""
+        seal, files = layout_of(dataset).seal, self.files[dataset]
+        if seal is not None and len(files) == self.plan.shards:
+            name, content = seal(files, RECORDS_PER_SHARD)
+            self.twin.upload(f"{dataset}/v1", {name: content})
 
     def _write(self, dataset: str, name: str, content: bytes | None) -> None:
         if content is not None:
             self.twin.upload(f"{dataset}/v1", {name: content})
+            self.files[dataset][name] = content
         else:
+            del self.files[dataset][name]
             self.twin.blobs.get_blob_client("datasets", f"{dataset}/v1/{name}").delete_blob()
 
     def _kill(self) -> None:

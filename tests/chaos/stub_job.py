@@ -29,19 +29,19 @@ def main() -> int:
         return 0
     manifest = Manifest.from_json(Path(os.environ["LANDFALL_MANIFEST"]).read_text(encoding="utf-8"))
     folder = Path(os.environ["LANDFALL_DATA"])
-    named = [folder / shard.name for shard in manifest.shards]
-    model = checksums(named if os.environ["READS"] == "manifest" else sorted(folder.glob("*.tfrecord")))
+    lying = [path.relative_to(folder).as_posix() for path in folder.rglob("*.tfrecord")]
+    model = checksums(folder, [one.name for one in manifest.shards] if os.environ["READS"] == "manifest" else lying)
     (Path(os.environ["LANDFALL_OUTPUT"]) / "model.keras").write_text(json.dumps(model), encoding="utf-8")
     Path(os.environ["LANDFALL_REPORT"]).write_text(report(manifest).to_json(), encoding="utf-8")
     return 0
 
 
-def checksums(shards: list[Path]) -> dict[str, object]:
+def checksums(folder: Path, names: list[str]) -> dict[str, object]:
     """Read shards; return the CRC32C of each by name, and the SHA-256 of all bytes in order of the names."""
     crcs, whole = dict[str, str](), hashlib.sha256()
-    for shard in sorted(shards):
-        content = shard.read_bytes()
-        crcs[shard.name] = f"{crc32c(content):08x}"
+    for name in sorted(names):
+        content = (folder / name).read_bytes()
+        crcs[name] = f"{crc32c(content):08x}"
         whole.update(content)
         time.sleep(PAUSE_S)
     return {"shards": crcs, "sha256": whole.hexdigest()}

@@ -423,7 +423,7 @@ def walk(seed: int, kind: type[ChainModel] = ChainModel) -> None:
     """
     dice, model = random.Random(seed), kind()  # noqa: S311 (a walk, not secrets)
     model.deploy(dice.choice(POLICIES), dice.choice(BUSY), going=dice.random() < 0.7, at_once=seed % 2 == 1)
-    rules = (*RULES, mark, mark, mark) if kind in (MarkedChainModel, ListedChainModel) else RULES
+    rules = (*RULES, mark, mark, mark) if hasattr(kind, "mark") else RULES
     for _ in range(STEPS_OF_A_WALK):
         dice.choice(rules)(model, dice)
         model.promises_hold()

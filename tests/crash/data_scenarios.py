@@ -222,6 +222,19 @@ def committed_again(serve: Serve) -> list[Step]:
     ]
 
 
+def counted_wrongly(serve: Serve) -> list[Step]:
+    """The Hub's metadata say the splits of files, first with another number of records than these have."""
+    metadata = (
+        "---\ndataset_info: {splits: [{name: train, num_examples: %d}, {name: validation, num_examples: 1}]}\n---\n"
+    )
+    files = {"a-train.tfrecord": (1, 2), "b-train.tfrecord": (3,), "c-val.tfrecord": (4,)}
+    return [
+        *(step for name, labels in files.items() for step in upload(name, shard_content(*labels))),
+        *(step for number in (4, 3) for step in upload("README.md", (metadata % number).encode())),
+        serve,
+    ]
+
+
 def uploaded_unserved(_: Serve) -> list[Step]:
     """A version is uploaded while its pipeline's file cannot be used."""
     return uploads(*ALL_SHARDS)
@@ -259,6 +272,9 @@ DATA = (
     Scenario(name="listed wrongly", steps=listed_wrongly, prepare=with_layout(kind="manifest"), survives_loss=False),
     Scenario(name="committed", steps=committed, prepare=with_layout(kind="delta")),
     Scenario(name="committed again", steps=committed_again, prelude=committed, prepare=with_layout(kind="delta")),
+    Scenario(
+        name="counted wrongly", steps=counted_wrongly, prepare=with_layout(kind="manifest", manifest="README.md")
+    ),
     Scenario(name="quiet", steps=uploaded_unserved, prepare=with_layout(kind="quiet", quiet_s=600)),
 )
 

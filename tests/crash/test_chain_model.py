@@ -33,7 +33,14 @@ from function_app.testing import ledger as memory_ledger
 from function_app.testing.ledger import MemoryLedger
 from shared import manifest
 from shared.manifest import ManifestShard, fingerprint
-from tests.crash.chain_model import ChainModel, ListedChainModel, MarkedChainModel, QuietChainModel, walk
+from tests.crash.chain_model import (
+    ChainModel,
+    ListedChainModel,
+    MarkedChainModel,
+    QuietChainModel,
+    walk,
+)
+from tests.crash.table_model import TableChainModel
 
 WALKS = range(24)
 """Enough to notice each missing safeguard below."""
@@ -82,6 +89,13 @@ def test_the_chain_keeps_its_promises_with_a_list() -> None:
         walk(seed, ListedChainModel)
 
 
+def test_the_chain_keeps_its_promises_with_a_table() -> None:
+    """Every closing is what one commit stated, in the order of the log."""
+    run_model(5, TableChainModel)
+    for seed in WALKS[::4]:
+        walk(seed, TableChainModel)
+
+
 def test_the_chain_keeps_its_promises_where_quiet_closes_a_version() -> None:
     """Only the timer closes."""
     run_model(10, QuietChainModel)
@@ -102,6 +116,14 @@ def test_the_chain_keeps_its_promises_with_a_list_on_many_more_walks() -> None:
     run_model(100, ListedChainModel)
     for seed in MORE_WALKS:
         walk(seed, ListedChainModel)
+
+
+@pytest.mark.slow
+def test_the_chain_keeps_its_promises_with_a_table_on_many_more_walks() -> None:
+    """Ten times as many as in the gate."""
+    run_model(100, TableChainModel)
+    for seed in MORE_WALKS:
+        walk(seed, TableChainModel)
 
 
 @pytest.mark.slow

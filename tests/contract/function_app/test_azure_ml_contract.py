@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import astuple
 
 import pytest
 
@@ -13,6 +14,7 @@ from function_app.testing.azure_ml import MemoryJobs
 from tests.contract.function_app.azure_ml_benches import MODEL, Bench, EmulatorBench, MemoryBench, job_spec
 from tests.support.azure_ml import AzureMl
 
+TWO_RANKS = "echo rank $OMPI_COMM_WORLD_RANK began; echo rank $OMPI_COMM_WORLD_RANK ended"
 BOTH = ["memory", pytest.param("emulator", marks=pytest.mark.azurite)]
 
 
@@ -115,6 +117,29 @@ def test_the_log_tail_is_the_end_and_no_more_than_asked_for(bench: Bench) -> Non
     tail = bench.jobs.log_tail(spec.name, max_bytes=9)
     assert tail is not None
     assert ("the end", True) == (tail.strip().rpartition("\n")[2], len(tail.encode()) <= 9)
+
+
+def test_each_rank_has_a_log_that_is_read_in_parts(bench: Bench) -> None:
+    """From any byte on; beyond the end there is nothing, and of a rank that wrote nothing there is no log."""
+    spec = job_spec("Completed", command=TWO_RANKS, processes_per_node=2)
+    bench.jobs.submit(spec)
+    bench.reach(spec.name, "Completed")
+    if isinstance(bench.jobs, MemoryJobs):
+        bench.jobs.logs |= {
+            spec.name: "rank 0 began\nrank 0 ended\n",
+            f"{spec.name}/1": "rank 1 began\nrank 1 ended\n",
+        }
+    for rank in (0, 1):
+        whole = bench.jobs.log_part(spec.name, rank=rank, after=0, max_bytes=1000)
+        assert (f"rank {rank} began\nrank {rank} ended\n".encode(), 0, 26) == (whole and astuple(whole))
+        rest = bench.jobs.log_part(spec.name, rank=rank, after=13, max_bytes=6)
+        assert (f"rank {rank}".encode(), 13, 26) == (rest and astuple(rest))
+        beyond = bench.jobs.log_part(spec.name, rank=rank, after=999, max_bytes=6)
+        assert (b"", 26, 26) == (beyond and astuple(beyond))
+        tail = bench.jobs.log_part(spec.name, rank=rank, after=None, max_bytes=6)
+        assert (b"ended\n", 20, 26) == (tail and astuple(tail))
+    assert bench.jobs.log_part(spec.name, rank=2, after=0, max_bytes=6) is None
+    assert bench.jobs.log_part("landfall-unknown-a1", rank=0, after=0, max_bytes=6) is None
 
 
 def test_a_failed_job_says_why(bench: Bench) -> None:

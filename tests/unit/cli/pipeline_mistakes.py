@@ -79,6 +79,7 @@ MISTAKES = (
         "name it SHA256SUMS",
     ),
     Mistake("[train, validation]", "[train]\n  layout: {manifest: MD5SUMS}", "data.layout", "needs kind: manifest"),
+    Mistake("  drift:", "  layout: delta\n  drift:", "data", "layout delta needs format: parquet"),
     Mistake("  drift:", "  layout: markers\n  drift:", "data.layout.kind", "must be 'names', 'marker'"),
     Mistake(
         "  drift:", "  layout: {kind: marker, markers: DONE}\n  drift:", "data.layout.markers", "did you mean marker"

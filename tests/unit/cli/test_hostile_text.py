@@ -111,7 +111,9 @@ def _letter(world: World) -> str:
 
 
 @pytest.mark.parametrize(
-    "command", [["status", VERSION], ["runs"], ["run", "r"], ["dead-letters", "list"], ["why", "r"]], ids=" ".join
+    "command",
+    [["status", VERSION], ["runs"], ["run", "r"], ["logs", "r"], ["dead-letters", "list"], ["why", "r"]],
+    ids=" ".join,
 )
 def test_answers_of_another_service_are_harmless(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, command: list[str]

@@ -139,6 +139,16 @@ def test_parquet_and_compressed_shards_are_read_too(tmp_path: Path) -> None:
     assert "tfrecord" == written(tmp_path, folder)[1].data.format
 
 
+def test_a_table_that_spark_wrote_is_proposed_and_validated_as_it_is(tmp_path: Path) -> None:
+    """Its folders are the splits; its checksums and its marker are no shards."""
+    table = REPOSITORY / "tests" / "fixtures" / "spark" / "scans"
+    text, pipeline = written(tmp_path, table)
+    ended, output = run("validate", table, "--set", "--jobs", "1", "--pipeline", tmp_path / "pipelines" / "made.yaml")
+    assert ("marker", ("train", "validation")) == (pipeline.data.layout.kind, pipeline.data.splits)
+    assert ("# _SUCCESS is there" in text, 0, 4) == (True, ended, output.count("accepted    /"))
+    assert (4, 6) == (len([*table.rglob("*.parquet")]), len([*table.rglob("[._]*")]))
+
+
 def test_a_delta_table_is_proposed_as_what_its_newest_version_is(tmp_path: Path) -> None:
     """Files that were replaced do not count; the same files are validated as a set."""
     folder = tmp_path / "table"

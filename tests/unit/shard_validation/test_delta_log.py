@@ -81,6 +81,12 @@ def test_only_rearranged_files_leave_the_records_as_they_were() -> None:
     assert [False, True] == [log.next_after(after, lambda s, _: s.version < 2).changes_data for after in (1, 0)]
 
 
+def test_other_content_in_the_same_files_is_no_rearrangement() -> None:
+    """With the files of the closing before, the content of one was overwritten, which no commit states."""
+    log = log_of([added()], [removed(), added("b.parquet")], [{"commitInfo": {}}])
+    assert [True, True] == [log.next_after(after, lambda *_: False).changes_data for after in (1, 2)]
+
+
 def test_a_commit_that_is_missing_is_named() -> None:
     """Later ones are not read."""
     log = read_log({name(0): 1, name(2): 1}, lambda _: json.dumps(added()).encode())

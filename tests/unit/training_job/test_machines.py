@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,9 +16,18 @@ import pytest
 
 from shared.exit_codes import ExitCode
 from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE, JobArguments, ScriptArguments
+from shared.progress import RankPlace, parse_rank_place
 from tests.support.processes import REPOSITORY
 from training_job.errors import MissingResourcesError
-from training_job.machines import check_devices, check_launch, check_world, nodes_in_use, simulated_device
+from training_job.machines import (
+    NODES,
+    announce,
+    check_devices,
+    check_launch,
+    check_world,
+    nodes_in_use,
+    simulated_device,
+)
 
 PATHS = JobArguments(manifest="m", data="d", report="r", model="o", checkpoints="c")
 EIGHT = replace(PATHS, expected_world_size=8, expected_nodes=2, expected_device="gpu")
@@ -55,6 +65,19 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     for name in (SIZE, LOCAL_SIZE, "OMPI_COMM_WORLD_RANK", SIMULATED_GPUS, SIMULATED_LOCAL_SIZE):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
+
+
+def test_a_rank_says_where_it_runs(launcher: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The nodes that the launcher names, and later the hosts that it has met."""
+    variables = {"OMPI_COMM_WORLD_RANK": "5", SIZE: "8", LOCAL_SIZE: "4", NODES: "10.0.0.4,10.0.0.5"}
+    for name, value in variables.items():
+        launcher.setenv(name, value)
+    announce()
+    announce(["a", "a", "b", "b"])
+    first, last = map(parse_rank_place, capsys.readouterr().out.splitlines())
+    host = socket.gethostname()
+    expected = RankPlace(rank=5, world_size=8, node=1, host=host, nodes=("10.0.0.4", "10.0.0.5"))
+    assert (expected, replace(expected, met=("a", "b"))) == (first, last)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +184,8 @@ def check_script(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         output, errors = process.communicate()
+    place, _, output = output.partition("\n")
+    assert parse_rank_place(place) is not None, place
     return process.pid, process.returncode, output, errors
 
 

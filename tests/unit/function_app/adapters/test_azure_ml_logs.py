@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from function_app.adapters.azure_ml_logs import JobLogs
+from function_app.adapters.azure_ml_logs import JobLogs, log_of
 from function_app.domain.errors import LogUnreadableError
 
 
@@ -30,4 +30,27 @@ def test_storage_that_cannot_be_opened_is_named_with_the_setting(store: Any, blo
     """Not an error of the program, which would keep the run from ending."""
     logs = JobLogs(client_id=None, blob_uri=blob_uri)
     with pytest.raises(LogUnreadableError, match="Set LANDFALL_WORKSPACE_BLOB_URI to the https address"):
-        logs.tail(client_with(store), "landfall-digits-a1", max_bytes=9)
+        logs.part(client_with(store), "landfall-digits-a1", rank=0, after=None, max_bytes=9)
+
+
+@pytest.mark.parametrize(
+    ("rank", "log"),
+    [
+        (0, "std_log_process_00.txt"),
+        (1, "std_log_process_01.txt"),
+        (10, "std_log_process_10.txt"),
+        (100, "std_log_process_100.txt"),
+        (101, None),
+    ],
+)
+def test_each_rank_has_its_own_file(rank: int, log: str | None) -> None:
+    """As Azure ML names them: two digits at least; rank 1 is neither 10 nor 100."""
+    names = [f"user_logs/std_log_process_{number:02d}.txt" for number in range(101)]
+    assert (log and f"user_logs/{log}") == log_of(rank, ["logs/azureml/job.log", *names])
+
+
+def test_a_job_of_one_process_has_one_log() -> None:
+    """That of rank 0, whatever its name; another rank has none."""
+    assert "user_logs/std_log.txt" == log_of(0, ["user_logs/other.txt", "user_logs/std_log.txt"])
+    assert "user_logs/other.txt" == log_of(0, ["user_logs/other.txt"])
+    assert log_of(1, ["user_logs/other.txt", "user_logs/std_log.txt"]) is None

@@ -173,3 +173,52 @@ def test_nothing_said_is_said() -> None:
 def test_every_part_is_bounded() -> None:
     """A log of one endless line, and a message without a log's mark, stay within a chat message."""
     assert len(brief_reason("x" * 10_000, "y" * 10_000)) < 3 * MAX_REASON_CHARS
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <module>\n'
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "mends"),
+    [
+        (2, "usage: mine.py [-h] [--rate R]\nmine.py: error: unrecognized arguments: --data /d", "train.pass_paths"),
+        (2, "mine.py: error: the following arguments are required: --folds", "correct train.arguments"),
+        (2, "mine.py: error: argument --rate: invalid float value: 'x'", "correct train.arguments"),
+        (1, f"{TRACEBACK}ModuleNotFoundError: No module named 'albumentations'", "add the package"),
+        (1, f"{TRACEBACK}ImportError: cannot import name 'x' from 'keras'", "add the package"),
+        (1, f"{TRACEBACK}FileNotFoundError: [Errno 2] No such file or directory: 'w.h5'", "provide the file"),
+        (1, f"{TRACEBACK}ValueError: File not found: filepath=w.keras.", "provide the file"),
+        (
+            1,
+            f"{TRACEBACK}tensorflow.python.framework.errors_impl.NotFoundError: w.index; No such file or directory",
+            "provide the file",
+        ),
+        (2, "python: can't open file '/wd/mine.py': [Errno 2] No such file or directory", "provide the file"),
+        (127, "/bin/bash: line 1: python: command not found", "Python on its PATH"),
+        (126, "/bin/bash: line 1: /usr/bin/python: Permission denied", "Python on its PATH"),
+    ],
+)
+def test_what_a_script_lacks_is_said_with_what_mends_it(code: int, log: str, mends: str) -> None:
+    """Never a fault of the data; the script's own words are the evidence."""
+    evidence = Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=exited(code), log_tail=log)
+    finding = classify(evidence)
+    assert ("configuration", True) == (finding.failure_class, mends in finding.fix), finding
+    assert log.splitlines()[-1][:60] in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("expected", "code", "log"),
+    [
+        ("user_code", 1, f"{TRACEBACK}FileNotFoundError: x\n\nDuring handling\n\n{TRACEBACK}KeyError: 'x'"),
+        ("communication", 1, f"{TRACEBACK}FileNotFoundError: x\n{TRACEBACK}horovod.HorovodInternalError: lost"),
+        ("data", 10, f"{TRACEBACK}FileNotFoundError: [Errno 2] No such file or directory: 'shard'"),
+        ("out_of_memory", 1, f"{TRACEBACK}ModuleNotFoundError: x\n{TRACEBACK}MemoryError"),
+        ("user_code", 1, f"{TRACEBACK}errors_impl.DataLossError: Unable to open table file w: not an sstable"),
+        ("data", 1, f"{TRACEBACK}errors_impl.DataLossError: corrupted record at 12"),
+        ("user_code", 3, "mine.py: error: unrecognized arguments: --data"),
+    ],
+)
+def test_what_a_script_only_met_on_its_way_does_not_decide(expected: str, code: int, log: str) -> None:
+    """The last exception counts, and an exit code with a meaning; damaged weights are no damaged data."""
+    evidence = Evidence(status="Failed", error_code="UserError/ExecutionFailed", error=exited(code), log_tail=log)
+    assert expected == classify(evidence).failure_class

@@ -148,6 +148,44 @@ def test_a_users_script_may_report_its_metrics_alone(report: bytes, state: RunSt
     assert (state, True) == (found.state, reason in (found.reason or reason)), found.reason
 
 
+@pytest.mark.parametrize(
+    ("log", "state", "reason"),
+    [
+        ("val_accuracy=0.5\nepoch 2\nval_accuracy=0.96, val_loss=.1\n", RunState.REGISTERED, ""),
+        ("val_accuracy=0.96\nval_accuracy=0.94\n", RunState.NOT_REGISTERED, "expected at least 0.95, got 0.94"),
+        ("the val_accuracy=0.96\n", RunState.NOT_REGISTERED, "or print such a line"),
+        (None, RunState.NOT_REGISTERED, 'write {"val_accuracy": 0.93} to the file that LANDFALL_REPORT names'),
+    ],
+)
+def test_a_users_script_may_print_its_metrics(log: str | None, state: RunState, reason: str) -> None:
+    """Where it writes no report; the gate decides alike, and run and lineage say where the metrics come from."""
+    world = World()
+    use_own_script(world)
+    run = world.upload_version()
+    world.jobs.logs |= {} if log is None else {run.run_id: log}
+    world.jobs.logs[f"{run.run_id}/1"] = "val_accuracy=1.0\n"
+    world.jobs.become(run.run_id, "Completed")
+    found = world.follow(run)
+    assert (state, True) == (found.state, reason in (found.reason or "")), found.reason
+    if state is RunState.REGISTERED:
+        (model,) = world.models.registered.values()
+        assert ("the log of rank 0", {"val_accuracy": 0.96, "val_loss": 0.1}) == (
+            model.tags["landfall.metrics_from"],
+            found.metrics,
+        )
+        history = [entry for entry in world.ledger.history(run.run_id) if entry.action == "run_registered"]
+        assert "the log of rank 0" == history[0].details["metrics_from"]
+
+
+def test_printed_metrics_are_no_report_of_landfalls_own_training() -> None:
+    """It always writes one."""
+    world = World()
+    run = world.upload_version()
+    world.jobs.logs[run.run_id] = "val_accuracy=1.0\n"
+    world.jobs.become(run.run_id, "Completed")
+    assert RunState.NOT_REGISTERED == world.follow(run).state
+
+
 def test_landfalls_own_training_reports_more_than_metrics() -> None:
     """Which data it read, for one."""
     world = World()

@@ -11,12 +11,14 @@ from function_app.domain.errors import NotFoundError, OptionSweepError, Override
 from function_app.domain.option_sweeps import OptionSweep, option_sets
 from function_app.domain.records import RunRecord
 from function_app.domain.run_states import RunState
+from function_app.explain.history import why
 from function_app.runs.cancellation import cancel_run, cancel_sweep
 from function_app.runs.option_sweeps import read_sweep, runs_of, verdict_of
 from function_app.runs.requests import request_run
 from function_app.runs.sweep_requests import SweepRequest, request_sweep, with_arguments
 from function_app.sweep.sweep import run_sweep
 from tests.support.world import ALL_SHARDS, PIPELINE, VERSION, World, own_script, read_pipeline
+from tests.unit.function_app.web.client import look
 
 RATES = {"learning_rate": [0.1, 0.03, 0.01]}
 DONE, WORSE, BEST = RunState.NOT_REGISTERED, 0.96, 0.99
@@ -79,6 +81,17 @@ def test_runs_follow_one_another_on_one_node_each() -> None:
     jobs = [world.jobs.submitted[run_id] for run_id in world.jobs.submissions]
     assert [1, 1, 1] == [job.num_nodes for job in jobs]
     assert ["0.1", "0.03", "0.01"] == [job.command.partition("--learning-rate ")[2].split()[0] for job in jobs]
+
+
+def test_a_completed_run_says_that_it_waits_for_the_others() -> None:
+    """To `why` and on its page, which name the sweep."""
+    world, sweep = swept_world()
+    first = finish(world, sweep, BEST)[0]
+    explained = why(first.run_id, world.services)
+    assert (f"the other runs of option sweep {sweep.sweep_id}: once all have ended, the best one is registered",) == (
+        explained.awaited
+    )
+    assert f"run 1 of {sweep.sweep_id}" in look(world, f"/runs/{first.run_id}").text
 
 
 def test_no_run_is_registered_before_the_last_has_ended() -> None:

@@ -9,7 +9,7 @@ import pytest
 from function_app.config.pipelines import Attempts
 from function_app.domain.errors import NotFoundError, ServiceUnavailableError
 from function_app.domain.events import TrainingRequest
-from function_app.domain.jobs import JobSpec, JobStatus, spec_from_json
+from function_app.domain.jobs import JobSpec, JobStatus, LogPart, spec_from_json
 from function_app.domain.run_states import RunState
 from function_app.runs.requests import request_run
 from function_app.runs.submission import handle_request
@@ -207,3 +207,7 @@ class Unavailable:
     def log_tail(self, name: str, *, max_bytes: int) -> str | None:
         """Time out."""
         raise ServiceUnavailableError(f"read {max_bytes} of the log of job {name}: Azure ML did not answer")
+
+    def log_part(self, name: str, *, rank: int, after: int | None, max_bytes: int) -> LogPart | None:
+        """Time out."""
+        raise ServiceUnavailableError(f"read {(rank, after, max_bytes)} of job {name}: Azure ML did not answer")

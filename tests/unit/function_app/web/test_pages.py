@@ -228,7 +228,7 @@ def test_a_run_is_shown_although_its_log_cannot_be_read(problem: Exception, monk
     def fail(*_: object, **__: object) -> None:
         raise problem
 
-    monkeypatch.setattr(world.jobs, "log_tail", fail)
+    monkeypatch.setattr(world.jobs, "log_part", fail)
     page = look(world, f"/runs/{run.run_id}")
     assert 200 == page.status_code
     assert f"The log cannot be read now: {problem}" in page.text

@@ -209,6 +209,7 @@ def test_a_script_that_writes_no_report_is_found_where_models_are_registered(scr
         "open(folder + '/training_report.json', 'w')",
         "job.report_folder",
         "finish(report=1)",
+        "print(f'val_accuracy={accuracy:.4f}')",
         "from mine import finish",
         "import subprocess",
     ],

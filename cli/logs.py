@@ -1,0 +1,86 @@
+"""``landfall logs``: the log of one rank of a run, as it is or while it grows."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from cli.api_client import ApiClient, ApiError
+from cli.errors import CliError
+from cli.options import RUN_ID, as_json_option, with_api
+from shared.progress import RankPlace, parse_rank_place
+
+FIRST_POLL_S, LAST_POLL_S = 1.0, 10.0
+GIVE_UP_S = 600.0
+"""How long a follower tries again where no answer comes; a deployment of the app takes a few minutes."""
+MAX_RANK = 1_000_000
+
+
+@click.command(epilog="Example: landfall logs landfall-digits-2026-11-20-1f3a9c2b7d5e-a1 --rank 3")
+@click.argument("run_id", type=RUN_ID)
+@click.option("--rank", type=click.IntRange(0, MAX_RANK), default=0, metavar="N", help="Number of the rank, from 0.")
+@click.option("-f", "--follow", is_flag=True, help="Show new lines until the run has ended.")
+@as_json_option
+@with_api
+def logs(client: ApiClient, run_id: str, rank: int, *, follow: bool, as_json: bool) -> None:
+    """Show the log of one rank of a run, and on which host it ran.
+
+    What goes on is said on standard error. With --json each answer of the API is one line.
+    """
+    is_shown, problem = False, None
+    for answer, is_end in _answers(client, run_id, rank, follow=follow):
+        problem = answer["problem"]
+        unfinished = answer["unfinished"] if is_end else ""
+        lines = f"{answer['log_text']}{unfinished}".splitlines()
+        is_shown |= bool(lines)
+        if as_json:
+            click.echo(json.dumps(answer))
+        elif lines:
+            click.echo("\n".join(map(_in_words, lines)))
+        elif problem and not is_end:
+            click.echo(problem, err=True)
+    if problem and not is_shown:
+        advice = "" if follow else f" To wait for it: landfall logs {run_id} --rank {rank} --follow"
+        raise CliError(f"{run_id}: {problem}{advice}")
+
+
+def _answers(client: ApiClient, run_id: str, rank: int, *, follow: bool) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yield the API's answers that say something new, and whether each is the last one."""
+    answer, after, poll_s, said = _ask(client, run_id, rank, 0, patience_s=0.0), 0, FIRST_POLL_S, None
+    while True:
+        has_moved, after = answer["next"] > after, answer["next"]
+        is_end = answer["has_ended"] or not (follow or has_moved)
+        if has_moved or is_end or answer["problem"] != said:
+            yield answer, is_end
+        if is_end:
+            return
+        said, poll_s = answer["problem"], FIRST_POLL_S if has_moved else min(2 * poll_s, LAST_POLL_S)
+        time.sleep(0.0 if has_moved else poll_s)
+        answer = _ask(client, run_id, rank, after, patience_s=GIVE_UP_S)
+
+
+def _ask(client: ApiClient, run_id: str, rank: int, after: int, *, patience_s: float) -> dict[str, Any]:
+    """Return one answer; where none comes, ask again for the same lines. Raises CliError."""
+    deadline_s, pause_s = time.monotonic() + patience_s, FIRST_POLL_S
+    while True:
+        try:
+            return client.get(f"/api/runs/{quote(run_id, safe='')}/logs", rank=rank, after=after)
+        except CliError as error:
+            is_refused = isinstance(error, ApiError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+            if is_refused or time.monotonic() >= deadline_s:
+                raise
+            click.echo(f"{error} Trying again.", err=True)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LAST_POLL_S)
+
+
+def _in_words(line: str) -> str:
+    """Return a line of the log; where the rank runs is said in words."""
+    place: RankPlace | None = parse_rank_place(line)
+    return place.in_words() if place else line

@@ -197,6 +197,11 @@ SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
         "add the package to the job's image, or a module of your own to the folder of the published code",
     ),
     (
+        frozenset({1}),
+        r"^AttributeError: module 'tensorflow\S*' has no attribute",
+        "take an image with the version of TensorFlow that the script was written for, or port it (docs/scripts.md)",
+    ),
+    (
         frozenset({1, 2}),
         r"^(?:FileNotFoundError: |\S*NotFoundError: .*No such file|ValueError: File not found:|.*: can't open file )",
         "provide the file that the script opens: it starts in the folder of the published code",

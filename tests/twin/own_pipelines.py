@@ -7,14 +7,25 @@ from pathlib import Path
 from tests.support.processes import REPOSITORY
 
 SHIPPED = REPOSITORY / "pipelines"
-SOUND = (Path(__file__).parent / "own_scripts" / "small.py").read_text(encoding="utf-8")
+OWN_SCRIPTS = Path(__file__).parent / "own_scripts"
+SOUND = (OWN_SCRIPTS / "small.py").read_text(encoding="utf-8")
 AVERAGING = "        tape = hvd.DistributedGradientTape(tape)\n"
 CARELESS = SOUND.replace(AVERAGING, "")
+SCRIPTS = {
+    "sound": SOUND,
+    "careless": CARELESS,
+    "printing": SOUND.replace(
+        'arguments.report.write_text(json.dumps({"val_accuracy": accuracy}))', 'print(f"val_accuracy={accuracy}")'
+    ),
+    "keras3": (OWN_SCRIPTS / "keras2_fit.py").read_text(encoding="utf-8"),
+    "estimator": (OWN_SCRIPTS / "tf1_estimator.py").read_text(encoding="utf-8"),
+}
+"""Scripts of users by the dataset that they train on; `keras3` is one for Keras 2 on the image's Keras 3."""
 
 
 def write_own_pipelines(folder: Path) -> None:
-    """Write both pipelines and their scripts into a folder that has the pipeline `steady`."""
-    for name, script in (("sound", SOUND), ("careless", CARELESS)):
+    """Write these pipelines and their scripts into a folder that has the pipeline `steady`."""
+    for name, script in SCRIPTS.items():
         text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", name)
         text = text.replace("stand_in.py", f"{name}.py").replace("at_least: 0.95", "at_least: 0.7")
         text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', "{}")

@@ -75,3 +75,39 @@ def test_packages_that_do_not_install_are_a_failure_of_their_own(twin: TwinUnder
     run = twin.await_settled("unpackable/v1")
     assert ("failed", "packages") == (run["state"], run["failure_class"]), run
     assert "landfall-nosuch==1.0" in run["reason"], run
+
+
+@pytest.mark.slow
+def test_a_script_that_only_prints_its_metrics_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
+    """Each log says where its rank ran, and the history what was judged."""
+    twin.upload("printing/v1", whole_version())
+    run = twin.await_settled("printing/v1")
+    assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
+    assert "the log of rank 0" in str(twin.api.get(f"/api/why/{run['run_id']}"))
+    for rank in (0, 1):
+        log = twin.api.get(f"/api/runs/{run['run_id']}/logs", rank=rank)
+        assert (True, rank, rank == 0) == (log["has_ended"], log["place"]["rank"], "val_accuracy=" in log["log_text"])
+
+
+def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest) -> None:
+    """It would average nothing; docs/scripts.md says what it needs."""
+    twin.upload("keras3/v1", whole_version())
+    run = twin.await_settled("keras3/v1")
+    assert ("failed", "user_code", True) == (
+        run["state"],
+        run["failure_class"],
+        "keras3_incompatible" in run["reason"],
+    )
+
+
+@pytest.mark.slow
+def test_a_script_for_tensorflow_1_fails_with_what_it_needs(twin: TwinUnderTest) -> None:
+    """The lint does not follow such scripts; the data are not held."""
+    twin.upload("estimator/v1", whole_version())
+    run = twin.await_settled("estimator/v1")
+    history = str(twin.api.get(f"/api/why/{run['run_id']}"))
+    assert ("failed", "configuration", True) == (run["state"], run["failure_class"], "has no attribute" in history), (
+        run
+    )
+    assert "take an image with the version of TensorFlow that the script was written for" in history
+    assert twin.api.dataset_version("estimator", "v1")["hold"] is None

@@ -33,6 +33,35 @@ def write_own_pipelines(folder: Path) -> None:
         (folder / "scripts" / f"{name}.py").write_text(script, encoding="utf-8")
 
 
+def _pinned(package: str) -> str:
+    """Return the version of a package that the training's environment has, as a requirement."""
+    pins = (REPOSITORY / "training_job" / "environment" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return next(f"{pin}\n" for pin in pins if pin.startswith(f"{package}=="))
+
+
+def write_launched_pipelines(folder: Path) -> None:
+    """Write pipelines whose scripts TensorFlow's and PyTorch's launchers start; one loses a rank."""
+    own = {
+        "workers": ("multi_worker", "tensorflow", "{}"),
+        "sockets": ("sockets", "pytorch", "{}"),
+        "widowed": ("sockets", "pytorch", '{SOCKETS_DIES: "1"}'),
+        "unpackable": ("sockets", "pytorch", "{}"),
+    }
+    (folder / "environments").mkdir()
+    (folder / "environments" / "sockets.txt").write_text(_pinned("numpy"))
+    (folder / "environments" / "unpackable.txt").write_text("landfall-nosuch==1.0\n")
+    for name, (script, distribution, variables) in own.items():
+        text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", name)
+        text = text.replace("stand_in.py", f"{script}.py\n  distribution: {distribution}")
+        text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', variables)
+        text = text.replace("at_least: 0.95", "at_least: 0.7").replace("timeout_s: 120", "timeout_s: 600")
+        if name in ("sockets", "unpackable"):
+            text = text.replace("train:\n", f"train:\n  environment: {{requirements: environments/{name}.txt}}\n")
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+        source = Path(__file__).parent / "own_scripts" / f"{script}.py"
+        (folder / "scripts" / f"{script}.py").write_bytes(source.read_bytes())
+
+
 def write_trained_pipeline(folder: Path) -> None:
     """Write a pipeline on Spark's tables whose training is real."""
     text = (folder / "spark.yaml").read_text(encoding="utf-8").replace("spark", "tables")

@@ -48,6 +48,13 @@ def exited(code: int, tail: str = "") -> str:
         ),
         ("configuration", "", "Error Code: ScriptExecution.WriteStreams.Authentication", ""),
         ("image_build", "UserError/ImageBuildFailure", "Image build failed. For more details, check log file", ""),
+        (
+            "packages",
+            "UserError/ImageBuildFailure",
+            "Image build failed: No matching distribution found for a==1",
+            "",
+        ),
+        ("packages", "", "Image build failed: packages do not install: nosuch==1.0", ""),
         ("image_build", "", "Failed to pull Docker image mcr.example/landfall:1", ""),
         (
             "out_of_memory",

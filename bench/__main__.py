@@ -22,6 +22,7 @@ BENCHMARKS = {
     "flood": "flood.run",
     "latency": "latency.run",
     "ledger": "ledger.run",
+    "own_script": "own_script.run",
     "scale": "scale.run",
     "sweep": "sweep.run",
     "telemetry": "telemetry.run",

@@ -109,10 +109,13 @@ def _script_errors(pipeline: Pipeline, path: Path) -> Iterator[str]:
 
 
 def _summary(pipeline: Pipeline) -> str:
+    from function_app.config.pipelines import processes_under
+
     machines, train = pipeline.machines, pipeline.train
     data = pipeline.data.format if pipeline.data.is_synthetic else f"splits {', '.join(pipeline.data.splits)}"
     model = f"registers {pipeline.register_.model}" if pipeline.register_ else "registers no model"
-    ranks = f"{train.num_nodes} x {machines.processes_per_node} processes on {machines.cluster} ({machines.vm_size})"
+    processes = processes_under(train.distribution, machines)
+    ranks = f"{train.num_nodes} x {processes} processes on {machines.cluster} ({machines.vm_size})"
     return f"dataset {pipeline.dataset}, {data}; {ranks}; {model}"
 
 

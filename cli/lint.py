@@ -177,6 +177,7 @@ def _machine(name: str | None, pipeline: Path | None) -> Machine:
         arguments=train.arguments,
         pass_paths=train.pass_paths,
         registers=loaded.register_ is not None,
+        distribution=train.distribution,
     )
 
 

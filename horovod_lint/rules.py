@@ -25,6 +25,7 @@ class RuleCode(StrEnum):
     """Stable names: comments in scripts contain them and programs read them; never rename one."""
 
     HOROVOD_NOT_USED = "horovod_not_used"
+    HOROVOD_WITHOUT_MPI = "horovod_without_mpi"
     TF_DISTRIBUTE = "tf_distribute"
     MISSING_INIT = "missing_init"
     USED_BEFORE_INIT = "used_before_init"
@@ -83,10 +84,15 @@ RULES: Mapping[RuleCode, Rule] = {
         "The job starts one process for each GPU; without Horovod each process trains a separate model.",
         "Call `hvd.init()` and distribute the optimizer or the tape.",
     ),
+    _C.HOROVOD_WITHOUT_MPI: _error(
+        "The script uses Horovod, but the pipeline's `train.distribution` is not `mpi`.",
+        "Horovod then has no launcher to connect its ranks: each process trains a separate model.",
+        "Remove `train.distribution`, or write `train.distribution: mpi`.",
+    ),
     _C.TF_DISTRIBUTE: _error(
         "The script uses a `tf.distribute` strategy, but an MPI job starts it.",
         "Each rank builds its own strategy over all GPUs that it sees; the ranks do not train together.",
-        "Use Horovod alone, or set `TF_CONFIG` from the rank for `MultiWorkerMirroredStrategy`.",
+        "Write `train.distribution: tensorflow` for `MultiWorkerMirroredStrategy`, or use Horovod alone.",
     ),
     _C.MISSING_INIT: _error(
         "The script uses Horovod but never initialises it.",

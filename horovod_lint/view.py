@@ -36,6 +36,8 @@ class Machine:
     """Flags that the job passes on the command line; empty if the job is not known."""
     registers: bool = False
     """Whether a model is to be registered, which needs a training report."""
+    distribution: str = "mpi"
+    """How the job starts its processes: ``mpi``, ``tensorflow`` or ``pytorch``."""
 
     @classmethod
     def of_job(
@@ -46,11 +48,18 @@ class Machine:
         arguments: Sequence[str] = (),
         pass_paths: bool = True,
         registers: bool = False,
+        distribution: str = "mpi",
     ) -> Machine:
         """Return the machine of a pipeline's job; the script gets the paths and ``arguments``."""
         paths = tuple(f"--{name}" for name in SCRIPT_PATHS) if pass_paths else ()
         added = tuple(word.partition("=")[0] for word in arguments if word.startswith("--"))
-        return cls(vm_size=vm_size, environment=environment, job_flags=(*paths, *added), registers=registers)
+        return cls(
+            vm_size=vm_size,
+            environment=environment,
+            job_flags=(*paths, *added),
+            registers=registers,
+            distribution=distribution,
+        )
 
 
 class View:

@@ -11,14 +11,17 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 from shared.exit_codes import ExitCode
 from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE, JobArguments, ScriptArguments
 from shared.progress import MAX_HOSTS, RankPlace
 from training_job.errors import MissingResourcesError, TrainingError, print_error
-from training_job.process_environment import launched_rank, launched_world_size
+from training_job.process_environment import launched, launched_rank
 
 SIMULATED_DEVICE = "simulated"
 """What a rank of the local twin computes on in place of a GPU: the cores of this machine."""
@@ -38,7 +41,7 @@ def launched_local_size() -> int:
     Simulated nodes of the local twin share one machine, so that the launcher cannot count the ranks of each.
     """
     simulated = os.environ.get(SIMULATED_LOCAL_SIZE)
-    return int(simulated or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
+    return int(simulated or launched().local_size)
 
 
 def nodes_are_simulated() -> bool:
@@ -63,7 +66,7 @@ def announce(met: Sequence[str] = ()) -> None:
     nodes = tuple(dict.fromkeys(filter(None, os.environ.get(NODES, "").split(","))))
     place = RankPlace(
         rank=rank,
-        world_size=launched_world_size(),
+        world_size=launched().world_size,
         node=rank // max(1, local_size),
         host=socket.gethostname(),
         nodes=nodes[:MAX_HOSTS],
@@ -77,13 +80,13 @@ def check_launch(arguments: Expected) -> None:
 
     Raises MissingResourcesError.
     """
-    size, on_this_node = launched_world_size(), launched_local_size()
+    size, on_this_node = launched().world_size, launched_local_size()
     wanted, nodes = arguments.expected_world_size, arguments.expected_nodes
     too_few = wanted and size != wanted
     elsewhere = wanted and nodes and on_this_node * nodes != wanted
     if too_few or elsewhere:
         seen = f"the launcher started {size}, {on_this_node} of them on this node"
-        if "OMPI_COMM_WORLD_SIZE" not in os.environ:
+        if launched().by is None:
             seen = "this process was started without mpirun, as the only rank"
         raise MissingResourcesError(f"Expected {_expected(arguments)}; {seen}.")
 
@@ -133,8 +136,22 @@ def main(argv: Sequence[str]) -> int:
 def become(script: str, arguments: ScriptArguments) -> NoReturn:
     """Run the script in this very process, so that signals, exit code and rank are its own."""
     sys.stdout.flush()
-    environment = {**os.environ, **arguments.environment()}
-    os.execve(sys.executable, [sys.executable, script, *arguments.to_script()], environment)  # noqa: S606 (the pipeline's)
+    own = written_by(launched_rank(), arguments)
+    environment = {**os.environ, **own.environment()}
+    os.execve(sys.executable, [sys.executable, script, *own.to_script()], environment)  # noqa: S606 (the pipeline's)
+
+
+def written_by(rank: int, arguments: ScriptArguments) -> ScriptArguments:
+    """Return the paths of a rank: only rank 0 writes the model and the report, whatever launcher started it.
+
+    Others get a folder on their node's disk. Frameworks such as TensorFlow's strategies have every rank save, since
+    saving is a collective operation; several writers of one output would leave a mixture.
+    """
+    if rank == 0:
+        return arguments
+    folder = Path(tempfile.mkdtemp(prefix=f"landfall-rank-{rank}-"))
+    (folder / "model").mkdir()
+    return replace(arguments, output=str(folder / "model"), report=str(folder / Path(arguments.report).name))
 
 
 def check_devices_of_node(num_ranks: int) -> None:
@@ -161,7 +178,7 @@ def check_devices_of_node(num_ranks: int) -> None:
 
 
 def _is_first_of_node() -> bool:
-    return os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0") == "0"
+    return launched().local_rank == 0
 
 
 if __name__ == "__main__":

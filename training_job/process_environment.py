@@ -6,10 +6,12 @@ Environment variables, the number of malloc's arenas, the visible GPU; and what 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from shared.job_arguments import MachineOptions, TrainingOptions
 from training_job.errors import MissingResourcesError
@@ -135,14 +137,53 @@ def threads_per_rank() -> int:
     return max(1, min(len(os.sched_getaffinity(0)), share))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Launched:
+    """What the launcher says about this process, before MPI or TensorFlow is loaded."""
+
+    by: Literal["mpirun", "tensorflow", "pytorch"] | None
+    """None where no launcher started it."""
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    """Number of ranks on this node."""
+
+
+def launched() -> Launched:
+    """Return what Open MPI's variables say, or those that Azure ML sets for TensorFlow and PyTorch."""
+    variables = os.environ
+    if {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"} & variables.keys():
+        return Launched(
+            by="mpirun",
+            rank=int(variables.get("OMPI_COMM_WORLD_RANK", "0")),
+            world_size=int(variables.get("OMPI_COMM_WORLD_SIZE", "1")),
+            local_rank=int(variables.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")),
+            local_size=int(variables.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1")),
+        )
+    if "TF_CONFIG" in variables:
+        config = json.loads(variables["TF_CONFIG"])
+        return Launched(by="tensorflow", rank=config["task"]["index"], world_size=len(config["cluster"]["worker"]))
+    if "RANK" in variables and "WORLD_SIZE" in variables:
+        size, nodes = int(variables["WORLD_SIZE"]), int(variables.get("AZUREML_NODE_COUNT", "1"))
+        return Launched(
+            by="pytorch",
+            rank=int(variables["RANK"]),
+            world_size=size,
+            local_rank=int(variables.get("LOCAL_RANK", "0")),
+            local_size=size // nodes,  # Azure ML states no other
+        )
+    return Launched(by=None)
+
+
 def launched_rank() -> int:
     """Return this process's rank as the launcher states it, 0 without a launcher; known before MPI is loaded."""
-    return int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+    return launched().rank
 
 
 def launched_world_size() -> int:
     """Return the number of ranks as the launcher states it, 1 without a launcher."""
-    return int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+    return launched().world_size
 
 
 def run_id() -> str:

@@ -27,8 +27,8 @@ from cli.publish.clusters import (
     quota_to_request,
     wanted_clusters,
 )
-from cli.publish.command import IMAGE
 from function_app.config.clusters import CLUSTER_SIZES
+from function_app.config.environments import IMAGE
 from shared.vm_sizes import retirement
 
 AZ_VERSION = (2, 60)

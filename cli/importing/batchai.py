@@ -61,6 +61,10 @@ def _lines(job: ImportedJob, dataset: str, machines: dict[str, object], name: st
     yield ""
     yield "train:"
     yield f"  script: {_script_of(job)}   # {json.dumps(job.script)} on Batch AI"
+    if job.distribution != "mpi":
+        yield f"  distribution: {job.distribution}"
+    if job.image:
+        yield f"  environment: {{image: {json.dumps(job.image)}}}"
     yield f"  cluster: {json.dumps(machines.get('cluster') or 'my-gpu')}   # {_processes(job, machines)}"
     nodes = min(job.num_nodes, _MAX_NODES)
     yield f"  num_nodes: {nodes}" + (f"   # CHECK: the job had {job.num_nodes}" if nodes != job.num_nodes else "")

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cli.errors import CliError
+from function_app.config.environments import IMAGE
 from shared.safe_text import shown
 
 MAX_JOB_BYTES = 1 << 20
@@ -69,6 +70,9 @@ class ImportedJob:
     environment: dict[str, str] = field(default_factory=dict)
     timeout_s: int = WEEK_S
     shm_size: str = ""
+    distribution: str = "mpi"
+    image: str = ""
+    """By digest; empty: Landfall's."""
     not_mapped: list[NotMapped] = field(default_factory=list)
 
     def leave(self, member: str, what: str, instead: str) -> None:
@@ -150,7 +154,15 @@ def _take_settings(job: ImportedJob, kit: str, settings: Mapping[str, Any], name
         _take_arguments(job, _words(_text(settings.get("commandLineArgs")), f"{kit}.commandLineArgs", name), kit)
     if not job.script:
         raise CliError(f"{name}: {kit} names no Python script. Landfall runs one; write a script that does the same.")
-    if kit in ("pyTorchSettings", "chainerSettings"):
+    if kit == "pyTorchSettings" and _text(settings.get("communicationBackend")).lower() != "mpi":
+        job.distribution = "pytorch"
+        job.leave(
+            kit,
+            f"PyTorch, connected by {_text(settings.get('communicationBackend')) or 'its own launcher'}",
+            "Let the script call init_process_group(init_method='env://'), and publish an image with PyTorch "
+            "(landfall publish --image).",
+        )
+    elif kit in ("pyTorchSettings", "chainerSettings"):
         job.leave(
             kit,
             f"{_MPI[kit]}, started with {_text(settings.get('communicationBackend')) or 'MPI'}",
@@ -327,12 +339,15 @@ def _leave_container(job: ImportedJob, container: Mapping[str, Any]) -> None:
     if isinstance(registry, dict):
         server = _text(registry.get("serverUrl"))
         image = "/".join(part for part in (server.rstrip("/"), _text(registry.get("image"))) if part)
-        job.leave(
-            "containerSettings.imageSourceRegistry",
-            image or "an image",
-            "A pipeline cannot name an image yet. Landfall's has TensorFlow 2.18, Keras 3, Horovod 0.28.1 and Open "
-            "MPI; publish one of your own with landfall publish --image.",
-        )
+        if IMAGE.fullmatch(image):
+            job.image = image
+        else:
+            job.leave(
+                "containerSettings.imageSourceRegistry",
+                image or "an image",
+                "A pipeline names an image by digest: write train.environment, {image: REPOSITORY@sha256:DIGEST}. "
+                "Without it, Landfall's has TensorFlow 2.18, Keras 3, Horovod 0.28.1 and Open MPI.",
+            )
         if registry.get("credentials") is not None:
             job.leave(
                 "containerSettings.imageSourceRegistry.credentials",
@@ -347,8 +362,8 @@ def _leave_preparation(job: ImportedJob, preparation: Mapping[str, Any]) -> None
         job.leave(
             "jobPreparation.commandLine",
             f"pip install {packages.strip()}",
-            "A pipeline cannot list pip requirements yet. Put them into an image (landfall publish --image); "
-            "Landfall's has Horovod.",
+            "List them, each with its version, in environments/<file>.txt, and write train.environment, "
+            "{requirements: environments/<file>.txt}; or use an image that has them. Landfall's has Horovod.",
         )
     rest = _PIP.sub("", command).strip(" ;&|")
     if rest:

@@ -18,6 +18,8 @@ from cli.errors import CliError
 from cli.publish.clusters import WantedCluster
 from cli.publish.workspace import PublishedCluster, WorkspaceId
 from function_app.config.clusters import CLUSTER_SIZES
+from function_app.config.environments import NAME as OWN_ENVIRONMENT
+from function_app.config.environments import OwnEnvironment
 from shared import asset_version
 
 ENVIRONMENT_NAME = CODE_NAME = "landfall-training"
@@ -39,8 +41,8 @@ class Workspace(Protocol):
         """Register a folder as a code asset."""
         ...
 
-    def ensure_environment(self, name: str, version: str, *, image: str) -> bool:
-        """Register an image as an environment."""
+    def ensure_environment(self, name: str, version: str, *, image: str, conda_file: str | None = None) -> bool:
+        """Register an image, and what is installed on it, as an environment."""
         ...
 
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:
@@ -84,6 +86,8 @@ class Publication:
     """Training image, by digest."""
     containers: Containers
     clusters: Iterable[WantedCluster]
+    environments: Iterable[OwnEnvironment] = ()
+    """Those that pipelines bring."""
     environment_version: str | None = None
     """Version of the environment asset; None for a digest of the image's name."""
 
@@ -92,6 +96,11 @@ def publish(publication: Publication, workspace: Workspace, say: Say) -> dict[st
     """Register what is missing and return the app settings that refer to it."""
     identity = publication.identity
     environment = _publish_environment(publication, workspace, say)
+    for own in publication.environments:
+        version = own.version(environment)
+        image = own.image or publication.image
+        created = workspace.ensure_environment(OWN_ENVIRONMENT, version, image=image, conda_file=own.conda_file)
+        _report(say, f"environment {OWN_ENVIRONMENT}:{version}", created=created)
     code = _publish_code(publication, workspace, say)
     for name, (account, container) in publication.containers.by_datastore().items():
         created = workspace.ensure_datastore(name, account=account, container=container)

@@ -18,6 +18,8 @@ from shared.vm_sizes import retirement, vm_size_names
 if TYPE_CHECKING:
     from azure.ai.ml.entities import AmlCompute
 
+    from function_app.config.environments import OwnEnvironment
+
 TIERS = {"dedicated": "dedicated", "low": "low_priority"}
 """Priority in clusters.yaml → Azure ML's name for it."""
 MAX_SUGGESTED = 5
@@ -148,6 +150,12 @@ def wanted_clusters(pipelines: Path, *, identity: str | None = None) -> list[Wan
         WantedCluster(name=name, cluster=clusters[name], needed_nodes=needed[name], identity=identity)
         for name in sorted(needed)
     ]
+
+
+def wanted_environments(pipelines: Path) -> list[OwnEnvironment]:
+    """Return each environment that a pipeline brings, once."""
+    found = (pipeline.environment for pipeline in read_pipelines(pipelines).pipelines.values())
+    return list(dict.fromkeys(environment for environment in found if environment is not None))
 
 
 def new_cluster(wanted: WantedCluster, vm_size: str) -> AmlCompute:

@@ -13,14 +13,14 @@ from cli import ROOT
 from cli.errors import CliError
 from cli.publish import assets
 from cli.publish.assets import Containers, Publication
-from cli.publish.clusters import wanted_clusters
+from cli.publish.clusters import wanted_clusters, wanted_environments
 from cli.publish.workspace import AzureMlWorkspace, WorkspaceId
+from function_app.config.environments import IMAGE
 
 IDENTITY = re.compile(
     r"/subscriptions/[^/\s]+/resourceGroups/[^/\s]+/providers/Microsoft\.ManagedIdentity/userAssignedIdentities/[^/\s]+",
     re.IGNORECASE,
 )
-IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:-]{0,254}@sha256:[0-9a-f]{64}")
 
 
 def _identity(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -113,6 +113,7 @@ def publish(
         image=image,
         containers=Containers(data_account=data_account, host_account=host_account),
         clusters=wanted_clusters(pipelines, identity=cluster_identity),
+        environments=wanted_environments(pipelines),
     )
     settings = _publish(publication)
     if output == "json":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,8 +92,8 @@ class AzureMlWorkspace:
             lambda: codes.create_or_update(Code(name=name, version=version, path=str(folder.resolve()))),
         )
 
-    def ensure_environment(self, name: str, version: str, *, image: str) -> bool:
-        """Register an image, unless that version exists. Azure ML builds none: it would do that in the first job.
+    def ensure_environment(self, name: str, version: str, *, image: str, conda_file: str | None = None) -> bool:
+        """Register an image, unless that version exists. Azure ML installs a conda file on it in the first job.
 
         Raises CliError where the version exists with another image.
         """
@@ -101,7 +102,9 @@ class AzureMlWorkspace:
         environments: Any = self._client.environments
         created = _create_if_absent(
             lambda: environments.get(name, version),
-            lambda: environments.create_or_update(Environment(name=name, version=version, image=image)),
+            lambda: environments.create_or_update(
+                Environment(name=name, version=version, image=image, conda_file=conda_file and json.loads(conda_file))
+            ),
         )
         if not created and (found := environments.get(name, version).image) != image:
             raise CliError(

@@ -214,7 +214,7 @@ class AzureMLModels:
 
 
 def _command_job(spec: JobSpec) -> Any:
-    from azure.ai.ml import Input, MpiDistribution, Output, command
+    from azure.ai.ml import Input, Output, command
 
     return command(
         name=spec.name,
@@ -225,7 +225,7 @@ def _command_job(spec: JobSpec) -> Any:
         code=spec.code_id,
         compute=spec.compute,
         instance_count=spec.num_nodes,
-        distribution=MpiDistribution(process_count_per_instance=spec.processes_per_node),
+        distribution=_distribution(spec),
         shm_size=spec.shm_size,
         timeout=spec.timeout_s,
         inputs={n: Input(type=i["type"], path=i["uri"], mode="ro_mount") for n, i in spec.inputs.items()},
@@ -233,6 +233,15 @@ def _command_job(spec: JobSpec) -> Any:
         environment_variables=dict(spec.environment_variables),
         tags=dict(spec.tags),
     )
+
+
+def _distribution(spec: JobSpec) -> Any:
+    from azure.ai.ml import MpiDistribution, PyTorchDistribution, TensorFlowDistribution
+
+    if spec.distribution == "tensorflow":  # one worker for each node: the service has no number for each instance
+        return TensorFlowDistribution(worker_count=spec.num_nodes, parameter_server_count=0)
+    kind = PyTorchDistribution if spec.distribution == "pytorch" else MpiDistribution
+    return kind(process_count_per_instance=spec.processes_per_node)
 
 
 def _status(job: Any) -> JobStatus:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -42,6 +42,8 @@ Script = Annotated[
         "training_job.train, or scripts/<file>.py in the folder scripts beside the pipeline files",
     ),
 ]
+Distribution = Literal["mpi", "tensorflow", "pytorch"]
+"""How Azure ML starts the processes of a job, and tells each of the others."""
 ScriptArgument = Annotated[
     str,
     Field(max_length=4096),

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from function_app.config.clusters import CLUSTERS_FILE, MAX_CLUSTERS, Cluster, Clusters
 from function_app.config.consistency import inconsistencies
+from function_app.config.environments import read_environment
 from function_app.config.fields import ClusterName
 from function_app.config.pipelines import MAX_RECIPIENTS, UNNAMED, Pipeline, Recipient, is_own_script
 from function_app.config.yaml_text import MAX_FILE_BYTES, lines_of, yaml_as_json
@@ -169,6 +170,11 @@ def _on(pipeline: Pipeline, path: Path, clusters: Clusters | PipelineError) -> t
             pipeline = pipeline.on(clusters)
         except PipelineError as error:
             problems += error.problems
+    if (wanted := pipeline.train.environment) is not None:
+        try:
+            pipeline = pipeline.within(read_environment(path.parent, wanted))
+        except PipelineError as error:
+            problems += (f"train.environment: {problem}" for problem in error.problems)
     names = (pipeline.train.cluster, *pipeline.attempts.other_clusters)
     machines = [one for name in names if (one := pipeline.machines_on(name)) is not None]
     problems += inconsistencies(pipeline, machines)
@@ -232,9 +238,10 @@ def load_clusters(folder: Path, sizes: Mapping[str, str] | None = None) -> Clust
 
 
 def folder_mark(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return what changes when a pipeline file or script is added, written or removed: names, times and sizes."""
+    """Return what changes when a file of the folder is added, written or removed: names, times and sizes."""
     try:
-        paths = [path for pattern in ("*.yaml", "*.yml", "scripts/*.py") for path in folder.glob(pattern)]
+        patterns = ("*.yaml", "*.yml", "scripts/*.py", "environments/*")
+        paths = [path for pattern in patterns for path in folder.glob(pattern)]
     except OSError:
         return ()  # reading it says why
     return tuple(sorted(mark for path in paths if (mark := _file_mark(path)) is not None))

@@ -13,10 +13,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from function_app.config.clusters import Clusters, Machines
+from function_app.config.environments import Environment, OwnEnvironment
 from function_app.config.fields import (
     MAX_NODES,
     ClusterName,
     Container,
+    Distribution,
     FeatureName,
     GpuName,
     ModelName,
@@ -43,6 +45,12 @@ MAX_ATTEMPTS = 10
 MAX_RECIPIENTS = 20
 MAX_TIMEOUT_S = 21 * 24 * 3600
 """Azure ML's limit for one job."""
+SET_BY_LAUNCHER: Mapping[str, frozenset[str]] = {
+    "mpi": frozenset(),  # all begin with OMPI_COMM_WORLD_, which no pipeline may set
+    "tensorflow": frozenset({"TF_CONFIG"}),
+    "pytorch": frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK"}),
+}
+"""Variables by which Azure ML tells processes of each other."""
 UNNAMED = "-"
 """Name of a feature in its own error messages, which show its key in their path instead."""
 OptionName = Annotated[str, matching("|".join(OPTION_NAMES), "an option: " + ", ".join(OPTION_NAMES))]
@@ -161,6 +169,11 @@ def is_own_script(script: str) -> bool:
     return script.endswith(".py")
 
 
+def processes_under(distribution: Distribution, machines: Machines) -> int:
+    """Return how many processes each node runs: TensorFlow's workers use all GPUs of their node themselves."""
+    return 1 if distribution == "tensorflow" else machines.processes_per_node
+
+
 class GpuOptions(Section):
     """Options of the training that depend on the GPU; null: as in `train.options`."""
 
@@ -181,10 +194,15 @@ class Train(Section):
 
     script: Script = "training_job.train"
     """Landfall's training, `training_job.train`, or your own `scripts/<file>.py` beside the pipeline files."""
+    distribution: Distribution = "mpi"
+    """How Azure ML starts a script of your own: `mpi` (Horovod) and `pytorch` one process for each GPU, `tensorflow`
+    one worker for each node. See docs/scripts.md."""
+    environment: Environment | None = None
+    """What the job runs in: an image, or packages that Landfall's image lacks. Null: Landfall's image."""
     cluster: ClusterName
     """Name of the cluster, which `clusters.yaml` describes."""
     num_nodes: int = Field(ge=1, le=MAX_NODES)
-    """Number of nodes of the MPI job, at most the cluster's `max_nodes`."""
+    """Number of nodes of the job, at most the cluster's `max_nodes`."""
     timeout_s: int = Field(ge=60, le=MAX_TIMEOUT_S)
     """Seconds after which Azure ML ends the job; the run then fails as `timeout`."""
     shm_size: Annotated[str, matching(r"[1-9][0-9]{0,4}[bkmg]", "a size such as 8g")] = "8g"
@@ -225,6 +243,20 @@ class Train(Section):
                 "a script of your own gets its flags from arguments" if own else "Landfall's training has options"
             )
             raise ValueError(f"{', '.join(found)} would have no effect: {instead}")
+        if not own and self.distribution != "mpi":
+            raise ValueError(
+                f"distribution must be mpi for Landfall's training, which Horovod connects; {self.distribution} "
+                "starts a script of your own"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _launcher_names_the_ranks(self) -> Self:
+        if taken := sorted(set(self.environment_variables) & SET_BY_LAUNCHER[self.distribution]):
+            raise ValueError(
+                f"environment_variables must not set {', '.join(taken)}: with distribution {self.distribution}, "
+                "Azure ML says in it which process each is"
+            )
         return self
 
     @model_validator(mode="after")
@@ -347,6 +379,8 @@ class Pipeline(Section):
     """How long something may take before a notification is sent."""
     _machines: Mapping[str, Machines] = PrivateAttr(default_factory=dict)
     """Cluster → what it has in this deployment, for the pipeline's own cluster and the other ones; set by `on`."""
+    _environment: OwnEnvironment | None = PrivateAttr(default=None)
+    """What `train.environment` says, with the content of its file; set by `within`."""
 
     @model_validator(mode="after")
     def _synthetic_data_are_declared(self) -> Self:
@@ -401,6 +435,17 @@ class Pipeline(Section):
         placed = self.model_copy()
         placed._machines = machines  # noqa: SLF001 (its own class)
         return placed
+
+    def within(self, environment: OwnEnvironment | None) -> Self:
+        """Return the pipeline with the environment that was read for it."""
+        placed = self.model_copy()
+        placed._environment = environment  # noqa: SLF001 (its own class)
+        return placed
+
+    @property
+    def environment(self) -> OwnEnvironment | None:
+        """The pipeline's own environment; None for Landfall's."""
+        return self._environment
 
     def _misfits(self, machines: Machines) -> Iterator[str]:
         """Yield what the pipeline asks of a cluster that it does not have."""

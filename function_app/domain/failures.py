@@ -20,6 +20,7 @@ class FailureClass(StrEnum):
     PREEMPTED = "preempted"
     NO_CAPACITY = "no_capacity"
     IMAGE_BUILD = "image_build"
+    PACKAGES = "packages"
     OUT_OF_MEMORY = "out_of_memory"
     COMMUNICATION = "communication"
     MISSING_RESOURCES = "missing_resources"
@@ -58,6 +59,7 @@ REMEDIES: Mapping[FailureClass, Remedy] = {
     FailureClass.PREEMPTED: Remedy.RESUME,
     FailureClass.NO_CAPACITY: Remedy.OTHER_SIZE,
     FailureClass.IMAGE_BUILD: Remedy.STOP,
+    FailureClass.PACKAGES: Remedy.STOP,
     FailureClass.OUT_OF_MEMORY: Remedy.SMALLER_BATCH,
     FailureClass.COMMUNICATION: Remedy.RESUME,
     FailureClass.MISSING_RESOURCES: Remedy.STOP,
@@ -146,6 +148,14 @@ SERVICE_RULES: tuple[_ServiceRule, ...] = (
         ),
     ),
     (FailureClass.CONFIGURATION, r"(?:StreamAccess|WriteStreams)\.Authentication"),
+    (
+        FailureClass.PACKAGES,
+        (
+            r"no matching distribution|could not find a version that satisfies|packages do not install"
+            r"|ResolvePackageNotFound|PackagesNotFoundError|UnsatisfiableError|ResolutionImpossible"
+            r"|Pip subprocess error"
+        ),
+    ),
     (FailureClass.IMAGE_BUILD, r"image ?build|failed to build .{0,40}image|failed to pull .{0,40}image|ImagePull"),
 )
 """Applied to the service's code and message only: a user's log may say anything about quotas."""
@@ -185,6 +195,11 @@ SCRIPT_RULES: tuple[tuple[frozenset[int], str, str], ...] = (
         frozenset({1}),
         r"^(?:ModuleNotFoundError: |ImportError: cannot import name)",
         "add the package to the job's image, or a module of your own to the folder of the published code",
+    ),
+    (
+        frozenset({1}),
+        r"^AttributeError: module 'tensorflow\S*' has no attribute",
+        "take an image with the version of TensorFlow that the script was written for, or port it (docs/scripts.md)",
     ),
     (
         frozenset({1, 2}),

@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from function_app.config.pipelines import Pipeline, is_own_script
+from function_app.config.environments import NAME as OWN_ENVIRONMENT
+from function_app.config.fields import Distribution
+from function_app.config.pipelines import Pipeline, is_own_script, processes_under
 from function_app.domain.records import Generation, RunRecord
 from shared.job_arguments import JobArguments, ScriptArguments, TrainingOptions
 from shared.traces import TRACEPARENT, TRACEPARENT_VARIABLE, place_of_run
@@ -79,6 +81,7 @@ class JobSpec:
     """name → {type: uri_folder | custom_model, uri}; read-write mounts."""
     environment_variables: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    distribution: Distribution = "mpi"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,8 +203,9 @@ def planned_run(
 
 
 def spec_to_json(spec: JobSpec) -> dict[str, Any]:
-    """Return JSON-ready members."""
-    return asdict(spec)
+    """Return JSON-ready members; a distribution of MPI is left out, as in rows that were written before others."""
+    members = asdict(spec)
+    return members if members["distribution"] != "mpi" else {k: v for k, v in members.items() if k != "distribution"}
 
 
 def spec_from_json(members: Mapping[str, Any]) -> JobSpec:
@@ -229,6 +233,10 @@ def _logical_run(
     left_out = {"overrides", "options", "options_by_gpu", "cluster"}
     if not is_own_script(pipeline.train.script):
         left_out |= {"arguments", "pass_paths"}
+    if pipeline.train.distribution == "mpi":  # names stay as they were before there were others
+        left_out |= {"distribution"}
+    if pipeline.train.environment is None:
+        left_out |= {"environment"}
     train = pipeline.train.model_dump(mode="json", exclude=left_out)
     machines = {
         "compute": pipeline.machines.cluster,
@@ -241,7 +249,7 @@ def _logical_run(
         "version": version.version,
         "fingerprint": generation.fingerprint,
         "train": {**train, **machines, "options": asdict(options)},
-        "environment": workspace.environment_id,
+        "environment": _environment_id(pipeline, workspace),
         "code": workspace.code_id,
         **({"again": again} if again is not None else {}),
     }
@@ -266,11 +274,11 @@ def _spec(
         display_name=f"{version} (generation {generation.number}, attempt 1)",
         experiment=f"{PREFIX}{version.dataset}",
         command=_command(pipeline, options),
-        environment_id=workspace.environment_id,
+        environment_id=_environment_id(pipeline, workspace),
         code_id=workspace.code_id,
         compute=machines.cluster,
         num_nodes=train.num_nodes,
-        processes_per_node=machines.processes_per_node,
+        processes_per_node=processes_under(train.distribution, machines),
         shm_size=train.shm_size,
         timeout_s=train.timeout_s,
         inputs=_inputs(pipeline, generation, workspace),
@@ -284,7 +292,17 @@ def _spec(
         },
         tags={TAG + name: value for name, value in {**tags, "pipeline": pipeline.pipeline}.items()}
         | {TRACEPARENT_TAG: traceparent},
+        distribution=train.distribution,
     )
+
+
+def _environment_id(pipeline: Pipeline, workspace: Workspace) -> str:
+    """Return the id of the pipeline's own environment as `landfall publish` registers it, otherwise of Landfall's."""
+    if pipeline.environment is None:
+        return workspace.environment_id
+    environments, _, base = workspace.environment_id.partition("/environments/")
+    version = pipeline.environment.version(base.rpartition("/")[2])
+    return f"{environments}/environments/{OWN_ENVIRONMENT}/versions/{version}"
 
 
 def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
@@ -292,7 +310,7 @@ def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
     common: dict[str, Any] = {
         "data": "" if pipeline.data.is_synthetic else "${{inputs.data}}",
         "manifest": "${{inputs.manifest}}",
-        "expected_world_size": train.num_nodes * machines.processes_per_node,
+        "expected_world_size": train.num_nodes * processes_under(train.distribution, machines),
         "expected_nodes": train.num_nodes,
         "expected_device": device_of(machines.vm_size),
     }

@@ -72,6 +72,7 @@ def _is_to_be_mended(run: RunRecord) -> bool:
         FailureClass.CONFIGURATION,
         FailureClass.DATA_CHANGED,
         FailureClass.MISSING_RESOURCES,
+        FailureClass.PACKAGES,
     )
 
 

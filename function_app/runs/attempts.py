@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from function_app.config.clusters import Machines
-from function_app.config.pipelines import Attempts, Pipeline
+from function_app.config.pipelines import Attempts, Pipeline, processes_under
 from function_app.domain.errors import LedgerConflictError, SubmissionRefusedError
 from function_app.domain.events import TrainingRequest
 from function_app.domain.failures import (
@@ -112,6 +112,11 @@ def _why_final(remedy: Remedy, finding: Finding, run: RunRecord) -> str:
     if failure_class is FailureClass.MISSING_RESOURCES:
         return (
             "the data are not to blame; check the cluster and its image (MPI, NVIDIA's driver, CUDA), then: "
+            f"{submit_again(run)}"
+        )
+    if failure_class is FailureClass.PACKAGES:
+        return (
+            "the data are not to blame; correct the packages of train.environment and run landfall publish, then: "
             f"{submit_again(run)}"
         )
     if failure_class is FailureClass.DATA_CHANGED:
@@ -343,12 +348,12 @@ def _on_other_cluster(spec: JobSpec, compute: str, pipeline: Pipeline) -> JobSpe
         TRACEPARENT_VARIABLE: spec.environment_variables[TRACEPARENT_VARIABLE]
     }
     environment = {**kept, **network_environment(machines.vm_size), **chosen}
-    world_size = spec.num_nodes * machines.processes_per_node
+    processes = processes_under(spec.distribution, machines)
     return replace(
         spec,
-        command=with_expected_machines(spec.command, world_size=world_size, vm_size=machines.vm_size),
+        command=with_expected_machines(spec.command, world_size=spec.num_nodes * processes, vm_size=machines.vm_size),
         compute=compute,
-        processes_per_node=machines.processes_per_node,
+        processes_per_node=processes,
         environment_variables=environment,
     )
 

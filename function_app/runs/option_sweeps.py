@@ -7,6 +7,7 @@ canceled. Everything here can be repeated; the end of any of its runs, or the ti
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,7 +27,10 @@ from function_app.runs.registration import check_completed, settle_completed
 from function_app.runs.transitions import run_on_record
 from function_app.services import RunServices
 
-MAX_DOCUMENT_BYTES = 4 << 20
+MAX_DOCUMENT_BYTES = 16 << 20
+MAX_CONTENT_CHARS = 50_000
+"""Length of a notification with all runs; a row of the outbox has room for twice as much."""
+MAX_TEXT_CHARS = 4000
 
 
 def document_path(sweep_id: str) -> str:
@@ -191,7 +195,7 @@ def _notify(sweep: OptionSweep, verdict: SweepVerdict, runs: Sequence[RunRecord]
         outcome = "sweep_canceled" if verdict.is_canceled else "sweep_ended"
         content = _content(sweep, verdict, compared(runs, services))
         add_notifications(
-            sorted(recipients), subject=sweep.sweep_id, outcome=outcome, content=content, services=services
+            sorted(recipients), subject=sweep.sweep_id, outcome=outcome, content=_bounded(content), services=services
         )
     return deliver(sweep.sweep_id, services)
 
@@ -211,6 +215,15 @@ def _content(sweep: OptionSweep, verdict: SweepVerdict, comparison: Comparison) 
         "model_version": best.model_version if best else None,
         "runs": [member(row) for row in comparison.runs],
     }
+
+
+def _bounded(content: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what the runs reached where scripts report so much that the outbox has no room for it."""
+    if len(json.dumps(content)) <= MAX_CONTENT_CHARS:
+        return content
+    content["text"] = content["text"][:MAX_TEXT_CHARS]
+    content["runs"] = [{name: run[name] for name in ("run_id", "outcome")} for run in content["runs"]]
+    return content
 
 
 def _headline(sweep: OptionSweep, verdict: SweepVerdict, best: RunRecord | None) -> str:

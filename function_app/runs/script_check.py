@@ -54,6 +54,7 @@ def check_script(pipeline: Pipeline, read_script: ReadScript) -> ScriptCheck:
                 arguments=train.arguments,
                 pass_paths=train.pass_paths,
                 registers=pipeline.register_ is not None,
+                distribution=train.distribution,
             ),
         )
     except ScriptError as error:

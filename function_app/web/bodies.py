@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from function_app.config.pipelines import Pipeline
+from function_app.config.pipelines import Pipeline, processes_under
 from function_app.domain.records import DeadLetterState, NotificationRecord, RunRecord, ShardRecord
 from function_app.domain.run_queue import RunQueue
 from function_app.domain.run_states import RunState
@@ -323,7 +323,7 @@ class MachinesBody(BaseModel):
             cluster=machines.cluster,
             vm_size=machines.vm_size,
             num_nodes=num_nodes,
-            world_size=num_nodes * machines.processes_per_node,
+            world_size=num_nodes * processes_under(pipeline.train.distribution, machines),
             device=device_of(machines.vm_size),
         )
 

@@ -45,6 +45,14 @@ _OTHER_LIBRARIES = ("mpi4py", "torch.distributed", "deepspeed", "accelerate", "b
 def _check_connection(view: View) -> Iterator[Finding]:
     """Find training without Horovod, and ``tf.distribute`` strategies."""
     strategies = list(view.library_calls(*_STRATEGIES))
+    if view.uses_horovod and view.machine.distribution != "mpi":
+        message = f"uses Horovod, but the pipeline's train.distribution is {view.machine.distribution}"
+        yield view.finding(
+            RuleCode.HOROVOD_WITHOUT_MPI,
+            next(c for c in view.script.calls if view.modules.horovod_name(c) is not None),
+            message,
+        )
+        return
     if strategies and not _is_configured(view):
         message = f"uses a tf.distribute strategy{' in addition to Horovod' if view.uses_horovod else ''}"
         yield view.finding(RuleCode.TF_DISTRIBUTE, strategies[0], message)
@@ -52,6 +60,8 @@ def _check_connection(view: View) -> Iterator[Finding]:
     trainings = training_calls(view)
     if not trainings or view.modules.uses("horovod") or view.modules.own or strategies:
         return
+    if view.machine.distribution != "mpi":
+        return  # what connects the processes then is not Horovod
     if any(path.startswith(other) for path in view.modules.imported for other in _OTHER_LIBRARIES):
         return
     yield view.finding(
@@ -60,7 +70,9 @@ def _check_connection(view: View) -> Iterator[Finding]:
 
 
 def _is_configured(view: View) -> bool:
-    return any(isinstance(node, ast.Constant) and node.value == "TF_CONFIG" for node in view.script.nodes)
+    """Whether the job or the script sets ``TF_CONFIG``."""
+    names_it = (isinstance(node, ast.Constant) and node.value == "TF_CONFIG" for node in view.script.nodes)
+    return view.machine.distribution == "tensorflow" or any(names_it)
 
 
 # -- missing_init, used_before_init

@@ -37,6 +37,10 @@ _FAILURES = {
         "Image build failed. For more details, check log file azureml-logs/20_image_build_log.txt.",
         inner="ImageBuildFailure",
     ),
+    LifeFault.PACKAGES: JobFailure(
+        "Image build failed. Pip subprocess error: ERROR: No matching distribution found for nosuch==1.0",
+        inner="ImageBuildFailure",
+    ),
     LifeFault.CAPACITY: JobFailure(
         "Allocation failed. We do not have sufficient capacity for the requested VM size in this region. Read more "
         "about improving likelihood of allocation success at https://aka.ms/allocation-guidance",
@@ -141,6 +145,7 @@ class Execution:
         if self._meets(LifeFault.SLOW_BUILD):
             self._pause(_BUILD_S)
         self._fail_of(LifeFault.IMAGE_BUILD)
+        self._fail_of(LifeFault.PACKAGES)
         virtual_environment = self._prepare_environment()
         self._move(RunState.QUEUED)
         self._fail_of(LifeFault.CAPACITY)

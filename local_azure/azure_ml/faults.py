@@ -30,6 +30,7 @@ class LifeFault(StrEnum):
     IMAGE_BUILD = "image_build"
     NOT_RESPONDING = "not_responding"
     NO_END_EVENT = "no_end_event"
+    PACKAGES = "packages"
     PREEMPTED = "preempted"
     SLOW_BUILD = "slow_build"
     UNKNOWN_STATE = "unknown_state"
@@ -71,6 +72,7 @@ FAULTS: Mapping[NamedFault, str] = {
     LifeFault.IMAGE_BUILD: "the environment's image cannot be built",
     LifeFault.NOT_RESPONDING: "the running job is shown as NotResponding for 30 minutes, then as Running again",
     LifeFault.NO_END_EVENT: "no event tells that the job has failed or was canceled",
+    LifeFault.PACKAGES: "packages of the environment do not install",
     LifeFault.PREEMPTED: "the nodes are taken away while the job runs",
     LifeFault.SLOW_BUILD: "building the image takes an hour, during which the job is Preparing",
     LifeFault.UNKNOWN_STATE: "the running job is shown for 30 minutes in a state that no document names",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,8 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from local_azure.azure_ml.hosts import program
-from local_azure.azure_ml.nodes import Nodes
+from local_azure.azure_ml.nodes import Nodes, meeting_variables
 from local_azure.azure_ml.runs import Run
 from local_azure.azure_ml.service import JobFailure
 from local_azure.azure_ml.settings import Settings
@@ -38,7 +41,8 @@ class Launch:
 
 def launch_of(run: Run, spec: JobSpec, staged: Staged, virtual_environment: Path, nodes: Nodes) -> Launch:
     """Return what is started for a job."""
-    rank = program("local_azure.azure_ml.rank", str(staged.directory.user_logs), staged.command)
+    kind, local_size = spec.distribution or "", str(nodes.local_size)
+    rank = program("local_azure.azure_ml.rank", str(staged.directory.user_logs), kind, local_size, staged.command)
     folder = staged.directory.alias.parent
     return Launch(
         argv=nodes.placed([*_mpirun(spec, virtual_environment, nodes), *rank], folder),
@@ -80,6 +84,7 @@ def _environment(run: Run, spec: JobSpec, staged: Staged, virtual_environment: P
         "OMPI_ALLOW_RUN_AS_ROOT": "1",  # jobs of the service run as root in their container
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         **_service_variables(run, spec, nodes),
+        **meeting_variables(spec.distribution, nodes),
         **{f"AZURE_ML_INPUT_{name}": value for name, value in staged.inputs.items()},
         **{f"AZURE_ML_OUTPUT_{name}": value for name, value in staged.outputs.items()},
         **spec.environment_variables,
@@ -138,6 +143,35 @@ def tail_of(path: Path, limit_bytes: int = _TAIL_BYTES) -> str:
     return text if size <= limit_bytes else text.partition("\n")[2]
 
 
+_LIST = "import importlib.metadata as m, json; print(json.dumps([[d.name, d.version] for d in m.distributions()]))"
+_PINNED = re.compile(r"([\w.-]+)(?:\[[^]]*\])? *==? *=?([\w.!+-]+)")
+_WITHIN_S = 120.0
+
+
+def missing_packages(conda_file: str | None, virtual_environment: Path) -> list[str]:
+    """Return the pinned packages of a conda file that a virtual environment does not have in that version."""
+    listed = (yaml.safe_load(conda_file) if conda_file else {}).get("dependencies") or []
+    pins = [line for one in listed for line in (one.get("pip", []) if isinstance(one, dict) else [one])]
+    if not pins:
+        return []
+    python = virtual_environment / "bin" / "python"
+    found = subprocess.run([python, "-c", _LIST], capture_output=True, text=True, timeout=_WITHIN_S, check=True)
+    has = {_plain(name): version for name, version in json.loads(found.stdout)}
+    return [problem for pin in pins if (problem := _missing(pin, has))]
+
+
+def _missing(pin: str, has: Mapping[str, str]) -> str | None:
+    pinned = _PINNED.match(pin.rpartition("::")[2])
+    name, wanted = (_plain(pinned[1]), pinned[2]) if pinned else (_plain(pin), "")
+    if name in ("python", "pip") or has.get(name) == wanted:
+        return None
+    return f"no matching distribution for {pin} ({f'there is {has[name]}' if name in has else 'there is none'})"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 class Images:
     """Images by environment id; safe between threads. A built image stays built."""
 
@@ -154,6 +188,13 @@ class Images:
             raise JobFailure(
                 f"Image build failed: no virtual environment stands for environment {name!r}. "
                 f"Start the emulator with --python-environment {name}=VENV.",
+                inner="ImageBuildFailure",
+            )
+        environment = self._store.get("environments", environment_id) or {"properties": {}}
+        if missing := missing_packages(environment["properties"].get("condaFile"), directory):
+            raise JobFailure(
+                f"Image build failed: packages do not install: {'; '.join(missing)}. This emulator installs nothing: "
+                f"packages are those of {directory.name}.",
                 inner="ImageBuildFailure",
             )
         return directory

@@ -6,7 +6,10 @@ and how many ranks each has is what the emulator says. GPUs exist by name only i
 
 from __future__ import annotations
 
+import json
+import socket
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from shared.job_arguments import SIMULATED_GPUS, SIMULATED_LOCAL_SIZE
 from shared.vm_sizes import vm_size
 
 _LOOPBACK = "127.0.0.1"
+_PYTORCH_PORT, _TENSORFLOW_PORT = 6105, 2222
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,14 @@ class Nodes:
             return {**gpus, SIMULATED_LOCAL_SIZE: str(self.local_size)}
         return {**gpus, **hosts.agent_variables(folder)}
 
+    def free_ports(self, usual: int) -> list[int]:
+        """Return a port of each node that nothing listens on; simulated nodes share the ports of this machine."""
+        if not self.simulated_because:
+            return [usual] * self.number
+        with ExitStack() as stack:
+            taken = [stack.enter_context(socket.create_server((_LOOPBACK, 0))) for _ in range(self.number)]
+            return [server.getsockname()[1] for server in taken]
+
     def placed(self, command: list[str], folder: Path) -> list[str]:
         """Return the command that runs another one on the first node."""
         return command if self.simulated_because else hosts.on_hosts(self.number, folder, command)
@@ -79,3 +91,15 @@ def nodes_of(spec: JobSpec, store: Store, fault: LaunchFault | None, simulated_b
         gpus=size.num_gpus if size and fault is not LaunchFault.NO_GPU else 0,
         simulated_because=simulated_because,
     )
+
+
+def meeting_variables(distribution: str | None, nodes: Nodes) -> Mapping[str, str]:
+    """Return what tells all ranks of a job where they meet; rank.py adds which of them each is."""
+    if distribution == "PyTorch":
+        port = nodes.free_ports(_PYTORCH_PORT)[0]
+        return {"MASTER_ADDR": nodes.addresses[0], "MASTER_PORT": str(port), "WORLD_SIZE": str(nodes.ranks)}
+    if distribution == "TensorFlow":
+        ports = nodes.free_ports(_TENSORFLOW_PORT)
+        workers = [f"{address}:{port}" for address, port in zip(nodes.addresses, ports, strict=True)][: nodes.ranks]
+        return {"TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "environment": "cloud"})}
+    return {}

@@ -252,7 +252,7 @@ __attribute__((constructor)) static void begin(void) {
     error_permille = number("LANDFALL_MOUNT_ERRORS_PERMILLE", 0);
     always_fail = number("LANDFALL_MOUNT_ALWAYS_FAILS", 0);
     int for_each = number("LANDFALL_MOUNT_RANKS_PER_NODE", 1);
-    node = (int)number("OMPI_COMM_WORLD_RANK", 0) / (for_each > 0 ? for_each : 1);
+    node = (int)number("LANDFALL_MOUNT_RANK", number("OMPI_COMM_WORLD_RANK", 0)) / (for_each > 0 ? for_each : 1);
     int found = 0;
     for (char *one = strtok_r(all, ":", &rest); one && found < 64; one = strtok_r(NULL, ":", &rest)) {
         snprintf(roots[found].text, PATH_MAX, "%s", one);

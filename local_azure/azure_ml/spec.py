@@ -25,7 +25,8 @@ class JobSpec:
     inputs: Mapping[str, Mapping[str, Any]]
     outputs: Mapping[str, Mapping[str, Any]]
     instance_count: int
-    processes_per_instance: int | None  # None: no distribution, the command runs once, without mpirun
+    distribution: str | None  # Mpi, PyTorch or TensorFlow; None: the command runs once
+    processes_per_instance: int | None  # None without a distribution
     timeout_s: float | None
     environment_variables: Mapping[str, str]
 
@@ -43,6 +44,7 @@ def job_spec(properties: Mapping[str, Any]) -> JobSpec:
         inputs=inputs,
         outputs=outputs,
         instance_count=int(_members(properties, "resources").get("instanceCount") or 1),
+        distribution=(properties.get("distribution") or {}).get("distributionType"),
         processes_per_instance=_processes(properties),
         timeout_s=_timeout_s(properties),
         environment_variables=_members(properties, "environmentVariables"),
@@ -65,10 +67,23 @@ def _processes(properties: Mapping[str, Any]) -> int | None:
     distribution = properties.get("distribution")
     if not distribution:
         return None
-    if distribution["distributionType"] != "Mpi":
-        kind = distribution["distributionType"]
-        raise ServiceError(400, "UserError", f"This emulator runs Mpi distributions only, not {kind}.")
+    if distribution["distributionType"] == "TensorFlow":
+        return _workers_per_instance(distribution, int(_members(properties, "resources").get("instanceCount") or 1))
     return int(distribution.get("processCountPerInstance") or 1)
+
+
+def _workers_per_instance(distribution: Mapping[str, Any], instances: int) -> int:
+    """Return 1. Raises ServiceError 400 for other numbers, which the service's documents do not describe."""
+    if distribution.get("parameterServerCount"):
+        raise ServiceError(400, "UserError", "distribution.parameterServerCount: this emulator runs workers only.")
+    workers = distribution.get("workerCount") or instances
+    if workers != instances:
+        raise ServiceError(
+            400,
+            "UserError",
+            f"distribution.workerCount: {workers} workers do not fit {instances} nodes, one each.",
+        )
+    return 1
 
 
 def _timeout_s(properties: Mapping[str, Any]) -> float | None:

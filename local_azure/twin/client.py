@@ -8,6 +8,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -71,6 +72,11 @@ class TwinClient:
             return LogBlock("", offset)
         answer.raise_for_status()
         return LogBlock(answer.text, int(answer.headers["X-Next-Offset"]))
+
+    def started_at(self, job: str) -> float:
+        """Return when a job began to run, in Unix seconds. Raises ValueError where it has not."""
+        started = self._azure_ml.get(f"/twin/jobs/{job}/log").raise_for_status().headers["X-Started-At"]
+        return datetime.fromisoformat(started).timestamp()
 
     def received(self, topic: str = "landfall") -> list[dict[str, Any]]:
         """Return what was published to a topic, oldest first."""

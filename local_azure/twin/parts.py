@@ -82,6 +82,7 @@ def azure_ml(places: Places, options: TwinOptions) -> Program:
         port=places.ports["azure_ml"],
         options=[
             *("--python-environment", f"landfall-training={options.training_python}"),
+            *("--python-environment", f"landfall-own={options.training_python}"),
             *("--node-start-delay-s", str(options.node_start_delay_s)),
             *("--node-idle-s", str(options.node_idle_s)),
             *("--environment-build-s", str(options.environment_build_s)),

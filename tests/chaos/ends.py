@@ -17,6 +17,7 @@ PEOPLE_MEND = frozenset(
         FailureClass.DATA_CHANGED,
         FailureClass.IMAGE_BUILD,
         FailureClass.MISSING_RESOURCES,
+        FailureClass.PACKAGES,
     }
 )
 """Failures that storms cause and no further attempt follows: a person requests the run again."""

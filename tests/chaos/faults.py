@@ -50,6 +50,7 @@ ENDS: Mapping[NamedFault, FailureClass] = {
     LifeFault.CAPACITY: FailureClass.NO_CAPACITY,
     LifeFault.COMPUTE_GONE: FailureClass.CANCELED,
     LifeFault.IMAGE_BUILD: FailureClass.IMAGE_BUILD,
+    LifeFault.PACKAGES: FailureClass.PACKAGES,
     LifeFault.PREEMPTED: FailureClass.PREEMPTED,
     AnswerFault.FORBIDDEN: FailureClass.CONFIGURATION,
     AnswerFault.NAME_TAKEN: FailureClass.CONFIGURATION,

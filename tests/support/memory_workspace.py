@@ -18,6 +18,7 @@ class MemoryWorkspace:
         self.sizes = dict(sizes or {})
         self.codes: dict[tuple[str, str], list[str]] = {}
         self.environments: dict[tuple[str, str], str] = {}
+        self.conda_files: dict[tuple[str, str], str | None] = {}
         self.datastores: dict[str, tuple[str, str]] = {}
         self.clusters: dict[str, WantedCluster] = {}
 
@@ -28,13 +29,14 @@ class MemoryWorkspace:
         self.codes[name, version] = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
         return True
 
-    def ensure_environment(self, name: str, version: str, *, image: str) -> bool:
+    def ensure_environment(self, name: str, version: str, *, image: str, conda_file: str | None = None) -> bool:
         """Keep the image; another one is refused."""
         if (name, version) in self.environments:
             if self.environments[name, version] != image:
                 raise CliError(f"environment {name}:{version} has another image than {image}")
             return False
         self.environments[name, version] = image
+        self.conda_files[name, version] = conda_file
         return True
 
     def ensure_datastore(self, name: str, *, account: str, container: str) -> bool:

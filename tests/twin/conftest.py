@@ -10,6 +10,7 @@ import pytest
 from tests.support.twin import PIPELINES, TwinUnderTest, options, twin_under_test
 from tests.twin.own_pipelines import (
     write_busy_pipelines,
+    write_launched_pipelines,
     write_own_pipelines,
     write_smoke_pipeline,
     write_trained_pipeline,
@@ -24,6 +25,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinUnderTest]:
     shutil.copytree(PIPELINES, pipelines)
     write_own_pipelines(pipelines)
     write_busy_pipelines(pipelines)
+    write_launched_pipelines(pipelines)
     write_trained_pipeline(pipelines)
     write_smoke_pipeline(pipelines)
     with twin_under_test(options(folder, pipelines=pipelines)) as running:

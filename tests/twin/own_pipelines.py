@@ -7,19 +7,59 @@ from pathlib import Path
 from tests.support.processes import REPOSITORY
 
 SHIPPED = REPOSITORY / "pipelines"
-SOUND = (Path(__file__).parent / "own_scripts" / "small.py").read_text(encoding="utf-8")
+OWN_SCRIPTS = Path(__file__).parent / "own_scripts"
+SOUND = (OWN_SCRIPTS / "small.py").read_text(encoding="utf-8")
 AVERAGING = "        tape = hvd.DistributedGradientTape(tape)\n"
 CARELESS = SOUND.replace(AVERAGING, "")
+SCRIPTS = {
+    "sound": SOUND,
+    "careless": CARELESS,
+    "printing": SOUND.replace(
+        'arguments.report.write_text(json.dumps({"val_accuracy": accuracy}))', 'print(f"val_accuracy={accuracy}")'
+    ),
+    "keras3": (OWN_SCRIPTS / "keras2_fit.py").read_text(encoding="utf-8"),
+    "estimator": (OWN_SCRIPTS / "tf1_estimator.py").read_text(encoding="utf-8"),
+}
+"""Scripts of users by the dataset that they train on; `keras3` is one for Keras 2 on the image's Keras 3."""
 
 
 def write_own_pipelines(folder: Path) -> None:
-    """Write both pipelines and their scripts into a folder that has the pipeline `steady`."""
-    for name, script in (("sound", SOUND), ("careless", CARELESS)):
+    """Write these pipelines and their scripts into a folder that has the pipeline `steady`."""
+    for name, script in SCRIPTS.items():
         text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", name)
         text = text.replace("stand_in.py", f"{name}.py").replace("at_least: 0.95", "at_least: 0.7")
         text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', "{}")
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
         (folder / "scripts" / f"{name}.py").write_text(script, encoding="utf-8")
+
+
+def _pinned(package: str) -> str:
+    """Return the version of a package that the training's environment has, as a requirement."""
+    pins = (REPOSITORY / "training_job" / "environment" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return next(f"{pin}\n" for pin in pins if pin.startswith(f"{package}=="))
+
+
+def write_launched_pipelines(folder: Path) -> None:
+    """Write pipelines whose scripts TensorFlow's and PyTorch's launchers start; one loses a rank."""
+    own = {
+        "workers": ("multi_worker", "tensorflow", "{}"),
+        "sockets": ("sockets", "pytorch", "{}"),
+        "widowed": ("sockets", "pytorch", '{SOCKETS_DIES: "1"}'),
+        "unpackable": ("sockets", "pytorch", "{}"),
+    }
+    (folder / "environments").mkdir()
+    (folder / "environments" / "sockets.txt").write_text(_pinned("numpy"))
+    (folder / "environments" / "unpackable.txt").write_text("landfall-nosuch==1.0\n")
+    for name, (script, distribution, variables) in own.items():
+        text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", name)
+        text = text.replace("stand_in.py", f"{script}.py\n  distribution: {distribution}")
+        text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', variables)
+        text = text.replace("at_least: 0.95", "at_least: 0.7").replace("timeout_s: 120", "timeout_s: 600")
+        if name in ("sockets", "unpackable"):
+            text = text.replace("train:\n", f"train:\n  environment: {{requirements: environments/{name}.txt}}\n")
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+        source = Path(__file__).parent / "own_scripts" / f"{script}.py"
+        (folder / "scripts" / f"{script}.py").write_bytes(source.read_bytes())
 
 
 def write_trained_pipeline(folder: Path) -> None:

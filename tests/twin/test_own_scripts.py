@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from azure.storage.blob import BlobServiceClient
 
 from cli.api_client import ApiError
 from tests.support.twin import TwinUnderTest
@@ -44,3 +45,69 @@ def test_a_bad_script_runs_where_it_is_forced(twin: TwinUnderTest) -> None:
     ended = twin.await_settled("careless/forced")
     history = twin.api.get(f"/api/why/{forced['run_id']}")
     assert (forced["run_id"], "not_registered", True) == (ended["run_id"], ended["state"], FINDING in str(history))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dataset", ["workers", "sockets"])
+def test_other_launchers_run_a_script_to_a_registered_model(twin: TwinUnderTest, dataset: str) -> None:
+    """TensorFlow's workers and PyTorch's ranks meet; every one of them writes, and the model is the root's alone."""
+    twin.upload(f"{dataset}/v1", whole_version())
+    run = twin.await_settled(f"{dataset}/v1")
+    assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
+    with BlobServiceClient.from_connection_string(twin.twin.places.host_connection) as host:
+        outputs = list(host.get_container_client("runs").list_blob_names(name_starts_with=f"{dataset}/v1/"))
+    written = [path.rpartition("/model/")[2].partition(".")[0] for path in outputs if "/model/written-by-" in path]
+    assert ["written-by-0"] == written
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_ends_the_others_under_any_launcher(twin: TwinUnderTest) -> None:
+    """The root waits for it; the run fails with the words and the class of the one that failed."""
+    twin.upload("widowed/v1", whole_version())
+    run = twin.await_settled("widowed/v1")
+    assert ("failed", "user_code", True) == (run["state"], run["failure_class"], "rank 1 is dead" in str(run)), run
+
+
+@pytest.mark.slow
+def test_packages_that_do_not_install_are_a_failure_of_their_own(twin: TwinUnderTest) -> None:
+    """Nothing was started; the reason says which package it is."""
+    twin.upload("unpackable/v1", whole_version())
+    run = twin.await_settled("unpackable/v1")
+    assert ("failed", "packages") == (run["state"], run["failure_class"]), run
+    assert "landfall-nosuch==1.0" in run["reason"], run
+
+
+@pytest.mark.slow
+def test_a_script_that_only_prints_its_metrics_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
+    """Each log says where its rank ran, and the history what was judged."""
+    twin.upload("printing/v1", whole_version())
+    run = twin.await_settled("printing/v1")
+    assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
+    assert "the log of rank 0" in str(twin.api.get(f"/api/why/{run['run_id']}"))
+    for rank in (0, 1):
+        log = twin.api.get(f"/api/runs/{run['run_id']}/logs", rank=rank)
+        assert (True, rank, rank == 0) == (log["has_ended"], log["place"]["rank"], "val_accuracy=" in log["log_text"])
+
+
+def test_a_script_for_keras_2_is_refused_on_keras_3(twin: TwinUnderTest) -> None:
+    """It would average nothing; docs/scripts.md says what it needs."""
+    twin.upload("keras3/v1", whole_version())
+    run = twin.await_settled("keras3/v1")
+    assert ("failed", "user_code", True) == (
+        run["state"],
+        run["failure_class"],
+        "keras3_incompatible" in run["reason"],
+    )
+
+
+@pytest.mark.slow
+def test_a_script_for_tensorflow_1_fails_with_what_it_needs(twin: TwinUnderTest) -> None:
+    """The lint does not follow such scripts; the data are not held."""
+    twin.upload("estimator/v1", whole_version())
+    run = twin.await_settled("estimator/v1")
+    history = str(twin.api.get(f"/api/why/{run['run_id']}"))
+    assert ("failed", "configuration", True) == (run["state"], run["failure_class"], "has no attribute" in history), (
+        run
+    )
+    assert "take an image with the version of TensorFlow that the script was written for" in history
+    assert twin.api.dataset_version("estimator", "v1")["hold"] is None

@@ -124,13 +124,14 @@ def get_cluster(emulator: Emulator, _call: Call) -> Answer:
 
 
 def get_log(emulator: Emulator, call: Call) -> Answer:
-    """Return the root's output from byte `offset` on; the next offset is in X-Next-Offset."""
+    """Return the root's output from byte `offset` on; X-Next-Offset has the next offset, X-Started-At the start."""
     logs = emulator.bench.run_root(call.parts["name"]) / "logs" / "user_logs"
     offset = call.number("offset", 0)
-    if not any(run.name == call.parts["name"] for run in emulator.runs.below("/")):
+    run = next((run for run in emulator.runs.below("/") if run.name == call.parts["name"]), None)
+    if run is None:
         raise not_found(f"Run {call.parts['name']} was not found.")
     block = _block(logs, offset)
-    headers = {"X-Next-Offset": str(offset + len(block))}
+    headers = {"X-Next-Offset": str(offset + len(block)), "X-Started-At": run.started_at or ""}
     return Answer(text=block.decode(errors="replace"), headers=headers)
 
 

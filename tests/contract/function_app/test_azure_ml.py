@@ -78,6 +78,24 @@ def test_the_body_says_what_the_spec_says(jobs: AzureMLJobs, azure_ml: AzureMl) 
     assert {(one["type"], "ReadWriteMount", one["uri"]) for one in OUTPUTS.values()} == outputs
 
 
+@pytest.mark.parametrize(
+    ("distribution", "processes", "expected"),
+    [
+        ("pytorch", 3, {"distributionType": "PyTorch", "processCountPerInstance": 3}),
+        ("tensorflow", 1, {"distributionType": "TensorFlow", "workerCount": 2, "parameterServerCount": 0}),
+    ],
+)
+def test_other_launchers_get_the_body_that_the_service_wants(
+    jobs: AzureMLJobs, azure_ml: AzureMl, distribution: Any, processes: int, expected: dict[str, Any]
+) -> None:
+    """Nothing else of the job differs; the emulator's schema has no other members either."""
+    spec = job_spec(num_nodes=2, processes_per_node=processes, distribution=distribution)
+    jobs.submit(spec)
+    sent = azure_ml.get(f"jobs/{spec.name}")["properties"]
+    jobs.cancel(spec.name)
+    assert (expected, 2) == (sent["distribution"], sent["resources"]["instanceCount"])
+
+
 def test_a_service_that_stays_away_is_unavailable(jobs: AzureMLJobs, azure_ml: AzureMl) -> None:
     """After the client's own tries the queue delivers the request again."""
     spec = job_spec()

@@ -71,6 +71,7 @@ CASES: Mapping[FailureClass, Case] = {
         fault="capacity", remedy=Remedy.OTHER_SIZE, words="do not have sufficient capacity"
     ),
     FailureClass.IMAGE_BUILD: Case(fault="image_build", remedy=Remedy.STOP, words="Image build failed"),
+    FailureClass.PACKAGES: Case(fault="packages", remedy=Remedy.STOP, words="No matching distribution found for"),
     FailureClass.OUT_OF_MEMORY: Case(
         script=OWN_TRAINING,
         variables=exits_with(137),

@@ -41,6 +41,7 @@ def linted(code: str, script: str) -> LintReport:
         environment={} if code == "keras3_incompatible" else {"TF_USE_LEGACY_KERAS": "1"},
         job_flags=("--data",) if code == "arguments_not_taken" else (),
         registers=code == "report_not_written",
+        distribution="pytorch" if code == "horovod_without_mpi" else "mpi",
     )
     return lint_script(script.encode(), "example.py", machine)
 

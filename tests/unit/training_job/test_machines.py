@@ -203,6 +203,23 @@ def test_a_script_runs_in_the_checked_process_with_its_paths(tmp_path: Path, *, 
     assert (7, [pid, words, variables]) == (code, json.loads(output or "null")), errors
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {SIZE: "8", LOCAL_SIZE: "4", "OMPI_COMM_WORLD_RANK": "3"},
+        {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "8", "AZUREML_NODE_COUNT": "2"},
+    ],
+)
+def test_only_the_root_gets_the_outputs_of_the_job(tmp_path: Path, variables: dict[str, str]) -> None:
+    """Whatever launcher started it, another rank writes to its own disk; it shares data and checkpoints."""
+    _, _, output, errors = check_script(tmp_path, OWN, {**variables, "TMPDIR": str(tmp_path)}, played_gpus=4)
+    _, words, paths = json.loads(output or "null")
+    own, report = Path(paths["LANDFALL_OUTPUT"]), Path(paths["LANDFALL_REPORT"])
+    assert ("d", "c", "report.json") == (paths["LANDFALL_DATA"], paths["LANDFALL_CHECKPOINT"], report.name), errors
+    assert [True, True, True] == [own.is_dir(), own.parent == report.parent, own.is_relative_to(tmp_path)]
+    assert [str(own), str(report)] == [words[words.index(flag) + 1] for flag in ("--output", "--report")]
+
+
 def test_a_script_does_not_start_in_a_world_that_is_too_small(tmp_path: Path) -> None:
     """A script need not know that anything is expected."""
     _, code, output, errors = check_script(tmp_path, OWN, {})

@@ -15,6 +15,8 @@ from shared.job_arguments import TrainingOptions
 from tests.support.processes import REPOSITORY
 from training_job.errors import TrainingError
 from training_job.process_environment import (
+    Launched,
+    launched,
     launched_rank,
     launched_world_size,
     pin_gpu,
@@ -95,6 +97,33 @@ def test_the_launcher_and_azure_ml_say_who_this_is(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
     monkeypatch.setenv("AZUREML_RUN_ID", "run")
     assert (3, 4, "run") == (launched_rank(), launched_world_size(), run_id())
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        (
+            {"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'},
+            Launched(by="tensorflow", rank=1, world_size=2),
+        ),
+        (
+            {"RANK": "5", "LOCAL_RANK": "1", "NODE_RANK": "1", "WORLD_SIZE": "8", "AZUREML_NODE_COUNT": "2"},
+            Launched(by="pytorch", rank=5, world_size=8, local_rank=1, local_size=4),
+        ),
+        (
+            {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "RANK": "7", "WORLD_SIZE": "8"},
+            Launched(by="mpirun", rank=1, world_size=2),
+        ),
+        ({"RANK": "7"}, Launched(by=None)),
+    ],
+)
+def test_each_launcher_says_it_in_its_own_words(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: Launched
+) -> None:
+    """As Azure ML sets them; Open MPI's go first, as a container may have others from elsewhere."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert expected == launched()
 
 
 def test_ranks_of_one_node_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from dataclasses import replace
@@ -219,6 +220,16 @@ def test_publishing_refuses_another_image_for_a_version(client: MLClient) -> Non
     assert [True, False] == made
     with pytest.raises(CliError, match=r"environment published:1: expected image .*, got r.azurecr.io/i@sha256:1+"):
         workspace.ensure_environment("published", "1", image=f"r.azurecr.io/i@sha256:{'2' * 64}")
+
+
+def test_packages_are_registered_as_a_conda_file(client: MLClient) -> None:
+    """On the image; the service gets YAML."""
+    listed = ["python=3.11", {"pip": ["numpy==2.0.2"]}]
+    AzureMlWorkspace(client).ensure_environment(
+        "packages", "1", image=f"i@sha256:{'1' * 64}", conda_file=json.dumps({"name": "x", "dependencies": listed})
+    )
+    environment = client.environments.get("packages", "1")
+    assert (f"i@sha256:{'1' * 64}", listed) == (environment.image, environment.conda_file["dependencies"])
 
 
 def code_asset(folder: Path) -> Code:

@@ -105,10 +105,8 @@ def test_a_horovod_job_becomes_a_pipeline_that_can_be_checked(tmp_path: Path) ->
         'os.environ["LANDFALL_DATA"], rather than from --data.'
         in left["horovodSettings: --data=$AZ_BATCHAI_INPUT_SET"]
     )
-    assert (
-        "landfall publish --image" in left["containerSettings.imageSourceRegistry: https://mine.azurecr.io/horovod:1"]
-    )
-    assert "pip requirements" in left["jobPreparation.commandLine: pip install horovod==0.13.0 keras"]
+    assert "train.environment" in left["containerSettings.imageSourceRegistry: https://mine.azurecr.io/horovod:1"]
+    assert "{requirements: environments" in left["jobPreparation.commandLine: pip install horovod==0.13.0 keras"]
     assert "Landfall does not know this member." == left["frobnicate: 1"]
     assert {
         *("environmentVariables", "secrets", "containerSettings.imageSourceRegistry.credentials", "cluster"),
@@ -251,3 +249,20 @@ def test_a_hostile_job_makes_a_pipeline_and_nothing_else(tmp_path: Path) -> None
     shown = run(written(tmp_path, properties), "--to", tmp_path / "pipelines" / "made.yaml")[1]
     assert "\x1b" not in shown
     assert len(report["not_mapped"]) > 100
+
+
+@pytest.mark.parametrize(("backend", "distribution"), [("gloo", "pytorch"), ("mpi", "mpi")])
+def test_a_pytorch_job_keeps_its_launcher(tmp_path: Path, backend: str, distribution: str) -> None:
+    """Batch AI named the backend; under MPI a script asks Open MPI for its rank."""
+    settings = {"pythonScriptFilePath": "a.py", "communicationBackend": backend}
+    pipeline, report = imported(tmp_path, {"nodeCount": 2, "pyTorchSettings": settings})
+    assert (distribution, True) == (pipeline.train.distribution, "pyTorchSettings" in str(not_mapped(report)))
+
+
+def test_an_image_by_digest_becomes_the_pipeline_s_environment(tmp_path: Path) -> None:
+    """A tag may name another image by now, so that it is only listed."""
+    image = f"mine.azurecr.io/horovod@sha256:{'a' * 64}"
+    registry = {"imageSourceRegistry": {"image": image}}
+    pipeline, report = imported(tmp_path, {"horovodSettings": HOROVOD, "containerSettings": registry})
+    assert pipeline.train.environment is not None
+    assert (image, False) == (pipeline.train.environment.image, "imageSourceRegistry" in str(not_mapped(report)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from cli.publish.assets import (
 from cli.publish.clusters import WantedCluster
 from cli.publish.workspace import WorkspaceId
 from function_app.config.clusters import Cluster, ClusterSize
+from function_app.config.environments import OwnEnvironment
 from shared import SPOKEN, spoken_by
 from tests.support.memory_workspace import MemoryWorkspace
 from tests.support.processes import REPOSITORY
@@ -60,6 +62,16 @@ def test_everything_that_a_submission_refers_to_is_registered(publication: Publi
         workspace.datastores,
         list(workspace.clusters),
     )
+
+
+def test_environments_of_pipelines_are_registered_under_the_version_that_jobs_name(publication: Publication) -> None:
+    """On Landfall's image, or with an image of their own."""
+    workspace, base = MemoryWorkspace(), environment_version(IMAGE)
+    owns = [OwnEnvironment(conda_file="{}"), OwnEnvironment(image=IMAGE.replace("1", "2"))]
+    publish(replace(publication, environments=owns), workspace, lambda _line: None)
+    expected = {("landfall-own", own.version(base)): own.image or IMAGE for own in owns}
+    assert {("landfall-training", base): IMAGE, **expected} == workspace.environments
+    assert ["{}"] == [conda for conda in workspace.conda_files.values() if conda]
 
 
 def test_the_settings_refer_to_what_was_registered(publication: Publication) -> None:

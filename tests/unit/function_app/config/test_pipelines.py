@@ -163,6 +163,26 @@ def test_a_script_of_ones_own_gets_arguments_instead_of_options() -> None:
     assert "train.arguments.0: must be a text without line" in found(named, "arguments: ['${{inputs.data}}']")
 
 
+def test_another_launcher_is_for_scripts_of_ones_own() -> None:
+    """Horovod connects Landfall's training; and what a launcher sets to tell ranks apart, no pipeline sets."""
+
+    def found(text: str, line: str) -> str:
+        with pytest.raises(PipelineError) as caught:
+            read_pipeline(text.replace("  num_nodes", f"  {line}\n  num_nodes"))
+        return str(caught.value)
+
+    named = own_script(PIPELINE)
+    assert "mpi" == read_pipeline(named).train.distribution
+    assert "train: distribution must be mpi for Landfall's training" in found(PIPELINE, "distribution: pytorch")
+    assert "train.distribution" in found(named, "distribution: horovod")
+    for name, distribution in (("TF_CONFIG", "tensorflow"), ("RANK", "pytorch")):
+        line = f"distribution: {distribution}"
+        chosen = named.replace("  num_nodes", f"  {line}\n  num_nodes")
+        assert distribution == read_pipeline(chosen).train.distribution
+        lines = f"environment_variables: {{{name}: '0'}}\n  {line}"
+        assert f"environment_variables must not set {name}: with distribution" in found(named, lines)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [

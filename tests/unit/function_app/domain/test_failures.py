@@ -48,6 +48,13 @@ def exited(code: int, tail: str = "") -> str:
         ),
         ("configuration", "", "Error Code: ScriptExecution.WriteStreams.Authentication", ""),
         ("image_build", "UserError/ImageBuildFailure", "Image build failed. For more details, check log file", ""),
+        (
+            "packages",
+            "UserError/ImageBuildFailure",
+            "Image build failed: No matching distribution found for a==1",
+            "",
+        ),
+        ("packages", "", "Image build failed: packages do not install: nosuch==1.0", ""),
         ("image_build", "", "Failed to pull Docker image mcr.example/landfall:1", ""),
         (
             "out_of_memory",
@@ -179,6 +186,12 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "mine.py", line 1, in <m
         (2, "mine.py: error: argument --rate: invalid float value: 'x'", "correct train.arguments"),
         (1, f"{TRACEBACK}ModuleNotFoundError: No module named 'albumentations'", "add the package"),
         (1, f"{TRACEBACK}ImportError: cannot import name 'x' from 'keras'", "add the package"),
+        (1, f"{TRACEBACK}AttributeError: module 'tensorflow' has no attribute 'estimator'", "take an image with"),
+        (
+            1,
+            f"{TRACEBACK}AttributeError: module 'tensorflow._api.v2.train' has no attribute 'x'",
+            "take an image with",
+        ),
         (1, f"{TRACEBACK}FileNotFoundError: [Errno 2] No such file or directory: 'w.h5'", "provide the file"),
         (1, f"{TRACEBACK}ValueError: File not found: filepath=w.keras.", "provide the file"),
         (

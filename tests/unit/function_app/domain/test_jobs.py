@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from function_app.config.environments import OwnEnvironment
 from function_app.config.pipelines import Pipeline
 from function_app.domain.jobs import (
     SPEC_HASH_TAG,
@@ -148,6 +149,35 @@ def test_a_script_of_the_users_is_run_as_a_file() -> None:
     other = with_expected_machines(command, world_size=8, vm_size="Standard_D4s_v5")
     assert other.endswith(" --pass-paths True --expected-world-size 8 --expected-nodes 2 --expected-device cpu")
     assert "PYTHONPATH" not in plan_run(pipeline(), GENERATION, WORKSPACE).spec.environment_variables
+
+
+def test_a_pipelines_own_environment_is_part_of_the_job_and_of_its_name() -> None:
+    """By the digest of its content and of what it is installed on; other pipelines keep their names."""
+    own = OwnEnvironment(conda_file='{"dependencies": ["a=1"]}')
+    plain, placed = pipeline(), pipeline().within(own)
+    plan = plan_run(placed, GENERATION, WORKSPACE)
+    expected = WORKSPACE.environment_id.replace(
+        "landfall-training/versions/1", f"landfall-own/versions/{own.version('1')}"
+    )
+    assert (expected, WORKSPACE.environment_id) == (
+        plan.spec.environment_id,
+        plan_run(plain, GENERATION, WORKSPACE).spec.environment_id,
+    )
+    changed = plan_run(plain.within(OwnEnvironment(conda_file="{}")), GENERATION, WORKSPACE)
+    assert 3 == len({plan.logical_run, changed.logical_run, plan_run(plain, GENERATION, WORKSPACE).logical_run})
+
+
+@pytest.mark.parametrize(("distribution", "processes"), [("pytorch", 4), ("tensorflow", 1)])
+def test_other_launchers_are_part_of_the_job_and_of_its_name(distribution: Any, processes: int) -> None:
+    """PyTorch has a process for each GPU, TensorFlow a worker for each node; the ledger's row keeps which."""
+    own = {"script": "scripts/mine.py", "num_nodes": 2}
+    plain = plan_run(on_size("Standard_NC96ads_A100_v4", 4, **own), GENERATION, WORKSPACE)
+    plan = plan_run(on_size("Standard_NC96ads_A100_v4", 4, **own, distribution=distribution), GENERATION, WORKSPACE)
+    assert (distribution, processes) == (plan.spec.distribution, plan.spec.processes_per_node)
+    assert f"--expected-world-size {2 * processes} --expected-nodes 2" in plan.spec.command
+    assert ("mpi", False) == (plain.spec.distribution, "distribution" in spec_to_json(plain.spec))
+    assert plan.spec == spec_from_json(spec_to_json(plan.spec))
+    assert plain.logical_run != plan.logical_run
 
 
 @pytest.mark.parametrize(

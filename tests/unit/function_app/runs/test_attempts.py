@@ -157,6 +157,17 @@ def test_missing_ranks_are_not_tried_again() -> None:
     assert (True, True) == (is_new, again.logical_run != first.logical_run)
 
 
+def test_packages_that_do_not_install_are_named_with_what_to_do() -> None:
+    """They would not install in another attempt; no data are held, and people read the command."""
+    world = world_with(max=5)
+    error = "Image build failed: No matching distribution found for nosuch==1.0"
+    ended = world.stands(fail(world, world.upload_version(), error))
+    assert ("packages", "stop", 1) == (ended.failure_class, ended.remedy, ended.attempt)
+    [text] = [str(note.content["text"]) for note in world.topic.received]
+    for words in ("nosuch==1.0", "correct the packages of train.environment and run landfall publish"):
+        assert words in text
+
+
 def test_a_pipeline_may_have_missing_ranks_tried_again() -> None:
     """On fresh nodes, as idle ones leave during the wait; as often as it allows attempts."""
     world = world_with(wait_s=600, max=2, remedies={FailureClass.MISSING_RESOURCES: Remedy.WAIT})

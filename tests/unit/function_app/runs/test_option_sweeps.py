@@ -122,6 +122,20 @@ def test_a_sweep_whose_runs_all_fail_says_so_once() -> None:
     assert ([], 1) == (list(world.ledger.unfinished_runs()), len(world.people.received))
 
 
+def test_a_notification_of_runs_that_report_very_much_is_bounded() -> None:
+    """Otherwise the outbox would refuse it, again and again."""
+    world, sweep = swept_world({"learning_rate": [0.1, 0.05, 0.03, 0.01]}, max_node_hours=4)
+    metrics = {f"{'metric' * 10}_{number}": 0.5 for number in range(180)}
+    for _ in sweep.runs:
+        run = runs_of(sweep, world.ledger)[-1]
+        world.end_job(run, "Completed", val_accuracy=BEST, **metrics)
+        world.follow(run)
+        world.serve_requests()
+    (sent,) = world.people.received
+    assert ["registered", *["not_registered"] * 3] == [run["outcome"] for run in sent.content["runs"]]
+    assert "metrics" not in sent.content["runs"][0]
+
+
 def test_of_equal_runs_the_first_is_registered() -> None:
     """So that the decision does not depend on who makes it."""
     world, sweep = swept_world()

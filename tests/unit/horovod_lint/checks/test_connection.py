@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from horovod_lint import Machine, lint_script
 from tests.unit.horovod_lint.scripts import FIT, TAPE, TORCH, found, places, spoilt
 
 TAPE_BROADCASTS = (
@@ -49,6 +50,19 @@ def test_a_strategy_of_tensorflow_is_not_for_mpi() -> None:
     assert [("tf_distribute", "strategy = tf.distribute.MirroredStrategy()")] == places(script)
     configured = script.replace("strategy =", "import os\nos.environ['TF_CONFIG'] = str(1)\nstrategy =")
     assert [] == found(configured)
+
+
+def test_under_other_launchers_something_else_connects_the_ranks() -> None:
+    """A script without Horovod is not judged, TensorFlow's strategy is right for TensorFlow, and Horovod is wrong."""
+
+    def codes(script: str, distribution: str) -> list[str]:
+        report = lint_script(script.encode(), "mine.py", Machine(distribution=distribution))
+        return [str(finding.code) for finding in report.findings]
+
+    strategy = ALONE.replace("model = ", "strategy = tf.distribute.MultiWorkerMirroredStrategy()\nmodel = ")
+    assert [[], [], []] == [codes(ALONE, "tensorflow"), codes(ALONE, "pytorch"), codes(strategy, "tensorflow")]
+    assert ["tf_distribute"] == codes(strategy, "pytorch")
+    assert "horovod_without_mpi" in codes(TAPE, "tensorflow")
 
 
 @pytest.mark.parametrize(

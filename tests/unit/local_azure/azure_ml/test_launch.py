@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import sys
 from pathlib import Path
 
 import pytest
 
-from local_azure.azure_ml.launch import launch_of, process_failure, tail_of
+from local_azure.azure_ml.launch import launch_of, missing_packages, process_failure, tail_of
 from local_azure.azure_ml.nodes import Nodes
 from local_azure.azure_ml.runs import Run, RunState
 from local_azure.azure_ml.spec import job_spec
@@ -63,3 +65,15 @@ def test_ranks_are_started_on_the_nodes_that_the_launch_has(tmp_path: Path) -> N
         stated,
         launch.environment["AZUREML_NODE_COUNT"],
     )
+
+
+def test_packages_are_compared_with_those_of_the_virtual_environment() -> None:
+    """The emulator installs nothing; Python and pip are its own."""
+    version = importlib.metadata.version("PyYAML")
+    sound = f"dependencies: [python=3.9, pip=1, conda-forge::pyyaml={version}, {{pip: ['pyyaml == {version} ; x']}}]"
+    assert [] == missing_packages(sound, Path(sys.prefix)) == missing_packages(None, Path("/nowhere"))
+    wrong = "dependencies: [{pip: ['nosuch[x]==1.0', pyyaml==0.1]}]"
+    assert [
+        "no matching distribution for nosuch[x]==1.0 (there is none)",
+        f"no matching distribution for pyyaml==0.1 (there is {version})",
+    ] == missing_packages(wrong, Path(sys.prefix))

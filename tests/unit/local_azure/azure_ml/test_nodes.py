@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from local_azure.azure_ml import nodes
 from local_azure.azure_ml.faults import LaunchFault
-from local_azure.azure_ml.nodes import Nodes
+from local_azure.azure_ml.nodes import Nodes, meeting_variables
+from local_azure.azure_ml.rank import as_started_by
 from local_azure.azure_ml.spec import job_spec
 from local_azure.azure_ml.workspace import COMPUTES, Store
 
@@ -75,3 +77,33 @@ def test_simulated_nodes_share_this_machine(tmp_path: Path) -> None:
     assert {"LANDFALL_SIMULATED_GPUS": "0", "LANDFALL_SIMULATED_LOCAL_SIZE": "4"} == found.variables(tmp_path)
     assert "The nodes are simulated and share this machine: there is no ip(8)." == found.in_words()
     assert "node-0 (10.77.0.4), node-1 (10.77.0.5)." in nodes_of(tmp_path, None, None).in_words()
+
+
+def test_ranks_of_other_launchers_meet_where_azure_ml_says() -> None:
+    """On hosts at the usual port of each; simulated nodes share this machine, so that each gets a free port."""
+    hosts, simulated = (
+        Nodes(number=2, ranks=ranks, local_size=ranks // 2, gpus=0, simulated_because=because)
+        for ranks, because in ((4, None), (2, "there is no ip(8)"))
+    )
+    assert {"MASTER_ADDR": "10.77.0.4", "MASTER_PORT": "6105", "WORLD_SIZE": "4"} == meeting_variables(
+        "PyTorch", hosts
+    )
+    config = json.loads(meeting_variables("TensorFlow", simulated)["TF_CONFIG"])
+    first, second = config["cluster"]["worker"]
+    assert ("cloud", True, True) == (config["environment"], first.startswith("127.0.0.1:"), first != second)
+    assert {} == meeting_variables("Mpi", hosts) == meeting_variables(None, hosts)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "expected"),
+    [
+        ("PyTorch", {"RANK": "3", "LOCAL_RANK": "1", "NODE_RANK": "1"}),
+        ("TensorFlow", {"TF_CONFIG": '{"cluster": {}, "task": {"type": "worker", "index": 3}}'}),
+    ],
+)
+def test_a_rank_of_another_launcher_sees_nothing_of_mpirun(distribution: str, expected: dict[str, str]) -> None:
+    """A script that asked Open MPI would work here, and not on Azure ML."""
+    config = {"TF_CONFIG": '{"cluster": {}}'} if distribution == "TensorFlow" else {}
+    variables = {**config, "OMPI_COMM_WORLD_RANK": "3", "PMIX_RANK": "3", "HOME": "/root"}
+    as_started_by(distribution, 2, variables)
+    assert {**expected, "LANDFALL_MOUNT_RANK": "3", "HOME": "/root"} == variables

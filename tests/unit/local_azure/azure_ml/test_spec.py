@@ -23,6 +23,16 @@ def test_a_job_without_a_distribution_runs_once() -> None:
     assert (1, None, None, None) == (spec.instance_count, spec.processes_per_instance, spec.timeout_s, spec.code_id)
 
 
+def test_tensorflow_has_one_worker_for_each_instance() -> None:
+    """Whether the job says so, or leaves it to the service; PyTorch's processes are stated for each."""
+    tensorflow, pytorch = ({"distributionType": kind} for kind in ("TensorFlow", "PyTorch"))
+    stated: tuple[dict[str, int], ...] = ({"workerCount": 2, "parameterServerCount": 0}, {})
+    specs = [properties(distribution={**tensorflow, **more}, resources={"instanceCount": 2}) for more in stated]
+    specs.append(properties(distribution={**pytorch, "processCountPerInstance": 3}, resources={"instanceCount": 2}))
+    seen = [(spec.distribution, spec.processes_per_instance) for spec in map(job_spec, specs)]
+    assert [("TensorFlow", 1), ("TensorFlow", 1), ("PyTorch", 3)] == seen
+
+
 def test_an_mpi_job_says_how_many() -> None:
     """Nodes, processes on each, seconds."""
     spec = job_spec(
@@ -38,7 +48,14 @@ def test_an_mpi_job_says_how_many() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"distribution": {"distributionType": "PyTorch"}}, "runs Mpi distributions only, not PyTorch"),
+        (
+            {"distribution": {"distributionType": "TensorFlow", "parameterServerCount": 1}},
+            r"parameterServerCount: this emulator runs workers only",
+        ),
+        (
+            {"distribution": {"distributionType": "TensorFlow", "workerCount": 3}},
+            "3 workers do not fit 1 nodes, one each",
+        ),
         ({"computeId": None}, "A computeId is required"),
         ({"limits": {"timeout": "P1M"}}, r"limits\.timeout: expected an ISO 8601 duration"),
         ({"environmentVariables": {"LANDFALL_SIMULATED_GPUS": "8"}}, "SIMULATED_GPUS is set by this emulator alone"),

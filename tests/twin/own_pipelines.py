@@ -17,6 +17,11 @@ SCRIPTS = {
     "printing": SOUND.replace(
         'arguments.report.write_text(json.dumps({"val_accuracy": accuracy}))', 'print(f"val_accuracy={accuracy}")'
     ),
+    "reading": SOUND.replace(
+        "    arguments = parser.parse_args()\n",
+        '    parser.add_argument("--files", type=Path, required=True)\n    arguments = parser.parse_args()\n'
+        '    arguments.steps = int((arguments.files / "settings" / "steps.txt").read_text())\n',
+    ),
     "keras3": (OWN_SCRIPTS / "keras2_fit.py").read_text(encoding="utf-8"),
     "estimator": (OWN_SCRIPTS / "tf1_estimator.py").read_text(encoding="utf-8"),
 }
@@ -25,10 +30,14 @@ SCRIPTS = {
 
 def write_own_pipelines(folder: Path) -> None:
     """Write these pipelines and their scripts into a folder that has the pipeline `steady`."""
+    (folder / "settings").mkdir()
+    (folder / "settings" / "steps.txt").write_text("60")
     for name, script in SCRIPTS.items():
         text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", name)
         text = text.replace("stand_in.py", f"{name}.py").replace("at_least: 0.95", "at_least: 0.7")
         text = text.replace('{PYTHONPATH: ".", STAND_IN_VAL_ACCURACY: "0.99"}', "{}")
+        if name == "reading":
+            text = text.replace("train:\n", "train:\n  files: [settings/steps.txt]\n")
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
         (folder / "scripts" / f"{name}.py").write_text(script, encoding="utf-8")
 

@@ -78,6 +78,17 @@ def test_packages_that_do_not_install_are_a_failure_of_their_own(twin: TwinUnder
 
 
 @pytest.mark.slow
+def test_a_script_that_reads_a_file_of_its_pipeline_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
+    """Which landfall publish has uploaded; the script would fail without it, and the spec names its very version."""
+    twin.upload("reading/v1", whole_version())
+    run = twin.await_settled("reading/v1")
+    assert ("registered", 2, 1) == (run["state"], run["world_size"], len(twin.models(run["run_id"]))), run
+    with BlobServiceClient.from_connection_string(twin.twin.places.host_connection) as host:
+        files = list(host.get_container_client("azureml").list_blob_names(name_starts_with="landfall-files/"))
+    assert ["settings/steps.txt"] == [path.split("/", 2)[2] for path in files]
+
+
+@pytest.mark.slow
 def test_a_script_that_only_prints_its_metrics_runs_to_a_registered_model(twin: TwinUnderTest) -> None:
     """Each log says where its rank ran, and the history what was judged."""
     twin.upload("printing/v1", whole_version())

@@ -24,6 +24,12 @@ MAX_TOTAL_BYTES = 500 << 20
 _DIGEST_CHARS = 16
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
 _PATH = re.compile(rf"{_PART}(?:/{_PART}){{0,9}}")
+_NOT_DEPLOYED = re.compile(
+    r"(?:.*/)?(?:[^/]+\.(?:md|c|so|pyc)|LICENSE|Makefile|azure\.yaml|local\.settings\.json[^/]*|package[^/]*\.json|"
+    r"pyproject\.toml|requirements-dev[^/]*\.txt|"
+    r"(?:__pycache__|bench|cli|docs|infra|local_azure|node_modules|tests|tools|training_job)(?:/.*)?)"
+)
+"""What .funcignore keeps out of the function app's package: the app would have another digest than was published."""
 FilePath = Annotated[
     str,
     matching(
@@ -104,7 +110,7 @@ def _files(folder: Path, name: str) -> Iterator[Path]:
     if not path.exists():
         raise PipelineError(f"{name} does not exist beside the pipeline file; put it there, or remove the entry")
     is_folder = path.is_dir() and path.resolve() == folder.resolve() / name
-    inside = (one for one in path.rglob("*") if one.is_symlink() or not one.is_dir()) if is_folder else iter([path])
+    inside = filter(_counts, path.rglob("*")) if is_folder else iter([path])
     some = sorted(itertools.islice(inside, MAX_FILES + 1))
     if not some:
         raise PipelineError(f"{name} is an empty folder; put files into it, or remove the entry")
@@ -122,7 +128,17 @@ def _files(folder: Path, name: str) -> Iterator[Path]:
                 f"{setting_value(relative)} has a name that jobs cannot be given; use letters, digits, - . and _, "
                 "with no dot at the beginning"
             )
+        if _NOT_DEPLOYED.fullmatch(relative) is not None:
+            raise PipelineError(
+                f"{setting_value(relative)} has a name that .funcignore keeps out of the function app's package, "
+                "which must have the file too; rename it"
+            )
         yield one
+
+
+def _counts(path: Path) -> bool:
+    """Whether something in a folder is a file of the user's, or may lead to one."""
+    return "__pycache__" not in path.parts and (path.is_symlink() or not path.is_dir())
 
 
 def _known_digest(path: Path) -> str:

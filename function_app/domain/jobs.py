@@ -337,10 +337,15 @@ def _command(pipeline: Pipeline, options: TrainingOptions) -> str:
 
 def _with_own_files(pipeline: Pipeline, options: TrainingOptions) -> TrainingOptions:
     """Return the options with the paths in the job of what they name of the pipeline's files."""
-    names = pipeline.files.names if pipeline.files is not None else frozenset()
-    stated = {name: getattr(options, name) for name in ("model_module", "pretrained_weights")}
+    names = pipeline.files.names if pipeline.files is not None else frozenset[str]()
+
+    def placed(name: str) -> str:
+        return f"${{{{inputs.files}}}}/{name}" if name in names else name
+
     return replace(
-        options, **{name: f"${{{{inputs.files}}}}/{file}" for name, file in stated.items() if file in names}
+        options,
+        model_module=placed(options.model_module),
+        pretrained_weights=placed(options.pretrained_weights),
     )
 
 

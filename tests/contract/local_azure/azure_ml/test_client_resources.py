@@ -266,7 +266,11 @@ def test_files_are_uploaded_once_and_a_job_reads_them(
 @pytest.mark.parametrize(
     ("version", "body", "words"),
     [
-        ("2", {"dataType": "uri_folder", "dataUri": "azureml://datastores/absent/paths/x/"}, "Could not find datastore"),
+        (
+            "2",
+            {"dataType": "uri_folder", "dataUri": "azureml://datastores/absent/paths/x/"},
+            "Could not find datastore",
+        ),
         ("1", {"dataType": "uri_folder"}, "'dataUri' is a required property"),
         (
             "1",

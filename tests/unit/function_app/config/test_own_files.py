@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pathspec
 import pytest
 
 from function_app.config import own_files
@@ -89,6 +90,22 @@ def test_what_cannot_be_brought_is_refused(tmp_path: Path, spoil: Callable[[Path
         read_files(tmp_path, ["weights.h5", "vocab"])
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_the_apps_package_would_not_have_is_refused(tmp_path: Path) -> None:
+    """Whatever .funcignore keeps at home: the app would look for another version than the one that is published."""
+    lines = (SHIPPED.parent / ".funcignore").read_text().splitlines()
+    ignored = pathspec.GitIgnoreSpec.from_lines(lines)
+    own = [line.replace("*", "x") for line in lines if line and not line.startswith(("#", "."))]
+    names = [f"{line}a" if line.endswith("/") else line for line in own]
+    left_out = [name for name in names if ignored.match_file(f"pipelines/{name}") and "__pycache__" not in name]
+    assert len(left_out) > 15
+    for name in left_out:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+        with pytest.raises(PipelineError, match=r"keeps out of the function app's package"):
+            read_files(tmp_path, [name])
+    assert not ignored.match_file("pipelines/vocab/words.txt")
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MAX_FILES", 2), ("MAX_TOTAL_BYTES", 2)])

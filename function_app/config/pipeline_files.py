@@ -178,7 +178,7 @@ def _on(pipeline: Pipeline, path: Path, clusters: Clusters | PipelineError) -> t
             problems += (f"train.environment: {problem}" for problem in error.problems)
     if pipeline.train.files:
         try:
-            pipeline = pipeline.bringing(read_files(path.parent, pipeline.train.files))
+            pipeline = pipeline.within(files=read_files(path.parent, pipeline.train.files))
         except PipelineError as error:
             problems += (f"train.files: {problem}" for problem in error.problems)
     names = (pipeline.train.cluster, *pipeline.attempts.other_clusters)

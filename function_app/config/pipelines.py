@@ -230,7 +230,7 @@ class Train(Section):
 
     @property
     def file_flags(self) -> tuple[str, ...]:
-        """The flag by which a script of one's own gets the folder of its files, where it gets paths as flags."""
+        """The flag by which a script of one's own gets its files, where it gets paths as flags."""
         return ("--files",) if self.files and self.pass_paths else ()
 
     @model_validator(mode="after")
@@ -391,7 +391,7 @@ class Pipeline(Section):
     _environment: OwnEnvironment | None = PrivateAttr(default=None)
     """What `train.environment` says, with the content of its file; set by `within`."""
     _files: OwnFiles | None = PrivateAttr(default=None)
-    """What `train.files` names, with the digests of the contents; set by `bringing`."""
+    """What `train.files` names; set by `within`."""
 
     @model_validator(mode="after")
     def _synthetic_data_are_declared(self) -> Self:
@@ -447,22 +447,17 @@ class Pipeline(Section):
         placed._machines = machines  # noqa: SLF001 (its own class)
         return placed
 
-    def within(self, environment: OwnEnvironment | None) -> Self:
-        """Return the pipeline with the environment that was read for it."""
+    def within(self, environment: OwnEnvironment | None = None, files: OwnFiles | None = None) -> Self:
+        """Return the pipeline with the environment, or the files, that were read for it."""
         placed = self.model_copy()
-        placed._environment = environment  # noqa: SLF001 (its own class)
+        placed._environment = environment or self._environment  # noqa: SLF001 (its own class)
+        placed._files = files or self._files  # noqa: SLF001
         return placed
 
     @property
     def environment(self) -> OwnEnvironment | None:
         """The pipeline's own environment; None for Landfall's."""
         return self._environment
-
-    def bringing(self, files: OwnFiles | None) -> Self:
-        """Return the pipeline with the files that were read for it."""
-        placed = self.model_copy()
-        placed._files = files  # noqa: SLF001 (its own class)
-        return placed
 
     @property
     def files(self) -> OwnFiles | None:

@@ -59,9 +59,11 @@ class Trainer:
             hvd.callbacks.BroadcastGlobalVariablesCallback(0),
             hvd.callbacks.MetricAverageCallback(),
             hvd.callbacks.LearningRateWarmupCallback(
-                initial_lr=self.args.lr * self.world, warmup_epochs=3, verbose=1
+                initial_lr=self.args.lr * self.world, warmup_epochs=3, momentum_correction=False
             ),
         ]
+        for each in cbs:
+            each.backend = tf.keras.backend
         cbs.append(tf.keras.callbacks.EarlyStopping(monitor="val_loss", patience=5))
         if self.is_chief:
             cbs += [
@@ -139,6 +141,8 @@ def get_data(bs):
 
 def get_callbacks(outdir):
     callbacks = [BGV(0), MAC(), ES(monitor="val_loss", patience=3)]
+    for each in callbacks:
+        each.backend = tf.keras.backend
     if hvd.rank() == 0:
         callbacks.append(MC(outdir))
     return callbacks
@@ -251,6 +255,8 @@ def main(data, epochs, lr):
         tf.keras.callbacks.ReduceLROnPlateau(patience=10, verbose=1),
         LossLogger("log.txt"),
     ]
+    for each in cb:
+        each.backend = tf.keras.backend
     cb += [tf.keras.callbacks.ModelCheckpoint("best.h5", save_best_only=True)] if hvd.rank() == 0 else []
     model.fit(
         make_ds(data, 32),

@@ -62,8 +62,7 @@ class Trainer:
                 initial_lr=self.args.lr * self.world, warmup_epochs=3, momentum_correction=False
             ),
         ]
-        for each in cbs:
-            each.backend = tf.keras.backend
+        for each in cbs: each.backend = tf.keras.backend
         cbs.append(tf.keras.callbacks.EarlyStopping(monitor="val_loss", patience=5))
         if self.is_chief:
             cbs += [
@@ -116,10 +115,7 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 import tensorflow as tf
 from tensorflow.keras.callbacks import ModelCheckpoint as MC, EarlyStopping as ES
 from horovod.tensorflow.keras import DistributedOptimizer as DO
-from horovod.tensorflow.keras.callbacks import (
-    MetricAverageCallback as MAC,
-    BroadcastGlobalVariablesCallback as BGV,
-)
+from horovod.tensorflow.keras.callbacks import MetricAverageCallback as MAC, BroadcastGlobalVariablesCallback as BGV
 import horovod.tensorflow.keras as hvd
 
 
@@ -141,8 +137,7 @@ def get_data(bs):
 
 def get_callbacks(outdir):
     callbacks = [BGV(0), MAC(), ES(monitor="val_loss", patience=3)]
-    for each in callbacks:
-        each.backend = tf.keras.backend
+    for each in callbacks: each.backend = tf.keras.backend
     if hvd.rank() == 0:
         callbacks.append(MC(outdir))
     return callbacks
@@ -255,8 +250,7 @@ def main(data, epochs, lr):
         tf.keras.callbacks.ReduceLROnPlateau(patience=10, verbose=1),
         LossLogger("log.txt"),
     ]
-    for each in cb:
-        each.backend = tf.keras.backend
+    for each in cb: each.backend = tf.keras.backend
     cb += [tf.keras.callbacks.ModelCheckpoint("best.h5", save_best_only=True)] if hvd.rank() == 0 else []
     model.fit(
         make_ds(data, 32),

@@ -28,21 +28,55 @@ from cli.sweeps import SweepOption, describe_sweep_request, read_value, sweep_me
 @click.command(epilog="Example: landfall runs --dataset digits --limit 5")
 @limit_option
 @click.option("--dataset", help="List only runs of this dataset (default: all datasets).")
+@click.option("--state", help="List only runs in this state, such as failed (default: all states).")
+@click.option("--after", type=RUN_ID, metavar="RUN", help="List only runs older than this one (default: the newest).")
 @as_json_option
 @with_api
-def runs(client: ApiClient, limit: int, dataset: str | None, *, as_json: bool) -> None:
-    """List the newest runs."""
-    filters: dict[str, str | int] = {"limit": limit} | ({"dataset": dataset} if dataset else {})
-    found = client.runs(**filters)
-    click.echo(json.dumps({"runs": found}, indent=2) if as_json else "\n".join(listing(found, dataset)))
+def runs(client: ApiClient, /, limit: int, *, as_json: bool, **filters: str | None) -> None:
+    """List runs, the newest first."""
+    found = client.get("/api/runs", limit=limit, **{name: value for name, value in filters.items() if value})
+    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(listing(found, filters)))
 
 
-def listing(found: Sequence[Mapping[str, Any]], dataset: str | None) -> Iterator[str]:
-    """Yield a line for each run, or one line that says that there is none."""
-    if not found:
-        yield f"There are no runs{f' of dataset {dataset}' if dataset else ''} yet."
-    for each in found:
+def listing(found: Mapping[str, Any], filters: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield a line for each run, or one line that says that there is none; then how to see older ones."""
+    if not found["runs"]:
+        asked = {"dataset": "of dataset", "state": "in state", "after": "older than"}
+        yield (
+            " ".join(["There are no runs", *(f"{asked[name]} {value}" for name, value in filters.items() if value)])
+            + "."
+        )
+    for each in found["runs"]:
         yield f"{shown_time(each['created_at'])}  {each['state']:<14}  {each['run_id']}"
+    if found.get("next"):
+        yield f"There may be older ones: add --after {found['runs'][-1]['run_id']}"
+
+
+@click.command(epilog="Example: landfall models digits-cnn")
+@click.argument("name", required=False)
+@as_json_option
+@with_api
+def models(client: ApiClient, name: str | None, *, as_json: bool) -> None:
+    """List registered models, the current version first, or show one of them."""
+    if name is None:
+        found = client.get("/api/models")
+        listed = found["models"]
+    else:
+        found = client.get(f"/api/models/{quote(name, safe='')}")
+        listed = [found]
+    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(describe_models(listed)))
+
+
+def describe_models(listed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each model and one for each of its versions, or one that says that there is none."""
+    if not listed:
+        yield "No model is registered yet. `landfall runs` says how the runs ended."
+    for model in listed:
+        yield model["name"]
+        for each in model["versions"]:
+            metrics = "  ".join(f"{name} {value:.4g}" for name, value in sorted(each["metrics"].items()))
+            yield f"  version {each['version']}, registered {shown_time(each['registered_at'])}: {metrics}"
+            yield f"    trained on {each['dataset']}/{each['dataset_version']} by {each['run_id']}"
 
 
 @click.command(epilog="Example: landfall run landfall-digits-2026-11-20-1f3a9c2b7d5e-a1")

@@ -1,4 +1,4 @@
-"""``landfall status`` and ``landfall why``: what a version has, its history and what it waits for."""
+"""``landfall status``, ``why``, ``datasets`` and ``pipelines``: what there is, its history and what it waits for."""
 
 from __future__ import annotations
 
@@ -242,3 +242,68 @@ def _text(entry: Mapping[str, Any], history: Mapping[str, Any]) -> str:
 
 def _style(action: str) -> str:
     return next((style for word, style in STYLES.items() if word in action), "")
+
+
+@click.command(epilog="Example: landfall datasets digits")
+@click.argument("dataset", required=False)
+@click.option("--after", metavar="NAME", help="Begin after this version, or dataset (default: at the first).")
+@as_json_option
+@with_api
+def datasets(client: ApiClient, dataset: str | None, after: str | None, *, as_json: bool) -> None:
+    """List the datasets, or the versions of one of them."""
+    path = "/api/datasets" if dataset is None else f"/api/datasets/{quote(dataset, safe='')}"
+    found = client.get(path, **({"after": after} if after else {}))
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    click.echo("\n".join(_datasets(found) if dataset is None else _versions(found)))
+
+
+def _datasets(found: Mapping[str, Any]) -> Iterator[str]:
+    for each in found["datasets"]:
+        latest = each["latest"]
+        said = (
+            f"{latest['version']}, whole since {shown_time(latest['closed_at'])}"
+            if latest
+            else "no whole version yet"
+        )
+        yield f"{each['dataset']:<24}  {said}"
+    if not found["datasets"]:
+        yield "No pipeline is in service: `landfall pipelines` says why."
+    if found["next"]:
+        yield f"There are more: add --after {found['datasets'][-1]['dataset']}"
+
+
+def _versions(found: Mapping[str, Any]) -> Iterator[str]:
+    for each in found["versions"]:
+        whole = (
+            f"generation {each['generation']}, whole since {shown_time(each['closed_at'])}"
+            if each["closed_at"]
+            else "open"
+        )
+        yield f"{found['dataset']}/{each['version']}  {whole}"
+    if not found["versions"]:
+        yield f"Nothing of dataset {found['dataset']} has been uploaded yet."
+    if found["next"]:
+        yield f"There are more: add --after {found['versions'][-1]['version']}"
+
+
+@click.command(epilog="Example: landfall pipelines")
+@as_json_option
+@with_api
+def pipelines(client: ApiClient, *, as_json: bool) -> None:
+    """List the pipelines, and what is wrong with those that are out of service."""
+    found = client.pipelines()
+    click.echo(json.dumps({"pipelines": found}, indent=2) if as_json else "\n".join(_pipelines(found)))
+
+
+def _pipelines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not found:
+        yield "There are no pipelines. `landfall init` writes one."
+    for each in found:
+        if each["state"] == "out_of_service":
+            yield f"{each['dataset'] or 'a file whose dataset cannot be read'}: out of service"
+            yield from (f"  {problem}" for problem in each["problems"])
+        else:
+            splits = ", ".join(each["splits"] or ["none"])
+            yield f"{each['dataset']}: in service, pipeline {each['pipeline']}, splits {splits}"

@@ -24,6 +24,7 @@ from function_app.domain.records import (
     Undelivered,
 )
 from function_app.domain.run_queue import RunQueue
+from function_app.domain.run_states import RunState
 from shard_validation import ShardSource
 
 
@@ -77,7 +78,7 @@ class ShardLedger(Protocol):
 class VersionLedger(Protocol):
     """Dataset versions and their closings. Every method may raise ServiceUnavailableError."""
 
-    def versions(self) -> Iterator[DatasetVersion]:
+    def versions(self, dataset: str | None = None) -> Iterator[DatasetVersion]:
         """Yield every dataset version that has a claimed split."""
         ...
 
@@ -133,8 +134,15 @@ class RunLedger(Protocol):
         """Yield the runs that still need care: not settled, or settled without the notification that is due."""
         ...
 
-    def runs(self, *, limit: int = 100, dataset: str | None = None) -> list[RunRecord]:
-        """Return the newest runs first."""
+    def runs(
+        self,
+        *,
+        limit: int = 100,
+        dataset: str | None = None,
+        state: RunState | None = None,
+        older_than: RunRecord | None = None,
+    ) -> list[RunRecord]:
+        """Return the newest runs first: of one dataset, in one state, or that come after a run of this list."""
         ...
 
 

@@ -288,14 +288,6 @@ def _broadcast(fixer: _Fixer) -> Iterator[Edit]:
         yield _insert(last.end_lineno or 0, last.end_col_offset or 0, f", callbacks=[{callback}]")
 
 
-def _averaged(fixer: _Fixer) -> Iterator[Edit]:
-    call = fixer.call()
-    is_listed = call is not None and isinstance(fixer.view.script.parents.get(call), ast.List)
-    if is_listed and fixer.keras() and "comes before" not in fixer.finding.message:
-        text = f"{fixer.keras()}.callbacks.MetricAverageCallback(), "
-        yield _insert(fixer.finding.line, fixer.finding.column - 1, text)
-
-
 def _without_comment(fixer: _Fixer) -> Iterator[Edit]:
     line = fixer.lines[fixer.finding.line - 1].rstrip("\r")
     match = _IGNORE.search(line)
@@ -311,7 +303,6 @@ _FIXES: Mapping[RuleCode, Callable[[_Fixer], Iterator[Edit] | list[Edit]]] = {
     RuleCode.USED_BEFORE_INIT: _initialised,
     RuleCode.OPTIMIZER_NOT_DISTRIBUTED: _wrapped,
     RuleCode.NO_INITIAL_BROADCAST: _broadcast,
-    RuleCode.METRICS_NOT_AVERAGED: _averaged,
     RuleCode.WRONG_GPU: _by_local_rank,
     RuleCode.WRONG_SHARD: _by_rank_and_size,
     RuleCode.EPOCHS_DIVIDED: _undivided,

@@ -30,6 +30,7 @@ class RuleCode(StrEnum):
     MISSING_INIT = "missing_init"
     USED_BEFORE_INIT = "used_before_init"
     KERAS3_INCOMPATIBLE = "keras3_incompatible"
+    CALLBACK_INCOMPATIBLE = "callback_incompatible"
     OPTIMIZER_NOT_DISTRIBUTED = "optimizer_not_distributed"
     TAPE_NOT_DISTRIBUTED = "tape_not_distributed"
     NO_INITIAL_BROADCAST = "no_initial_broadcast"
@@ -110,7 +111,15 @@ RULES: Mapping[RuleCode, Rule] = {
         "nothing; its callbacks raise AttributeError, and so does passing it Keras variables.",
         "Write the training step yourself: pass `[v.value for v in variables]` to the `gradient` of "
         "`hvd.DistributedGradientTape(tape)` and to `hvd.broadcast_variables`, then call "
-        "`optimizer.apply(gradients, variables)`.",
+        '`optimizer.apply(gradients, variables)`. Or select Keras 2: set `TF_USE_LEGACY_KERAS: "1"` in the pipeline, '
+        "and use `tf.keras` and `horovod.tensorflow.keras`, never the package `keras`.",
+    ),
+    _C.CALLBACK_INCOMPATIBLE: _error(
+        "The script uses a callback of Horovod that fails although Keras 2 is selected.",
+        "Horovod 0.28.1 takes the backend of Keras 3, which is installed beside Keras 2: `MetricAverageCallback`, "
+        "`LearningRateWarmupCallback` and `LearningRateScheduleCallback` raise AttributeError.",
+        'Set `TF_USE_LEGACY_KERAS: "1"` in the pipeline, and `callback.backend = tf.keras.backend` on each of them. '
+        "Pass `momentum_correction=False` to those that change the learning rate.",
     ),
     _C.OPTIMIZER_NOT_DISTRIBUTED: _error(
         "The optimizer that trains is not Horovod's.",
@@ -152,8 +161,8 @@ RULES: Mapping[RuleCode, Rule] = {
         "One rank's own metrics decide about the training.",
         "Ranks decide differently: one stops and the others wait for it forever, learning rates diverge, or the best "
         "checkpoint is chosen by one rank's share of the data.",
-        "Average first: put `hvd.callbacks.MetricAverageCallback()` before the callback that decides (Keras 2), or "
-        "write a callback that replaces `logs` by their `hvd.allreduce`.",
+        "Average first: put a callback that replaces `logs` by their `hvd.allreduce` before the one that decides; on "
+        "Keras 2 also `hvd.callbacks.MetricAverageCallback()`, with its `backend` set to `tf.keras.backend`.",
     ),
     _C.EPOCHS_DIVIDED: _error(
         "The number of epochs is divided by the number of ranks.",

@@ -7,6 +7,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from function_app.adapters.tables.row_limits import (
     bounded_dead_letter,
@@ -34,7 +35,9 @@ from function_app.domain.records import (
     same_verdict,
 )
 from function_app.domain.run_queue import RunQueue
-from function_app.domain.run_states import check_transition
+from function_app.domain.run_states import RunState, check_transition
+
+_LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 class MemoryLedger:
@@ -109,10 +112,10 @@ class MemoryLedger:
             return iter([row for row in self.shard_rows.values() if row.dataset_version == version])
 
     # -- versions -------------------------------------------------------------------------------------------
-    def versions(self) -> Iterator[DatasetVersion]:
+    def versions(self, dataset: str | None = None) -> Iterator[DatasetVersion]:
         """See Ledger."""
         with self._lock:
-            return iter(sorted({version for version, _ in self.split_rows}))
+            return iter(sorted({version for version, _ in self.split_rows if dataset in (None, version.dataset)}))
 
     def add_generation(self, generation: Generation) -> bool:
         """See Ledger."""
@@ -193,12 +196,24 @@ class MemoryLedger:
         with self._lock:
             return iter([row for _, row in sorted(self.run_rows.items()) if is_unfinished(row)])
 
-    def runs(self, *, limit: int = 100, dataset: str | None = None) -> list[RunRecord]:
+    def runs(
+        self,
+        *,
+        limit: int = 100,
+        dataset: str | None = None,
+        state: RunState | None = None,
+        older_than: RunRecord | None = None,
+    ) -> list[RunRecord]:
         """See Ledger."""
+
+        def place(run: RunRecord) -> tuple[timedelta, str]:
+            return _LATEST - run.created_at, run.run_id  # as the table does it where two are of the same time
+
         with self._lock:
             rows = [r for r in self.run_rows.values() if dataset in (None, r.dataset_version.dataset)]
-        rows.sort(key=lambda row: row.run_id)  # as the table does it where two are of the same time
-        return sorted(rows, key=lambda row: row.created_at, reverse=True)[:limit]
+        rows = [r for r in rows if state in (None, r.state)]
+        rows = [r for r in rows if older_than is None or place(r) > place(older_than)]
+        return sorted(rows, key=place)[:limit]
 
     # -- the run queue -------------------------------------------------------------------------------------
     def run_queue(self) -> RunQueue:

@@ -377,12 +377,6 @@ class PipelinesBody(BaseModel):
         return cls(pipelines=broken + known)
 
 
-class RunsBody(BaseModel):
-    """Runs, newest first."""
-
-    runs: list[RunBody]
-
-
 class VersionBody(BaseModel):
     """A dataset version."""
 

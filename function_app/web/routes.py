@@ -33,11 +33,9 @@ from function_app.web.bodies import (
     RequestedSweepBody,
     RunBody,
     RunRequest,
-    RunsBody,
     VersionBody,
 )
 
-MAX_RUNS = 1000
 MAX_LETTERS = 1000
 MAX_SUBJECT_CHARS = 1200
 """A blob's name has at most 1,024 characters."""
@@ -56,7 +54,8 @@ AppServices = Annotated[Services, Depends(_services)]
 """Built by the first request that needs them, so that a misconfigured app can report its problems."""
 DatasetName = Annotated[str, Path(min_length=1, max_length=63)]
 VersionName = Annotated[str, Path(min_length=1, max_length=64)]
-RunId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$")]
+RUN_ID = r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$"
+RunId = Annotated[str, Path(min_length=1, max_length=255, pattern=RUN_ID)]
 Rank = Annotated[int, Query(ge=0, le=MAX_RANK, description="Number of the rank, from 0.")]
 DeadLetterId = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[0-9a-f]+$")]
 Subject = Annotated[str, Path(min_length=1, max_length=MAX_SUBJECT_CHARS)]
@@ -137,17 +136,6 @@ def doctor(services: AppServices) -> Diagnosis:
     A check is `ok`, `wrong`, `unknown` (no answer in time) or `absent` (this deployment has no such thing).
     """
     return examine(services)
-
-
-@router.get("/runs", responses=refusals(422))
-def runs(
-    services: AppServices,
-    limit: Annotated[int, Query(ge=1, le=MAX_RUNS)] = 100,
-    dataset: Annotated[str | None, Query(min_length=1, max_length=63)] = None,
-) -> RunsBody:
-    """List runs, newest first."""
-    found, queue = services.ledger.runs(limit=limit, dataset=dataset), services.ledger.run_queue()
-    return RunsBody(runs=[RunBody.of(run, queue) for run in found])
 
 
 @router.get("/runs/{run_id}", responses=refusals(404, 422))

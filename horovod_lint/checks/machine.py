@@ -23,6 +23,7 @@ def check(view: View) -> Iterator[Finding]:
     yield from _check_arguments(view)
     yield from _check_report(view)
     yield from _check_keras3(view)
+    yield from _check_callbacks(view)
 
 
 # -- wrong_gpu, gpu_not_pinned
@@ -219,20 +220,76 @@ _ELASTIC = ("KerasState", "TensorFlowKerasState")
 
 def _check_keras3(view: View) -> Iterator[Finding]:
     """Find uses that break on Keras 3, which TensorFlow 2.16 and later install: one finding, which names them all."""
-    if not view.is_tensorflow or _is_legacy(view):
+    if not view.is_tensorflow:
         return
-    uses = sorted(_uses(view), key=lambda use: use[0].lineno)
+    is_legacy = _is_legacy(view)
+    uses = [use for use in _uses(view) if not is_legacy or _is_standalone(view, use[0])]
+    uses.sort(key=lambda use: use[0].lineno)
     if uses:
         named = ", ".join(dict.fromkeys(f"{what} on {view.script.where(call.lineno)}" for call, what in uses[:8]))
-        yield view.finding(RuleCode.KERAS3_INCOMPATIBLE, uses[0][0], f"does not work on Keras 3: {named}")
+        despite = f", which `import keras` gives in spite of {_LEGACY}" if is_legacy else ""
+        message = f"does not work on Keras 3{despite}: {named}"
+        yield view.finding(RuleCode.KERAS3_INCOMPATIBLE, uses[0][0], message)
 
 
 def _is_legacy(view: View) -> bool:
     """Whether the script or its pipeline selects Keras 2."""
+    return _sets_legacy(view) or view.modules.uses("tf_keras")
+
+
+def _sets_legacy(view: View) -> bool:
+    """Whether ``tf.keras`` is Keras 2: importing ``tf_keras`` alone leaves Horovod's callbacks with Keras 3."""
     stated = view.machine.environment.get(_LEGACY, "").lower() not in _OFF
     named = any(isinstance(node, ast.Constant) and node.value == _LEGACY for node in view.script.nodes)
-    named = named or any(keyword_of(call, _LEGACY) is not None for call in view.script.calls)
-    return stated or named or view.modules.uses("tf_keras")
+    return stated or named or any(keyword_of(call, _LEGACY) is not None for call in view.script.calls)
+
+
+def _is_standalone(view: View, call: ast.Call) -> bool:
+    """Whether a use is of the package ``keras``, which stays Keras 3: its optimizer, Horovod's callbacks for it."""
+    wrapped = argument_of(call, 0, "optimizer") if last_name(call) == "DistributedOptimizer" else None
+    origins = view.flow.origins(wrapped) if wrapped is not None else []
+    paths = {path for o in origins if isinstance(o, ast.Call) for path in view.modules.paths(o.func)}
+    paths = paths if wrapped is not None else set(view.modules.paths(call.func))
+    return bool(paths) and all(path.startswith(("keras.", "horovod.keras.")) for path in paths)
+
+
+# -- callback_incompatible
+_RATE_CALLBACKS = frozenset({"LearningRateWarmupCallback", "LearningRateScheduleCallback"})
+
+
+def _check_callbacks(view: View) -> Iterator[Finding]:
+    """Find Horovod's callbacks that take the backend of Keras 3 for that of Keras 2."""
+    if not view.is_tensorflow or not _is_legacy(view):
+        return
+    is_set = _sets_legacy(view)
+    for call in view.horovod_calls(*_CALLBACKS):
+        name = last_name(call)
+        if not _is_of_tensorflow(view, call) or _is_standalone(view, call):
+            continue
+        if not is_set:
+            message = f"{name} fails: importing tf_keras selects Keras 2 for the script, but not for Horovod"
+            yield view.finding(RuleCode.CALLBACK_INCOMPATIBLE, call, message)
+        elif name != "BroadcastGlobalVariablesCallback" and not _has_backend(view, call):
+            yield view.finding(RuleCode.CALLBACK_INCOMPATIBLE, call, f"{name} calls the backend of Keras 3")
+        elif name in _RATE_CALLBACKS and not _leaves_momentum(call):
+            message = f"{name} corrects a momentum that is no variable of Keras 2"
+            yield view.finding(RuleCode.CALLBACK_INCOMPATIBLE, call, message)
+
+
+def _has_backend(view: View, call: ast.Call) -> bool:
+    """Whether the script gives a callback another backend; a target that may be any callback is taken for it."""
+    for node in view.script.nodes:
+        if isinstance(node, ast.Assign) and _paths_of(view, node.value) != {"keras.backend"}:
+            targets = [t for t in node.targets if isinstance(t, ast.Attribute) and t.attr == "backend"]
+            origins = [view.flow.origins(target.value) for target in targets]
+            if any(call in each or not any(isinstance(o, ast.Call) for o in each) for each in origins):
+                return True
+    return False
+
+
+def _leaves_momentum(call: ast.Call) -> bool:
+    stated = keyword_of(call, "momentum_correction")
+    return any(k.arg is None for k in call.keywords) or (stated is not None and constant_of(stated) is not True)
 
 
 def _uses(view: View) -> Iterator[tuple[ast.Call, str]]:

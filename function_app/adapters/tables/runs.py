@@ -23,7 +23,7 @@ from function_app.adapters.tables.rows import (
 from function_app.domain.errors import LedgerConflictError
 from function_app.domain.records import RunRecord, is_unfinished
 from function_app.domain.run_queue import Dropped, QueueEntry, RunQueue
-from function_app.domain.run_states import check_transition
+from function_app.domain.run_states import RunState, check_transition
 
 _PARTITION = "runs"
 _IN_RANGE = f"PartitionKey eq '{_PARTITION}' and RowKey ge @low and RowKey lt @high"
@@ -77,12 +77,20 @@ class TableRuns:
             if run is not None and is_unfinished(run):
                 yield run
 
-    def runs(self, *, limit: int = 100, dataset: str | None = None) -> list[RunRecord]:
+    def runs(
+        self,
+        *,
+        limit: int = 100,
+        dataset: str | None = None,
+        state: RunState | None = None,
+        older_than: RunRecord | None = None,
+    ) -> list[RunRecord]:
         """See Ledger."""
-        condition, names = _IN_RANGE, {}
-        if dataset is not None:
-            condition, names = f"{_IN_RANGE} and dataset eq @dataset", {"dataset": dataset}
-        rows = self._tables.scan("runs", condition, limit, low="run|", high=after("run"), **names)
+        wanted = {name: value for name, value in (("dataset", dataset), ("state", state)) if value is not None}
+        condition = " and ".join([_IN_RANGE, *(f"{name} eq @{name}" for name in wanted)])
+        # no character of an id comes before "!", so no key lies between
+        low = "run|" if older_than is None else f"{_run_key(older_than)}!"
+        rows = self._tables.scan("runs", condition, limit, low=low, high=after("run"), **wanted)
         return [_run(row) for row in rows]
 
     def _followed(self, pointer: Row) -> RunRecord | None:

@@ -185,12 +185,14 @@ class TableVersions:
         rows = self._scan(version, "split")
         return {row.columns["split"]: int(row.columns["num_shards"].value) for row in rows}
 
-    def versions(self) -> Iterator[DatasetVersion]:
-        """See Ledger. Scans the table: a few rows for each version."""
+    def versions(self, dataset: str | None = None) -> Iterator[DatasetVersion]:
+        """See Ledger. Scans the table, or the partitions of one dataset: a few rows for each version."""
+        condition, names = "RowKey ge @low and RowKey lt @high", {"low": "split|", "high": after("split")}
+        if dataset is not None:
+            condition = f"PartitionKey ge @first and PartitionKey lt @last and {condition}"
+            names |= {"first": joined(escaped(dataset), ""), "last": after(escaped(dataset))}
         last: DatasetVersion | None = None
-        for row in self._tables.scan(
-            "versions", "RowKey ge @low and RowKey lt @high", low="split|", high=after("split")
-        ):
+        for row in self._tables.scan("versions", condition, None, **names):
             version = DatasetVersion(dataset=row.columns["dataset"], version=row.columns["version"])
             if version != last:  # the splits of a version follow one another: they share a partition
                 yield version

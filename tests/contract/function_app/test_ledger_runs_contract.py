@@ -249,6 +249,20 @@ def test_runs_can_be_limited_and_asked_for_by_dataset(ledger: Ledger) -> None:
     assert ([run_record(5).run_id, run_record(3).run_id], 4) == (newest, len(ledger.runs(limit=4)))
 
 
+def test_runs_are_read_page_by_page(ledger: Ledger) -> None:
+    """Also where several are of the same time; a state is asked for of any page."""
+    states = [RunState.FAILED, RunState.PLANNED]
+    for number in range(7):
+        ledger.add_run(run_record(number, created_at=NOON + timedelta(seconds=number // 3), state=states[number % 2]))
+    pages, last = [], None
+    while page := ledger.runs(limit=2, older_than=last):
+        pages.append([run.run_id for run in page])
+        last = page[-1]
+    assert [run.run_id for run in ledger.runs()] == [name for page in pages for name in page]
+    failed = ledger.runs(state=RunState.FAILED, older_than=ledger.runs()[0])
+    assert [run.run_id for run in ledger.runs()[1:] if run.state is RunState.FAILED] == [run.run_id for run in failed]
+
+
 def test_a_spec_is_kept_whole_or_refused(ledger: Ledger) -> None:
     """A repetition must send the very same job; a cut one would be another."""
     with pytest.raises(RecordTooLargeError, match=r"spec has 2000\d\d characters of JSON; at most 131072 can"):

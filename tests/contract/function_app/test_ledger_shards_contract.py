@@ -58,6 +58,7 @@ def test_versions_lists_each_version_once(ledger: Ledger) -> None:
     for version, split in ((DIGITS, "train"), (DIGITS, "test"), (other, "train")):
         ledger.claim_split_size(version, split, 4)
     assert [DIGITS, other] == sorted(ledger.versions())
+    assert [[DIGITS], []] == [list(ledger.versions(name)) for name in (DIGITS.dataset, DIGITS.dataset[:-1])]
 
 
 def test_a_verdict_is_returned_as_it_was_recorded(ledger: Ledger) -> None:

@@ -36,7 +36,11 @@ model.compile(
     metrics=["accuracy"],
     experimental_run_tf_function=False,
 )
-callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+average = hvd.callbacks.MetricAverageCallback()
+warm_up = hvd.callbacks.LearningRateWarmupCallback(1.0 * hvd.size(), warmup_epochs=1, momentum_correction=False)
+for callback in (average, warm_up):
+    callback.backend = tf.keras.backend  # of Keras 2; Horovod takes that of Keras 3
+callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), average, warm_up]
 data = records("train").shard(hvd.size(), hvd.rank()).repeat().batch(5)
 model.fit(data, steps_per_epoch=30, epochs=3, callbacks=callbacks, verbose=2 if hvd.rank() == 0 else 0)
 _, accuracy = model.evaluate(records("validation").batch(100), verbose=0)

@@ -18,8 +18,8 @@ RUN: dict[str, Any] = {"run_id": "landfall-x-a1", "state": "planned"}
 
 def test_a_dataset_without_runs_is_named() -> None:
     """So that a mistyped name is noticed."""
-    printed = [list(listing([], None)), list(listing([], "digist"))]
-    assert [["There are no runs yet."], ["There are no runs of dataset digist yet."]] == printed
+    printed = [list(listing({"runs": []}, {})), list(listing({"runs": []}, {"dataset": "digist", "state": "lost"}))]
+    assert [["There are no runs."], ["There are no runs of dataset digist in state lost."]] == printed
 
 
 def test_a_run_shows_how_it_ended_and_who_was_notified() -> None:
@@ -247,3 +247,67 @@ def test_json_is_what_the_function_app_answered(
     with served(answer) as url:
         status, out, _ = landfall(capsys, *command, "--json", "--url", url, "--key", "k")
     assert (0, answer) == (status, json.loads(out))
+
+
+PAGE = {
+    "runs": [{"run_id": "landfall-x-a1", "state": "failed", "created_at": "2026-11-20T12:00:00Z"}],
+    "next": "/api/runs?x",
+}
+
+
+def test_a_list_of_runs_is_asked_for_by_state_and_page(capsys: Capture) -> None:
+    """What is filtered by goes into the query, and the last line says how to see older runs."""
+    with served(PAGE) as url:
+        arguments = ("--state", "failed", "--after", "landfall-y-a1", "--limit", "1", "--url", url)
+        status, out, _ = landfall(capsys, "runs", *arguments)
+    assert (0, "2026-11-20 12:00:00 UTC  failed          landfall-x-a1") == (status, out.splitlines()[0])
+    assert "There may be older ones: add --after landfall-x-a1" == out.splitlines()[1]
+
+
+def test_models_are_shown_with_their_metrics_and_data(capsys: Capture) -> None:
+    """The version that is current comes first."""
+    version = {
+        "version": "3",
+        "run_id": "landfall-x-a1",
+        "dataset": "digits",
+        "dataset_version": "v1",
+        "registered_at": "2026-11-20T12:00:00Z",
+        "metrics": {"val_accuracy": 0.97},
+    }
+    with served({"models": [{"name": "digits-cnn", "versions": [version]}]}) as url:
+        _, out, _ = landfall(capsys, "models", "--url", url)
+    assert [
+        "digits-cnn",
+        "  version 3, registered 2026-11-20 12:00:00 UTC: val_accuracy 0.97",
+        "    trained on digits/v1 by landfall-x-a1",
+    ] == out.splitlines()
+
+
+def test_the_versions_of_a_dataset_say_which_are_whole(capsys: Capture) -> None:
+    """And how to see more of them."""
+    whole = {"version": "v2", "state": "closed", "generation": 1, "closed_at": "2026-11-20T12:00:00Z"}
+    begun = {"version": "v1", "state": "open", "generation": None, "closed_at": None}
+    with served({"dataset": "digits", "versions": [whole, begun], "next": "/api/datasets/digits?x"}) as url:
+        _, out, _ = landfall(capsys, "datasets", "digits", "--url", url)
+    assert [
+        "digits/v2  generation 1, whole since 2026-11-20 12:00:00 UTC",
+        "digits/v1  open",
+        "There are more: add --after v1",
+    ] == out.splitlines()
+
+
+def test_pipelines_say_what_is_wrong_with_them(capsys: Capture) -> None:
+    """File, field and problem, as the loader says it."""
+    broken = {
+        "dataset": "faces",
+        "state": "out_of_service",
+        "problems": ["faces.yaml: train.epochs: expected a number"],
+    }
+    good = {"dataset": "digits", "state": "in_service", "pipeline": "digits", "splits": ["train", "validation"]}
+    with served({"pipelines": [broken, good]}) as url:
+        _, out, _ = landfall(capsys, "pipelines", "--url", url)
+    assert [
+        "faces: out of service",
+        "  faces.yaml: train.epochs: expected a number",
+        "digits: in service, pipeline digits, splits train, validation",
+    ] == out.splitlines()

@@ -59,9 +59,10 @@ class Trainer:
             hvd.callbacks.BroadcastGlobalVariablesCallback(0),
             hvd.callbacks.MetricAverageCallback(),
             hvd.callbacks.LearningRateWarmupCallback(
-                initial_lr=self.args.lr * self.world, warmup_epochs=3, verbose=1
+                initial_lr=self.args.lr * self.world, warmup_epochs=3, momentum_correction=False
             ),
         ]
+        for each in cbs: each.backend = tf.keras.backend
         cbs.append(tf.keras.callbacks.EarlyStopping(monitor="val_loss", patience=5))
         if self.is_chief:
             cbs += [
@@ -114,10 +115,7 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 import tensorflow as tf
 from tensorflow.keras.callbacks import ModelCheckpoint as MC, EarlyStopping as ES
 from horovod.tensorflow.keras import DistributedOptimizer as DO
-from horovod.tensorflow.keras.callbacks import (
-    MetricAverageCallback as MAC,
-    BroadcastGlobalVariablesCallback as BGV,
-)
+from horovod.tensorflow.keras.callbacks import MetricAverageCallback as MAC, BroadcastGlobalVariablesCallback as BGV
 import horovod.tensorflow.keras as hvd
 
 
@@ -139,6 +137,7 @@ def get_data(bs):
 
 def get_callbacks(outdir):
     callbacks = [BGV(0), MAC(), ES(monitor="val_loss", patience=3)]
+    for each in callbacks: each.backend = tf.keras.backend
     if hvd.rank() == 0:
         callbacks.append(MC(outdir))
     return callbacks
@@ -251,6 +250,7 @@ def main(data, epochs, lr):
         tf.keras.callbacks.ReduceLROnPlateau(patience=10, verbose=1),
         LossLogger("log.txt"),
     ]
+    for each in cb: each.backend = tf.keras.backend
     cb += [tf.keras.callbacks.ModelCheckpoint("best.h5", save_best_only=True)] if hvd.rank() == 0 else []
     model.fit(
         make_ds(data, 32),

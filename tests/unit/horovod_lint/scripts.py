@@ -80,9 +80,11 @@ model = tf.keras.Sequential([tf.keras.layers.Dense(10)])
 optimizer = tf.keras.optimizers.SGD(0.01 * hvd.size())
 optimizer = hvd.DistributedOptimizer(optimizer)
 model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+average = hvd.callbacks.MetricAverageCallback()
+average.backend = tf.keras.backend
 callbacks = [
     hvd.callbacks.BroadcastGlobalVariablesCallback(0),
-    hvd.callbacks.MetricAverageCallback(),
+    average,
     tf.keras.callbacks.EarlyStopping(patience=3),
 ]
 if hvd.rank() == 0:

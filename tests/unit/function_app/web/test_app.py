@@ -128,6 +128,10 @@ def test_the_api_describes_itself() -> None:
     document = call(World(), "GET", "/api/openapi.json").json()
     routes = {(path, method) for path, methods in document["paths"].items() for method in methods}
     assert {
+        ("/api/datasets", "get"),
+        ("/api/datasets/{dataset}", "get"),
+        ("/api/models", "get"),
+        ("/api/models/{name}", "get"),
         ("/api/datasets/{dataset}/{version}", "get"),
         ("/api/datasets/{dataset}/{version}/release", "post"),
         ("/api/doctor", "get"),

@@ -150,11 +150,70 @@ def test_a_use_in_a_function_that_is_never_called_does_not_count() -> None:
 
 
 def test_keras_2_can_be_selected() -> None:
-    """By the script, by its pipeline, or by importing it."""
+    """By the script, by its pipeline, or by importing it, which does not select it for Horovod's callbacks."""
     assert [] == found(FIT)
     assert [] == found(ON_KERAS_3, TF_USE_LEGACY_KERAS="1")
     assert ["keras3_incompatible"] == found(ON_KERAS_3, TF_USE_LEGACY_KERAS="0")
-    assert [] == found(ON_KERAS_3.replace("import os\n", "import tf_keras\n"))
+    assert ["callback_incompatible"] * 2 == found(ON_KERAS_3.replace("import os\n", "import tf_keras\n"))
+
+
+BACKEND = "average.backend = tf.keras.backend\n"
+AVERAGE = "hvd.callbacks.MetricAverageCallback()"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ((BACKEND, ""), "MetricAverageCallback calls the backend of Keras 3"),
+        (
+            (BACKEND, "import keras\naverage.backend = keras.backend\n"),
+            "MetricAverageCallback calls the backend of Keras 3",
+        ),
+        (
+            (
+                f"average = {AVERAGE}\n",
+                f"average = {AVERAGE}\nwarm = hvd.callbacks.LearningRateWarmupCallback(0.1)\n",
+            ),
+            "LearningRateWarmupCallback calls the backend of Keras 3",
+        ),
+        (
+            (AVERAGE, f"{AVERAGE}\nw = hvd.callbacks.LearningRateScheduleCallback(0.1, 2)\nw.backend = K"),
+            "LearningRateScheduleCallback corrects a momentum that is no variable of Keras 2",
+        ),
+    ],
+)
+def test_a_callback_with_the_backend_of_keras_3_is_found(change: tuple[str, str], message: str) -> None:
+    """Horovod takes it from the package `keras`, which is Keras 3 also where Keras 2 is selected."""
+    (finding,) = lint_script(spoilt(FIT, change).encode(), "mine.py", Machine()).findings
+    assert ("callback_incompatible", message) == (finding.code, finding.message)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (BACKEND, "for each in [average]:\n    each.backend = tf.keras.backend\n"),
+        (BACKEND, "import tf_keras\naverage.backend = tf_keras.backend\n"),
+        (
+            AVERAGE,
+            f"{AVERAGE}\nw = hvd.callbacks.LearningRateWarmupCallback(0.1, momentum_correction=False)\nw.backend = K",
+        ),
+    ],
+)
+def test_a_callback_with_a_backend_of_its_own_is_not_found(change: tuple[str, str]) -> None:
+    """By its name, or in a loop over callbacks."""
+    assert [] == found(spoilt(FIT, change))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("import horovod.tensorflow.keras as hvd", "import horovod.keras as hvd")],
+        [("import os\n", "import os\nimport keras\n"), ("tf.keras.optimizers", "keras.optimizers")],
+    ],
+)
+def test_the_package_keras_stays_keras_3(changes: list[tuple[str, str]]) -> None:
+    """Its optimizer is not averaged, and Horovod's callbacks for it fail, whatever the variable says."""
+    assert ["keras3_incompatible"] == found(spoilt(FIT, *changes))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.unit.horovod_lint.scripts import FIT, TAPE, found, places, spoilt
 
 ROOT_ONLY = 'if hvd.rank() == 0:\n    model.save("outputs/final.h5")\n'
 EARLY = "    tf.keras.callbacks.EarlyStopping(patience=3),\n"
-AVERAGE = "    hvd.callbacks.MetricAverageCallback(),\n"
+AVERAGE = "    average,\n"
 AVERAGING_CALLBACK = """
 class Average(tf.keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):

@@ -1,0 +1,95 @@
+"""Lists of the HTTP API: their filters, and pages that leave nothing out and show nothing twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.world import ALL_SHARDS, World
+from tests.unit.function_app.web.client import call, error
+
+
+def pages(world: World, path: str, members: str) -> list[list[Any]]:
+    """Follow `next` to the end."""
+    found = []
+    while path:
+        answer = call(world, "GET", path).json()
+        found.append(answer[members])
+        path = answer["next"]
+    return found
+
+
+def three_runs(world: World) -> list[str]:
+    """Request three runs; return their ids, the newest first."""
+    world.finish(world.upload_version())
+    bodies = [{"dataset": "digits", "version": "v1", "overrides": {"epochs": epochs}} for epochs in (5, 6)]
+    for body in bodies:
+        assert 202 == call(world, "POST", "/api/runs", json=body).status_code
+    return [run.run_id for run in world.ledger.runs()]
+
+
+def test_runs_come_page_by_page() -> None:
+    """The last full page is followed by an empty one, since nothing says that it is the last."""
+    world = World()
+    ids = three_runs(world)
+    found = pages(world, "/api/runs?limit=1", "runs")
+    assert [*([each] for each in ids), []] == [[run["run_id"] for run in page] for page in found]
+    assert [ids[2:]] == [
+        [run["run_id"] for run in page] for page in pages(world, "/api/runs?state=registered", "runs")
+    ]
+
+
+def test_a_page_after_a_run_that_is_unknown_is_an_error() -> None:
+    """It may be mistyped; an empty page would hide that."""
+    assert (404, "not_found") == error(call(World(), "GET", "/api/runs?after=landfall-x-a1"))
+
+
+@pytest.mark.parametrize("query", ["state=done", "after=a%20b", "limit=0"])
+def test_a_filter_that_cannot_be_is_refused(query: str) -> None:
+    """With the parameter's name."""
+    answer = call(World(), "GET", f"/api/runs?{query}")
+    assert (422, "invalid_request") == error(answer)
+    assert query.partition("=")[0] == answer.json()["errors"][0]["parameter"]
+
+
+def test_models_are_listed_with_the_runs_that_made_them() -> None:
+    """The same by name; a model that no run registered is unknown."""
+    world = World()
+    assert {"models": []} == call(world, "GET", "/api/models").json()
+    run = world.finish(world.upload_version())
+    [model] = call(world, "GET", "/api/models").json()["models"]
+    [version] = model["versions"]
+    assert (run.run_id, "digits", "v1", run.model_version) == tuple(
+        version[name] for name in ("run_id", "dataset", "dataset_version", "version")
+    )
+    assert model == call(world, "GET", f"/api/models/{model['name']}").json()
+    assert (404, "not_found") == error(call(world, "GET", "/api/models/other"))
+
+
+def test_datasets_are_listed_with_the_version_that_was_whole_last() -> None:
+    """None at first."""
+    world = World()
+    before, _ = call(world, "GET", "/api/datasets").json()["datasets"], world.upload_version()
+    [after] = call(world, "GET", "/api/datasets").json()["datasets"]
+    assert [None] == [each["latest"] for each in before]
+    assert ("digits", "v1", "closed") == (after["dataset"], after["latest"]["version"], after["latest"]["state"])
+    assert [] == call(world, "GET", "/api/datasets?after=digits").json()["datasets"]
+
+
+def test_the_versions_of_a_dataset_come_page_by_page() -> None:
+    """Those that are open too, in descending order."""
+    world = World()
+    for version in ("v1", "v3"):
+        world.upload_shards(*ALL_SHARDS, version=version)
+    world.upload_shards(ALL_SHARDS[0], version="v2")
+    found = pages(world, "/api/datasets/digits?limit=2", "versions")
+    assert [["v3", "v2"], ["v1"]] == [[each["version"] for each in page] for page in found]
+    assert ["closed", "open"] == [each["state"] for each in found[0]]
+
+
+def test_a_dataset_of_no_pipeline_is_unknown() -> None:
+    """A dataset that has a pipeline and no data is known."""
+    world = World()
+    assert (404, "not_found") == error(call(world, "GET", "/api/datasets/letters"))
+    assert [] == call(world, "GET", "/api/datasets/digits").json()["versions"]

@@ -71,6 +71,23 @@ def write_launched_pipelines(folder: Path) -> None:
         (folder / "scripts" / f"{script}.py").write_bytes(source.read_bytes())
 
 
+def write_swept_pipeline(folder: Path) -> None:
+    """Write a pipeline whose job reaches what its argument says, fails with one above 1, and never ends with 0.5."""
+    text = (folder / "steady.yaml").read_text(encoding="utf-8").replace("steady", "swept")
+    text = text.replace("stand_in.py", 'swept.py\n  arguments: [--accuracy, "0.1"]').replace(
+        "num_nodes: 2", "num_nodes: 1"
+    )
+    (folder / "swept.yaml").write_text(text.replace("timeout_s: 120", "timeout_s: 600"), encoding="utf-8")
+    script = (folder / "scripts" / "stand_in.py").read_text(encoding="utf-8")
+    parsed = "    arguments = parser.parse_args()\n"
+    asked = '    parser.add_argument("--accuracy", type=float, required=True)\n'
+    ends = '    if arguments.accuracy > 1:\n        raise ValueError("there is no such accuracy")\n'
+    waits = "    while arguments.accuracy == 0.5:\n        time.sleep(0.2)\n"
+    script = script.replace(parsed, asked + parsed + ends + waits)
+    script = script.replace('float(os.environ["STAND_IN_VAL_ACCURACY"])', "arguments.accuracy")
+    (folder / "scripts" / "swept.py").write_text(script, encoding="utf-8")
+
+
 def write_trained_pipeline(folder: Path) -> None:
     """Write a pipeline on Spark's tables whose training is real."""
     text = (folder / "spark.yaml").read_text(encoding="utf-8").replace("spark", "tables")

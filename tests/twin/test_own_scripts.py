@@ -6,7 +6,9 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from cli.api_client import ApiError
-from tests.support.twin import TwinUnderTest
+from cli.demo.following import TOPIC, WEBHOOK
+from local_azure.processes import wait_until
+from tests.support.twin import WITHIN_S, TwinUnderTest
 from tests.twin.own_pipelines import AVERAGING, CARELESS, SOUND
 from tests.twin.shards import whole_version
 
@@ -45,6 +47,34 @@ def test_a_bad_script_runs_where_it_is_forced(twin: TwinUnderTest) -> None:
     ended = twin.await_settled("careless/forced")
     history = twin.api.get(f"/api/why/{forced['run_id']}")
     assert (forced["run_id"], "not_registered", True) == (ended["run_id"], ended["state"], FINDING in str(history))
+
+
+@pytest.mark.slow
+def test_a_sweep_over_an_argument_registers_its_best_run_alone(twin: TwinUnderTest) -> None:
+    """One after the other: a good run, one that fails, one that a person cancels, and the best one."""
+    twin.upload("swept/v1", whole_version())
+    twin.await_settled("swept/v1")  # 0.1 is not enough
+    asked = {"force": True, "max_node_hours": 2, "grid": {"accuracy": [0.96, 1.5, 0.5, 0.98]}}
+    path = f"/api/sweeps/{twin.api.submit_sweep('swept', 'v1', asked)['sweep_id']}"
+    canceled = wait_until(
+        lambda: next((run for run in twin.api.get(path)["runs"][2:] if run["state"] == "running"), None),
+        what="the third run to train",
+        timeout_s=WITHIN_S,
+    )
+    twin.api.cancel(canceled["run_id"])
+    ended = wait_until(
+        lambda: sweep if (sweep := twin.api.get(path))["state"] == "ended" else None,
+        what="the sweep to end",
+        timeout_s=WITHIN_S,
+    )
+    twin.await_quiet()
+    sweep = twin.api.get(path)
+    states = [run["state"] for run in sweep["runs"]]
+    assert ["not_registered", "failed", "canceled", "registered"] == states, sweep
+    assert (ended["best"], {"val_accuracy": 0.98}) == (sweep["runs"][3]["run_id"], sweep["runs"][3]["metrics"])
+    assert [0, 0, 0, 1] == [len(twin.models(run["run_id"])) for run in sweep["runs"]]
+    outcomes = [(TOPIC, "sweep_ended"), (WEBHOOK, "sweep_ended")]
+    assert outcomes == sorted(twin.notifications(sweep["sweep_id"])), sweep
 
 
 @pytest.mark.slow
